@@ -6,6 +6,7 @@ BASE   ?= debian:bookworm-slim
 
 VENV    := .venv
 VENV_35 := .venv-spark35
+VENV_SITE := .venv-site
 BIN     := $(VENV)/bin
 IMAGE   := build/kafka-image
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
@@ -18,7 +19,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help venv venv-spark35 java jars emulators demo check format test test-oracle test-slow test-spark35 bench \
-        model test-deep mutants simulate test-matrix bench-read bench-merge bench-long-life image \
+        model test-deep mutants simulate test-matrix bench-read bench-merge bench-long-life site image \
         kafka-image lock clean
 .DELETE_ON_ERROR:
 
@@ -46,6 +47,11 @@ $(VENV)/.installed: requirements/spark-4.0.lock
 
 $(VENV_35)/.installed: requirements/spark-3.5.lock
 	scripts/venv "$(PYTHON)" $(VENV_35) $< "$(UV)"
+
+$(VENV_SITE)/.installed: requirements/site.lock
+	[ -x $(VENV_SITE)/bin/python ] || "$(PYTHON)" -m venv $(VENV_SITE)
+	$(VENV_SITE)/bin/python -m pip install -q --require-hashes -r $<
+	touch $@
 
 ##@ Try
 demo: jars ## a broker, a stream of orders and a table of them
@@ -120,6 +126,10 @@ format: venv ## format all code, and repair what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+site: $(VENV_SITE)/.installed ## the documentation as web pages in build/site/html; fails on dead links
+	$(VENV_SITE)/bin/python scripts/site_pages.py build/site/pages
+	NO_MKDOCS_2_WARNING=1 $(VENV_SITE)/bin/mkdocs build --quiet --strict
+
 image: ## lakemark as a Docker image on BASE
 	docker build --network host --build-arg BASE=$(BASE) -f docker/streamer/Dockerfile \
 	    -t $(TAG) $(ARGS) .
@@ -137,8 +147,10 @@ lock: ## solve the requirements anew (needs uv)
 	    --extra dev $(ARGS) -c - -o requirements/spark-4.0.lock pyproject.toml
 	echo "pyspark==3.5.7" | $(UV) pip compile --no-header --generate-hashes --python-version 3.11 \
 	    --extra dev $(ARGS) -c - -o requirements/spark-3.5.lock pyproject.toml
-	$(UV) pip compile --no-header --generate-hashes --python-version 3.11 $(ARGS) \
+	$(UV) pip compile --no-header --generate-hashes --python-version 3.11 --extra streamer $(ARGS) \
 	    -c requirements/spark-4.0.lock -o requirements/image.lock pyproject.toml
+	echo "mkdocs-material" | $(UV) pip compile --no-header --generate-hashes --python-version 3.11 \
+	    $(ARGS) -o requirements/site.lock -
 
 clean: ## remove what was built, but not the environments
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

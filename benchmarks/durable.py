@@ -13,13 +13,13 @@ from pathlib import Path
 from statistics import median
 from unittest.mock import patch
 
-from table.storage import StorageLocation, open_storage
+from lakemark.storage import StorageLocation, open_storage
 from tests.tables import Row, commit, make, writer
 
 #: Commits before those that are measured, so that neither table is new.
 _FIRST = 3
 
-#: Longer than a folder counts as changed just now (``table/storage/durability.py``).
+#: Longer than a folder counts as changed just now (``lakemark/storage/durability.py``).
 _SETTLE_S = 2.5
 
 

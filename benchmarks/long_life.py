@@ -32,14 +32,14 @@ from benchmarks.long_life_figures import (
 from benchmarks.orders import Numbers
 from benchmarks.peers.read_contract import Sums
 from benchmarks.tables import Delta, Layout, Mask
+from lakemark.execution.runner import LocalRunner
+from lakemark.operations.open_table import OpenTable
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.storage.properties_file import read_properties
 from streamer.services import ServicePolicies, TableServices
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable
-from table.metadata.property_file import read_properties
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy
-from table.services.compaction import CompactionPolicy
-from table.storage import StorageLocation, open_storage
 from tests.storages import CountingStorage
 
 #: What a table is compared with at every checkpoint has had so many commits.
@@ -103,7 +103,7 @@ class Subject:
         """Open the table anew, and read its latest rows."""
         table, cost = self._meter.measure(self._opened)
         window.note("open", cost)
-        rows, cost = self._meter.measure(lambda: table.snapshot(where=where).read_all())
+        rows, cost = self._meter.measure(lambda: table.scan(where=where).to_reader().read_all())
         window.note("query", cost)
         return rows
 
@@ -118,10 +118,10 @@ class Subject:
         steps, compared = window.figures(), beside.figures()
         return Checkpoint(commits, steps, compared, holdings, memory_bytes())
 
-    def _open(self) -> HudiTable:
-        return HudiTable(self._storage, read_properties(self._storage))
+    def _open(self) -> OpenTable:
+        return OpenTable(self._storage, read_properties(self._storage))
 
-    def _opened(self) -> HudiTable:
+    def _opened(self) -> OpenTable:
         table = self._open()
         table.view()
         return table

@@ -28,8 +28,8 @@ from benchmarks.order_merger import MERGER
 from benchmarks.peers.compact_contract import CompactTask
 from benchmarks.peers.read_contract import ReadAnswer, Sums
 from benchmarks.read_figures import Figures
-from table.config.merger_name import MergerName
-from table.model.meta_columns import COMMIT_TIME, RECORD_KEY
+from lakemark.config.merger_name import MergerName
+from lakemark.model.meta_columns import COMMIT_TIME, RECORD_KEY
 
 LAKEMARK = "lakemark"
 PER_RECORD = "per_record"

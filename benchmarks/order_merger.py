@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from table.config.merger_name import MergerName
-from table.merge.custom import BufferedRecord, BufferedRecordMerger, RecordContext
+from lakemark.config.merger_name import MergerName
+from lakemark.merge.custom import BufferedRecord, BufferedRecordMerger, RecordContext
 
 
 class NewestOrder(BufferedRecordMerger):

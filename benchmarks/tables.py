@@ -23,25 +23,26 @@ import pyarrow.compute as pc
 from benchmarks import orders
 from benchmarks.orders import Numbers
 from benchmarks.peers.read_contract import Sums
-from sinks.hudi.exchange import Target, Written
-from sinks.hudi.settings import SinkSettings
-from sinks.hudi.table_writer import TableWriter
-from table.config.merger_name import MergerName
-from table.config.table_spec import TableSpec
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, create_table, open_table
-from table.index.bucket import BucketIndex, file_id
-from table.merge.change_index import MergeCounts, Merged
-from table.merge.merge_stream import MergeStream
-from table.model.changes import CHANGE_KIND_FIELD, ChangeKind
-from table.model.commit_metadata import WriteStat
-from table.model.file_slice import FileGroupId
-from table.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
-from table.services.compaction import CompactionPolicy, request
-from table.storage import StorageLocation
-from table.write.file_group_write import write_base_file, write_file_group
-from table.write.markers import mark_partition
-from table.write.partitioner import Bucket
+from lakemark.config.merger_name import MergerName
+from lakemark.config.table_spec import TableSpec
+from lakemark.execution.runner import LocalRunner
+from lakemark.index.bucket import BucketIndex, file_id
+from lakemark.merge.change_index import MergeCounts, MergeResult
+from lakemark.merge.merge_stream import MergeStream
+from lakemark.model.changes import CHANGE_KIND_FIELD, ChangeKind
+from lakemark.model.commit_metadata import WriteStat
+from lakemark.model.file_slice import FileGroupId
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
+from lakemark.operations.create import create_table
+from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.writer_settings import WriterSettings
+from lakemark.services.compaction import request_compaction
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import StorageLocation
+from lakemark.write.file_group_write import write_base_file, write_file_group
+from lakemark.write.markers import create_partition_metafile
+from lakemark.write.partitioner import Bucket
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Condition: TypeAlias = Callable[[Numbers], Mask]
@@ -118,7 +119,7 @@ def create(
         metadata_table: whether it keeps one.
     """
     spec = TableSpec(
-        NAME,
+        name=NAME,
         record_key=(orders.KEY,),
         partition_by=(orders.PARTITION,),
         ordering=(orders.ORDERING,),
@@ -131,16 +132,17 @@ def create(
 
     def write(part: _Part) -> WriteStat:
         bucket = part.bucket
-        mark_partition(context.storage, context.instant, bucket.partition_path)
+        create_partition_metafile(context.storage, context.instant, bucket.partition_path)
         identity = file_id(bucket.number, bucket.partition_path, context.instant, NAME)
         live = (
-            Merged(_with_keys(rows), MergeCounts(inserted=rows.num_rows)) for rows in part.rows()
+            MergeResult(_with_keys(rows), MergeCounts(inserted=rows.num_rows))
+            for rows in part.rows()
         )
         group = FileGroupId(bucket.partition_path, identity)
         return write_base_file(context, group, MergeStream(live))
 
     stats = LocalRunner().map(write, list(_parts(layout)))
-    writer.commit([Written(Target.ROWS, stat.num_writes, stat) for stat in stats], {})
+    writer.commit(stats, {})
 
 
 def append(path: Path, layout: Layout, delta: Delta, merger_class: str | None = None) -> None:
@@ -156,26 +158,28 @@ def changes(layout: Layout, delta: Delta) -> list[Changes]:
 
 def commit(writer: TableWriter, changed: Sequence[Changes]) -> None:
     """One delta commit, by a writer that may have made others before."""
-    context, placement = writer.begin(), writer.placement()
+    context, assignment = writer.begin(), writer.assign_file_groups()
 
     def write(change: Changes) -> WriteStat | None:
         bucket, rows = change
-        return write_file_group(context, placement.task(bucket), rows)
+        return write_file_group(context, assignment.task(bucket), rows)
 
     stats = LocalRunner().map(write, changed)
-    writer.commit([Written(Target.ROWS, stat.num_writes, stat) for stat in stats if stat], {})
+    writer.commit([stat for stat in stats if stat], {})
 
 
-def writer_of(table: HudiTable, layout: Layout, merger_class: str | None = None) -> TableWriter:
+def writer_of(table: OpenTable, layout: Layout, merger_class: str | None = None) -> TableWriter:
     """A writer of these tables."""
-    settings = SinkSettings(layout.index, merger_class=merger_class)
+    settings = WriterSettings(layout.index, merger_class=merger_class)
     return TableWriter(table, orders.SCHEMA, settings)
 
 
 def plan_compaction(path: Path) -> None:
     """Request a compaction of every file slice that has a log, and leave it to be done."""
     table = open_table(StorageLocation(str(path)))
-    requested = request(table.access, lambda timeline: table.view().slices_for_writing())
+    requested = request_compaction(
+        table.context, lambda timeline: table.view().slices_for_writing()
+    )
     assert requested is not None, f"{path} has no logs"
 
 

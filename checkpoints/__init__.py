@@ -1,1 +1,1 @@
-"""Kafka offsets, and how commits of a table keep them."""
+"""Kafka offsets, and how the commits of a table record them."""

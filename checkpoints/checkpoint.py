@@ -1,6 +1,6 @@
-"""How far a table has read a Kafka topic.
+"""The position up to which a table has read a Kafka topic.
 
-Written as ``topic,0:123,1:456``: the next offset to read of each partition, sorted by partition
+Its text is ``topic,0:123,1:456``: the next offset to read of each partition, sorted by partition
 (Apache Hudi's ``KafkaOffsetGen.CheckpointUtils``). Offsets are positions in Kafka's log, not
 counts of records: transactional and compacted topics leave gaps between them.
 """
@@ -19,17 +19,17 @@ _LARGEST_PARTITION, _LARGEST_OFFSET = 2**31 - 1, 2**63 - 1
 
 @dataclass(frozen=True, eq=False)
 class KafkaCheckpoint:
-    """The next offset to read of each partition of one topic; sorted, immutable, hashable.
+    """The next offset to read of each partition of one topic; immutable and hashable.
 
-    ``a <= b`` holds when ``b`` has read at least what ``a`` has: the same topic, every partition
-    of ``a``, none of them further back. Two checkpoints can be unordered.
+    ``a <= b`` holds if ``b`` has the same topic and every partition of ``a``, and no partition of
+    ``b`` has a smaller offset. Two checkpoints may be unordered.
 
     Attributes:
         topic: name of the topic.
-        offsets: partition to next offset, in order of the partitions.
+        offsets: next offset by partition, sorted by partition.
 
     Raises:
-        ValueError: a name that Kafka does not allow, or a negative number.
+        ValueError: Kafka does not allow the name of the topic, or a number is negative.
     """
 
     topic: str
@@ -47,23 +47,23 @@ class KafkaCheckpoint:
 
     @classmethod
     def parse(cls, text: str) -> KafkaCheckpoint:
-        """The checkpoint that ``str`` printed, or that Apache Hudi's streamer wrote.
+        """Parse the text that ``str`` returns, which Apache Hudi's streamer writes, too.
 
         Raises:
-            ValueError: the text is not ``topic,partition:offset,…``; the message says where.
+            ValueError: the text is not ``topic,partition:offset,…``; the message names the part.
         """
         topic, *parts = text.split(",")
         offsets: dict[int, int] = {}
         for part in parts:
             match = _PARTITION.fullmatch(part)
-            if match is None or int(match[1]) in offsets or not _is_in_kafkas_range(match):
+            if match is None or int(match[1]) in offsets or not _fits_kafkas_types(match):
                 message = f"expected topic,partition:offset,… and found {part!r} in {text!r}"
                 raise ValueError(message)
             offsets[int(match[1])] = int(match[2])
         return cls(topic, offsets)
 
     def advanced_by(self, records: Mapping[int, int]) -> KafkaCheckpoint:
-        """This checkpoint after so many more offsets of each partition; a new one counts from 0.
+        """Add a number of offsets to each partition; a new partition begins at 0.
 
         Raises:
             ValueError: a negative count.
@@ -77,12 +77,12 @@ class KafkaCheckpoint:
         )
 
     def distance_from(self, earlier: KafkaCheckpoint) -> dict[int, int]:
-        """Offsets between ``earlier`` and this one, for each partition of this one.
+        """Count the offsets from ``earlier`` to this checkpoint, for each partition of this one.
 
-        A partition that ``earlier`` does not know counts from 0.
+        A partition that ``earlier`` does not have counts from 0.
 
         Raises:
-            ValueError: the other is not earlier, or of another topic.
+            ValueError: ``earlier`` is later than this checkpoint, or of another topic.
         """
         if not earlier <= self:
             message = f"checkpoint {earlier} is not before {self}"
@@ -112,6 +112,6 @@ class KafkaCheckpoint:
         return (KafkaCheckpoint, (self.topic, dict(self.offsets)))
 
 
-def _is_in_kafkas_range(pair: re.Match[str]) -> bool:
-    """Whether the numbers fit the types that Kafka has for them; with others no run could start."""
+def _fits_kafkas_types(pair: re.Match[str]) -> bool:
+    """Whether both numbers fit Kafka's types; with larger ones no run could start."""
     return int(pair[1]) <= _LARGEST_PARTITION and int(pair[2]) <= _LARGEST_OFFSET

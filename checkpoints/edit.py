@@ -1,7 +1,8 @@
-"""A checkpoint set by hand: a commit without files that changes nothing else.
+"""Set or reset the checkpoint of a streamer: one commit without files.
 
-Pipelines of this project may be at work meanwhile: the one whose place it changes publishes nothing
-more before it has started again there, the others go on. Apache Hudi's streamer would not notice.
+Pipelines of this project may run at the same time. The pipeline whose checkpoint changes publishes
+nothing before it has restarted from the new checkpoint; other pipelines are not affected. Apache
+Hudi's streamer would not notice the change, so the change is refused while it may be running.
 """
 
 from __future__ import annotations
@@ -11,15 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
-from checkpoints import book
-from checkpoints.book import DEFAULT_IDENTITY, Book, Progress
 from checkpoints.checkpoint import KafkaCheckpoint
-from checkpoints.codec import DamagedCheckpoint
-from checkpoints.of_table import book_of
+from checkpoints.lookup import find_table_progress, newest_progress
 from checkpoints.plan import CheckpointPlan, plan_checkpoint
-from checkpoints.resume import newest_progress
-from table.config import keys
-from table.errors import (
+from checkpoints.progress import Progress, TableProgress, check_identity, encode_progress
+from lakemark.config import keys
+from lakemark.errors import (
     CorruptData,
     HudiError,
     InvalidConfig,
@@ -28,99 +26,100 @@ from table.errors import (
     Permanent,
     WriteConflict,
 )
-from table.hudi_table import HudiTable
-from table.model.action import COMMITS, Action, State
-from table.model.commit_metadata import CommitMetadata
-from table.model.instant import Instant
-from table.timeline.timeline import Timeline
-from table.transaction.access import TableAccess
-from table.transaction.rollback import roll_back
-from table.transaction.transaction import Transaction
-from table.transaction.undoable import check_no_restore
+from lakemark.model.action import COMMITS, Action, State
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.instant import Instant
+from lakemark.operations.open_table import OpenTable
+from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.rollback import roll_back
+from lakemark.transaction.rollback_checks import check_no_restore
+from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY, DamagedCheckpoint
+from lakemark.transaction.table_context import TableContext
+from lakemark.transaction.transaction import Transaction
 
-#: Whatever a commit is about, the next one reads the table's schema and buckets in it.
+#: Every commit records the table's schema and buckets, because the next writer reads them there.
 _TABLE_KEYS = (keys.SCHEMA, keys.BUCKET_COUNT, keys.BUCKET_HASH_FIELDS)
 
 
 class WriterPending(Permanent):
-    """Another engine's instant is pending: were it the streamer's, it would overrule the change."""
+    """An instant of another engine is pending; its checkpoint could replace the new one."""
 
     def __init__(self, table: str, instant: str) -> None:
         super().__init__(
-            f"instant {instant} of another engine is pending in {table}, maybe of the streamer "
-            "whose place is to change; stop that, and if it has died, start and stop it again, "
-            "which rolls its instant back"
+            f"instant {instant} of another engine is pending in {table}, possibly of the streamer "
+            "whose checkpoint is to change; stop that streamer; if it has died, start and stop it "
+            "again, which rolls its instant back"
         )
         self.table, self.instant = table, instant
 
 
 def plan_edit(
-    table: HudiTable, identity: str, checkpoint: KafkaCheckpoint | None
+    table: OpenTable, identity: str, checkpoint: KafkaCheckpoint | None
 ) -> CheckpointPlan:
-    """What ``write_checkpoint`` would change, as of now; nothing is written.
+    """Plan the change that ``write_checkpoint`` would make now; writes nothing.
 
     Raises:
         WriterPending, InvalidConfig, Refused: as ``write_checkpoint``.
     """
-    book.check_identity(identity)
-    return _Edit.begin(table, identity, table.store.load()).plan(checkpoint)
+    check_identity(identity)
+    return _CheckpointEdit.begin(table, identity, table.store.load()).plan(checkpoint)
 
 
 def write_checkpoint(
-    table: HudiTable, identity: str, checkpoint: KafkaCheckpoint | None
+    table: OpenTable, identity: str, checkpoint: KafkaCheckpoint | None
 ) -> Instant:
-    """Let a streamer's next run start at ``checkpoint``.
+    """Record a checkpoint, at which the streamer's next run starts.
 
     Args:
         table: the table.
         identity: of the streamer.
         checkpoint: offsets to set; partitions of the same topic that it does not name keep theirs.
-            None resets: the next run starts as its pipeline says, as the first one did.
+            None resets: the next run starts at ``source.starting_offsets``, as the first run did.
 
     Returns:
-        The commit that says so.
+        The commit with the checkpoint.
 
     Raises:
-        WriterPending: Apache Hudi's streamer may be at work, and its place is to change.
-        InvalidConfig: a streamer cannot be called so, or the table has no commit yet.
+        WriterPending: Apache Hudi's streamer may be running, and its checkpoint is to change.
+        InvalidConfig: the identity is not valid, or the table has no commit yet.
         Refused: a restore is pending.
-        WriteConflict: the streamer went on meanwhile, or the table got other columns; nothing was
-            published.
+        WriteConflict: the streamer committed in between, or the columns of the table changed;
+            nothing was published.
     """
-    book.check_identity(identity)
+    check_identity(identity)
     action = Action.DELTA_COMMIT if table.properties.is_merge_on_read else Action.COMMIT
-    decide = partial(_Edit.begin, table, identity)
-    transaction, edit = Transaction.begin(table.access, action, decide)
+    decide = partial(_CheckpointEdit.begin, table, identity)
+    transaction, edit = Transaction.begin(table.context, action, decide)
     metadata = edit.metadata(transaction.instant.requested_at, checkpoint)
-    completed = _commit_or_withdraw(table.access, transaction, metadata, edit.check)
+    completed = _commit_or_withdraw(table.context, transaction, metadata, edit.check)
     table.refresh()
     return completed
 
 
 @dataclass(frozen=True, slots=True)
-class _Edit:
-    """A change of one streamer's place, and what was known as it began.
+class _CheckpointEdit:
+    """A change of one streamer's checkpoint, and the state of the table when it began.
 
     Attributes:
         table: the table.
         identity: of the streamer.
-        began_with: the timeline that the change was decided on.
-        known: the places of all streamers.
-        table_keys: what the next commit must say of the table again.
+        began_with: the timeline from which the change was planned.
+        known: the progress of all streamers.
+        table_keys: keys that the commit copies from the commit before it.
     """
 
-    table: HudiTable
+    table: OpenTable
     identity: str
     began_with: Timeline
-    known: Book
+    known: TableProgress
     table_keys: Mapping[str, str]
 
     @classmethod
-    def begin(cls, table: HudiTable, identity: str, timeline: Timeline) -> _Edit:
-        """Of a table whose timeline was just loaded.
+    def begin(cls, table: OpenTable, identity: str, timeline: Timeline) -> _CheckpointEdit:
+        """Begin the change from a timeline that was just loaded.
 
         Raises:
-            WriterPending: Apache Hudi's streamer may be at work, and its place is to change.
+            WriterPending: Apache Hudi's streamer may be running, and its checkpoint is to change.
             InvalidConfig: the table has no commit yet.
             Refused: a restore is pending.
         """
@@ -129,69 +128,72 @@ class _Edit:
         _check_no_other_engine(table, timeline, identity)
         newest = table.newest_metadata()
         if newest is None:
-            message = f"{table.location.url} has no commit yet; name the offsets in source.starting"
+            message = (
+                f"{table.location.url} has no commit yet; name the offsets in "
+                "source.starting_offsets"
+            )
             raise InvalidConfig(message)
         table_keys = {k: v for k, v in newest.extra_metadata.items() if k in _TABLE_KEYS}
-        known = book_of(table, timeline, passes_damaged=True)
+        known = find_table_progress(table, timeline, skips_damaged=True)
         return cls(table, identity, timeline, known, table_keys)
 
     def plan(self, checkpoint: KafkaCheckpoint | None) -> CheckpointPlan:
-        """The change, from what was known as it began."""
+        """Plan the change from the progress that was known when it began."""
         return plan_checkpoint(self.known.streamers.get(self.identity), checkpoint)
 
     def metadata(self, commit: str, checkpoint: KafkaCheckpoint | None) -> CommitMetadata:
-        """Metadata of the commit that sets ``checkpoint``."""
+        """Build the metadata of the commit that records ``checkpoint``."""
         before = self.known.streamers.get(self.identity)
         plan = self.plan(checkpoint)
         progress = Progress(
             plan.checkpoint,
             commit,
             topic_id=plan.topic_id,
-            obeyed={} if before is None else before.obeyed,
+            applied={} if before is None else before.applied,
         )
         known = self.known.with_progress(self.identity, progress)
-        extra_metadata = {**self.table_keys, **book.encode(known, self.identity)}
+        extra_metadata = {**self.table_keys, **encode_progress(known, self.identity)}
         return CommitMetadata(extra_metadata=extra_metadata)
 
     def check(self, timeline: Timeline) -> None:
-        """Pass if nothing that completed since the beginning stands against the change.
+        """Check that no commit since the beginning conflicts with the change.
 
         Raises:
             WriterPending: see ``begin``.
-            WriteConflict: the streamer went on, or the table got other columns.
+            WriteConflict: the streamer committed, or the columns of the table changed.
         """
         _check_no_other_engine(self.table, timeline, self.identity)
         since = set(timeline.completed(*COMMITS)) - set(self.began_with.completed(*COMMITS))
-        if any(self._stands_against(commit) for commit in since):
+        if any(self._conflicts_with(commit) for commit in since):
             message = (
-                f"{self.table.location.url} was read further, or got other columns meanwhile; "
-                "look, and try again"
+                f"{self.table.location.url}: the streamer has committed, or the columns have "
+                "changed, since the change was planned; plan it again"
             )
             raise WriteConflict(message)
 
-    def _stands_against(self, commit: Instant) -> bool:
-        """Whether it moved the streamer, or changed what we say of the table.
+    def _conflicts_with(self, commit: Instant) -> bool:
+        """Whether a commit made progress of this streamer, or changed the copied keys.
 
-        In layout 1 any does: it may have completed in the second up to which we say that all is
-        known.
+        In layout 1 every commit conflicts: it may have completed in the second up to which the
+        recorded progress is complete.
         """
         metadata = self.table.store.read_commit(commit)
         extra = metadata.extra_metadata
         progress = newest_progress([(commit, extra)], self.identity)
-        is_step = progress is not None and progress.commit == commit.requested_at
+        is_progress = progress is not None and progress.commit == commit.requested_at
         is_change = metadata.may_change_schema and any(
             extra.get(key, text) != text for key, text in self.table_keys.items()
         )
-        return commit.is_legacy or is_step or is_change
+        return commit.is_legacy or is_progress or is_change
 
 
 def _commit_or_withdraw(
-    access: TableAccess,
+    access: TableContext,
     transaction: Transaction,
     metadata: CommitMetadata,
     check: Callable[[Timeline], None],
 ) -> Instant:
-    """Complete the commit, or leave nothing of it; in doubt (``OutcomeUnknown``), all of it."""
+    """Complete the commit, or remove it; if the outcome is unknown, keep all of it."""
     try:
         completed, _ = transaction.commit(metadata, check)
     except OutcomeUnknown:
@@ -201,7 +203,7 @@ def _commit_or_withdraw(
         transaction.cancel()
         raise
     except HudiError:
-        # The metadata table may have been told of it by now.
+        # The commit may be in the metadata table by now.
         with suppress(HudiError):
             roll_back(access, transaction.instant)
         transaction.leave()
@@ -209,16 +211,19 @@ def _commit_or_withdraw(
     return completed
 
 
-def _check_no_other_engine(table: HudiTable, timeline: Timeline, identity: str) -> None:
-    """Only the default streamer can be Apache Hudi's; writers of this project name themselves."""
+def _check_no_other_engine(table: OpenTable, timeline: Timeline, identity: str) -> None:
+    """Refuse if Apache Hudi's streamer, which is always the default one, may be running.
+
+    Commits of this project are recognised by their writer id.
+    """
     if identity != DEFAULT_IDENTITY:
         return
     for pending in table.store.pending_writes(timeline):
-        if pending.state is State.REQUESTED or not _is_ours(table, pending):
+        if pending.state is State.REQUESTED or not _is_of_this_project(table, pending):
             raise WriterPending(table.location.url, pending.requested_at)
 
 
-def _is_ours(table: HudiTable, inflight: Instant) -> bool:
+def _is_of_this_project(table: OpenTable, inflight: Instant) -> bool:
     try:
         return keys.WRITER_ID in table.store.read_commit(inflight).extra_metadata
     except CorruptData:

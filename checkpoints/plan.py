@@ -1,11 +1,11 @@
-"""What setting or resetting a checkpoint by hand changes, partition by partition. No I/O."""
+"""Plan a change of a checkpoint that a user sets or resets, for each partition. No I/O."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from checkpoints.book import Progress
 from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.progress import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class PartitionMove:
     Attributes:
         topic: of the partition.
         partition: its number.
-        before: next offset as the table knows it; None if the table has none of this partition.
+        before: next offset that the table records; None if it records none for this partition.
         after: next offset after the change; None if the checkpoint does not list the partition
             after it.
     """
@@ -45,7 +45,7 @@ class CheckpointPlan:
     """A change of one streamer's checkpoint.
 
     Attributes:
-        checkpoint: what the table is to record; None for a reset.
+        checkpoint: the checkpoint to record; None for a reset.
         topic_id: Kafka's id of the topic that these offsets belong to; "" if it is not known.
         moves: every partition of the checkpoints before and after the change.
     """
@@ -58,11 +58,11 @@ class CheckpointPlan:
 def plan_checkpoint(known: Progress | None, wanted: KafkaCheckpoint | None) -> CheckpointPlan:
     """Plan a change; partitions of the same topic that ``wanted`` does not name keep their offsets.
 
-    Kept offsets belong to the topic with the known id, so the plan keeps that id with them. If all
-    partitions are named, they may be those of a topic that was created again, so it has no id.
+    Kept offsets belong to the topic with the known id, so the plan keeps the id, too. If all
+    partitions are named, the topic may have been created again, so the plan has no id.
 
     Args:
-        known: how far the streamer has read.
+        known: the progress of the streamer; None if there is none.
         wanted: offsets to set; None to reset.
     """
     before = None if known is None else known.checkpoint
@@ -79,10 +79,8 @@ def plan_checkpoint(known: Progress | None, wanted: KafkaCheckpoint | None) -> C
 def _moves(
     before: KafkaCheckpoint | None, after: KafkaCheckpoint | None
 ) -> tuple[PartitionMove, ...]:
-    was, becomes = _by_partition(before), _by_partition(after)
-    return tuple(
-        PartitionMove(*one, was.get(one), becomes.get(one)) for one in sorted(was | becomes)
-    )
+    old, new = _by_partition(before), _by_partition(after)
+    return tuple(PartitionMove(*key, old.get(key), new.get(key)) for key in sorted(old | new))
 
 
 def _by_partition(checkpoint: KafkaCheckpoint | None) -> dict[tuple[str, int], int]:

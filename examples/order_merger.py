@@ -1,13 +1,13 @@
-"""Two services write the same orders, each its own columns; one merger, written in both ways.
+"""A merger for orders that two services write, each its own columns; shown in both APIs.
 
-The order service sends ``order_info``, the payment service ``payment_info``, both with the time at
-which they filled it; each event has the state of the order and the time ``at``, the ordering field.
-Of two versions the later one says the state, and each info is the one that was filled last,
-whichever version brought it. So a cancelled order has both: what was ordered, and why it was not
-paid. A deleted order keeps them too, for versions that come in late.
+The order service sends ``order_info``, the payment service ``payment_info``, each with the time at
+which it was set. Each event also has the state of the order and the time ``at``, the ordering
+field. Of two versions, the later one determines the state. Each info comes from the version that
+set it last. So a cancelled order has both: the ordered items, and the reason why it was not paid. A
+deleted order keeps them, too, for versions that arrive late.
 
-The infos have times of their own because merging must be associative: the time of a merged order
-says nothing about either of them.
+Each info has its own time because merging must be associative: the time of a merged order is not
+the time of its infos.
 """
 
 from __future__ import annotations
@@ -15,47 +15,49 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from table.merge.custom import (
+from lakemark.merge.custom import (
     BufferedRecord,
     BufferedRecordMerger,
     RecordContext,
     Records,
     VectorMerge,
     VectorMerger,
-    chosen,
+    choose_rows,
 )
 
-#: By the column of its time, each info.
+#: Each info, by the column of its time.
 INFOS = {"order_info_at": "order_info", "payment_info_at": "payment_info"}
 
 
 class OrderMerger(VectorMerger):
-    """Columns at once."""
+    """Merges whole columns."""
 
     merging_strategy = "0a3d64a4-8a4c-4e49-bd0b-7c1c7f6a3a10"
 
     def merge(self, older: Records, newer: Records) -> VectorMerge:
-        """The later version, with the last of each info."""
+        """Take the later version, with the latest of each info."""
         newer_wins = newer.wins_over(older)
-        rows = chosen(newer_wins, newer.rows, older.rows)
+        rows = choose_rows(newer_wins, newer.rows, older.rows)
         for at, info in INFOS.items():
             filled_last = _times(newer[at]) >= _times(older[at])
-            both = chosen(filled_last, newer.rows.select([at, info]), older.rows.select([at, info]))
+            both = choose_rows(
+                filled_last, newer.rows.select([at, info]), older.rows.select([at, info])
+            )
             for name in (at, info):
-                place = rows.column_names.index(name)
-                rows = rows.set_column(place, rows.schema.field(name), both[name])
+                position = rows.column_names.index(name)
+                rows = rows.set_column(position, rows.schema.field(name), both[name])
         return VectorMerge(rows, keep=~np.where(newer_wins, newer.is_delete, older.is_delete))
 
 
 class OrderRecordMerger(BufferedRecordMerger):
-    """Record by record."""
+    """Merges record by record."""
 
     merging_strategy = OrderMerger.merging_strategy
 
     def merge(
         self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
     ) -> BufferedRecord:
-        """The later version, with the last of each info."""
+        """Take the later version, with the latest of each info."""
         latest = newer if context.newer_wins(older, newer) else older
         infos: dict[str, object] = {}
         for at, info in INFOS.items():
@@ -66,7 +68,7 @@ class OrderRecordMerger(BufferedRecordMerger):
 
 
 def _times(column: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Times as numbers; one that is not there is before all others."""
+    """Times as numbers; a missing time is before all others."""
     numbers: np.ndarray[tuple[int], np.dtype[np.int64]] = (
         column.cast(pa.int64()).fill_null(np.iinfo(np.int64).min).to_numpy()
     )

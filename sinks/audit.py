@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from checkpoints.checkpoint import KafkaCheckpoint
-from table.config import keys
-from table.errors import Permanent
+from lakemark.config import keys
+from lakemark.errors import Permanent
 
 _SCHEMA = pa.schema(
     [

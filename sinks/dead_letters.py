@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from table.config.table_properties import MergeMode
-from table.config.table_spec import TableSpec
-from table.index.bucket import BucketIndex
-from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
-from table.model.changes import CHANGE_KIND_FIELD, ChangeKind
-from table.model.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY, with_meta_columns
+from lakemark.config.table_properties import MergeMode
+from lakemark.config.table_spec import TableSpec
+from lakemark.index.bucket import BucketIndex
+from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from lakemark.model.changes import CHANGE_KIND_FIELD, ChangeKind
+from lakemark.model.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY, with_meta_columns
 from transforms.rejects import REJECTS_SCHEMA, Rejects
 
 KEY_FIELDS = ("topic", "partition", "offset")
@@ -31,7 +31,7 @@ def dead_letter_spec(name: str) -> TableSpec:
 
 
 def changes_of(rejects: Rejects) -> pa.Table:
-    """Rejects as upserts of the dead-letter table (layout of ``table.model.changes``)."""
+    """Rejects as upserts of the dead-letter table (layout of ``lakemark.model.changes``)."""
     rows = rejects.rows
     made = {RECORD_KEY: _KEYS.record_keys(rows), PARTITION_PATH: _KEYS.partition_paths(rows)}
     schema = with_meta_columns(REJECTS_SCHEMA).append(CHANGE_KIND_FIELD)

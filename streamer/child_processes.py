@@ -1,4 +1,4 @@
-"""Processes that a call starts on its way, which must not outlive it if a signal interrupts it."""
+"""Kills the processes that a call has started, if a signal interrupts the call."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from pathlib import Path
 
 
 @contextmanager
-def ended_if_interrupted() -> Iterator[None]:
-    """A block whose new child processes are killed if a signal's exception leaves it.
+def kill_children_on_interrupt() -> Iterator[None]:
+    """Kill the child processes that the block has started if a signal's exception ends it.
 
-    ``/proc`` lists the children, so this works on Linux. On other systems Spark's JVM ends by
-    itself, because the end of this process closes its standard input.
+    ``/proc`` lists the children, so this works on Linux only. On other systems Spark's JVM exits by
+    itself when this process ends, because its standard input is closed.
     """
     before = set(_descendants(os.getpid()))
     try:
         yield
     except Exception:
         raise
-    except BaseException:  # of a signal: StopRequested or KeyboardInterrupt
+    except BaseException:  # StopRequested or KeyboardInterrupt, raised by a signal
         _kill_descendants(before)
         raise
 
 
 def _kill_descendants(spared: Set[int]) -> None:
-    """Kill the processes below this one; each is stopped first, so that it starts no other."""
+    """Kill the descendants of this process; each is stopped first, so that it cannot fork."""
     stopped: set[int] = set()
     while found := set(_descendants(os.getpid())) - spared - stopped:
         _send(signal.SIGSTOP, found)
@@ -37,12 +37,12 @@ def _kill_descendants(spared: Set[int]) -> None:
 
 def _send(one: signal.Signals, processes: Set[int]) -> None:
     for process in processes:
-        with suppress(OSError):  # it has ended by itself
+        with suppress(OSError):  # the process has already ended
             os.kill(process, one)
 
 
 def _descendants(process: int) -> Iterator[int]:
-    """Process ids of the children of a process and of theirs, as they are now."""
+    """Process ids of the current descendants of a process."""
     for listing in Path("/proc").glob(f"{process}/task/*/children"):
         with suppress(OSError):  # the thread or the process has ended
             for child in map(int, listing.read_text().split()):

@@ -1,10 +1,10 @@
-"""``python -m streamer.class_archive``: an archive of Spark's classes, with which it starts sooner.
+"""``python -m streamer.class_archive``: creates an archive of Spark's classes for faster starts.
 
-Of the seconds that a start takes the JVM spends most on reading and checking some fifteen thousand
-classes. It can map them from a file instead (class data sharing). That file is made once, by a
-Spark that does what a pipeline does and writes down at its end what it has loaded. A JVM that finds
-it unfit would start without it: it holds the times and sizes of the jars against those in the file,
-so each installation of Spark has a file of its own.
+At a start, the JVM spends most of the time on reading and verifying about fifteen thousand classes.
+It can map them from a file instead (class data sharing). The file is created once: Spark runs the
+operations of a pipeline, and the JVM archives the loaded classes when it exits. A JVM compares the
+times and sizes of the jars with those in the file, and ignores the file if they differ. So each
+installation of Spark has its own file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from streamer.launch_files import SUBMIT_OPTIONS
+from lakemark.errors import HudiError
+from streamer.submit_properties import SUBMIT_OPTIONS
 from streamer.toolchain import (
     JavaHome,
     SparkDistribution,
@@ -28,33 +29,32 @@ from streamer.toolchain import (
     find_spark,
     one_at_a_time,
 )
-from table.errors import HudiError
 
-#: What it says of an archive goes where its other complaints go, not among a command's answers.
-_COMPLAINTS = "-Xlog:disable -Xlog:all=warning:stderr"
+#: The JVM logs about the archive to standard error, not to the output of a command.
+_LOG_OPTIONS = "-Xlog:disable -Xlog:all=warning:stderr"
 
-_MADE_WITHIN_S = 300.0
+_TIMEOUT_S = 300.0
 
-#: Each has some 150 MB, and each environment that is made anew gets one: those are kept that were
-#: used last.
-_KEPT = 4
+#: An archive takes about 150 MB, and each new environment creates one, so only those that were used
+#: last are kept.
+_MAX_ARCHIVES = 4
 
-_MAKING = "making-"
+_TEMPORARY_PREFIX = "making-"
 
 
 def java_options(java: JavaHome, spark: SparkDistribution) -> str:
-    """The JVM's options for its archive; none unless that was made."""
-    archive = _place(java, spark)
+    """The JVM options that use the archive; "" if there is no archive."""
+    archive = _path(java, spark)
     if not archive.exists():
         return ""
-    with suppress(OSError):  # in an image, which nobody may change
+    with suppress(OSError):  # the file system may be read-only, as in an image
         os.utime(archive)
-    return f"{_COMPLAINTS} {shlex.quote(f'-XX:SharedArchiveFile={archive}')}"
+    return f"{_LOG_OPTIONS} {shlex.quote(f'-XX:SharedArchiveFile={archive}')}"
 
 
 def make(java: JavaHome, spark: SparkDistribution) -> Path | None:
-    """Make the archive, unless it is there; where it lies, or None when none can be made."""
-    archive = _place(java, spark)
+    """Create the archive unless it exists; returns its path, or None if it cannot be created."""
+    archive = _path(java, spark)
     if archive.exists():
         return archive
     archive.parent.mkdir(parents=True, exist_ok=True)
@@ -66,30 +66,30 @@ def make(java: JavaHome, spark: SparkDistribution) -> Path | None:
 
 
 def _make(archive: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix=_MAKING, dir=archive.parent) as folder:
+    with tempfile.TemporaryDirectory(prefix=_TEMPORARY_PREFIX, dir=archive.parent) as folder:
         made = Path(folder) / archive.name
-        _warm_up(f"{_COMPLAINTS} {shlex.quote(f'-XX:ArchiveClassesAtExit={made}')}")
+        _warm_up(f"{_LOG_OPTIONS} {shlex.quote(f'-XX:ArchiveClassesAtExit={made}')}")
         if not made.exists():
             return
         with made.open("rb") as file:
-            os.fsync(file.fileno())  # a JVM dies of one that is cut short
+            os.fsync(file.fileno())  # a truncated archive crashes the JVM
         made.rename(archive)
 
 
 def _remove_unused(folder: Path) -> None:
-    """Leave room for one archive more: those used last stay, and nothing half made.
+    """Delete the archives that were not used lately, and leftovers of interrupted attempts.
 
-    A JVM that has a removed one mapped keeps what it needs of it.
+    A running JVM keeps its mapping of a deleted archive.
     """
-    for left_by_the_dead in folder.glob(f"{_MAKING}*"):
-        shutil.rmtree(left_by_the_dead, ignore_errors=True)
+    for leftover in folder.glob(f"{_TEMPORARY_PREFIX}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
     archives = sorted(folder.glob("*.jsa"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for archive in archives[_KEPT - 1 :]:
+    for archive in archives[_MAX_ARCHIVES - 1 :]:
         archive.unlink()
 
 
 def _warm_up(options: str) -> None:
-    """A Spark of its own, whose JVM is given the options; what it prints tells users nothing."""
+    """Run ``streamer.warm_up`` with these JVM options; its output is discarded."""
     given = os.environ.get(SUBMIT_OPTIONS, "")
     with suppress(subprocess.TimeoutExpired):
         subprocess.run(
@@ -97,25 +97,26 @@ def _warm_up(options: str) -> None:
             env={**os.environ, SUBMIT_OPTIONS: f"{given} {options}".strip()},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            timeout=_MADE_WITHIN_S,
+            timeout=_TIMEOUT_S,
         )
 
 
-def _place(java: JavaHome, spark: SparkDistribution) -> Path:
-    """Where the archive of this Java and this Spark lies, as they are installed now."""
-    place = _digest(f"{java.home} {spark.jars_folder}".encode())
-    name = f"spark-{spark.version}-java-{java.version}-{place}-{_digest(_built(java, spark))}.jsa"
+def _path(java: JavaHome, spark: SparkDistribution) -> Path:
+    """The path of the archive for this installation of Java and Spark."""
+    location = _digest(f"{java.home} {spark.jars_folder}".encode())
+    build = _digest(_build_id(java, spark))
+    name = f"spark-{spark.version}-java-{java.version}-{location}-{build}.jsa"
     return cache_home() / "classes" / name
 
 
-def _built(java: JavaHome, spark: SparkDistribution) -> bytes:
-    """Which build of Java it is, where it says so, and what a JVM looks at in the jars.
+def _build_id(java: JavaHome, spark: SparkDistribution) -> bytes:
+    """The build of Java, and the names, sizes and times of the jars, which the JVM compares.
 
-    The times in seconds: those of a container's layers have no fractions.
+    Times are in whole seconds, because those of a container's layers have no fractions.
     """
     seen: list[bytes] = []
     for jar in sorted(spark.jars_folder.glob("*.jar")):
-        with suppress(OSError):  # a link to nowhere
+        with suppress(OSError):  # a dangling link
             at = jar.stat()
             seen += [os.fsencode(jar.name), f"{at.st_size} {int(at.st_mtime)}".encode()]
     with suppress(OSError):
@@ -128,14 +129,14 @@ def _digest(content: bytes) -> str:
 
 
 def main() -> int:
-    """Make the archive and print where it lies; without one everything works, only slower."""
+    """Create the archive and print its path."""
     try:
         archive = make(find_java(), find_spark())
     except HudiError as error:
         print(error, file=sys.stderr)
         return 1
-    none = "none could be made; Spark starts without, and takes longer"
-    print(f"Archive of Spark's classes: {archive or none}")
+    failed = "could not be created; Spark runs without it, but starts slower"
+    print(f"Archive of Spark's classes: {archive or failed}")
     return 0
 
 

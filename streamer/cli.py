@@ -1,8 +1,8 @@
 """``lakemark``: the command line.
 
-Exit codes: 0 done, 2 the command line or a configuration is wrong, 1 anything that failed while
-running, 130 interrupted by force (a second Ctrl-C). An error is one message on stderr; ``--debug``
-adds the trace. A command's imports are its own, so that ``--help`` needs neither Spark nor Arrow.
+Exit codes: 0 success, 2 the command line or a configuration is wrong, 1 any other failure, 130 a
+second Ctrl-C. An error is one message on stderr; ``--debug`` adds the stack trace. Each command
+module has its own imports, so that ``--help`` imports neither Spark nor Arrow.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 
-from streamer.own_logs import own_logs_told
-from streamer.stopping import end_at_once
+from lakemark.errors import HudiError, InvalidConfig
+from streamer.argument_parser import SuggestingParser
 from streamer.table_arguments import add_location, add_sharing, add_steps, add_table, positive
-from table.errors import HudiError, InvalidConfig
 
 QUERY_TYPES = ("snapshot", "read_optimized", "incremental", "cdc")
 
@@ -25,28 +24,34 @@ OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
 
 _LARGEST_PORT = 65_535
 
+#: Commands that neither need pandas nor start Spark.
+_WITHOUT_PANDAS = ("query", "table")
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; what a stream left at work ends with it."""
+    """Run one command and return its exit code; exit at once if a stream left threads running."""
     parsed = parser().parse_args(arguments)
     code = _execute(parsed)
     loop = getattr(parsed, "loop", None)
-    if loop is not None and loop.left_work:
-        end_at_once(code)
+    if loop is not None and loop.has_unfinished_work:
+        from streamer.stopping import exit_now
+
+        exit_now(code)
     return code
 
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
-    root = argparse.ArgumentParser(
+    root = SuggestingParser(
         prog="lakemark",
         description="Streams Kafka topics into tables in the Apache Hudi format.",
         epilog="lakemark COMMAND --help lists the options of a command. Begin with: lakemark demo",
     )
-    debug = argparse.ArgumentParser(add_help=False)
+    root.add_argument("--version", action=_ShowVersion, help="print the version and exit")
+    debug = SuggestingParser(add_help=False)
     for one in (root, debug):
         default = False if one is root else argparse.SUPPRESS
-        text = "print the Python trace of an error"
+        text = "print the Python stack trace of an error"
         one.add_argument("--debug", action="store_true", default=default, help=text)
     commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
     _add_demo(
@@ -60,7 +65,8 @@ def parser() -> argparse.ArgumentParser:
         commands.add_parser("query", parents=[debug], help="print or export rows of a table")
     )
     add_table(
-        commands.add_parser("table", help="show a table, or run a table service on it"), debug
+        commands.add_parser("table", help="show or check a table, or run a table service on it"),
+        debug,
     )
     _add_checkpoint(
         commands.add_parser(
@@ -75,6 +81,19 @@ def parser() -> argparse.ArgumentParser:
         )
     )
     return root
+
+
+class _ShowVersion(argparse.Action):
+    """Prints the version; finding it takes longer than parsing, so it is found only when asked."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        print(f"lakemark {version('lakemark')}")
+        parser.exit()
 
 
 def _add_demo(demo: argparse.ArgumentParser) -> None:
@@ -97,14 +116,14 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     mode.add_argument(
         "--once",
         action="store_true",
-        help="end when every record that is in the topic now was read",
+        help="stop when all records that the topic has now are read",
     )
     mode.add_argument("--continuous", action="store_true", help="run until it is stopped")
     run.add_argument(
         "--drop-metadata-table",
         action="store_true",
         help="replace an existing metadata table by one without the indexes that lakemark does not "
-        "update",
+        "maintain",
     )
     run.add_argument(
         "--events",
@@ -135,9 +154,12 @@ def _add_query(query: argparse.ArgumentParser) -> None:
     add_location(query)
     text = "the kind of query (default: snapshot)"
     query.add_argument("--type", choices=QUERY_TYPES, default=QUERY_TYPES[0], help=text)
-    text = "time travel: the rows as of an instant, a date or a time"
+    text = (
+        "time travel: the rows as of an instant, a date or a time, such as 2026-05-01, "
+        "2026-05-01T12:30 or 2026-05-01T12:30+02:00"
+    )
     query.add_argument("--as-of", metavar="TIME", help=text)
-    text = "incremental and cdc: commits after this instant or date; earliest for all commits"
+    text = "incremental and cdc: commits after this instant or time; earliest for all commits"
     query.add_argument("--begin", metavar="TIME", help=text)
     text = "incremental and cdc: commits up to and including this one (default: the newest)"
     query.add_argument("--end", metavar="TIME", help=text)
@@ -176,7 +198,8 @@ def _add_checkpoint(checkpoint: argparse.ArgumentParser) -> None:
         "reset print their plan and change nothing unless --run is given."
     )
     text = (
-        "show the checkpoint, set offsets, or forget it so that the next run uses source.starting"
+        "show the checkpoint, set offsets, or delete the checkpoint; the next run then starts at "
+        "source.starting_offsets"
     )
     checkpoint.add_argument("action", choices=("get", "set", "reset"), help=text)
     add_location(checkpoint)
@@ -233,10 +256,10 @@ def _port(text: str) -> int:
 
 
 def _local_path(text: str) -> Path:
-    from table.storage import place_of
+    from lakemark.storage import canonical_url
 
     try:
-        is_local = place_of(text).startswith("file://") and not text.startswith("file:")
+        is_local = canonical_url(text).startswith("file://") and not text.startswith("file:")
     except HudiError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     if not is_local:
@@ -256,45 +279,57 @@ def _comma_list(text: str) -> list[str]:
 def _execute(parsed: argparse.Namespace) -> int:
     try:
         name = getattr(parsed, "module", parsed.command)
-        command = importlib.import_module(f"streamer.commands.{name}")
-        with own_logs_told(lambda *told: _warn(parsed, *told)):
+        command = _import_command(name, parsed)
+        from streamer.capture_logs import capture_logs
+
+        with capture_logs(lambda *warning: _warn(parsed, *warning)):
             return int(command.execute(parsed))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has seen enough; Python would complain once more at exit.
+        # The reader of the output has closed it; Python would print another error at exit.
         sys.stderr.close()
         return OK
     except Exception as error:
         return _report(error, parsed)
 
 
+def _import_command(name: str, parsed: argparse.Namespace) -> ModuleType:
+    if name in _WITHOUT_PANDAS and not getattr(parsed, "merger", None):
+        from streamer.fast_start import prevent_pandas_import
+
+        prevent_pandas_import()
+    return importlib.import_module(f"streamer.commands.{name}")
+
+
 def _report(error: Exception, parsed: argparse.Namespace) -> int:
-    """Tell the user, once and without secrets, and choose the exit code."""
+    """Print the error once, without secrets, and choose the exit code."""
     code = MISUSED if isinstance(error, InvalidConfig) else FAILED
-    if getattr(parsed, "is_told", False):
+    if getattr(parsed, "is_reported", False):
         return code
     redacted = _redaction(parsed)
     if parsed.debug:
+        import traceback
+
         sys.stderr.write(redacted("".join(traceback.format_exception(error))))
     if isinstance(error, HudiError | OSError):
-        told = str(error)
+        text = str(error)
     else:
-        hint = "" if parsed.debug else " (--debug shows the trace)"
-        told = f"unexpected {type(error).__name__}: {error}{hint}"
-    print(f"lakemark: {redacted(told)}", file=sys.stderr)
+        hint = "" if parsed.debug else " (--debug shows the stack trace)"
+        text = f"unexpected {type(error).__name__}: {error}{hint}"
+    print(f"lakemark: {redacted(text)}", file=sys.stderr)
     return code
 
 
-def _warn(parsed: argparse.Namespace, level: str, _part: str, message: str) -> None:
-    """A line for what a part of the project warns of; a run tells of it among its events."""
+def _warn(parsed: argparse.Namespace, level: str, _module: str, message: str) -> None:
+    """Print a logged warning; ``lakemark run`` emits it as an event instead."""
     print(f"lakemark: {level}: {_redaction(parsed)(message)}", file=sys.stderr)
 
 
 def _redaction(parsed: argparse.Namespace) -> Callable[[str], str]:
-    """Takes out what the command found secret in its pipeline, or was given for a store."""
-    from streamer.config.secrets import option_redaction
+    """A function that removes the secrets of the pipeline and of ``--storage`` from a text."""
+    from streamer.config.secrets import build_option_redactor
 
-    given = option_redaction(getattr(parsed, "storage", ()))
+    given = build_option_redactor(getattr(parsed, "storage", ()))
     found: Callable[[str], str] = getattr(parsed, "redacted", str)
     return lambda text: given(found(text))

@@ -1,4 +1,4 @@
-"""Tasks on a Spark cluster, whose failures are told as the project's own."""
+"""Runs tasks on a Spark cluster, and translates their failures to errors of this project."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from contextlib import contextmanager
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
-from streamer.stream_failure import translated
-from table.execution.runner import Result, Task
-from table.spark.runner import SparkRunner, SparkRunnerBeside
+from lakemark.execution.runner import Result, Task
+from lakemark.spark.runner import CancellableSparkRunner, SparkRunner
+from streamer.stream_failure import translate
 
 
 class ClusterRunner(SparkRunner):
-    """As its base; what may be done about a failure is in its type, wherever it happened."""
+    """A ``SparkRunner`` that raises the errors of this project."""
 
     def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
         """See ``SparkRunner.map``.
 
         Raises:
-            HudiError: what a task raised, or what became of the cluster.
+            HudiError: a task raised it, or the cluster failed.
         """
         with _translating():
             return super().map(function, tasks)
 
 
-class ClusterRunnerBeside(SparkRunnerBeside):
-    """As its base, and as ``ClusterRunner``."""
+class CancellableClusterRunner(CancellableSparkRunner):
+    """A ``ClusterRunner`` whose tasks can be cancelled."""
 
     def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        """See ``SparkRunnerBeside.map`` and ``ClusterRunner.map``."""
+        """See ``CancellableSparkRunner.map`` and ``ClusterRunner.map``."""
         with _translating():
             return super().map(function, tasks)
 
@@ -40,4 +40,4 @@ def _translating() -> Iterator[None]:
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:
-        raise translated(error) from error
+        raise translate(error) from error

@@ -1,4 +1,4 @@
-"""Events as JSON, one object a line, for programs that watch a run."""
+"""Writes events as JSON, one object a line, for programs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from typing import TextIO
 from streamer.events import Event, Listener
 
 
-class JsonLines:
-    """Writes an object for each event, whole as soon as the event was told.
+class JsonEventWriter:
+    """A listener that writes an object for each event, and flushes it at once.
 
-    It holds ``time`` (UTC, ISO 8601), ``pipeline``, ``event`` (the event's name) and the event's
-    own fields (``streamer.events``).
+    An object has ``time`` (UTC, ISO 8601), ``pipeline``, ``event`` (the event's name) and the
+    event's own fields (``streamer.events``).
 
     Args:
-        out: where lines go.
+        out: where lines are written.
         pipeline: its name.
-        redacted: takes secrets out of a text.
+        redacted: removes secrets from a text.
     """
 
     def __init__(self, out: TextIO, pipeline: str, redacted: Callable[[str], str]) -> None:
@@ -57,12 +57,12 @@ class JsonLines:
 def event_log(
     path: Path | None, pipeline: str, redacted: Callable[[str], str], next_listener: Listener
 ) -> Iterator[Listener]:
-    """A listener that appends each event to ``path``, if there is one, and passes it on."""
+    """Provide a listener that appends each event to ``path``, if given, and passes it on."""
     if path is None:
         yield next_listener
         return
     with path.open("a", encoding="utf-8") as file:
-        lines = JsonLines(file, pipeline, redacted)
+        lines = JsonEventWriter(file, pipeline, redacted)
 
         def listen(event: Event, /) -> None:
             lines(event)

@@ -1,7 +1,7 @@
-"""What can be observed of a run: one frozen record for each kind of event.
+"""The events of a run: one frozen class for each kind.
 
-The loop, the source and the sink tell a ``Listener``; the live display and the tests are
-listeners. A listener must not raise and not block: the run waits for it.
+The loop, the source and the sink emit events to a ``Listener``, such as the display, the metrics or
+the event log. A listener must neither raise nor block, because the run waits for it.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
-from table.model.commit_metadata import WriteStat
+from lakemark.model.commit_metadata import WriteStat
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsServed:
-    """Metrics and health are served over HTTP from now on, until the run has ended.
+    """The endpoint serves metrics and health until the run ends.
 
     Attributes:
-        host: address that is listened on.
+        host: address on which it listens.
         port: of that address.
     """
 
@@ -32,10 +32,10 @@ class RunStarted:
 
     Attributes:
         pipeline: name of the pipeline.
-        topic: what is read.
+        topic: the topic that it reads.
         table: path or url of the table.
         start: next offset of each partition.
-        resumed: whether they come from the table (False: its first run).
+        resumed: whether the offsets are the table's checkpoint; False for the first run.
     """
 
     pipeline: str
@@ -46,15 +46,15 @@ class RunStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsSkipped:
-    """Records that were never read are gone, and the configuration says to go on.
+class OffsetsLost:
+    """Kafka deleted records before they were read, and the configuration skips them.
 
     Attributes:
-        topic: where they were.
-        ranges: one text for each partition that lost some.
-        lost: the same for programs: ``topic``, ``partition``, ``from`` (the first offset lost),
-            ``to`` (the one it goes on at; None for a partition that is gone) and ``count`` (None
-            where the topic cannot tell).
+        topic: the topic.
+        ranges: one text for each partition that lost records.
+        lost: the same for programs: ``topic``, ``partition``, ``from`` (the first lost offset),
+            ``to`` (the offset to continue at; None if the partition no longer exists) and ``count``
+            (None if it is not known).
     """
 
     topic: str
@@ -64,11 +64,11 @@ class OffsetsSkipped:
 
 @dataclass(frozen=True, slots=True)
 class GroupCommitFailed:
-    """The broker did not take the offsets for a consumer group; the table has them all the same.
+    """The broker refused offsets for a consumer group; the table has recorded them.
 
     Attributes:
         group: the consumer group.
-        reason: what the broker says.
+        reason: the broker's answer.
     """
 
     group: str
@@ -77,12 +77,11 @@ class GroupCommitFailed:
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """The stream runs; told from time to time, whatever else happens.
+    """The stream runs; emitted at a fixed interval.
 
     Attributes:
         checkpoint: next offset of each partition, as committed.
-        lag: offsets of each partition that are unread beyond it; empty when the topic did not
-            answer.
+        lag: unread offsets of each partition; empty if the broker did not answer.
         idle_s: seconds since the run's last commit, or since its start if it has not committed.
         has_committed: whether this run has committed a batch.
     """
@@ -94,17 +93,17 @@ class Alive:
 
 
 @dataclass(frozen=True, slots=True)
-class PartWarned:
-    """A part of this project has something to say that is no event of its own.
+class WarningLogged:
+    """A module of this project has logged a warning.
 
     Attributes:
         level: ``warning`` or ``error``.
-        part: the module.
-        message: what it says.
+        module: name of the module.
+        message: the text.
     """
 
     level: str
-    part: str
+    module: str
     message: str
 
 
@@ -114,7 +113,7 @@ class BatchPlanned:
 
     Attributes:
         batch_id: counts from 0 in every run.
-        offsets: how many of each partition.
+        offsets: number of offsets by partition.
     """
 
     batch_id: int
@@ -122,7 +121,7 @@ class BatchPlanned:
 
     @property
     def records(self) -> int:
-        """Offsets of all partitions; more than records where the topic has gaps."""
+        """Offsets of all partitions; if the topic has gaps, these are more than the records."""
         return sum(self.offsets.values())
 
 
@@ -132,18 +131,18 @@ class BatchWritten:
 
     Attributes:
         batch_id: as planned.
-        instant: the commit; None when nothing had to be written.
-        records_read: records that Kafka gave.
-        rows_written: rows that reached the table, after older versions were dropped.
-        rows_deleted: of these, deletes.
+        instant: the commit; None if there was nothing to write.
+        records_read: records read from Kafka.
+        rows_written: rows written, after the batch was reduced to one change per key.
+        rows_deleted: deletes among these rows.
         rejects: records that could not become rows.
         bytes_written: size of the files.
         stage_s: seconds of each stage, in order.
-        lag: offsets of each partition that are still unread; empty when nobody asked.
-        files_written: how many files.
-        ignored: tombstones that the pipeline ignores, among the records.
-        offsets_skipped: offsets at which the topic has no record: aborted transactions and their
-            marks, compacted records.
+        lag: unread offsets of each partition; empty if it was not read.
+        files_written: number of files.
+        ignored: tombstones among the records that the pipeline ignores.
+        offsets_skipped: offsets at which the topic has no record: of aborted transactions, of
+            transaction markers, or of compacted records.
     """
 
     batch_id: int
@@ -167,13 +166,13 @@ class BatchWritten:
 
 @dataclass(frozen=True, slots=True)
 class RecordsRejected:
-    """Records of a batch went to the dead letters.
+    """Records of a batch were sent to the dead letters.
 
     Attributes:
         batch_id: as planned.
-        count: how many.
-        first: origin of one of them, and why it was rejected.
-        dead_letters: where they lie, each with its own reason.
+        count: number of records.
+        first: origin of one of them, and the reason.
+        dead_letters: path of the dead-letter table, which has the reason of each record.
     """
 
     batch_id: int
@@ -188,8 +187,8 @@ class PartitionsChanged:
 
     Attributes:
         batch_id: as planned.
-        count: how many keys.
-        first: one of them, and two of its partitions.
+        count: number of keys.
+        first: one of the keys, and two of its partitions.
     """
 
     batch_id: int
@@ -199,11 +198,11 @@ class PartitionsChanged:
 
 @dataclass(frozen=True, slots=True)
 class SchemaEvolved:
-    """The table got other columns with a batch.
+    """A batch changed the columns of the table.
 
     Attributes:
         batch_id: as planned.
-        changes: new columns with their types, and types that became wider.
+        changes: new columns with their types, and columns that were widened.
     """
 
     batch_id: int
@@ -211,13 +210,13 @@ class SchemaEvolved:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionBegun:
-    """A compaction is at work beside the batches.
+class CompactionStarted:
+    """An asynchronous compaction has started.
 
     Attributes:
         instant: the compaction.
-        file_groups: how many are to be rewritten.
-        log_bytes: size of the logs that are merged.
+        file_groups: number of file groups to rewrite.
+        log_bytes: size of the log files to merge.
     """
 
     instant: str
@@ -227,15 +226,15 @@ class CompactionBegun:
 
 @dataclass(frozen=True, slots=True)
 class CompactionFailed:
-    """A compaction beside the batches failed; these go on, and it is tried again.
+    """An asynchronous compaction failed; it is retried, and the batches continue.
 
     Attributes:
         instant: the compaction.
-        error: its message.
-        failures: in a row, this one included.
+        error: message of the error.
+        failures: number of consecutive failures, including this one.
         failing_s: seconds since the first of them.
-        pause_s: seconds until it is tried again.
-        error_type: name of its class.
+        pause_s: seconds until the next attempt.
+        error_type: name of the error's class.
     """
 
     instant: str
@@ -247,14 +246,14 @@ class CompactionFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionDone:
-    """Log files were merged into base files.
+class CompactionCompleted:
+    """A compaction has merged log files into base files.
 
     Attributes:
         instant: the compaction.
-        file_groups: how many were rewritten.
+        file_groups: number of file groups that were rewritten.
         rows_written: rows of the new base files.
-        bytes_written: their size.
+        bytes_written: size of these files.
         seconds: from plan to commit.
     """
 
@@ -265,18 +264,18 @@ class CompactionDone:
     seconds: float
 
     @classmethod
-    def of(cls, instant: str, stats: Sequence[WriteStat], seconds: float) -> CompactionDone:
-        """What the new base files say."""
+    def of(cls, instant: str, stats: Sequence[WriteStat], seconds: float) -> CompactionCompleted:
+        """Build the event from the statistics of the new base files."""
         rows = sum(stat.num_writes for stat in stats)
         size_bytes = sum(stat.file_size_in_bytes for stat in stats)
         return cls(instant, len(stats), rows, size_bytes, seconds)
 
 
 @dataclass(frozen=True, slots=True)
-class CompactionSettled:
-    """A plan that was left to other writers is no longer pending.
+class CompactionResolved:
+    """A deferred compaction is no longer pending.
 
-    They have done or removed it; or it was done here, and the answer to that was lost.
+    Another writer has completed or removed it; or this writer completed it, and lost the answer.
 
     Attributes:
         instant: the compaction.
@@ -286,15 +285,15 @@ class CompactionSettled:
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceDone:
-    """Another service of the table ran: cleaning, archival, rollback of a dead writer's files.
+class ServiceCompleted:
+    """A table service other than compaction has run: cleaning, archival, rollback of dead writers.
 
-    Cleaning and archival of the metadata table itself go by the name ``metadata``.
+    Cleaning and archival of the metadata table have the name ``metadata``.
 
     Attributes:
-        service: its name.
-        summary: what it did, in a few words.
-        seconds: how long it took.
+        service: name of the service.
+        summary: the result in a few words.
+        seconds: duration.
     """
 
     service: str
@@ -304,14 +303,14 @@ class ServiceDone:
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """A batch failed for a reason that may pass.
+    """A batch failed for a transient reason.
 
     Attributes:
-        error: its message.
+        error: message of the error.
         attempt: the attempt that failed, from 1.
-        max_attempts: after which the run gives up.
-        pause_s: seconds until the next.
-        error_type: name of its class.
+        max_attempts: number of attempts after which the run fails.
+        pause_s: seconds until the next attempt.
+        error_type: name of the error's class.
     """
 
     error: str
@@ -323,7 +322,7 @@ class Retrying:
 
 @dataclass(frozen=True, slots=True)
 class RunFailed:
-    """The run ended, or did not even start, for a reason that stays; nothing is told after it.
+    """The run failed permanently, perhaps before it started; this is its last event.
 
     Attributes:
         error_type: name of the error's class.
@@ -335,8 +334,8 @@ class RunFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class StopAwaited:
-    """The run was asked to stop, and ends after what is in progress.
+class RunStopping:
+    """The run was asked to stop, and stops after the work in progress.
 
     Attributes:
         work: ``batch``, ``compaction``, or ``""`` if nothing is in progress.
@@ -350,10 +349,10 @@ class RunStopped:
     """The run ended.
 
     Attributes:
-        reason: why: caught up, interrupted, failed.
+        reason: ``caught up`` or ``interrupted``.
         checkpoint: next offset of each partition.
-        batches: how many were committed.
-        rows_written: in all of them.
+        batches: number of committed batches.
+        rows_written: rows of all these batches.
         seconds: from start to end.
     """
 
@@ -367,38 +366,38 @@ class RunStopped:
 Event: TypeAlias = (
     MetricsServed
     | RunStarted
-    | OffsetsSkipped
+    | OffsetsLost
     | GroupCommitFailed
     | Alive
-    | PartWarned
+    | WarningLogged
     | BatchPlanned
     | BatchWritten
     | RecordsRejected
     | PartitionsChanged
     | SchemaEvolved
-    | CompactionBegun
+    | CompactionStarted
     | CompactionFailed
-    | CompactionDone
-    | CompactionSettled
-    | ServiceDone
+    | CompactionCompleted
+    | CompactionResolved
+    | ServiceCompleted
     | Retrying
     | RunFailed
-    | StopAwaited
+    | RunStopping
     | RunStopped
 )
 
 
 class Listener(Protocol):
-    """Is told of each event, in order, on the thread that made it.
+    """Receives each event, in order, on the thread that emits it.
 
-    Of compactions beside the batches, of signs of life, and of what a part warns of, it is told on
-    threads of their own.
+    The events of asynchronous compactions, keepalives and warnings come from other threads than
+    those of the loop.
     """
 
     def __call__(self, event: Event, /) -> None:
-        """Take note."""
+        """Receive an event."""
         ...
 
 
 def ignore(event: Event, /) -> None:
-    """A listener for runs that nobody watches."""
+    """A listener that does nothing."""

@@ -1,4 +1,4 @@
-"""Before anything starts: whether the executors run what the driver runs."""
+"""Checks that the executors run the same versions as the driver."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterable
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from streamer.stream_failure import told_by_spark
-from table.errors import Permanent
-from table.spark.versions import Versions, check_same, versions
+from lakemark.errors import Permanent
+from lakemark.spark.versions import Versions, check_same, versions
+from streamer.stream_failure import spark_message
 
-#: Enough tasks that each executor gets one, whatever their number of cores.
+#: Enough tasks that each executor gets at least one.
 _TASKS_PER_CORE = 4
 
 
-class ExecutorsUnfit(Permanent):
-    """Executors cannot run anything of the project."""
+class ExecutorsUnusable(Permanent):
+    """Executors cannot run the code of this project."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(
@@ -28,13 +28,13 @@ class ExecutorsUnfit(Permanent):
 
 
 def check_executors(spark: SparkSession) -> None:
-    """Let every executor say what it runs; a local session is the driver itself.
+    """Compare the versions of every executor with the driver's; does nothing for a local session.
 
-    Those that come later are asked with their first task (``SameVersions``).
+    Executors that join later are checked with their first task (``VersionCheckedTask``).
 
     Raises:
-        ExecutorsDiffer: one of them would not write the same bytes.
-        ExecutorsUnfit: they cannot even say it.
+        ExecutorsDiffer: an executor has other versions, and might write other bytes.
+        ExecutorsUnusable: the executors cannot report their versions.
     """
     context = spark.sparkContext
     if is_local(spark):
@@ -43,13 +43,13 @@ def check_executors(spark: SparkSession) -> None:
     try:
         reports = context.parallelize(range(tasks), tasks).mapPartitions(_report).collect()
     except Py4JJavaError as error:
-        raise ExecutorsUnfit(told_by_spark(error)) from error
+        raise ExecutorsUnusable(spark_message(error)) from error
     for host, theirs in set(reports):
         check_same(host, theirs, versions())
 
 
 def is_local(spark: SparkSession) -> bool:
-    """Whether the session's tasks run in the driver's own process and machine."""
+    """Whether the session's tasks run in the driver's own process."""
     return (spark.sparkContext.master or "").startswith("local")
 
 

@@ -1,4 +1,4 @@
-"""Whether a run is alive, and whether it makes progress: judged by its events and its loop."""
+"""Decides from events and from the loop whether a run is alive and makes progress."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from streamer.events import (
     Alive,
     BatchPlanned,
     BatchWritten,
-    CompactionDone,
+    CompactionCompleted,
     CompactionFailed,
-    CompactionSettled,
+    CompactionResolved,
     Event,
-    PartWarned,
     Retrying,
     RunFailed,
     RunStarted,
     RunStopped,
+    WarningLogged,
 )
 
-#: A stream that waits for records so long after a failure has come over it.
-_SETTLED_S = 30.0
+#: After a failure, a stream counts as recovered when it has waited for records for these seconds.
+_RECOVERED_AFTER_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a run is.
+    """The health of a run.
 
     Attributes:
-        is_alive: False asks for a new process.
+        is_alive: False if the process should be replaced.
         is_ready: whether the stream runs, and nothing has failed since its last success.
-        reason: in one line.
+        reason: one line.
     """
 
     is_alive: bool
@@ -43,31 +43,30 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, order=True)
 class _FailingCompaction:
-    """Since when one has failed, in seconds of the clock, and the class of its last failure."""
+    """Time of a compaction's first failure, and the class of its last failure."""
 
     since: float
     error_type: str
 
 
 class Health:
-    """A listener that judges; may be asked from any thread.
+    """A listener that keeps the health of a run; any thread may call ``verdict``.
 
-    A sign of life is an event of the loop's own, which others' are not, or the loop waiting for
-    records, which it says several times a second whatever the trigger interval. So what is found
-    stuck is a start, a batch or a service that takes too long, or a loop whose JVM no longer
-    answers.
+    The run makes progress if the loop emits an event, or if it waits for records, which it notes
+    several times a second. Events of other threads do not count. So a run is stuck if a start, a
+    batch or a service takes too long, or if Spark's JVM no longer answers the loop.
 
     Args:
-        stuck_after_s: seconds without a sign of life, or with nothing but retries, until the run
-            counts as stuck.
-        clock: seconds that never go back.
+        stuck_after_s: seconds without progress, or with retries only, after which the run counts
+            as stuck.
+        clock: monotonic seconds.
     """
 
     def __init__(self, stuck_after_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._stuck_after_s, self._clock = stuck_after_s, clock
         self._lock = threading.Lock()
         self._waiting_at: Callable[[], float] = lambda: 0.0
-        self._doing, self._told_at = "starting", clock()
+        self._doing, self._progress_at = "starting", clock()
         self._is_streaming = False
         self._failing_since: float | None = None
         self._failure = ""
@@ -75,25 +74,25 @@ class Health:
         self._ended: str | None = None
 
     def watch(self, waiting_at: Callable[[], float]) -> None:
-        """Ask the loop, too.
+        """Use the state of the loop, too.
 
         Args:
-            waiting_at: when the loop was last seen waiting for records, on the same clock.
+            waiting_at: returns when the loop last waited for records, on the same clock.
         """
         with self._lock:
             self._waiting_at = waiting_at
 
     def __call__(self, event: Event, /) -> None:
-        """Take note."""
+        """Update the health."""
         with self._lock:
             if isinstance(event, CompactionFailed):
                 self._note_failed_compaction(event)
-            elif not isinstance(event, Alive | PartWarned):
-                self._told_at = self._clock()
+            elif not isinstance(event, Alive | WarningLogged):
+                self._progress_at = self._clock()
                 self._note(event)
 
     def verdict(self) -> Verdict:
-        """How the run is now."""
+        """The health of the run now."""
         with self._lock:
             return self._judge(self._clock())
 
@@ -104,27 +103,27 @@ class Health:
             case BatchPlanned():
                 self._doing = f"batch {event.batch_id}"
             case BatchWritten():
-                self._doing = f"what follows batch {event.batch_id}"
+                self._doing = f"table services after batch {event.batch_id}"
                 self._failing_since = None
             case Retrying():
                 self._is_streaming = False
                 self._doing = f"attempt {event.attempt + 1} of {event.max_attempts}"
-                self._failing_since = self._failing_since or self._told_at
+                self._failing_since = self._failing_since or self._progress_at
                 self._failure = event.error_type
-            case CompactionDone() | CompactionSettled():
+            case CompactionCompleted() | CompactionResolved():
                 self._failing_compactions.pop(event.instant, None)
             case RunFailed():
                 self._ended = f"failed: {event.error_type}"
             case RunStopped():
                 self._ended = f"stopped: {event.reason}"
             case _:
-                pass  # a sign of life, and nothing else
+                pass  # counts as progress only
 
     def _note_failed_compaction(self, event: CompactionFailed) -> None:
-        """Batches go on beside it, or are stuck, whatever becomes of it."""
+        """Note a failed compaction; it does not count as progress of the loop."""
         since = self._clock() - event.failing_s
         before = self._failing_compactions.get(event.instant)
-        if before is not None:  # a plan that was left to others begins to count anew
+        if before is not None:  # a deferred plan counts its failures from the beginning
             since = min(since, before.since)
         self._failing_compactions[event.instant] = _FailingCompaction(since, event.error_type)
 
@@ -132,19 +131,19 @@ class Health:
         if self._ended is not None:
             return Verdict(False, False, self._ended)
         waited_at = self._waiting_at()
-        silent_s = now - max(self._told_at, waited_at)
+        silent_s = now - max(self._progress_at, waited_at)
         if silent_s > self._stuck_after_s:
             return Verdict(False, False, f"stuck for {silent_s:.0f} s: {self._doing}")
-        if self._is_streaming and waited_at - self._told_at > _SETTLED_S:
+        if self._is_streaming and waited_at - self._progress_at > _RECOVERED_AFTER_S:
             self._failing_since = None
         if self._failing_since is not None:
             failing_s = now - self._failing_since
             text = f"failing for {failing_s:.0f} s ({self._failure}): {self._doing}"
             return Verdict(failing_s <= self._stuck_after_s, False, text)
-        doing = "waiting for records" if waited_at > self._told_at else self._doing
-        return Verdict(True, self._is_streaming, doing + self._trouble_beside(now))
+        doing = "waiting for records" if waited_at > self._progress_at else self._doing
+        return Verdict(True, self._is_streaming, doing + self._failing_compaction(now))
 
-    def _trouble_beside(self, now: float) -> str:
+    def _failing_compaction(self, now: float) -> str:
         if not self._failing_compactions:
             return ""
         longest = min(self._failing_compactions.values())

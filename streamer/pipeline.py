@@ -1,4 +1,4 @@
-"""From a configuration to running objects: the only module that names every concrete class."""
+"""Builds a pipeline from its configuration; the only module that uses every concrete class."""
 
 from __future__ import annotations
 
@@ -11,18 +11,36 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from lakemark.config.table_properties import MergeMode, TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import InvalidConfig
+from lakemark.execution.runner import CancellableRunner, LocalRunner, Runner
+from lakemark.index.bucket import BucketIndex
+from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from lakemark.model.meta_columns import (
+    IS_DELETED,
+    RESERVED_PREFIX,
+    is_reserved,
+    without_meta_columns,
+)
+from lakemark.operations.create import create_table
+from lakemark.operations.metadata_table import drop_metadata_table
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.writer_settings import WriterSettings
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import StorageLocation
+from lakemark.storage.probe import check_conditional_puts
 from sinks.dead_letters import INDEX as DEAD_LETTER_INDEX
 from sinks.hudi.adaptive_exchange import AdaptiveExchange
 from sinks.hudi.collect import collect_budget_bytes
 from sinks.hudi.exchange import DriverExchange, Exchange
 from sinks.hudi.partition_rule import PartitionChange
 from sinks.hudi.prepare import PrepareChunk
-from sinks.hudi.settings import SinkSettings
 from sinks.hudi.sink import NO_REJECTS, HudiSink, RejectLimit
 from sinks.hudi.spark_exchange import SparkExchange
-from sinks.hudi.table_writer import TableWriter
-from streamer.cluster_runner import ClusterRunner, ClusterRunnerBeside
-from streamer.compaction_beside import BesidePolicy, CompactionBeside
+from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
+from streamer.cluster_runner import CancellableClusterRunner, ClusterRunner
 from streamer.config.column_roles import text_ordering_problems, timestamp_partition_problems
 from streamer.config.decode import AvroDecodeConfig, DecodeConfig
 from streamer.config.errors import ConfigError
@@ -30,83 +48,72 @@ from streamer.config.pipeline import PipelineConfig
 from streamer.config.source import METADATA_PREFIX
 from streamer.events import Listener
 from streamer.executors import check_executors, is_local
-from streamer.jvm_end import jvm_end_told
+from streamer.jvm_exit import report_jvm_exit
 from streamer.loop import StreamLoop
 from streamer.services import ServicePolicies, TableServices
 from streamer.session import spark_session
 from streamer.sources.kafka import KafkaSource
 from streamer.start_checks import check_start
 from streamer.table_setup import (
-    agree_with_others,
     check_partial_rows,
     check_table,
     columns_with,
+    coordination_of,
     dead_letters_table,
     find_table,
     table_spec,
 )
-from table.config.table_properties import MergeMode, TableType
-from table.config.table_spec import TableSpec
-from table.errors import InvalidConfig
-from table.execution.runner import CancellableRunner, LocalRunner, Runner
-from table.hudi_table import HudiTable, create_table
-from table.index.bucket import BucketIndex
-from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
-from table.model.meta_columns import IS_DELETED, RESERVED_PREFIX, is_reserved, without_meta_columns
-from table.services.compaction import CompactionPolicy
-from table.storage import StorageLocation
-from table.storage.probe import check_conditional_puts
 from transforms.decode.avro import AvroDecoder
 from transforms.decode.avro_differences import column_types
 from transforms.decode.decoder import ColumnDecoder
 from transforms.decode.json import JsonDecoder
 from transforms.decode.json_inference import infer_schema
 from transforms.decode.schema_policy import SchemaPolicy
-from transforms.kafka_changes import ToChanges
+from transforms.record_converter import RecordConverter
 from transforms.rejects import REJECTS_SCHEMA
 
 _LOG = logging.getLogger(__name__)
 
-#: How many records an inferred schema is made from.
+#: The number of records from which a schema is inferred.
 _SAMPLE_RECORDS = 1_000
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """Everything that one run needs, opened and checked; nothing has been read yet.
+    """The opened and checked parts of one run.
 
     Attributes:
-        tables: that of the rows, and of the dead letters, if they are kept.
+        tables: of the rows, and of the dead letters if they are enabled.
     """
 
     loop: StreamLoop
     sink: HudiSink
     source: KafkaSource
-    tables: Sequence[HudiTable] = ()
+    tables: Sequence[OpenTable] = ()
 
 
 @contextmanager
 def build(
     config: PipelineConfig, listener: Listener, exchange: Exchange | None = None
 ) -> Iterator[Pipeline]:
-    """Open what the configuration names; closed again at the end.
+    """Open the source, the tables and Spark until the block ends.
 
-    What can be wrong is found here, before the stream starts and before anything is written. What
-    shows without Spark is checked before Spark starts, and tables are made last.
+    All checks are made here, before the stream starts and before anything is written. Checks that
+    do not need Spark come before Spark starts, and tables are created last.
 
     Args:
         config: the pipeline.
-        listener: is told of everything.
-        exchange: how records get to their buckets; chosen for each batch when left out.
+        listener: receives all events.
+        exchange: moves records to their buckets; None to choose it for each batch.
 
     Raises:
         HudiError: a setting, the topic or the table does not fit; see the subclasses.
     """
     check_start(config)
-    with jvm_end_told(), _source(config, listener) as (spark, source):
+    with report_jvm_exit(), _source(config, listener) as (spark, source):
         sink, writers = open_sink(config, source)
-        beside = _beside(config, spark, listener)
-        services = TableServices(writers, _policies(config), _runner(spark), listener, beside)
+        compactor = _async_compactor(config, spark, listener)
+        services = TableServices(writers, _policies(config), _runner(spark), listener, compactor)
         loop = StreamLoop(
             config.name,
             source,
@@ -123,7 +130,7 @@ def build(
 def _source(
     config: PipelineConfig, listener: Listener
 ) -> Iterator[tuple[SparkSession, KafkaSource]]:
-    """The session and the topic, open until the block ends."""
+    """Open the session and the topic until the block ends."""
     spark = spark_session(config)
     check_executors(spark)
     keeps_keys = config.dead_letters.enabled
@@ -142,33 +149,34 @@ def _policies(config: PipelineConfig) -> ServicePolicies:
 
 
 def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, list[TableWriter]]:
-    """The sink, and the writers of its tables; all is checked before a table is made or changed.
+    """Open the sink and the writers of its tables; checks come before tables are changed.
 
     Raises:
         HudiError: a setting, the topic or a table does not fit.
     """
     location, spec = config.table.location(), table_spec(config)
     index = BucketIndex(config.table.buckets, spec.record_key)
-    found = find_table(location, config.table.timeline_timezone)
-    to_changes = _to_changes(config, spec, _value_schema(config, source, found))
-    _check_roles(config, to_changes.table_schema, found)
+    coordination = coordination_of(config.concurrency)
+    found = find_table(location, config.table.timeline_timezone, coordination)
+    converter = _record_converter(config, spec, _value_schema(config, source, found))
+    _check_roles(config, converter.table_schema, found)
     if found is None:
-        source.start_map(None)  # a topic that cannot be read must not leave an empty table
+        source.start_checkpoint(None)  # an unreadable topic must not leave an empty table behind
     else:
         check_partial_rows(found, config.table.partial_update)
-        columns, policy = to_changes.table_schema, config.decode.policy()
+        columns, policy = converter.table_schema, config.decode.policy()
         keys = _check_found(config, found, spec, index, columns, policy)
-        to_changes = replace(to_changes, key_generator=keys)
+        converter = replace(converter, key_generator=keys)
     letters = _find_dead_letters(config) if config.dead_letters.enabled else None
-    # Nothing is made or removed before all of it is checked.
+    # All checks are made before anything is created or removed.
     table = _ready(config, location, spec, found)
     rejects = None if letters is None else _dead_letters(config, *letters)
-    to_changes = to_changes.onto(columns_with(table, to_changes.table_schema))
-    settings = SinkSettings(
+    converter = converter.for_table(columns_with(table, converter.table_schema))
+    settings = WriterSettings(
         index, config.table.log_format, config.table.merger, config.table.metadata_table
     )
-    rows = TableWriter(table, to_changes.table_schema, settings)
-    prepare = PrepareChunk(to_changes, index, DEAD_LETTER_INDEX)
+    rows = TableWriter(table, converter.table_schema, settings)
+    prepare = PrepareChunk(converter, index, DEAD_LETTER_INDEX)
     bad = config.dead_letters
     limit = RejectLimit(bad.max_share, bad.tolerated) if rejects else NO_REJECTS
     rule = PartitionChange(config.table.partition_change)
@@ -176,11 +184,12 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
     return sink, [rows, *([rejects] if rejects else [])]
 
 
-def _check_roles(config: PipelineConfig, columns: pa.Schema, found: HudiTable | None) -> None:
-    """Pass when the columns' types suit their roles; rows of an existing table keep its partitions.
+def _check_roles(config: PipelineConfig, columns: pa.Schema, found: OpenTable | None) -> None:
+    """Check the types of ordering and partition columns; an existing table keeps its partitions.
 
     Raises:
-        ConfigError: an ordering column is text, or the partition column of a new table a timestamp.
+        ConfigError: an ordering column is text, or a partition column of a new table is a
+            timestamp.
     """
     problems = list(text_ordering_problems(columns, config.table))
     of_partitions = list(timestamp_partition_problems(columns, config.table))
@@ -194,26 +203,26 @@ def _check_roles(config: PipelineConfig, columns: pa.Schema, found: HudiTable | 
 
 def _find_dead_letters(
     config: PipelineConfig,
-) -> tuple[StorageLocation, TableSpec, HudiTable | None]:
-    """Where rejects go, what that table is to be, and what is there."""
+) -> tuple[StorageLocation, TableSpec, OpenTable | None]:
+    """The location and the specification of the dead-letter table, and the table if it exists."""
     location, spec = dead_letters_table(config)
-    found = find_table(location)
+    found = find_table(location, coordination=coordination_of(config.concurrency))
     if found is not None:
         _check_found(config, found, spec, DEAD_LETTER_INDEX, REJECTS_SCHEMA, SchemaPolicy())
     return location, spec, found
 
 
 def _dead_letters(
-    config: PipelineConfig, location: StorageLocation, spec: TableSpec, found: HudiTable | None
+    config: PipelineConfig, location: StorageLocation, spec: TableSpec, found: OpenTable | None
 ) -> TableWriter:
     table = _ready(config, location, spec, found)
-    settings = SinkSettings(DEAD_LETTER_INDEX, metadata_table=config.table.metadata_table)
+    settings = WriterSettings(DEAD_LETTER_INDEX, metadata_table=config.table.metadata_table)
     return TableWriter(table, REJECTS_SCHEMA, settings)
 
 
 def _check_found(
     config: PipelineConfig,
-    table: HudiTable,
+    table: OpenTable,
     spec: TableSpec,
     index: BucketIndex,
     columns: pa.Schema,
@@ -225,21 +234,20 @@ def _check_found(
 
 
 def _ready(
-    config: PipelineConfig, location: StorageLocation, spec: TableSpec, found: HudiTable | None
-) -> HudiTable:
-    """The table to write: made where there is none, rid of a metadata table that is not wanted."""
-    table = found or create_table(location, spec)
-    agree_with_others(table, config.concurrency)
+    config: PipelineConfig, location: StorageLocation, spec: TableSpec, found: OpenTable | None
+) -> OpenTable:
+    """Create the table if it does not exist; drop its metadata table if this is configured."""
+    table = found or create_table(location, spec, coordination_of(config.concurrency))
     is_dropped = config.table.drops_metadata_table and table.properties.names_metadata_table
     if found is not None and is_dropped:
-        table.drop_metadata_table()
+        drop_metadata_table(table)
     return table
 
 
 def _value_schema(
-    config: PipelineConfig, source: KafkaSource, table: HudiTable | None
+    config: PipelineConfig, source: KafkaSource, table: OpenTable | None
 ) -> pa.Schema:
-    """The declared columns; or the table's; or, before it has any, the writers', or a guess."""
+    """The declared columns, or those of the table, of the writers' schema, or inferred ones."""
     declared = config.decode.declared()
     if declared is not None:
         return declared
@@ -258,11 +266,11 @@ def _value_schema(
 
 
 def _infer(config: PipelineConfig, source: KafkaSource) -> pa.Schema:
-    """Columns of the records that the topic holds; what is left out or rounded is reported.
+    """Infer the columns from records of the topic; omitted and rounded fields are reported.
 
     Raises:
-        InvalidConfig: no field has a type, one that the table needs has none or is reserved, or no
-            type holds the numbers of one exactly.
+        InvalidConfig: no field has a type; a field that the table needs has no type or is reserved;
+            or no type holds the numbers of a key exactly.
     """
     table = config.table
     exact = (*table.record_key, *table.partition_by)
@@ -271,7 +279,7 @@ def _infer(config: PipelineConfig, source: KafkaSource) -> pa.Schema:
     untyped = ", ".join(inferred.untyped)
     if not len(inferred.schema):
         message = (
-            f"topic {config.source.topic} holds no JSON object to infer the schema from"
+            f"topic {config.source.topic} has no JSON object from which to infer the schema"
             f"{f' (null or empty: {untyped})' if untyped else ''}; declare decode.schema, or "
             "start when there are records"
         )
@@ -302,31 +310,34 @@ def _infer(config: PipelineConfig, source: KafkaSource) -> pa.Schema:
 
 
 def _report_reserved(names: Sequence[str], config: PipelineConfig) -> None:
-    """Warn of fields that were left out of the columns because of their names.
+    """Warn of fields that are omitted because their names are reserved.
 
     Raises:
-        InvalidConfig: the table needs one of them.
+        InvalidConfig: the table needs one of these fields.
     """
     table = config.table
     for name in (*table.record_key, *table.partition_by, *table.ordering):
         if name in names:
             message = (
                 f"column {name!r} is not inferred, because names that begin with "
-                f"{RESERVED_PREFIX} are Hudi's; declare decode.schema, or name another column"
+                f"{RESERVED_PREFIX} are reserved by Hudi; declare decode.schema, or name another "
+                "column"
             )
             raise InvalidConfig(message)
     if names:
         _LOG.warning(
-            "left out of the inferred columns, because their names are Hudi's: %s; declare them in "
-            "decode.schema, or they are treated as unknown fields (decode.unknown_fields: %s); "
-            "%s: true deletes in any case",
+            "omitted from the inferred columns, because their names are reserved by Hudi: %s; "
+            "declare them in decode.schema, or they are treated as unknown fields "
+            "(decode.unknown_fields: %s); %s: true deletes in any case",
             ", ".join(names),
             config.decode.unknown_fields,
             IS_DELETED,
         )
 
 
-def _to_changes(config: PipelineConfig, spec: TableSpec, values: pa.Schema) -> ToChanges:
+def _record_converter(
+    config: PipelineConfig, spec: TableSpec, values: pa.Schema
+) -> RecordConverter:
     decode, merging = config.decode, spec.merging
     keys = KeyGeneratorConfig(
         spec.record_key,
@@ -334,7 +345,7 @@ def _to_changes(config: PipelineConfig, spec: TableSpec, values: pa.Schema) -> T
         hive_style=spec.hive_style,
         url_encode=spec.url_encode,
     )
-    return ToChanges(
+    return RecordConverter(
         _decoder(decode, values),
         KeyGenerator(keys),
         () if merging.mode is MergeMode.COMMIT_TIME else merging.ordering_fields,
@@ -375,24 +386,24 @@ def _runner(spark: SparkSession) -> Runner:
     return LocalRunner() if is_local(spark) else ClusterRunner(spark)
 
 
-def _beside(
+def _async_compactor(
     config: PipelineConfig, spark: SparkSession, listener: Listener
-) -> CompactionBeside | None:
-    compaction, pauses = config.compaction, config.run.on_error
-    if not compaction.enabled or compaction.when == "inline":
+) -> AsyncCompactor | None:
+    compaction, retry = config.compaction, config.run.retry
+    if not compaction.enabled or compaction.mode == "inline":
         return None
-    policy = BesidePolicy(
+    policy = AsyncCompactionPolicy(
         CompactionPolicy(compaction.every_delta_commits),
-        compaction.wait_budget_s,
+        compaction.max_wait_s,
         compaction.backlog_commits,
         compaction.give_up_after_s,
-        pauses.backoff_s,
-        pauses.max_backoff_s,
+        retry.backoff_s,
+        retry.max_backoff_s,
     )
-    return CompactionBeside(policy, _runner_beside(config, spark), listener)
+    return AsyncCompactor(policy, _compaction_runner(config, spark), listener)
 
 
-def _runner_beside(config: PipelineConfig, spark: SparkSession) -> CancellableRunner:
+def _compaction_runner(config: PipelineConfig, spark: SparkSession) -> CancellableRunner:
     if is_local(spark):
         return LocalRunner(max(1, (os.cpu_count() or 1) // 2))
-    return ClusterRunnerBeside(spark, f"compaction of {config.name}")
+    return CancellableClusterRunner(spark, f"compaction of {config.name}")

@@ -1,6 +1,8 @@
-"""Rows of a query on their way out: a file by its extension, JSON lines, or a table to look at.
+"""Output of rows: a file by its extension, JSON lines, or a grid on the screen.
 
-A file appears whole or not at all: it is written beside its place and renamed at the end.
+A file is complete or absent: it is written under a temporary name in the same folder, and renamed
+at the end. The screen shows every value whole, so that it can be copied: a grid as wide as needed,
+or one value a line if the terminal is narrower.
 """
 
 from __future__ import annotations
@@ -10,67 +12,76 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
-from rich.console import Console
 
-from streamer.grid import print_grid
-from table.errors import InvalidConfig
+from lakemark.errors import InvalidConfig
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 Batches = Iterable[pa.RecordBatch]
 
-_LONGEST_CELL = 60
+#: Value by name; all rows of a grid have the same names.
+Row = Mapping[str, object]
 
-#: What would move the cursor of a terminal, or colour what follows.
+_ABSENT = "none"
+_GAP = "  "
+_MAX_CELL_LENGTH = 60
+
+#: Characters that would move the cursor of a terminal, or colour the text after them.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def check_file(path: Path) -> None:
-    """Refuse a file that no format is known for or no folder is there for, before rows are read.
+    """Check the path of an output file before rows are read.
 
     Raises:
-        InvalidConfig: its extension is unknown, or it cannot be made where it is to lie.
+        InvalidConfig: its extension is not known, it is a folder, or its folder does not exist.
     """
     if path.suffix not in _WRITERS:
         message = f"--out {path}: expected a name that ends in {', '.join(_WRITERS)}"
         raise InvalidConfig(message)
     if path.is_dir():
-        message = f"--out {path}: a folder is there; name another file"
+        message = f"--out {path}: this is a folder; name a file"
         raise InvalidConfig(message)
     if not path.parent.is_dir():
-        message = f"--out {path}: there is no folder {path.parent}; make it, or name another folder"
+        message = (
+            f"--out {path}: the folder {path.parent} does not exist; create it, or name another"
+        )
         raise InvalidConfig(message)
 
 
 def write_file(batches: Batches, schema: pa.Schema, path: Path) -> int:
-    """Write all rows to ``path``, replacing what is there; returns how many.
+    """Write all rows to ``path``, replacing an existing file.
+
+    Returns:
+        The number of rows.
 
     Raises:
         InvalidConfig: see ``check_file``; or CSV cannot hold a column.
         OSError: the file cannot be written.
     """
     check_file(path)
-    prepared = path.with_name(f".{path.name}.part")
+    temporary = path.with_name(f".{path.name}.part")
     try:
-        count = _WRITERS[path.suffix](batches, schema, prepared)
-        prepared.replace(path)
+        count = _WRITERS[path.suffix](batches, schema, temporary)
+        temporary.replace(path)
     except OSError as error:
-        # The error names the part, which nobody has asked for.
-        told = str(error).replace(prepared.name, path.name)
-        reason = os.strerror(error.errno) if error.errno else told
-        message = f"--out {path}: {reason}; name a place with room that this user may write to"
+        # The error names the temporary file, which the user does not know.
+        text = str(error).replace(temporary.name, path.name)
+        reason = os.strerror(error.errno) if error.errno else text
+        message = f"--out {path}: {reason}; name a folder with free space that you may write to"
         raise OSError(message) from error
     finally:
         with suppress(OSError):
-            prepared.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
     return count
 
 
@@ -85,27 +96,89 @@ def write_json_lines(batches: Batches, out: TextIO) -> int:
 
 
 def print_rows(batches: Batches, console: Console) -> int:
-    """Print rows to look at, long values cut short; returns how many."""
+    """Print rows as a grid, with long values shortened; returns their number."""
     rows = [row for batch in batches for row in _python_rows(batch)]
     print_grid([{name: _cell(value) for name, value in row.items()} for row in rows], console)
     return len(rows)
 
 
 def first_rows(batches: Batches, limit: int | None) -> Iterator[pa.RecordBatch]:
-    """At most ``limit`` rows; stops reading once it has them."""
-    left = limit
+    """Yield at most ``limit`` rows, and read no further."""
+    remaining = limit
     for batch in batches:
-        if left is None:
+        if remaining is None:
             yield batch
             continue
-        taken = min(left, batch.num_rows)
-        yield batch.slice(0, taken)
-        left -= taken
-        if left == 0:
+        count = min(remaining, batch.num_rows)
+        yield batch.slice(0, count)
+        remaining -= count
+        if remaining == 0:
             return
 
 
+def print_grid(rows: Sequence[Row], console: Console, if_empty: str = "no rows") -> None:
+    """Print rows as a grid with numbers aligned right; without rows, print ``if_empty``."""
+    from rich.cells import cell_len
+    from rich.text import Text
+
+    if not rows:
+        console.print(Text(if_empty), soft_wrap=True)
+        return
+    texts = {name: [_text(row[name]) for row in rows] for name in rows[0]}
+    widths = {name: max(map(cell_len, (name, *column))) for name, column in texts.items()}
+    if console.is_terminal and sum(widths.values()) + len(_GAP) * len(widths) > console.width:
+        _print_expanded(rows, console)
+        return
+    aligned = [_align(name, texts[name], widths[name], _is_number(rows, name)) for name in texts]
+    for number, line in enumerate(zip(*aligned, strict=True)):
+        style = "bold" if number == 0 else ""
+        console.print(Text(_GAP.join(line).rstrip(), style), soft_wrap=True)
+
+
+def print_facts(facts: Row, console: Console) -> None:
+    """Print names and values, one pair a line."""
+    from rich.text import Text
+
+    width = max(map(len, facts), default=0)
+    for name, value in facts.items():
+        line = Text.assemble((name.ljust(width), "bold"), _GAP, _text(value))
+        console.print(line, soft_wrap=True)
+
+
+def _print_expanded(rows: Sequence[Row], console: Console) -> None:
+    for number, row in enumerate(rows, 1):
+        console.rule(f"[dim]{number}", align="left", style="dim")
+        print_facts(row, console)
+
+
+def _align(name: str, column: Sequence[str], width: int, to_right: bool) -> list[str]:
+    from rich.cells import cell_len
+
+    blanks = [" " * (width - cell_len(text)) for text in (name, *column)]
+    pairs = zip((name, *column), blanks, strict=True)
+    return [blank + text if to_right else text + blank for text, blank in pairs]
+
+
+def _is_number(rows: Sequence[Row], name: str) -> bool:
+    values = [row[name] for row in rows if row[name] is not None]
+    return bool(values) and all(
+        isinstance(value, int | float) and not isinstance(value, bool) for value in values
+    )
+
+
+def _text(value: object) -> str:
+    if value is None or value in ("", [], {}):
+        return _ABSENT
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {text}" for name, text in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
 def _write_parquet(batches: Batches, schema: pa.Schema, path: Path) -> int:
+    import pyarrow.parquet
+
     count = 0
     with pyarrow.parquet.ParquetWriter(path, schema, compression="zstd") as writer:
         for batch in batches:
@@ -115,6 +188,8 @@ def _write_parquet(batches: Batches, schema: pa.Schema, path: Path) -> int:
 
 
 def _write_csv(batches: Batches, schema: pa.Schema, path: Path) -> int:
+    import pyarrow.csv
+
     nested = [field.name for field in schema if pa.types.is_nested(field.type)]
     if nested:
         message = (
@@ -131,12 +206,12 @@ def _write_csv(batches: Batches, schema: pa.Schema, path: Path) -> int:
 
 
 def _with_text(schema: pa.Schema) -> pa.Schema:
-    """The schema with text where there are bytes."""
+    """The schema with text columns in place of binary ones."""
     return pa.schema([f.with_type(pa.string()) if _is_binary(f.type) else f for f in schema])
 
 
 def _binary_as_base64(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows as JSON lines hold them: bytes need not be text, so all of them are base64."""
+    """Encode binary columns as base64, as JSON lines do, because binary values may not be text."""
     columns = [_base64(column) if _is_binary(column.type) else column for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=_with_text(batch.schema))
 
@@ -166,7 +241,7 @@ _WRITERS: dict[str, Callable[[Batches, pa.Schema, Path], int]] = {
 
 
 def _json(value: object) -> str:
-    """``value`` as JSON, which has no number for NaN and infinity: they are texts, as in Spark."""
+    """``value`` as JSON; NaN and infinity, which JSON does not have, are texts, as in Spark."""
     try:
         return json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False)
     except ValueError:
@@ -184,7 +259,7 @@ def _with_finite_numbers(value: object) -> object:
 
 
 def _plain(value: object) -> str:
-    """What JSON has no type for, as text."""
+    """Values of types that JSON does not have, as text."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, date | datetime | time):
@@ -194,15 +269,22 @@ def _plain(value: object) -> str:
 
 
 def _cell(value: object) -> object:
-    """A value as it is shown: numbers as they are, the rest as one short text."""
+    """A value for the screen: numbers as they are, other values as one short text."""
     if value is None or isinstance(value, int | float):
         return value
+    text = _CONTROL.sub(_escaped, _cell_text(value))
+    return text if len(text) <= _MAX_CELL_LENGTH else f"{text[: _MAX_CELL_LENGTH - 1]}…"
+
+
+def _cell_text(value: object) -> str:
     if isinstance(value, list | dict):
-        text = _json(value)
-    else:
-        text = value.isoformat() if isinstance(value, date | datetime | time) else str(value)
-    text = _CONTROL.sub(_escaped, text)
-    return text if len(text) <= _LONGEST_CELL else f"{text[: _LONGEST_CELL - 1]}…"
+        return _json(value)
+    if isinstance(value, date | datetime | time):
+        return value.isoformat()
+    if isinstance(value, bytes):  # of a dead letter, for example, whose value is mostly text
+        with suppress(UnicodeDecodeError):
+            return value.decode("utf-8")
+    return str(value)
 
 
 def _escaped(control: re.Match[str]) -> str:
@@ -212,7 +294,7 @@ def _escaped(control: re.Match[str]) -> str:
 def _python_rows(batch: pa.RecordBatch) -> list[dict[str, object]]:
     try:
         rows: list[dict[str, object]] = batch.to_pylist(maps_as_pydicts="lossy")
-    except (OverflowError, ValueError):  # a time outside of the years 1 to 9999
+    except (OverflowError, ValueError):  # a time outside the years 1 to 9999
         return [_python_row(batch, row) for row in range(batch.num_rows)]
     return rows
 
@@ -223,7 +305,7 @@ def _python_row(batch: pa.RecordBatch, row: int) -> dict[str, object]:
 
 
 def _python_value(value: pa.Scalar) -> object:
-    """The value in Python; a time that Python cannot hold as text of the same form."""
+    """The value in Python; a time that Python cannot represent becomes text of the same form."""
     if not value.is_valid:
         return None
     if isinstance(value, pa.MapScalar):

@@ -1,4 +1,4 @@
-"""Table services that run between two batches, and the one that may run beside them."""
+"""Runs table services between two batches; compaction may also run asynchronously."""
 
 from __future__ import annotations
 
@@ -8,22 +8,25 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import Cleaned, archive, clean, tend_metadata_table
-from streamer.compaction_beside import CompactionBeside
-from streamer.events import CompactionDone, Listener, ServiceDone
-from table.execution.runner import Runner
-from table.hudi_table import HudiTable
-from table.services.archival import Archived
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy
-from table.services.compaction import CompactionPolicy
-from table.services.metadata_upkeep import MetadataPolicies, Tended
+from lakemark.execution.runner import Runner
+from lakemark.operations.archive import archive
+from lakemark.operations.clean import Cleaned, clean
+from lakemark.operations.metadata_table import maintain_metadata_table
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.archival import Archived
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.services.metadata_table_services import Maintained, MetadataPolicies
+from streamer.async_compaction import AsyncCompactor
+from streamer.events import CompactionCompleted, Listener, ServiceCompleted
+from streamer.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
 class ServicePolicies:
-    """When to do what; None leaves it to others.
+    """When each service runs; None if this pipeline does not run it.
 
     Attributes:
         compaction: of merge-on-read tables.
@@ -37,17 +40,17 @@ class ServicePolicies:
 
 
 class TableServices:
-    """Keeps the pipeline's tables in shape; does nothing when nothing is due.
+    """Runs the due services of the pipeline's tables.
 
-    First files are merged, then the old ones deleted, then the instants that made them archived;
-    at last the metadata table, which reaches as far back, is cleaned and archived itself.
+    Compaction merges files, cleaning deletes the old ones, archival archives their instants. Then
+    the metadata table, which has as long a history, is cleaned and archived, too.
 
     Args:
-        writers: the pipeline's table and its dead letters.
-        policies: when to do what.
-        runner: where the work is done.
-        listener: is told of what was done.
-        beside: compacts beside the batches; None compacts between them.
+        writers: of the pipeline's table and of its dead letters.
+        policies: when each service runs.
+        runner: executes the tasks.
+        listener: receives the events of services.
+        compactor: compacts asynchronously; None to compact between batches.
     """
 
     def __init__(
@@ -56,108 +59,121 @@ class TableServices:
         policies: ServicePolicies,
         runner: Runner,
         listener: Listener,
-        beside: CompactionBeside | None = None,
+        compactor: AsyncCompactor | None = None,
     ) -> None:
         self._writers, self._policies = list(writers), policies
         self._runner, self._listener = runner, listener
-        self._beside = beside
+        self._compactor = compactor
 
     @property
-    def turn(self) -> AbstractContextManager[object]:
-        """A block in which nobody else changes the open tables; see ``CompactionBeside``."""
-        return nullcontext() if self._beside is None else self._beside.turn
+    def mutex(self) -> AbstractContextManager[object]:
+        """Hold it while the open tables are used; see ``AsyncCompactor``."""
+        return nullcontext() if self._compactor is None else self._compactor.mutex
 
     @property
     def is_progressing(self) -> bool:
-        """Whether a compaction is at work that is worth waiting for."""
-        return self._beside is not None and self._beside.is_progressing
+        """Whether a compaction is running and has not failed."""
+        return self._compactor is not None and self._compactor.is_progressing
 
     def check(self) -> None:
-        """Pass unless something beside the batches must end the run.
+        """Raise if asynchronous compaction must end the run.
 
         Raises:
             CompactionGivenUp: a compaction has failed for too long.
         """
-        if self._beside is not None:
-            self._beside.check()
+        if self._compactor is not None:
+            self._compactor.check()
 
     def end(self, within_s: float) -> bool:
-        """Begin nothing more beside the batches; whether a thread is still at it after so long."""
-        return self._beside is not None and self._beside.end(within_s)
+        """Stop asynchronous compaction; returns whether its thread is still running afterwards."""
+        return self._compactor is not None and self._compactor.end(within_s)
 
     def run(self) -> None:
-        """Do what is due now, in turn."""
+        """Run the services that are due."""
         for writer in tuple(self._writers):
             self._clear_dead(writer)
             self._compact(writer)
             self._clean(writer.table)
             self._archive(writer.table)
-            self._tend_metadata(writer.table)
+            self._maintain_metadata_table(writer.table)
 
     def wait(self, stopping: threading.Event) -> None:
-        """Let what is done beside the batches catch up; see ``CompactionBeside.wait``."""
-        if self._beside is not None:
-            self._beside.wait(stopping)
+        """Wait for asynchronous compaction if it is behind; see ``AsyncCompactor.wait``."""
+        if self._compactor is not None:
+            self._compactor.wait(stopping)
 
     def _clear_dead(self, writer: TableWriter) -> None:
         started = time.monotonic()
         rolled_back = writer.clear_dead()
         if rolled_back:
-            self._done("rollback", ", ".join(rolled_back), started)
+            self._report("rollback", ", ".join(rolled_back), started)
 
     def _compact(self, writer: TableWriter) -> None:
         if self._policies.compaction is None:
             return
-        if self._beside is not None:
-            if self._beside.advance(writer):  # others that wait for the place come first then
+        if self._compactor is not None:
+            if self._compactor.start_next(writer):  # the other tables then come first
                 self._writers.remove(writer)
                 self._writers.append(writer)
             return
         started = time.monotonic()
         for instant, metadata in writer.compact_if_due(self._policies.compaction, self._runner):
             seconds = time.monotonic() - started
-            self._listener(CompactionDone.of(instant.requested_at, metadata.write_stats, seconds))
+            self._listener(
+                CompactionCompleted.of(instant.requested_at, metadata.write_stats, seconds)
+            )
 
-    def _clean(self, table: HudiTable) -> None:
+    def _clean(self, table: OpenTable) -> None:
         if self._policies.cleaning is None:
             return
         started = time.monotonic()
         for cleaned in clean(table, self._policies.cleaning):
-            self._done("cleaning", _cleaned(cleaned), started)
+            self._report("cleaning", _clean_summary(cleaned), started)
 
-    def _archive(self, table: HudiTable) -> None:
+    def _archive(self, table: OpenTable) -> None:
         policy = self._policies.archival
         if policy is None:
             return
         started = time.monotonic()
         archived = archive(table, policy, self._policies.cleaning)
         if archived is not None:
-            self._done("archival", _archived(archived), started)
+            self._report("archival", _archive_summary(archived), started)
 
-    def _tend_metadata(self, table: HudiTable) -> None:
+    def _maintain_metadata_table(self, table: OpenTable) -> None:
         started = time.monotonic()
-        beside = MetadataPolicies.beside(self._policies.cleaning, self._policies.archival)
-        tended = tend_metadata_table(table, beside)
-        if tended is not None:
-            self._done("metadata", _tended(tended), started)
+        policies = MetadataPolicies.for_data_table(self._policies.cleaning, self._policies.archival)
+        maintained = maintain_metadata_table(table, policies)
+        if maintained is not None:
+            self._report("metadata", _metadata_summary(maintained), started)
 
-    def _done(self, service: str, summary: str, started: float) -> None:
-        self._listener(ServiceDone(service, summary, time.monotonic() - started))
+    def _report(self, service: str, summary: str, started: float) -> None:
+        self._listener(ServiceCompleted(service, summary, time.monotonic() - started))
 
 
-def _cleaned(cleaned: Cleaned) -> str:
+def _clean_summary(cleaned: Cleaned) -> str:
     plan = cleaned.plan
     kept = f", readable as of {plan.earliest_retained}" if plan.earliest_retained else ""
-    return f"{cleaned.instant.requested_at}: {len(plan.paths):,} files deleted{kept}"
+    return f"{cleaned.instant.requested_at}: {counted(len(plan.paths), 'file')} deleted{kept}"
 
 
-def _archived(archived: Archived) -> str:
-    files = f", {len(archived.leftovers):,} files of dead writers" if archived.leftovers else ""
+def _archive_summary(archived: Archived) -> str:
+    files = (
+        f", {counted(len(archived.leftovers), 'file')} of dead writers"
+        if archived.leftovers
+        else ""
+    )
     start = archived.timeline.start
-    return f"{len(archived.instants):,} instants{files}, active since {start}"
+    return f"{counted(len(archived.instants), 'instant')}{files}, active since {start}"
 
 
-def _tended(tended: Tended) -> str:
-    undone = f", {len(tended.undone):,} commits of dead writers undone" if tended.undone else ""
-    counts = f"{len(tended.deleted):,} files deleted, {len(tended.archived):,} instants archived"
-    return counts + undone
+def _metadata_summary(maintained: Maintained) -> str:
+    rolled_back = (
+        f", {counted(len(maintained.undone), 'commit')} of dead writers rolled back"
+        if maintained.undone
+        else ""
+    )
+    counts = (
+        f"{counted(len(maintained.deleted), 'file')} deleted, "
+        f"{counted(len(maintained.archived), 'instant')} archived"
+    )
+    return counts + rolled_back

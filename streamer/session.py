@@ -1,8 +1,8 @@
-"""The Spark session: the one that ``spark-submit`` started, or a local one of our own.
+"""The Spark session: the one of ``spark-submit``, or a new local one.
 
-A local session needs nothing but this project: Java is found, the Kafka connector comes as local
-jars for the Spark that is installed, what the JVM prints goes to a file (``log_file``), and no
-secret stands on its command line.
+A local session needs only this project: it finds Java, uses local jars of the Kafka connector for
+the installed Spark, writes the output of the JVM to files (``log_file``), and passes no secret on
+the command line.
 """
 
 from __future__ import annotations
@@ -19,45 +19,45 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from lakemark.errors import Permanent
+from lakemark.storage.scratch import scratch_of_this_process
 from streamer import class_archive
-from streamer.child_processes import ended_if_interrupted
+from streamer.child_processes import kill_children_on_interrupt
 from streamer.config import settings
 from streamer.config.pipeline import PipelineConfig
-from streamer.jvm_end import jvm_end, log_file, output_file
-from streamer.launch_files import (
+from streamer.jvm_exit import jvm_failure, log_file, output_file
+from streamer.stopping import keep_interrupt_handler
+from streamer.stream_failure import spark_message
+from streamer.submit_properties import (
     JAVA_OPTIONS,
     SUBMIT_OPTIONS,
     environment_variable,
-    launch_files,
+    submit_properties,
 )
-from streamer.stopping import interrupts_kept
-from streamer.stream_failure import told_by_spark
 from streamer.toolchain import find_java, find_spark, spark_kafka_jars
-from table.errors import Permanent
-from table.storage.scratch import scratch_of_this_process
 
 _GIB = 1024**3
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
-#: What the stream relies on, in a session of any origin. The pipeline file may set others.
+#: Settings that the stream relies on, in every session. The pipeline file may override them.
 _STREAM_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
-    # Task counts are chosen for each batch; a plan that changes under way would undo that.
+    # The sink chooses the number of tasks for each batch; adaptive plans would change it.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.metricsEnabled": "false",
-    # Without it an idle topic still makes a batch from time to time.
+    # Otherwise an idle topic still produces a batch from time to time.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    # The scratch folder is never read again, so nothing in it is worth keeping.
+    # The scratch folder is never read again.
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # From 4.0 the limit in bytes ends a batch first; 3.5 knows only rows. Spark ends a batch once
-    # it is over the limit, so half of the 64 MiB that one may have is left for the last record.
+    # From 4.0 on, the limit in bytes ends a batch first; 3.5 counts only rows. Spark ends a batch
+    # when it exceeds the limit, so half of the allowed 64 MiB is reserved for the last record.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(32 * 1024**2),
 }
 
-#: What shares executors between batches and a compaction beside them; of a submitted session,
-#: ``spark-submit --conf`` has to say it.
+#: Shares executors between batches and an asynchronous compaction. In a submitted session,
+#: ``spark-submit --conf`` must set it.
 _FAIR_SETTINGS = {"spark.scheduler.mode": "FAIR"}
 
 _QUIET_SETTINGS = {
@@ -65,7 +65,8 @@ _QUIET_SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.ui.enabled": "false",
 }
-# No look-up of the machine's own name, which can take seconds, and no port open to others.
+# Spark then does not resolve the name of the machine, which can take seconds, and opens no port to
+# other machines.
 _THIS_MACHINE_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -73,7 +74,7 @@ _THIS_MACHINE_SETTINGS = {
 
 
 _TEMPORARY_FOLDER = "java.io.tmpdir"
-_OPTIONS_BEFORE_OURS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+_OPTION_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 
 
 class SessionFailed(Permanent):
@@ -85,20 +86,20 @@ class SessionFailed(Permanent):
 
 
 def spark_session(config: PipelineConfig) -> SparkSession:
-    """A session that can run the pipeline; the running one where there is one.
+    """A session that can run the pipeline; the running one, if there is one.
 
     Raises:
         ConfigError: a secret of ``spark.conf`` cannot be found.
-        JavaNotFound: there is no Java that Spark runs on.
-        JarsUnavailable: the Kafka connector is not here and cannot be fetched.
+        JavaNotFound: no suitable Java was found.
+        JarsUnavailable: the jars of the Kafka connector are missing and cannot be downloaded.
         SessionFailed: Spark did not start.
         JvmEnded, OutOfMemory: its JVM ended while it started.
     """
     own = settings.resolve(config.spark.conf, "spark.conf")
-    if config.compaction.when == "beside":
+    if config.compaction.mode == "async":
         own = {**_FAIR_SETTINGS, **own}
     if is_submitted() or SparkSession.getActiveSession() is not None:
-        with _told_as_failure("the driver's log"):
+        with _translate_start_failure("the driver's log"):
             spark = SparkSession.builder.appName(config.name).getOrCreate()
     else:
         spark = _start(local_settings(config.name, config.spark.master, own))
@@ -109,30 +110,30 @@ def spark_session(config: PipelineConfig) -> SparkSession:
 
 
 def plain_session(name: str) -> SparkSession:
-    """A session without a pipeline: the submitted or running one, or one of this machine.
+    """A session without a pipeline: the submitted or running one, or a new local one.
 
     Raises:
-        JavaNotFound: there is no Java that Spark runs on.
+        JavaNotFound: no suitable Java was found.
         SessionFailed: Spark did not start.
     """
     if is_submitted() or SparkSession.getActiveSession() is not None:
-        with _told_as_failure("the driver's log"):
+        with _translate_start_failure("the driver's log"):
             return SparkSession.builder.appName(name).getOrCreate()
     return _start(local_settings(name, None, {}))
 
 
 def is_submitted() -> bool:
-    """Whether ``spark-submit`` runs this process, and so decides master, memory and jars."""
+    """Whether ``spark-submit`` runs this process, and so sets master, memory and jars."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def local_settings(name: str, master: str | None, own: Mapping[str, str]) -> dict[str, str]:
-    """Everything that a session of our own is started with.
+    """All settings of a new local session.
 
     Args:
         name: of the application.
         master: of Spark; None for all cores of this machine.
-        own: what the pipeline file sets; it wins.
+        own: settings of the pipeline file, which override the others.
     """
     master = master or "local[*]"
     jars = ",".join(map(str, spark_kafka_jars()))
@@ -155,7 +156,7 @@ def local_settings(name: str, master: str | None, own: Mapping[str, str]) -> dic
 
 
 def driver_memory_bytes(machine_bytes: int) -> int:
-    """A quarter of the machine, from 1 to 4 GiB: Arrow's memory lies outside of the heap."""
+    """A quarter of the machine, from 1 to 4 GiB, because Arrow's memory is outside the heap."""
     return max(_GIB, min(4 * _GIB, machine_bytes // 4))
 
 
@@ -164,7 +165,7 @@ def _start(conf: Mapping[str, str]) -> SparkSession:
     os.environ["JAVA_HOME"] = str(java.home)
     options = class_archive.java_options(java, find_spark()), conf[JAVA_OPTIONS]
     conf = {**conf, JAVA_OPTIONS: " ".join(filter(None, options))}
-    # A worker of another interpreter would not find what this one has installed.
+    # Workers need the packages of this interpreter.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     log_file().parent.mkdir(parents=True, exist_ok=True)
     builder = SparkSession.builder
@@ -172,26 +173,27 @@ def _start(conf: Mapping[str, str]) -> SparkSession:
         builder = builder.config(name, value)
     with (
         _output_to(output_file()),
-        launch_files(conf),
+        submit_properties(conf),
         _scratch_of_jvm(),
-        _told_as_failure(str(output_file())),
-        ended_if_interrupted(),
+        _translate_start_failure(str(output_file())),
+        kill_children_on_interrupt(),
     ):
-        # First the JVM: a builder that has to launch it puts all settings on its command line.
+        # Launch the JVM first: the builder would pass all settings on its command line.
         SparkContext._ensure_initialized()
-        with interrupts_kept():
+        with keep_interrupt_handler():
             SparkContext.getOrCreate(SparkConf().setAll(list(conf.items())))
         return builder.getOrCreate()
 
 
 @contextmanager
 def _scratch_of_jvm() -> Iterator[None]:
-    """A JVM launched inside keeps what it unpacks, and what Spark shuffles, where we clear it away.
+    """Let the JVM use a temporary folder of this process, which is deleted later.
 
-    One that is killed leaves 100 MB and more. Whoever names another folder for that, in any of the
-    ways in which Spark and Java let them, is obeyed: of these options the last one counts.
+    A JVM that is killed leaves 100 MB or more of unpacked and shuffled files. If the user sets
+    another folder in any of the ways that Spark and Java offer, that folder is used: the last
+    option counts.
     """
-    if any(_TEMPORARY_FOLDER in os.environ.get(name, "") for name in _OPTIONS_BEFORE_OURS):
+    if any(_TEMPORARY_FOLDER in os.environ.get(name, "") for name in _OPTION_VARIABLES):
         yield
         return
     ours = shlex.quote(f"-D{_TEMPORARY_FOLDER}={scratch_of_this_process('spark')}")
@@ -201,19 +203,19 @@ def _scratch_of_jvm() -> Iterator[None]:
 
 
 @contextmanager
-def _told_as_failure(log: str) -> Iterator[None]:
+def _translate_start_failure(log: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError, OSError, RuntimeError) as error:
-        raise jvm_end(error) or SessionFailed(told_by_spark(error), log) from error
+        raise jvm_failure(error) or SessionFailed(spark_message(error), log) from error
 
 
 @contextmanager
 def _output_to(path: Path) -> Iterator[None]:
-    """Processes started inside print to ``path``; the JVM keeps it for as long as it lives.
+    """Redirect the standard error of processes that start in the block to ``path``.
 
-    Java warns of incubator modules before any logging is configured, so only its output can be
-    redirected.
+    Java warns of incubator modules before any logging is configured, so the output must be
+    redirected. The JVM keeps the redirection until it exits.
     """
     saved = os.dup(2)
     target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
@@ -227,7 +229,7 @@ def _output_to(path: Path) -> Iterator[None]:
 
 
 def _memory_bytes() -> int:
-    """Memory of this machine, or of the container where that is less."""
+    """Memory of this machine, or of the container if that is less."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()

@@ -1,7 +1,7 @@
-"""What a run checks before Spark starts: a wrong setting costs seconds, not the start of a JVM.
+"""Checks that run before Spark starts, so that a wrong setting is reported within seconds.
 
-The checks ask what the pipeline file names: broker, store and schema registry. Each runs in a
-thread of its own, all at the same time. They change nothing, and they leave nothing behind.
+The checks connect to the broker, the stores and the schema registry that the pipeline file names.
+Each runs in its own thread, all at the same time. They change nothing and leave nothing behind.
 """
 
 from __future__ import annotations
@@ -17,6 +17,13 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Final
 
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import InvalidConfig
+from lakemark.operations.open_table import OpenTable
+from lakemark.storage import StorageLocation, canonical_url, open_storage
+from lakemark.storage.open_storage import RETRY_TIMEOUT_S
+from lakemark.storage.probe import check_conditional_puts
+from lakemark.timeline.locks.open_lock import open_lock
 from streamer.config import settings
 from streamer.config.column_roles import timestamp_partition_problems
 from streamer.config.decode import AvroDecodeConfig
@@ -29,24 +36,17 @@ from streamer.table_setup import (
     find_table,
     table_spec,
 )
-from table.config.table_spec import TableSpec
-from table.errors import InvalidConfig
-from table.hudi_table import HudiTable
-from table.storage import StorageLocation, open_storage, place_of
-from table.storage.opening import RETRY_TIMEOUT_S
-from table.storage.probe import check_conditional_puts
-from table.timeline.lock import open_lock
 
 _LOG = logging.getLogger(__name__)
 
-#: How long a start waits for all checks together, in seconds.
+#: Seconds that a start waits for all checks together.
 WITHIN_S: Final = 10.0
 
-#: A schema registry that does not answer is asked again for this long, or for its own patience.
-_REGISTRY_PATIENCE_S: Final = 7.0
+#: Seconds in which requests to a schema registry are repeated, unless its own setting is shorter.
+_REGISTRY_RETRY_TIMEOUT_S: Final = 7.0
 
-#: A store that fails is asked again for less long than during a run.
-_HURRIED = {RETRY_TIMEOUT_S: "3", "timeout": "8s", "connect_timeout": "3s"}
+#: Requests to a store are repeated for a shorter time than during a run.
+_SHORT_TIMEOUTS = {RETRY_TIMEOUT_S: "3", "timeout": "8s", "connect_timeout": "3s"}
 
 _LOCAL = "file://"
 
@@ -54,18 +54,18 @@ Check = Callable[[], object]
 
 
 def check_start(config: PipelineConfig) -> None:
-    """Pass when everything that the pipeline needs is there, as far as it shows without Spark.
+    """Check all that the pipeline needs, as far as this is possible without Spark.
 
     Raises:
-        HudiError: the topic, a table, the merger, or the schema registry does not fit or answer;
-            the first that is found.
+        HudiError: the topic, a table, the merger or the schema registry does not fit or does not
+            answer; the first failure is raised.
     """
     check_locally(config)
     _run_together(remote_checks(config), WITHIN_S)
 
 
 def check_locally(config: PipelineConfig) -> list[str]:
-    """Check what needs no other machine; returns what was checked, one line for each.
+    """Make the checks that need no connection; returns what was checked, one line for each.
 
     Raises:
         ConfigError: a secret cannot be found.
@@ -82,17 +82,17 @@ def check_locally(config: PipelineConfig) -> list[str]:
 
 
 def remote_checks(config: PipelineConfig) -> Mapping[str, Check]:
-    """What is asked of others before a start, by what it is; ``lakemark validate`` lists it.
+    """The checks that need a connection, by name; ``lakemark validate`` lists the names.
 
     Raises:
         ConfigError: a secret cannot be found.
-        InvalidConfig: as ``check_locally``.
+        InvalidConfig: as for ``check_locally``.
     """
     source = config.source
     properties = settings.resolve(source.consumer, "source.consumer")
     checks: dict[str, Check] = {
-        f"topic {source.topic} at {source.bootstrap}": partial(
-            _check_topic, source.bootstrap, source.topic, properties
+        f"topic {source.topic} at {source.bootstrap_servers}": partial(
+            _check_topic, source.bootstrap_servers, source.topic, properties
         )
     }
     location = config.table.location()
@@ -104,7 +104,9 @@ def remote_checks(config: PipelineConfig) -> Mapping[str, Check]:
     decode = config.decode
     if isinstance(decode, AvroDecodeConfig) and decode.schema_registry is not None:
         registry = decode.schema_registry.registry()
-        registry = replace(registry, patience_s=min(registry.patience_s, _REGISTRY_PATIENCE_S))
+        registry = replace(
+            registry, retry_timeout_s=min(registry.retry_timeout_s, _REGISTRY_RETRY_TIMEOUT_S)
+        )
         subject = decode.subject or f"{source.topic}-value"
         checks[f"schema registry {registry.url}"] = partial(registry.check, subject)
     return checks
@@ -115,21 +117,21 @@ def _check_topic(bootstrap: str, topic: str, properties: Mapping[str, str]) -> N
         check_topic(bootstrap, topic, properties)
     except NotTranslatable as reason:
         _LOG.warning(
-            "topic %s was not checked before Spark starts, because the client for that cannot "
-            "connect as source.consumer says: %s",
+            "topic %s is not checked before Spark starts, because the client of this check does "
+            "not support a property of source.consumer: %s",
             topic,
             reason,
         )
 
 
 def _check_rows_table(config: PipelineConfig, location: StorageLocation, spec: TableSpec) -> None:
-    """Pass when the table of the rows fits, or when one can be created with the declared columns.
+    """Check that the table of the rows fits, or can be created with the declared columns.
 
     Raises:
         ConfigError: the table would be new, and a timestamp would partition it.
     """
-    own = config.table.partial_update, config.table.timeline_timezone
-    table = _check_table(config, location, spec, *own)
+    partial_update, timezone = config.table.partial_update, config.table.timeline_timezone
+    table = _check_table(config, location, spec, partial_update, timezone)
     columns = config.decode.declared()
     if columns is not None and (table is None or table.schema is None):
         problems = list(timestamp_partition_problems(columns, config.table))
@@ -143,28 +145,30 @@ def _check_table(
     spec: TableSpec,
     partial_update: str = "none",
     timezone: str | None = None,
-) -> HudiTable | None:
-    """Return the table if it fits, or None if one can be created there."""
+) -> OpenTable | None:
+    """Return the table if it exists and fits, or None if it can be created."""
     _check_folder(location)
-    hurried = StorageLocation(location.url, {**_hurried(location), **location.options})
-    storage = open_storage(hurried)
+    quick = StorageLocation(location.url, {**_short_timeouts(location), **location.options})
+    storage = open_storage(quick)
     lock = config.concurrency.lock
     open_lock(storage, provider=config.concurrency.provider(), expire_minutes=lock.expire_minutes)
-    table = find_table(hurried, timezone)
+    table = find_table(quick, timezone)
     if table is not None:
         _check_properties(config, table, spec)
         check_partial_rows(table, partial_update)
     if table is not None or storage.supports_compare_and_swap:
-        check_conditional_puts(storage)  # on an empty disk it would leave a folder
+        check_conditional_puts(
+            storage
+        )  # on a local disk without the table, it would leave a folder
     return table
 
 
-def _hurried(location: StorageLocation) -> Mapping[str, str]:
-    return {} if place_of(location.url).startswith(_LOCAL) else _HURRIED
+def _short_timeouts(location: StorageLocation) -> Mapping[str, str]:
+    return {} if canonical_url(location.url).startswith(_LOCAL) else _SHORT_TIMEOUTS
 
 
-def _check_properties(config: PipelineConfig, table: HudiTable, spec: TableSpec) -> None:
-    """What a table says of itself; what only its files show is checked when the run opens it."""
+def _check_properties(config: PipelineConfig, table: OpenTable, spec: TableSpec) -> None:
+    """Check the table's properties; its files are checked when the run opens it."""
     properties = table.properties
     if config.table.drops_metadata_table:
         properties = properties.without_metadata_table()
@@ -173,18 +177,18 @@ def _check_properties(config: PipelineConfig, table: HudiTable, spec: TableSpec)
 
 
 def _check_folder(location: StorageLocation) -> None:
-    """Pass unless a local path is a file, or no folder can be made there.
+    """Check that a local path is a folder, or that a folder can be created there.
 
     Raises:
-        InvalidConfig: the path, or one above it, is a file, or may not be read or written to.
+        InvalidConfig: the path or a parent of it is a file, or access to it is denied.
     """
-    place = place_of(location.url)
-    if not place.startswith(_LOCAL):
+    url = canonical_url(location.url)
+    if not url.startswith(_LOCAL):
         return
-    folder = Path(place.removeprefix(_LOCAL))
+    folder = Path(url.removeprefix(_LOCAL))
     try:
         found = next(one for one in (folder, *folder.parents) if one.exists())
-    except OSError as error:  # a folder above it is not readable, or a name is too long
+    except OSError as error:  # a parent is not readable, or a name is too long
         reason = error.strerror or str(error)
         message = f"{location.url}: {reason}; allow this user to read it, or name another path"
         raise InvalidConfig(message) from None
@@ -199,8 +203,8 @@ def _check_folder(location: StorageLocation) -> None:
 def _run_together(checks: Mapping[str, Check], within_s: float) -> None:
     """Run each check in a thread, and raise the first failure.
 
-    A check that takes longer is reported and abandoned: a slow store or network is no fault, and
-    the run asks the same again with more time.
+    A check that does not finish in time is reported and abandoned, because the store or the network
+    may only be slow. The run makes the same check later, with more time.
     """
     answers: SimpleQueue[tuple[str, Exception | None]] = SimpleQueue()
 
@@ -220,8 +224,8 @@ def _run_together(checks: Mapping[str, Check], within_s: float) -> None:
             name, failure = answers.get(timeout=max(0.0, deadline - time.monotonic()))
         except Empty:
             _LOG.warning(
-                "%s: not checked within %.0f s, so it is checked once Spark runs; if that fails, "
-                "check the address in the pipeline file and the network",
+                "%s: no answer within %.0f s; the run checks it again once Spark runs; if that "
+                "fails, check the address in the pipeline file and the network",
                 ", ".join(sorted(silent)),
                 within_s,
             )

@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM: end after the batch in progress; asked again, at once.
+"""Handles Ctrl-C and SIGTERM: the first stops after the batch in progress, the second at once.
 
-Before the stream runs nothing is in progress that must end in order: what a start leaves behind is
-what a crash would leave, and the next start removes it.
+Before the stream runs, the first signal interrupts the start at once. It leaves no more behind than
+a crash would, and the next start removes that.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopRequested(BaseException):
-    """The process was asked to end, and nothing has to be waited for."""
+    """The process was asked to stop, and has nothing to wait for."""
 
 
 class StopSignals:
-    """What the signals of this process do; made by ``ends_on_signals``."""
+    """The signal handlers of this process; created by ``stop_on_signals``."""
 
     def __init__(self) -> None:
         self._stop: Callable[[], bool] = _nothing_runs
         self.is_asked = self.is_asked_early = False
 
     def watch(self, stop: Callable[[], bool]) -> None:
-        """Let the first signal call ``stop``, from which something may then end in order.
+        """Call ``stop`` at the first signal.
 
         Args:
-            stop: returns whether something runs that ends by itself now.
+            stop: asks the run to stop; returns whether it stops by itself.
         """
         self._stop = stop
-        self.install()  # a session that was there before has set a handler of its own
+        self.install()  # Spark's session has set its own handler
 
     def install(self) -> None:
-        """Take the signals over."""
+        """Install the signal handlers."""
         for one in _SIGNALS:
             signal.signal(one, self._on_signal)
 
@@ -53,8 +53,8 @@ class StopSignals:
 
 
 @contextmanager
-def ends_on_signals() -> Iterator[StopSignals]:
-    """A block that the first signal ends as if it were done; the second is an interrupt."""
+def stop_on_signals() -> Iterator[StopSignals]:
+    """End the block normally at the first signal, and with KeyboardInterrupt at the second."""
     signals = StopSignals()
     before = {one: signal.getsignal(one) for one in _SIGNALS}
     signals.install()
@@ -69,14 +69,14 @@ def ends_on_signals() -> Iterator[StopSignals]:
     except Exception:
         if not signals.is_asked_early:
             raise
-        # The interrupted call has made an error of its own out of it, as py4j does.
+        # The interrupted call has replaced the exception by its own error, as py4j does.
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
 
 
 def was_interrupted(error: BaseException) -> bool:
-    """Whether an error came up while a signal's exception was on its way, as py4j raises them."""
+    """Whether an error was raised while a signal's exception was handled, as py4j does."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, StopRequested | KeyboardInterrupt):
@@ -86,11 +86,11 @@ def was_interrupted(error: BaseException) -> bool:
 
 
 @contextmanager
-def interrupts_kept() -> Iterator[None]:
-    """A block after which Ctrl-C does what it did before.
+def keep_interrupt_handler() -> Iterator[None]:
+    """Restore the handler of Ctrl-C after the block.
 
-    Spark sets a handler of its own, which calls its JVM. While this thread waits for another answer
-    of the JVM, that call fails, and an interrupted start would end as an error.
+    Spark installs a handler that calls its JVM. If this thread waits for another answer of the JVM,
+    that call fails, so an interrupted start would end with an error.
     """
     before = signal.getsignal(signal.SIGINT)
     try:
@@ -100,10 +100,10 @@ def interrupts_kept() -> Iterator[None]:
             signal.signal(signal.SIGINT, before)
 
 
-def end_at_once(code: int) -> NoReturn:
-    """End the process with an exit code, whatever its threads do: Python would wait for them."""
+def exit_now(code: int) -> NoReturn:
+    """Exit without waiting for threads that are still running, for which Python would wait."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # nobody reads it any more, or it is closed
+        with suppress(OSError, ValueError):  # the reader has closed it, or it is closed here
             stream.flush()
     os._exit(code)
 

@@ -1,4 +1,4 @@
-"""What a failure of the stream means: whether it may pass, and in which words."""
+"""Translates failures of the stream to errors of this project, which say whether to retry."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ import re
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from streamer.jvm_end import OutOfMemory, jvm_end
+from lakemark.errors import HudiError, OutcomeUnknown, Permanent, Retriable, WriteConflict
+from lakemark.timeline.clock import REPEATED_HOUR_S, ClockBehind
+from lakemark.write.write_status import ContentMismatch
+from streamer.jvm_exit import OutOfMemory, jvm_failure
 from streamer.sources.errors import SourceError
-from table.errors import HudiError, OutcomeUnknown, Permanent, Retriable, WriteConflict
-from table.timeline.clock import REPEATED_HOUR_S, ClockBehind
-from table.write.new_file import OtherBytes
 
 
 class DataLoss(SourceError, Retriable):
-    """Records went away while the stream was running, before it had read them.
+    """Kafka deleted records while the stream ran, before it had read them.
 
-    Another start finds out what is lost, and whether it may go on.
+    The next start determines the lost ranges, and whether the run may continue.
     """
 
 
 class StreamFailed(Permanent):
-    """Spark ended the stream for a reason that another start will not change."""
+    """The stream failed permanently."""
 
 
 class StreamInterrupted(Retriable):
-    """Spark ended the stream for a reason that may pass: brokers away, executors lost."""
+    """The stream failed for a transient reason, such as lost brokers or executors."""
 
 
 _LOSS = ("data may have been lost", "OffsetOutOfRange", "KAFKA_DATA_LOSS", "failOnDataLoss")
-_PASSING = (
+_TRANSIENT = (
     "TimeoutException",
     "DisconnectException",
     "NetworkException",
@@ -45,89 +45,87 @@ _PASSING = (
 
 _MEMORY = re.compile(r"java\.lang\.OutOfMemoryError[^\n]*")
 
-#: The line in which a Python traceback says what was raised.
+#: The line of a Python traceback that has the error.
 _RAISED = re.compile(r"^.*Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", re.MULTILINE)
 
 _CALLING = re.compile(r"\AAn error occurred while calling .*\n: ")
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether to start again from the table's offsets.
+    """Whether the stream may be started again from the table's offsets.
 
-    A clock that is behind by more than the hour that the autumn repeats does not catch up by
-    itself: it, or the time zone of a writer, is wrong.
+    A clock that is behind by more than the hour that is repeated in autumn does not catch up by
+    itself: the clock, or the time zone of a writer, is wrong.
     """
     if isinstance(error, ClockBehind):
         return error.ahead_s <= REPEATED_HOUR_S
     return isinstance(error, Retriable | OutcomeUnknown)
 
 
-def least_pause_s(error: BaseException) -> float:
-    """Seconds for which it is useless to start again."""
+def min_pause_s(error: BaseException) -> float:
+    """The shortest pause after which a restart can succeed, in seconds."""
     return error.ahead_s if isinstance(error, ClockBehind) else 0.0
 
 
-def translated(error: BaseException) -> BaseException:
-    """The project's own error for what Spark threw; others as they are."""
+def translate(error: BaseException) -> BaseException:
+    """Translate an error of Spark to one of this project; other errors are returned unchanged."""
     if isinstance(error, HudiError):
         return error
-    ended = jvm_end(error)
-    if ended is not None:
-        return ended
+    exit_error = jvm_failure(error)
+    if exit_error is not None:
+        return exit_error
     if not isinstance(error, PySparkException | Py4JJavaError):
         return error
     try:
-        return _as_told(error)
-    except (Py4JError, OSError) as gone:  # the JVM, while it was asked
-        return jvm_end(gone) or gone
+        return _translate_spark_error(error)
+    except (Py4JError, OSError) as gone:  # the JVM exited during the call
+        return jvm_failure(gone) or gone
 
 
-def _as_told(error: BaseException) -> BaseException:
-    own = _raised_in_a_worker(error)
+def _translate_spark_error(error: BaseException) -> BaseException:
+    own = _own_error_of_worker(error)
     if own is not None:
         return own
-    text, told = str(error), told_by_spark(error)
+    text, message = str(error), spark_message(error)
     if any(word in text for word in _LOSS):
         loss = next(line for line in text.splitlines() if any(word in line for word in _LOSS))
-        message = (
-            "records were removed from the topic before they were read: "
-            + loss.strip().removeprefix("Caused by: ")
-        )
-        return DataLoss(message)
+        reason = loss.strip().removeprefix("Caused by: ")
+        text = f"records were removed from the topic before they were read: {reason}"
+        return DataLoss(text)
     memory = _MEMORY.search(text)
     if memory is not None:
         return OutOfMemory(memory[0])
-    if any(word in text for word in _PASSING):
-        return StreamInterrupted(told)
-    return StreamFailed(told)
+    if any(word in text for word in _TRANSIENT):
+        return StreamInterrupted(message)
+    return StreamFailed(message)
 
 
-def told_by_spark(error: BaseException) -> str:
-    """One line: what a Python worker raised, or else the first that Spark says."""
+def spark_message(error: BaseException) -> str:
+    """One line: the error of a Python worker, or the first line of Spark's message."""
     raised = _RAISED.findall(str(error))
-    # py4j names the call first, and on the next line, after a colon, what Java threw.
+    # py4j names the call first; the Java exception follows on the next line, after a colon.
     text = _CALLING.sub("", str(error).strip())
     lines = [*reversed(raised), *text.splitlines()]
     return lines[0] if lines else type(error).__name__
 
 
-def _raised_in_a_worker(error: BaseException) -> HudiError | None:
-    """An error of ours that a Python worker raised reaches the driver as text in a traceback."""
+def _own_error_of_worker(error: BaseException) -> HudiError | None:
+    """Restore an error of this project from the traceback with which it reaches the driver."""
     for line in reversed(str(error).splitlines()):
         name, _, message = line.strip().partition(": ")
-        kind = _OWN_ERRORS.get(name.rsplit(".", 1)[-1]) if name.startswith(_OWN_ROOMS) else None
+        kind = _OWN_ERRORS.get(name.rsplit(".", 1)[-1]) if name.startswith(_OWN_PACKAGES) else None
         if kind is not None:
             return kind(message)
     return None
 
 
-_OWN_ROOMS = ("table.", "transforms.")
+_OWN_PACKAGES = ("lakemark.", "transforms.")
 
 _OWN_ERRORS: dict[str, type[HudiError]] = {
     "StorageUnavailable": Retriable,
     "SnapshotChanged": Retriable,
     "WriteConflict": WriteConflict,
-    "OtherBytes": OtherBytes,
+    "ContentMismatch": ContentMismatch,
     "ExecutorsDiffer": Permanent,
     "CorruptData": Permanent,
     "Unsupported": Permanent,

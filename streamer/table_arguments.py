@@ -1,4 +1,4 @@
-"""The command line of ``lakemark table``: its views of a table, and its table services."""
+"""The command line of ``lakemark table``: views, checks and table services."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _VIEWS = {
 
 
 _JSON = "print JSON for programs: one object, or one for each row"
-_DELETING = "what deletes the files"
+_DELETING = "executor of the deletes"
 _RUNNERS = ("local", "spark")
 
 
 def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) -> None:
-    """Every command below ``table``; its module is ``streamer.commands.<module>``."""
+    """Add every subcommand of ``table``; its module is ``streamer.commands.<module>``."""
     table.description = (
-        "Shows a table, or runs one table service on it. A service prints its plan and changes "
-        "nothing unless --run is given."
+        "Shows or checks a table, or runs one table service on it. A command that changes the "
+        "table prints its plan, and changes nothing unless --run is given."
     )
     commands = table.add_subparsers(dest="view", metavar="SUBCOMMAND", required=True)
 
@@ -40,6 +40,8 @@ def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) ->
 
     for name, text in _VIEWS.items():
         add(name, text, "table")
+    text = "count the records of a dead-letter table by reason"
+    add("rejects", text, "table_rejects")
     _add_compact(change("compact", "merge log files into base files", "table_compact"))
     _add_clean(change("clean", "delete file slices that no retained commit needs", "table_clean"))
     text = "move old instants from the active to the archived timeline"
@@ -54,12 +56,12 @@ def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) ->
     _add_version(change("upgrade", text, "table_version"), (8, 9))
     text = "change the table to an older table version"
     _add_version(change("downgrade", text, "table_version"), (6, 8))
-    text = "compare the metadata table with the files, and count keys that several partitions hold"
-    _add_validate(change("validate", text, "table_validate"))
+    text = "compare the metadata table with the files, and count keys in several partitions"
+    _add_check(change("check", text, "table_check"))
 
 
 def add_location(command: argparse.ArgumentParser) -> None:
-    """Where a table lies, and how its store is reached."""
+    """Add the path of a table and the options of its store."""
     command.add_argument("table", metavar="TABLE", help="the table: a local path or a URL")
     command.add_argument(
         "--storage",
@@ -73,7 +75,7 @@ def add_location(command: argparse.ArgumentParser) -> None:
 
 
 def add_sharing(command: argparse.ArgumentParser) -> None:
-    """How the table is shared with writers that run meanwhile."""
+    """Add the options for a table with other running writers."""
     text = (
         "the file of a pipeline that writes the table; its lock, clock skew, heartbeats, retention "
         "and storage options apply"
@@ -123,8 +125,8 @@ def _add_clean(clean: argparse.ArgumentParser) -> None:
 
 def _add_archive(archive: argparse.ArgumentParser) -> None:
     add_steps(archive, "archive the instants")
-    _add_runner(archive, "what deletes the files that rolled back writers created late")
-    text = "archive until N commits are left on the active timeline (default: 20)"
+    _add_runner(archive, "executor of the deletes of files that rolled-back writers created late")
+    text = "archive until N commits remain on the active timeline (default: 20)"
     archive.add_argument("--min-commits", type=positive, metavar="N", help=text)
     text = "archive only if there are more than N commits (default: 30)"
     archive.add_argument("--max-commits", type=positive, metavar="N", help=text)
@@ -156,8 +158,8 @@ def _add_savepoint(savepoint: argparse.ArgumentParser) -> None:
     add_steps(savepoint, "create or delete the savepoint")
     text = "has no effect: this process writes the one file of a savepoint"
     savepoint.add_argument("--runner", choices=_RUNNERS, default="local", help=text)
-    savepoint.add_argument("--user", default="", help="who creates it, as the savepoint records")
-    savepoint.add_argument("--comment", default="", help="why, as the savepoint records")
+    savepoint.add_argument("--user", default="", help="user name to record in the savepoint")
+    savepoint.add_argument("--comment", default="", help="comment to record in the savepoint")
 
 
 def _add_restore(restore: argparse.ArgumentParser) -> None:
@@ -175,16 +177,17 @@ def _add_version(command: argparse.ArgumentParser, versions: Sequence[int]) -> N
     _add_merger(command)
 
 
-def _add_validate(validate: argparse.ArgumentParser) -> None:
-    text = "build a new metadata table first; the command changes nothing without this option"
-    validate.add_argument("--rebuild", action="store_true", help=text)
-    text = "do not read the record keys, so that those in several partitions are not counted"
-    validate.add_argument("--skip-keys", action="store_true", help=text)
-    _add_merger(validate)
+def _add_check(check: argparse.ArgumentParser) -> None:
+    text = "plan to replace the metadata table by a new one; --run does it before the check"
+    check.add_argument("--rebuild", action="store_true", help=text)
+    add_steps(check, "with --rebuild: build a new metadata table")
+    text = "do not read the record keys, so that keys in several partitions are not counted"
+    check.add_argument("--skip-keys", action="store_true", help=text)
+    _add_merger(check)
 
 
 def add_steps(command: argparse.ArgumentParser, run_help: str, can_schedule: bool = False) -> None:
-    """Whether a command only prints its plan, or executes it."""
+    """Add the options that choose between printing, writing and executing the plan."""
     steps = command.add_mutually_exclusive_group()
     text = "print the plan and change nothing (the default)"
     steps.add_argument("--plan", dest="step", action="store_const", const="plan", help=text)
@@ -197,18 +200,18 @@ def add_steps(command: argparse.ArgumentParser, run_help: str, can_schedule: boo
     command.set_defaults(step="plan")
 
 
-def _add_runner(command: argparse.ArgumentParser, what: str = "what does the work") -> None:
+def _add_runner(command: argparse.ArgumentParser, what: str = "executor of the work") -> None:
     text = f"{what}: threads of this process (local, the default), or a Spark session (spark)"
     command.add_argument("--runner", choices=_RUNNERS, default="local", help=text)
 
 
 def positive(text: str) -> int:
-    """A number from 1 on, as a type of ``argparse``."""
+    """An ``argparse`` type: a whole number, 1 or more."""
     return _number(text, 1)
 
 
 def natural(text: str) -> int:
-    """A number from 0 on, as a type of ``argparse``."""
+    """An ``argparse`` type: a whole number, 0 or more."""
     return _number(text, 0)
 
 

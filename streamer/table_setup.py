@@ -1,36 +1,30 @@
-"""The table that a pipeline writes to: what the file says, held against what is there."""
+"""Compares the table that a pipeline file describes with the existing table."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pyarrow as pa
 
+from lakemark.config.merger_name import MergerName
+from lakemark.config.table_properties import TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import InvalidConfig, TableNotFound, Unsupported
+from lakemark.index.bucket import BucketIndex
+from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from lakemark.merge.custom.load import load_merger
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.meta_columns import without_meta_columns
+from lakemark.operations.create import check_empty
+from lakemark.operations.open_table import Coordination, OpenTable, open_table
+from lakemark.operations.write_checks import check_hashing, check_stored_rows, check_stored_schema
+from lakemark.schema.evolution import changes_between, common_type, unite_schemas
+from lakemark.schema.field_path import column_at
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.timeline.zone import check_new_zone
 from sinks.dead_letters import dead_letter_spec
-from sinks.hudi.row_check import check_hashing, check_stored_rows
 from streamer.config.concurrency import ConcurrencyConfig
 from streamer.config.pipeline import PipelineConfig
-from table.config import keys
-from table.config.merge_settings import PartialUpdateMode, merge_settings
-from table.config.merger_name import MergerName
-from table.config.property_check import check_allows
-from table.config.property_rule import Purpose
-from table.config.table_properties import TableType
-from table.config.table_spec import TableSpec
-from table.errors import InvalidConfig, TableNotFound, Unsupported
-from table.hudi_table import HudiTable, check_empty, open_table
-from table.index.bucket import BucketIndex
-from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
-from table.merge.custom.loading import load_merger
-from table.model.format_version import FormatVersion
-from table.model.meta_columns import without_meta_columns
-from table.read.renamed_columns import LATEST_SCHEMA
-from table.schema.evolution import changes_between, common_type, united
-from table.schema.field_path import column_at
-from table.storage import StorageLocation, open_storage
-from table.timeline.lock import open_lock
-from table.timeline.zone import check_new_zone
 from transforms.decode.schema_policy import SchemaPolicy
 
 _TYPES = {
@@ -42,10 +36,10 @@ _STRICT = SchemaPolicy()
 
 
 def table_spec(config: PipelineConfig) -> TableSpec:
-    """What the pipeline file wants the table to be.
+    """The table specification of a pipeline file.
 
     Raises:
-        InvalidConfig: ``table.merger`` names a class that is not there, or no merger.
+        InvalidConfig: the class of ``table.merger`` cannot be imported, or is not a merger.
     """
     table = config.table
     request = table.merge_request()
@@ -69,7 +63,7 @@ def table_spec(config: PipelineConfig) -> TableSpec:
 
 
 def dead_letters_table(config: PipelineConfig) -> tuple[StorageLocation, TableSpec]:
-    """Where the pipeline's rejects go, and what that table is to be.
+    """The location and the specification of the pipeline's dead-letter table.
 
     Raises:
         ConfigError: a secret of the store cannot be found.
@@ -81,19 +75,24 @@ def dead_letters_table(config: PipelineConfig) -> tuple[StorageLocation, TableSp
     return location, replace(spec, metadata_table=table.metadata_table, version=version)
 
 
-def find_table(location: StorageLocation, timezone: str | None = None) -> HudiTable | None:
-    """The table at a place, or None when the place is empty.
+def find_table(
+    location: StorageLocation,
+    timezone: str | None = None,
+    coordination: Coordination | None = None,
+) -> OpenTable | None:
+    """Open the table at a location; None if the location is empty.
 
     Args:
-        location: the place.
-        timezone: the zone of its instants, for a table whose timeline is in local time.
+        location: of the table.
+        timezone: the zone of its instants, if its timeline is in local time.
+        coordination: the lock and multi-writer settings, to change the table.
 
     Raises:
-        InvalidConfig: something that is no table lies there; or a table is to be created, whose
-            timeline is in UTC, and ``timezone`` names another zone.
+        InvalidConfig: the location has files that are not a table; or the table would be new, with
+            a timeline in UTC, but ``timezone`` is another zone.
     """
     try:
-        return open_table(location, timezone=timezone)
+        return open_table(location, timezone=timezone, coordination=coordination)
     except TableNotFound:
         check_empty(open_storage(location))
         check_new_zone(location.url, timezone)
@@ -101,7 +100,7 @@ def find_table(location: StorageLocation, timezone: str | None = None) -> HudiTa
 
 
 def check_table(
-    table: HudiTable,
+    table: OpenTable,
     spec: TableSpec,
     index: BucketIndex,
     columns: pa.Schema,
@@ -109,24 +108,24 @@ def check_table(
     *,
     drops_metadata_table: bool = False,
 ) -> KeyGenerator:
-    """Pass when the pipeline may go on with the table.
+    """Check that the pipeline can continue the table.
 
     Args:
-        table: what is there.
-        spec: what the pipeline wants it to be.
-        index: where the pipeline puts records.
+        table: the existing table.
+        spec: the specification of the pipeline.
+        index: of the pipeline.
         columns: of the pipeline's rows.
-        policy: how far the columns of the two may differ.
-        drops_metadata_table: whether the table's metadata table is to go, whatever is in it.
+        policy: which differences of columns are allowed.
+        drops_metadata_table: whether the metadata table is removed, with all its indexes.
 
     Returns:
         The key generator that continues the table.
 
     Raises:
-        Unsupported: a table that this project does not write.
+        Unsupported: this project does not write such a table.
         InvalidConfig: keys, ordering, merge mode, buckets, columns or time zone contradict the
             pipeline; or stored rows have other keys, partition paths or buckets than the pipeline
-            makes.
+            generates.
     """
     properties = table.properties
     if drops_metadata_table:
@@ -136,97 +135,59 @@ def check_table(
     table.store.clock.check()
     if table.schema is None:
         return KeyGenerator(KeyGeneratorConfig.of(properties, table.location.url))
-    _check_evolution(table)
-    _check_defaults(table)
+    check_stored_schema(table)
     generator = check_stored_rows(table, index)
     _check_columns(table, columns, policy)
-    _check_settled(table, columns, (*spec.record_key, *spec.partition_by, *spec.ordering))
+    _check_fixed_types(table, columns, (*spec.record_key, *spec.partition_by, *spec.ordering))
     return generator
 
 
-def agree_with_others(table: HudiTable, concurrency: ConcurrencyConfig) -> None:
-    """Give the table the lock, and the regard for others, that its writers agreed on."""
-    expire_minutes = concurrency.lock.expire_minutes
-    lock = open_lock(table.storage, provider=concurrency.provider(), expire_minutes=expire_minutes)
-    table.access = replace(table.access, lock=lock, sharing=concurrency.sharing())
+def coordination_of(concurrency: ConcurrencyConfig) -> Coordination:
+    """The lock and the multi-writer settings of a pipeline."""
+    return Coordination(
+        lock_provider=concurrency.provider(),
+        lock_expire_minutes=concurrency.lock.expire_minutes,
+        multi_writer=concurrency.sharing(),
+    )
 
 
-def check_partial_rows(table: HudiTable, partial_update: str) -> None:
-    """Pass when the table may have rows that carry only some columns, if there are to be any.
+def check_partial_rows(table: OpenTable, partial_update: str) -> None:
+    """Check that the table supports partial rows, if the pipeline writes any.
 
     Raises:
-        Unsupported: a table of version 6, whose readers know none.
+        Unsupported: the table has version 6.
     """
     if partial_update == "absent_fields" and table.version is FormatVersion.V6:
         message = (
-            f"table {table.location.url} is of version 6, which has no partial rows; leave "
-            "table.partial_update: absent_fields out, or lakemark table upgrade TABLE --to 9"
+            f"table {table.location.url} has version 6, which does not support partial rows; "
+            "remove table.partial_update: absent_fields, or run lakemark table upgrade TABLE --to 9"
         )
         raise Unsupported(message)
 
 
-def check_kept(table: HudiTable) -> None:
-    """Pass when table services of this project may rewrite the table's files.
-
-    Raises:
-        Unsupported: a table that this project does not write.
-    """
-    check_allows(table.properties, Purpose.MAINTAIN, table.location.url)
-    if table.schema is not None:
-        _check_evolution(table)
-        _check_defaults(table)
-
-
-def columns_with(table: HudiTable, columns: pa.Schema) -> pa.Schema:
-    """The columns that the table has from the first batch on: its own, then those it lacks.
+def columns_with(table: OpenTable, columns: pa.Schema) -> pa.Schema:
+    """The columns of the table after the first batch: its own, then new ones.
 
     Args:
-        table: what is there, checked.
+        table: the checked table.
         columns: of the pipeline's rows.
     """
     schema = table.schema
     if schema is None:
         return columns
-    return united(without_meta_columns(schema), columns, table.location.url)
+    return unite_schemas(without_meta_columns(schema), columns, table.location.url)
 
 
 def _merger_name(class_path: str) -> MergerName:
     return MergerName(class_path, load_merger(class_path).merging_strategy)
 
 
-def _check_evolution(table: HudiTable) -> None:
-    newest = table.newest_metadata()
-    if newest is not None and newest.extra_metadata.get(LATEST_SCHEMA):
-        message = (
-            f"table {table.location.url} keeps an evolved schema beside its commits "
-            "(hoodie.schema.on.read.enable), which this version does not carry on; write to "
-            "another path"
-        )
-        raise Unsupported(message)
+def _check_columns(table: OpenTable, columns: pa.Schema, policy: SchemaPolicy) -> None:
+    """Refuse missing columns and changed types, which would lose values; new columns are allowed.
 
-
-def _check_defaults(table: HudiTable) -> None:
-    """Columns written here have no default but null, and what is filled depends on it."""
-    newest = table.newest_metadata()
-    fills_defaults = PartialUpdateMode.IGNORE_DEFAULTS
-    if newest is None or merge_settings(table.properties).partial_update is not fills_defaults:
-        return
-    for field in json.loads(newest.extra_metadata[keys.SCHEMA])["fields"]:
-        if field.get("default") is not None:
-            message = (
-                f"column {field['name']} of table {table.location.url} has the default "
-                f"{field['default']!r}, which its partial updates ({fills_defaults}) fill; columns "
-                "written here have no default but null; write to another path"
-            )
-            raise Unsupported(message)
-
-
-def _check_columns(table: HudiTable, columns: pa.Schema, policy: SchemaPolicy) -> None:
-    """Columns may be added. One that is missing, or of another type, would lose values.
-
-    Where unknown fields evolve the table, columns that the pipeline lacks stay; where wider values
-    do, the wider of two types stands: the table's, which an earlier run widened, or the declared.
-    Types inside structs and arrays stay: Apache Hudi's vectorized reader refuses changed ones.
+    If unknown fields evolve the table, the pipeline may lack columns. If wider values do, the wider
+    of two types is used: the table's, which an earlier run widened, or the declared one. Types
+    inside structs and arrays must not change: Apache Hudi's vectorized reader refuses them.
     """
     schema = table.schema
     assert schema is not None
@@ -264,8 +225,8 @@ def _may_differ(stored: pa.DataType, own: pa.DataType | None, policy: SchemaPoli
     )
 
 
-def _check_settled(table: HudiTable, columns: pa.Schema, names: tuple[str, ...]) -> None:
-    """What keys, partitions and orders rows never changes its type."""
+def _check_fixed_types(table: OpenTable, columns: pa.Schema, names: tuple[str, ...]) -> None:
+    """Check that record key, partition and ordering columns have the types of the table."""
     schema = table.schema
     assert schema is not None
     stored, own = schema.empty_table(), columns.empty_table()
@@ -274,7 +235,7 @@ def _check_settled(table: HudiTable, columns: pa.Schema, names: tuple[str, ...])
         if types[0] != types[1]:
             message = (
                 f"column {name} is {types[0]} in table {table.location.url} and {types[1]} in the "
-                "pipeline; record key, partition and ordering keep their types, so declare it as "
-                "it is in the table"
+                "pipeline; the types of record key, partition and ordering columns cannot change, "
+                "so declare it as it is in the table"
             )
             raise InvalidConfig(message)

@@ -1,7 +1,8 @@
-"""``python -m streamer.warm_up``: a Spark that does once what a pipeline does, and ends.
+"""``python -m streamer.warm_up``: runs the operations of a pipeline once in Spark, and exits.
 
-``streamer.class_archive`` lets its JVM write down which classes that took. Those of the connector
-are not among them, since Spark loads its jars in a way of its own; so no broker is needed.
+``streamer.class_archive`` makes the JVM archive the classes that this loads. The archive cannot
+contain the classes of the Kafka connector, which another class loader loads, so this needs no
+broker.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ import pyarrow as pa
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
+from lakemark.storage.scratch import scratch_folder
 from streamer.session import plain_session
-from table.storage.scratch import scratch_folder
 
 _WITHIN_S = 120.0
 
 
 def main() -> None:
-    """Stream one batch from a source that Spark has itself, and let the JVM come to its end."""
+    """Stream one batch from a built-in source of Spark, and wait for the JVM to exit."""
     spark = plain_session("warm-up")
     process = SparkContext._gateway.proc  # type: ignore[union-attr]
     with scratch_folder("stream") as scratch:
@@ -28,12 +29,12 @@ def main() -> None:
         writer = writer.option("checkpointLocation", scratch.as_uri()).trigger(availableNow=True)
         writer.start().awaitTermination(int(_WITHIN_S))
     spark.stop()
-    process.stdin.close()  # it exits once nothing can speak to it any more
+    process.stdin.close()  # the JVM exits when its input is closed
     process.wait(_WITHIN_S)
 
 
 def _batch(records: DataFrame, _: int) -> None:
-    """Workers prepare, rows are shuffled, workers write; and the driver does it alone."""
+    """Run a batch in both ways: with workers and a shuffle, and collected in the driver."""
     prepared = records.mapInArrow(_unchanged, records.schema)
     prepared.repartition(2, "value").mapInArrow(_unchanged, records.schema).collect()
     records.selectExpr("cast(value as string)", "struct(value) as key").toPandas()

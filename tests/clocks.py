@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
-from sinks.hudi.table_writer import TableWriter
-from table.timeline.lock import open_lock
+from lakemark.operations.table_writer import TableWriter
+from lakemark.timeline.locks.open_lock import open_lock
+from tests.tables import reopened
 
 
 class SharedClock:
@@ -23,7 +23,5 @@ class SharedClock:
 
 
 def on_clock(to: TableWriter, clock: SharedClock) -> TableWriter:
-    """The same writer, with a lock that knows this clock."""
-    lock = open_lock(to.table.storage, clock=clock)
-    to.table.access = replace(to.table.access, lock=lock)
-    return to
+    """A writer like another, with a lock that has this clock."""
+    return reopened(to, lock=open_lock(to.table.storage, clock=clock))

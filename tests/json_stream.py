@@ -11,33 +11,34 @@ from typing import cast
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from checkpoints.book import DEFAULT_IDENTITY
 from checkpoints.checkpoint import KafkaCheckpoint
+from lakemark.config.table_properties import MergeMode, TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import TableNotFound
+from lakemark.execution.runner import LocalRunner
+from lakemark.index.bucket import BucketIndex
+from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.meta_columns import without_meta_columns
+from lakemark.operations.create import create_table
+from lakemark.operations.open_table import Coordination, OpenTable, open_table
+from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.writer_settings import WriterSettings
+from lakemark.schema.evolution import unite_schemas
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import StorageLocation
+from lakemark.transaction.multi_writer import MultiWriter
+from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
 from sinks.batch import BatchResult, KafkaBatch
 from sinks.dead_letters import INDEX as DEAD_LETTER_INDEX
 from sinks.dead_letters import dead_letter_spec
 from sinks.hudi.exchange import OpenWrite, Prepare, Written, run_here
 from sinks.hudi.partition_rule import PartitionChange
 from sinks.hudi.prepare import PrepareChunk
-from sinks.hudi.settings import SinkSettings
 from sinks.hudi.sink import HudiSink, RejectLimit
-from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import MergeMode, TableType
-from table.config.table_spec import TableSpec
-from table.errors import TableNotFound
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, create_table, open_table
-from table.index.bucket import BucketIndex
-from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
-from table.model.format_version import FormatVersion
-from table.model.meta_columns import without_meta_columns
-from table.schema.evolution import united
-from table.services.compaction import CompactionPolicy
-from table.storage import StorageLocation
-from table.transaction.sharing import Sharing
 from transforms.decode.json import JsonDecoder
 from transforms.decode.schema_policy import SchemaPolicy
-from transforms.kafka_changes import ToChanges
+from transforms.record_converter import RecordConverter
 from transforms.rejects import REJECTS_SCHEMA
 from transforms.schema_text import parse_schema
 
@@ -61,11 +62,14 @@ class InThisProcess:
         return run_here(records, prepare, open_write, LocalRunner(1))
 
 
-def _opened(location: StorageLocation, spec: TableSpec) -> HudiTable:
+def _opened(
+    location: StorageLocation, spec: TableSpec, multi_writer: MultiWriter | None
+) -> OpenTable:
+    coordination = Coordination(multi_writer=multi_writer)
     try:
-        return open_table(location)
+        return open_table(location, coordination=coordination)
     except TableNotFound:
-        return create_table(location, spec)
+        return create_table(location, spec, coordination)
 
 
 @dataclass
@@ -101,24 +105,32 @@ class JsonStream:
     version: FormatVersion = FormatVersion.V9
     topic: str = TOPIC
     identity: str = DEFAULT_IDENTITY
-    sharing: Sharing | None = None
+    sharing: MultiWriter | None = None
     metadata_table: bool = True
     partition_by: tuple[str, ...] = ()
     ordering: tuple[str, ...] = ("ts",)
     partition_change: PartitionChange = PartitionChange.ALLOW
     limit: RejectLimit = field(default_factory=lambda: RejectLimit(1.0))
     ignores_tombstones: bool = False
-    opened: Callable[[StorageLocation, TableSpec], HudiTable] = _opened
+    opened: Callable[[StorageLocation, TableSpec, MultiWriter | None], OpenTable] = _opened
     exchange: InThisProcess = field(default_factory=InThisProcess)
 
     def __post_init__(self) -> None:
         mode = MergeMode.EVENT_TIME if self.ordering else MergeMode.COMMIT_TIME
-        fields = ("id",), self.table_type, self.partition_by, self.ordering, mode
-        spec = TableSpec("orders", *fields)
+        spec = TableSpec(
+            name="orders",
+            record_key=("id",),
+            table_type=self.table_type,
+            partition_by=self.partition_by,
+            ordering=self.ordering,
+            merge_mode=mode,
+            metadata_table=self.metadata_table,
+            version=self.version,
+        )
         decoder = JsonDecoder(parse_schema(self.columns), self.rescue_column, policy=self.policy)
         keys = KeyGenerator(KeyGeneratorConfig(("id",), self.partition_by))
         ignoring = self.ignores_tombstones
-        to_changes = ToChanges(
+        converter = RecordConverter(
             decoder,
             keys,
             self.ordering,
@@ -126,21 +138,18 @@ class JsonStream:
             ignores_tombstones=ignoring,
             logs_deletes=self.table_type is TableType.MERGE_ON_READ,
         )
-        spec = replace(spec, metadata_table=self.metadata_table, version=self.version)
-        table = self.opened(self.location, spec)
+        table = self.opened(self.location, spec, self.sharing)
         if table.schema is not None:
             own = without_meta_columns(table.schema)
-            to_changes = to_changes.onto(united(own, to_changes.table_schema, ""))
-        settings = SinkSettings(INDEX, self.log_format, metadata_table=self.metadata_table)
-        self.rows = TableWriter(table, to_changes.table_schema, settings)
+            converter = converter.for_table(unite_schemas(own, converter.table_schema, ""))
+        settings = WriterSettings(INDEX, self.log_format, metadata_table=self.metadata_table)
+        self.rows = TableWriter(table, converter.table_schema, settings)
         place = StorageLocation(f"{self.location.url}_rejects", self.location.options)
         spec = replace(dead_letter_spec("rejects"), metadata_table=self.metadata_table)
-        letters = self.opened(place, spec)
-        settings = SinkSettings(DEAD_LETTER_INDEX, metadata_table=self.metadata_table)
+        letters = self.opened(place, spec, self.sharing)
+        settings = WriterSettings(DEAD_LETTER_INDEX, metadata_table=self.metadata_table)
         self.rejects = TableWriter(letters, REJECTS_SCHEMA, settings)
-        prepare = PrepareChunk(to_changes, INDEX, DEAD_LETTER_INDEX)
-        for one in (table, letters):
-            one.access = replace(one.access, sharing=self.sharing)
+        prepare = PrepareChunk(converter, INDEX, DEAD_LETTER_INDEX)
         self.sink = HudiSink(
             self.rows, self.rejects, prepare, self.limit, self.identity, self.partition_change
         )
@@ -161,7 +170,7 @@ class JsonStream:
 
     def read(self) -> dict[str, dict[str, object]]:
         """The rows by their key, without Hudi's columns and without nulls, as a fresh reader."""
-        rows = open_table(self.location).snapshot().read_all().to_pylist()
+        rows = open_table(self.location).scan().to_reader().read_all().to_pylist()
         return {str(row["id"]): present(row) for row in rows}
 
     def schema(self) -> dict[str, str]:
@@ -171,7 +180,7 @@ class JsonStream:
 
     def reasons(self) -> dict[int, str]:
         """The dead letters: offset and reason."""
-        rows = open_table(self.rejects.table.location).snapshot().read_all().to_pylist()
+        rows = open_table(self.rejects.table.location).scan().to_reader().read_all().to_pylist()
         return {row["offset"]: row["reason"] for row in rows}
 
 

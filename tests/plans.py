@@ -1,4 +1,4 @@
-"""Reads what a planner planned, as ``table.read.scan_planner`` does."""
+"""Reads what a planner planned, as ``lakemark.read.scan_planner`` does."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from table.read.file_group_reader import FileGroupReader
-from table.read.incremental import IncrementalPlan
-from table.read.scan import Scan
-from table.read.time_travel import TimeTravel
+from lakemark.read.file_group_reader import FileGroupReader
+from lakemark.read.incremental import IncrementalPlan
+from lakemark.read.scan import Scan
+from lakemark.read.time_travel import TimeTravel
 
 
 def read(

@@ -7,21 +7,26 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from sinks.hudi.exchange import Target, Written
-from sinks.hudi.settings import SinkSettings
-from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import MergeMode, TableProperties, TableType
-from table.config.table_spec import TableSpec
-from table.hudi_table import HudiTable
-from table.index.bucket import BucketIndex
-from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
-from table.storage import Storage
-from table.timeline.timeline import Timeline
-from table.write.file_group_write import WriteContext, write_file_group
-from table.write.partitioner import divide
+from lakemark.config.table_properties import MergeMode, TableProperties, TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.index.bucket import BucketIndex
+from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
+from lakemark.model.commit_metadata import WriteStat
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
+from lakemark.operations.metadata_table import keep_metadata_table
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.writer_settings import WriterSettings
+from lakemark.storage import Storage
+from lakemark.timeline.locks.table_lock import TableLock
+from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.multi_writer import MultiWriter
+from lakemark.transaction.participant import Participant
+from lakemark.write.file_group_write import write_file_group
+from lakemark.write.partitioner import divide
+from lakemark.write.write_context import WriteContext
 
 SCHEMA = pa.schema(
     [("id", pa.string()), ("region", pa.string()), ("ts", pa.int64()), ("v", pa.int64())]
@@ -46,20 +51,58 @@ def spec(
     version: FormatVersion = FormatVersion.V9,
 ) -> TableSpec:
     """An event-time table in partitions."""
-    fields = name, ("id",), table_type, ("region",), ("ts",), MergeMode.EVENT_TIME
-    return TableSpec(*fields, version=version)
+    return TableSpec(
+        name=name,
+        record_key=("id",),
+        table_type=table_type,
+        partition_by=("region",),
+        ordering=("ts",),
+        merge_mode=MergeMode.EVENT_TIME,
+        version=version,
+    )
 
 
 def make(storage: Storage, table_type: TableType = TableType.MERGE_ON_READ) -> None:
     """Lay an empty table down, with a metadata table."""
     storage.create(".hoodie/hoodie.properties", spec(table_type).to_properties().to_bytes())
-    writer(storage).table.keep_metadata_table()
+    keep_metadata_table(writer(storage).table)
 
 
-def writer(storage: Storage, log_format: str = "parquet") -> TableWriter:
+def writer(
+    storage: Storage,
+    log_format: str = "parquet",
+    *,
+    lock: TableLock | None = None,
+    multi_writer: MultiWriter | None = None,
+    participant: Participant | None = None,
+) -> TableWriter:
     """A writer of the table at a storage's root, as a process that just started has it."""
     properties = TableProperties.parse(storage.read(".hoodie/hoodie.properties"))
-    return TableWriter(HudiTable(storage, properties), SCHEMA, SinkSettings(INDEX, log_format))
+    table = OpenTable(
+        storage, properties, lock=lock, multi_writer=multi_writer, participant=participant
+    )
+    return TableWriter(table, SCHEMA, WriterSettings(INDEX, log_format))
+
+
+def reopened(
+    to: TableWriter,
+    *,
+    lock: TableLock | None = None,
+    multi_writer: MultiWriter | None = None,
+    participant: Participant | None = None,
+) -> TableWriter:
+    """A new writer like another, opened with some other arguments."""
+    old = to.table
+    table = OpenTable(
+        old.storage,
+        old.properties,
+        mergers=old.mergers,
+        clock=old.store.clock,
+        lock=lock or old.context.lock,
+        multi_writer=multi_writer or old.context.sharing,
+        participant=participant,
+    )
+    return TableWriter(table, to.schema, to.settings)
 
 
 def changes(rows: Iterable[Row]) -> pa.Table:
@@ -80,20 +123,19 @@ def changes(rows: Iterable[Row]) -> pa.Table:
     return pa.table([pa.array(columns.get(f.name, nothing), f.type) for f in schema], schema=schema)
 
 
-def write_files(to: TableWriter, rows: Iterable[Row]) -> list[Written]:
+def write_files(to: TableWriter, rows: Iterable[Row]) -> list[WriteStat]:
     """Begin an instant and write its files; nothing is published."""
     return write_files_of(to, to.begin(), rows)
 
 
-def write_files_of(to: TableWriter, context: WriteContext, rows: Iterable[Row]) -> list[Written]:
+def write_files_of(to: TableWriter, context: WriteContext, rows: Iterable[Row]) -> list[WriteStat]:
     """Write the files of an instant that was begun."""
-    placement = to.placement()
-    return [
-        Written(
-            Target.ROWS, part.num_rows, write_file_group(context, placement.task(bucket), [part])
-        )
+    assignment = to.assign_file_groups()
+    written = (
+        write_file_group(context, assignment.task(bucket), [part])
         for bucket, part in divide(changes(rows), to.settings.index)
-    ]
+    )
+    return [stat for stat in written if stat is not None]
 
 
 def commit(
@@ -108,7 +150,7 @@ def commit(
 
 def contents(storage: Storage) -> dict[str, tuple[int, int]]:
     """Live rows by key: ordering value and payload."""
-    rows = writer(storage).table.snapshot(["id", "ts", "v"]).read_all().to_pylist()
+    rows = writer(storage).table.scan(columns=["id", "ts", "v"]).to_reader().read_all().to_pylist()
     assert len({row["id"] for row in rows}) == len(rows), "a key is there twice"
     return {row["id"]: (row["ts"], row["v"]) for row in rows}
 

@@ -7,11 +7,11 @@ from uuid import uuid4
 
 import pyarrow.parquet as pq
 
-from table.config.table_properties import PROPERTIES_PATH, TableType
-from table.hudi_table import HudiTable
-from table.model.format_version import FormatVersion
-from table.read.queries import Incremental, Snapshot
-from table.storage import Storage, StorageLocation, open_storage
+from lakemark.config.table_properties import PROPERTIES_PATH, TableType
+from lakemark.model.format_version import FormatVersion
+from lakemark.operations.open_table import OpenTable
+from lakemark.read.queries import Incremental, Snapshot
+from lakemark.storage import Storage, StorageLocation, open_storage
 from tests.tables import spec, writer
 
 HISTORY = ".hoodie/timeline/history"
@@ -42,13 +42,13 @@ def copy_of(storage: Storage) -> Storage:
     return copy
 
 
-def as_of(table: HudiTable, requested_at: str) -> dict[str, tuple[int, int]]:
+def as_of(table: OpenTable, requested_at: str) -> dict[str, tuple[int, int]]:
     """The rows by key, as of a commit."""
     rows = table.scan(Snapshot(requested_at), ["id", "ts", "v"]).to_reader().read_all()
     return {row["id"]: (row["ts"], row["v"]) for row in rows.to_pylist()}
 
 
-def since(table: HudiTable, completed_at: str, end: str | None = None) -> list[tuple[str, int]]:
+def since(table: OpenTable, completed_at: str, end: str | None = None) -> list[tuple[str, int]]:
     """What an incremental query finds."""
     rows = table.scan(Incremental(completed_at, end), ["id", "v"]).to_reader().read_all()
     return sorted((row["id"], row["v"]) for row in rows.to_pylist())

@@ -10,25 +10,28 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Siz
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archive, clean, tend_metadata_table_now
-from table.codec import avro_container
-from table.config.table_properties import PROPERTIES_PATH, MergeMode, TableType
-from table.config.table_spec import TableSpec
-from table.errors import OutcomeUnknown, Retriable
-from table.execution.runner import LocalRunner
-from table.model.action import COMMITS, Action, State
-from table.model.file_slice import FileGroupId
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy
-from table.services.compaction import CompactionPolicy
-from table.services.metadata_upkeep import MetadataPolicies
-from table.storage import Storage
-from table.timeline.lock import LockProvider, SystemClock, open_lock
-from table.transaction.heartbeat import HEARTBEAT_FOLDER, HeartbeatPolicy
-from table.transaction.sharing import Sharing
+from lakemark.codec import avro_container
+from lakemark.config.table_properties import PROPERTIES_PATH, MergeMode, TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import OutcomeUnknown, Retriable
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import COMMITS, Action, State
+from lakemark.model.file_slice import FileGroupId
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.operations.archive import archive
+from lakemark.operations.clean import clean
+from lakemark.operations.metadata_table import compact_and_maintain_metadata_table
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.services.metadata_table_services import MetadataPolicies
+from lakemark.storage import Storage
+from lakemark.timeline.locks.open_lock import LockProviderName, open_lock
+from lakemark.timeline.locks.table_lock import SystemClock
+from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER, HeartbeatPolicy
+from lakemark.transaction.multi_writer import MultiWriter
 from tests.storages import FaultyStorage, SimulatedCrash
 from tests.storages.faulty_storage import When
 from tests.tables import Row, commit, contents, data_files, writer
@@ -40,12 +43,12 @@ REGIONS = ("east", "north", "south", "west", "up", "down", "here", "there")
 FEW_KEYS = 6
 
 #: Longer than any test: nobody counts as dead only because the machine is busy.
-SHARING = Sharing(HeartbeatPolicy(60.0, 10), clock_skew_ms=1)
+SHARING = MultiWriter(HeartbeatPolicy(60.0, 10), clock_skew_ms=1)
 LEASE_S = 600.0
 
 #: Of writers that die: short, so that the others undo them before the end. Who stands still for
 #: longer is undone as well, and starts again.
-MORTAL_SHARING = Sharing(HeartbeatPolicy(0.5, 4), clock_skew_ms=1)
+MORTAL_SHARING = MultiWriter(HeartbeatPolicy(0.5, 4), clock_skew_ms=1)
 #: Whoever dies under the lock keeps the others waiting for so long. Half of it is how long a step
 #: under the lock may stand still on a busy machine, since nobody publishes twice at once.
 MORTAL_LEASE_S = 15.0
@@ -100,22 +103,28 @@ class Batch:
 
 def make_shared(storage: Storage, table_type: TableType = TableType.MERGE_ON_READ) -> None:
     """Lay a table down in which the later commit wins."""
-    spec = TableSpec("shared", ("id",), table_type, ("region",), (), MergeMode.COMMIT_TIME)
+    spec = TableSpec(
+        name="shared",
+        record_key=("id",),
+        table_type=table_type,
+        partition_by=("region",),
+        ordering=(),
+        merge_mode=MergeMode.COMMIT_TIME,
+    )
     storage.create(PROPERTIES_PATH, spec.to_properties().to_bytes())
 
 
 def shared_writer(
     storage: Storage,
-    provider: LockProvider = LockProvider.STORAGE,
-    sharing: Sharing | None = SHARING,
+    provider: LockProviderName = LockProviderName.STORAGE,
+    sharing: MultiWriter | None = SHARING,
     has_metadata: bool = True,
     lease_s: float = LEASE_S,
 ) -> TableWriter:
     """A writer of a shared table, as a process that just started has it."""
-    to = writer(storage)
-    to.settings = replace(to.settings, metadata_table=has_metadata)
     lock = open_lock(storage, lease_s=lease_s, clock=_BusyLock(), provider=provider)
-    to.table.access = replace(to.table.access, lock=lock, sharing=sharing)
+    to = writer(storage, lock=lock, multi_writer=sharing)
+    to.settings = replace(to.settings, metadata_table=has_metadata)
     return to
 
 
@@ -248,7 +257,9 @@ def clean_up(to: TableWriter) -> Sized:
 def put_away(to: TableWriter) -> Sized:
     """Instants into the history; the metadata table's as well."""
     archived = archive(to.table, ARCHIVAL, CLEANING)
-    tend_metadata_table_now(to.table, MetadataPolicies.beside(CLEANING, ARCHIVAL))
+    compact_and_maintain_metadata_table(
+        to.table, MetadataPolicies.for_data_table(CLEANING, ARCHIVAL)
+    )
     return archived.instants if archived else ()
 
 
@@ -319,8 +330,8 @@ def check_history(storage: Storage, counts: Mapping[str, int]) -> None:
 
 def check_nothing_is_left(storage: Storage, to: TableWriter) -> None:
     """Once the dead have expired, the living undo all that they left."""
-    assert to.table.access.sharing is not None
-    time.sleep(to.table.access.sharing.heartbeats.expires_after_s + 0.1)
+    assert to.table.context.sharing is not None
+    time.sleep(to.table.context.sharing.heartbeats.expires_after_s + 0.1)
     to.recover()
     to.compact_if_due(CompactionPolicy(10**6), LocalRunner(1))
     clean_up(to)

@@ -1,1 +1,1 @@
-"""Rows in, rows and rejects out: what happens to records between Kafka and the table."""
+"""Converts Kafka records to changes of a table, or to rejects."""

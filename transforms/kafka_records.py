@@ -1,4 +1,4 @@
-"""A batch of raw Kafka records: its order of arrival, and what it tells beside key and value."""
+"""A batch of raw Kafka records: its order of arrival, and its metadata columns."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.decode.decoded import Indices
+from transforms.decode.decode_result import Indices
 
-#: What can become a column of the table.
+#: Metadata of a record that can become a column of the table.
 KafkaColumn = Literal["topic", "partition", "offset", "timestamp", "key"]
 
 _TYPES: dict[str, pa.DataType] = {
@@ -24,20 +24,20 @@ _TYPES: dict[str, pa.DataType] = {
 
 
 def kafka_fields(wanted: Iterable[KafkaColumn], prefix: str) -> list[pa.Field]:
-    """The columns that these become."""
+    """Return the table columns for some metadata columns."""
     return [pa.field(prefix + name, _TYPES[name]) for name in wanted]
 
 
 def kafka_columns(
     records: pa.Table, indices: Indices, wanted: Iterable[KafkaColumn], topic: str | None
 ) -> list[pa.ChunkedArray]:
-    """Values of those columns for some of the records.
+    """Return the values of metadata columns for some of the records.
 
     Args:
         records: the batch.
-        indices: rows of it, ascending.
+        indices: rows of ``records``, ascending.
         wanted: which columns.
-        topic: of a batch without a ``topic`` column.
+        topic: the topic of a batch without a ``topic`` column.
     """
     if "topic" not in records.column_names:
         topics = pa.repeat(pa.scalar(topic, pa.string()), records.num_rows)
@@ -48,12 +48,12 @@ def kafka_columns(
     return [selected.column(name).cast(_TYPES[name]) for name in selected.column_names]
 
 
-def in_order_of_arrival(records: pa.Table) -> pa.Table:
-    """Records by partition, offset and, where there is more than one, topic."""
+def sort_by_arrival(records: pa.Table) -> pa.Table:
+    """Sort records by partition and offset, and by topic if there is such a column."""
     partitions, offsets = (records.column(name).to_numpy() for name in ("partition", "offset"))
     step = np.diff(partitions)
     if np.all((step > 0) | ((step == 0) & (np.diff(offsets) > 0))):
         return records
     names = [name for name in ("partition", "offset", "topic") if name in records.column_names]
-    by_arrival = [(name, "ascending") for name in names]
-    return records.take(pc.sort_indices(records.select(names), sort_keys=by_arrival))
+    sort_keys = [(name, "ascending") for name in names]
+    return records.take(pc.sort_indices(records.select(names), sort_keys=sort_keys))

@@ -1,4 +1,4 @@
-"""Kafka records that could not become rows, with the reason, as they go to the dead letters."""
+"""Kafka records that could not become rows, with the reason, as written to the dead letters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-#: Layout of ``Rejects.rows``; key and value are the record's own bytes, to be sent again.
+#: Layout of ``Rejects.rows``. Key and value are the original bytes, so that users can send the
+#: record again.
 REJECTS_SCHEMA = pa.schema(
     [
         pa.field("topic", pa.string()),
@@ -26,7 +27,7 @@ REJECTS_SCHEMA = pa.schema(
 
 
 class Stage(StrEnum):
-    """Where on its way a record failed."""
+    """The step of the conversion that rejected a record."""
 
     DECODE = "decode"
     KEY = "key"
@@ -36,17 +37,17 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rejects:
-    """Records that were turned away; ``rows`` has ``REJECTS_SCHEMA``."""
+    """Rejected records; ``rows`` has ``REJECTS_SCHEMA``."""
 
     rows: pa.Table
 
     @classmethod
-    def none(cls) -> Rejects:
-        """No rejects."""
+    def empty(cls) -> Rejects:
+        """Return no rejects."""
         return cls(REJECTS_SCHEMA.empty_table())
 
     @classmethod
-    def of(
+    def from_records(
         cls,
         records: pa.Table,
         indices: npt.NDArray[np.int64],
@@ -54,33 +55,33 @@ class Rejects:
         stage: Stage,
         topic: str | None = None,
     ) -> Rejects:
-        """Rejects out of a batch of Kafka records.
+        """Reject some records of a batch.
 
         Args:
             records: the batch, with ``key``, ``value``, ``partition``, ``offset``, ``timestamp``
                 and, when it holds more than one topic, ``topic``.
             indices: rows of ``records``.
             reasons: one for each index.
-            stage: where they failed.
-            topic: what a batch without a ``topic`` column was read from.
+            stage: the step that rejected them.
+            topic: the topic of a batch without a ``topic`` column.
         """
         assert len(indices) == len(reasons), (len(indices), len(reasons))
-        taken = records.take(pa.array(indices, pa.int64()))
-        said: dict[str, pa.Array | pa.ChunkedArray] = {
+        rejected = records.take(pa.array(indices, pa.int64()))
+        values: dict[str, pa.Array | pa.ChunkedArray] = {
             "topic": pa.repeat(pa.scalar(topic, pa.string()), len(reasons)),
-            **{name: taken.column(name) for name in taken.column_names},
+            **{name: rejected.column(name) for name in rejected.column_names},
             "reason": pa.array(reasons, pa.string()),
             "stage": pa.repeat(pa.scalar(stage.value, pa.string()), len(reasons)),
         }
-        columns = [said[field.name].cast(field.type) for field in REJECTS_SCHEMA]
+        columns = [values[field.name].cast(field.type) for field in REJECTS_SCHEMA]
         return cls(pa.table(columns, schema=REJECTS_SCHEMA))
 
     @classmethod
     def concat(cls, parts: Iterable[Rejects]) -> Rejects:
-        """All of ``parts``, in order of topic, partition and offset."""
+        """Combine ``parts``, sorted by topic, partition and offset."""
         tables = [part.rows for part in parts if len(part)]
         if not tables:
-            return cls.none()
+            return cls.empty()
         by_arrival = [(name, "ascending") for name in ("topic", "partition", "offset")]
         return cls(pa.concat_tables(tables).sort_by(by_arrival))
 

@@ -1,4 +1,4 @@
-"""What records ask of the table's schema, on its way from the workers to the driver."""
+"""Changes of the table's schema that records request; workers send them to the driver."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from table.schema.evolution import NOTHING_PROPOSED, Proposal, kind_named
+from lakemark.schema.evolution import NOTHING_PROPOSED, Proposal, kind_named
 
-#: A row for each sighting; the refused record, if there is one, is a row without a path.
+#: One row for each sighting, and for the refused record, if any, one row without a path.
 REQUEST_SCHEMA = pa.schema(
     [
         pa.field("path", pa.list_(pa.string())),
@@ -24,7 +24,7 @@ REQUEST_SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True, order=True)
 class RefusedRecord:
-    """A record that the policy lets nothing follow."""
+    """A record at which the schema policy stops the run."""
 
     topic: str
     partition: int
@@ -37,11 +37,11 @@ class RefusedRecord:
 
 @dataclass(frozen=True, slots=True)
 class SchemaRequest:
-    """What the records of a chunk, or of a batch, ask.
+    """The schema change that the records of a chunk, or of a batch, request.
 
     Attributes:
-        proposal: what the schema should be able to hold.
-        refused: the first record that must stop the run.
+        proposal: the values that the schema should be able to hold.
+        refused: the first record that must stop the run, if any.
     """
 
     proposal: Proposal = NOTHING_PROPOSED
@@ -51,15 +51,15 @@ class SchemaRequest:
         return bool(self.proposal) or self.refused is not None
 
     @classmethod
-    def merged(cls, requests: Iterable[SchemaRequest]) -> SchemaRequest:
-        """All of them in one, whatever their order."""
+    def merge(cls, requests: Iterable[SchemaRequest]) -> SchemaRequest:
+        """Combine requests; their order makes no difference."""
         listed = list(requests)
         proposal = NOTHING_PROPOSED.union(*(request.proposal for request in listed))
         refused = [request.refused for request in listed if request.refused is not None]
         return cls(proposal, min(refused, default=None))
 
     def to_table(self) -> pa.Table:
-        """The request in ``REQUEST_SCHEMA``."""
+        """Return the request as a table of ``REQUEST_SCHEMA``."""
         rows: list[dict[str, object]] = [
             {"path": list(path), "kind": str(kind)} for path, kind in sorted(self.proposal)
         ]
@@ -69,8 +69,8 @@ class SchemaRequest:
         return pa.Table.from_pylist(rows, REQUEST_SCHEMA)
 
     @classmethod
-    def of(cls, table: pa.Table) -> SchemaRequest:
-        """The request that ``to_table`` wrote."""
+    def from_table(cls, table: pa.Table) -> SchemaRequest:
+        """Read the request from the table that ``to_table`` made."""
         sightings, refused = [], None
         for row in table.to_pylist():
             path, kind = row.pop("path"), row.pop("kind")

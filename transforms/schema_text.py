@@ -1,8 +1,8 @@
-"""A table's columns as a configuration declares them, in the words of Spark's DDL.
+"""Parses and prints the columns that a configuration declares, with the types of Spark's DDL.
 
-``{"id": "bigint", "tags": "array<string>", "at": "timestamp"}`` becomes a ``pa.Schema``; every
-column and every nested field is nullable, and a timestamp is in UTC with microseconds, as Hudi
-keeps it. A map is not among the types: a JSON object does not say whether it is one.
+``{"id": "bigint", "tags": "array<string>", "at": "timestamp"}`` becomes a ``pa.Schema``. All
+columns and nested fields are nullable. A timestamp is in UTC with microseconds, as in Hudi. There
+is no map type, because a JSON object may be either a map or a struct.
 """
 
 from __future__ import annotations
@@ -14,22 +14,21 @@ from typing import NoReturn
 
 import pyarrow as pa
 
-from table.errors import InvalidConfig
-from table.model.meta_columns import META_COLUMNS
-from table.schema.canonical import canonical
+from lakemark.errors import InvalidConfig
+from lakemark.schema.table_columns import check_columns
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """A type that a configuration may declare.
+    """A type that a configuration can declare.
 
     Attributes:
-        name: how it is declared.
-        json: which JSON values become it, for the reference (``transforms.decode.json`` decodes).
-        arrow: of the column; None for a type with parameters.
-        synonyms: other words for it.
+        name: the name in declarations.
+        json: the JSON values that fit, for the reference (``transforms.decode.json`` decodes).
+        arrow: the Arrow type; None for a type with parameters.
+        synonyms: other accepted names.
     """
 
     name: str
@@ -38,7 +37,7 @@ class ColumnType:
     synonyms: tuple[str, ...] = ()
 
 
-#: All types; messages, synonyms and the reference are made from this list.
+#: All types. Messages, synonyms and the reference are generated from this list.
 TYPES = (
     ColumnType("string", "a string", pa.string()),
     ColumnType("int", "an integer of 32 bits; 1.0 is not one", pa.int32(), ("integer",)),
@@ -69,40 +68,46 @@ TYPES = (
     ColumnType("array<type>", "an array"),
     ColumnType("struct<name:type,...>", "an object"),
 )
-_PLAIN = {one.name: one.arrow for one in TYPES if one.arrow is not None}
-_SYNONYMS = {other: one.name.partition("(")[0] for one in TYPES for other in one.synonyms}
-_ACCEPTED = ", ".join(one.name for one in TYPES)
+_PLAIN = {
+    column_type.name: column_type.arrow for column_type in TYPES if column_type.arrow is not None
+}
+_SYNONYMS = {
+    other: column_type.name.partition("(")[0]
+    for column_type in TYPES
+    for other in column_type.synonyms
+}
+_ACCEPTED = ", ".join(column_type.name for column_type in TYPES)
 _MAX_DECIMAL_PRECISION = 38
 _TOKEN = re.compile(r"\s*(?:(`[^`]+`)|(\w+)|([<>(),:]))")
 
 
 def parse_schema(columns: Mapping[str, str]) -> pa.Schema:
-    """The schema that a configuration declares.
+    """Parse the schema that a configuration declares.
 
     Args:
         columns: name to type, in the order of the table.
 
     Raises:
-        InvalidConfig: no columns, a name that Hudi cannot keep, or a text that is not a type.
+        InvalidConfig: there are no columns, a name is not valid in Hudi, or a type is not valid.
     """
     fields = [pa.field(name, parse_type(name, text)) for name, text in columns.items()]
     return check_columns(pa.schema(fields))
 
 
 def parse_type(column: str, text: str) -> pa.DataType:
-    """The type that ``text`` declares for ``column``.
+    """Parse the type that ``text`` declares for ``column``.
 
     Raises:
-        InvalidConfig: it is not one; the message names the column, the text and the types.
+        InvalidConfig: the text is not a type; the message names column, text and valid types.
     """
     return _TypeText(column, text).parse()
 
 
 def print_schema(schema: pa.Schema) -> dict[str, str]:
-    """The declaration of a schema: what ``parse_schema`` reads back.
+    """Return the declaration of a schema; ``parse_schema`` reads it back.
 
     Raises:
-        InvalidConfig: a column has a type that no text declares.
+        InvalidConfig: a column has a type that cannot be declared.
     """
     return {field.name: _print_type(field.name, field.type) for field in schema}
 
@@ -122,40 +127,8 @@ def _print_type(column: str, data_type: pa.DataType) -> str:
     raise InvalidConfig(message)
 
 
-def check_columns(schema: pa.Schema) -> pa.Schema:
-    """``schema`` with every type as a table holds it (``table.schema.canonical``).
-
-    Raises:
-        InvalidConfig: no columns, a column of Hudi's own, a name that Avro does not know, or two
-            that differ only by case, which Spark cannot tell apart; the message names the column.
-    """
-    if not schema.names:
-        message = "a schema needs at least one column"
-        raise InvalidConfig(message)
-    for name in schema.names:
-        if name in META_COLUMNS:
-            message = f"column {name!r} is one of the columns that Hudi itself adds; leave it out"
-            raise InvalidConfig(message)
-    _check_case((), list(schema))
-    return canonical(schema)
-
-
-def _check_case(path: tuple[str, ...], fields: list[pa.Field]) -> None:
-    seen: dict[str, str] = {}
-    for field in fields:
-        if (other := seen.setdefault(field.name.lower(), field.name)) != field.name:
-            columns = [".".join((*path, name)) for name in (other, field.name)]
-            message = f"columns {columns[0]!r} and {columns[1]!r} differ only by case; rename one"
-            raise InvalidConfig(message)
-        nested = field.type
-        while pa.types.is_list(nested):
-            nested = nested.value_type
-        if pa.types.is_struct(nested):
-            _check_case((*path, field.name), list(nested))
-
-
 class _TypeText:
-    """Recursive descent over the tokens of one declaration."""
+    """Recursive-descent parser of one declaration."""
 
     def __init__(self, column: str, text: str) -> None:
         self._column, self._text = column, text
@@ -164,11 +137,11 @@ class _TypeText:
     def parse(self) -> pa.DataType:
         data_type = self._type()
         if self._tokens:
-            self._refuse(f"nothing may follow the type, but {self._tokens[-1]!r} does")
+            self._refuse(f"unexpected {self._tokens[-1]!r} after the type")
         return data_type
 
     def _split(self) -> list[str]:
-        """Tokens in reverse, so that ``pop`` takes the next one."""
+        """Return the tokens in reverse order, so that ``pop`` returns the next one."""
         tokens, position, text = [], 0, self._text.rstrip()
         while position < len(text):
             match = _TOKEN.match(text, position)
@@ -188,7 +161,7 @@ class _TypeText:
         if word == "decimal":
             return self._decimal()
         if word not in _PLAIN:
-            self._refuse(f"there is no type {word!r}")
+            self._refuse(f"unknown type {word!r}")
         return _PLAIN[word]
 
     def _array(self) -> pa.DataType:
@@ -212,7 +185,7 @@ class _TypeText:
         return pa.struct(fields)
 
     def _decimal(self) -> pa.DataType:
-        """Precision and scale; Spark's defaults (10 and 0) would reject most amounts of money."""
+        """Require precision and scale: Spark's defaults (10, 0) would reject most money amounts."""
         precision, scale = None, None
         if self._peek() == "(":
             self._next("(")
@@ -245,9 +218,9 @@ class _TypeText:
         if (found := self._next(repr(token))) != token:
             self._refuse(f"expected {token!r}, found {found!r}")
 
-    def _refuse(self, what: str) -> NoReturn:
+    def _refuse(self, reason: str) -> NoReturn:
         message = (
-            f"column {self._column!r}: cannot read the type {self._text!r}: {what}; "
+            f"column {self._column!r}: cannot read the type {self._text!r}: {reason}; "
             f"accepted are {_ACCEPTED}"
         )
         raise InvalidConfig(message)

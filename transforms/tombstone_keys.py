@@ -1,11 +1,11 @@
-"""What the Kafka key of a tombstone says of the row to delete.
+"""Decodes the Kafka keys of tombstones, which identify the row to delete.
 
-raw    the key's UTF-8 text is the value of the only record key field: ``42``
+raw    the UTF-8 text of the key is the value of the only record key field: ``42``
 json   the key is an object with the fields of record key and partition: ``{"id": 42, "day": "x"}``
-avro   the key is an Avro record of these fields, framed as the values are; where there is one field
-       alone, it may also be just its value
+avro   the key is an Avro record of these fields, in the framing of the values; if there is only
+       one field, the key may also be its bare value
 
-A text is cast to the field's type by the rules of ``transforms.decode.json``.
+Texts are converted to the type of the field by the rules of ``transforms.decode.json``.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.codec.byte_strings import byte_strings
-from table.errors import InvalidConfig
-from table.keygen.key_generator import KeyGeneratorConfig
+from lakemark.codec.byte_strings import byte_strings
+from lakemark.errors import InvalidConfig
+from lakemark.keygen.key_generator import KeyGeneratorConfig
 from transforms.decode.avro import AvroDecoder
-from transforms.decode.avro_decoding import groups_of
+from transforms.decode.avro_decoding import group_by_schema
 from transforms.decode.avro_framing import WriterSchema
-from transforms.decode.decoded import Decoded
+from transforms.decode.decode_result import DecodeResult
 from transforms.decode.decoder import ColumnDecoder
 from transforms.decode.json import JsonDecoder
 from transforms.decode.json_presence import find_present
@@ -39,40 +39,40 @@ TombstoneKey = Literal["raw", "json", "avro"]
 
 
 @dataclass(frozen=True, slots=True)
-class TombstoneKeys:
-    """Reads Kafka keys into the columns that record key and partition path are made of.
+class TombstoneKeyDecoder:
+    """Decodes Kafka keys to the columns from which record key and partition path are generated.
 
     Attributes:
-        kind: how they are written.
-        decoder: its schema is those columns alone.
+        kind: the encoding of the keys.
+        decoder: a decoder whose schema has only these columns.
     """
 
     kind: TombstoneKey
     decoder: ColumnDecoder
 
     @classmethod
-    def of(
+    def for_table(
         cls,
         kind: TombstoneKey,
         values: ColumnDecoder,
         keys: KeyGeneratorConfig,
-        besides: pa.Field | None = None,
-    ) -> TombstoneKeys:
-        """For a table whose values and keys are made like this.
+        ordering_field: pa.Field | None = None,
+    ) -> TombstoneKeyDecoder:
+        """Return the decoder of tombstone keys for a table.
 
         Args:
-            kind: how Kafka keys are written.
-            values: reads the values.
-            keys: makes record keys and partition paths.
-            besides: a field that JSON keys have besides those of record key and partition.
+            kind: the encoding of the Kafka keys.
+            values: the decoder of the values.
+            keys: configuration of record keys and partition paths.
+            ordering_field: a field for ordering that JSON keys have in addition to the key fields.
 
         Raises:
-            InvalidConfig: one text cannot name a row of this table.
+            InvalidConfig: keys of this kind cannot identify a row of this table.
         """
         fields = (*keys.record_key_fields, *keys.partition_fields)
         if kind == "raw" and (len(fields) > 1 or fields[0] not in values.schema.names):
             message = (
-                "a raw tombstone key is the value of one column, and rows are found by "
+                "a raw tombstone key is the value of one column, but rows are identified by "
                 f"{', '.join(fields)}; use json"
             )
             raise InvalidConfig(message)
@@ -80,75 +80,79 @@ class TombstoneKeys:
             name if name in values.schema.names else name.partition(".")[0] for name in fields
         }
         fields_of_key = [field for field in values.schema if field.name in columns]
-        if besides is not None and kind == "raw":
-            message = f"a raw tombstone key has no field {besides.name!r} to order it by; use json"
+        if ordering_field is not None and kind == "raw":
+            message = (
+                f"a raw tombstone key has no field {ordering_field.name!r} to order it by; use json"
+            )
             raise InvalidConfig(message)
-        if besides is not None and besides.name not in columns:
-            fields_of_key.append(besides)
+        if ordering_field is not None and ordering_field.name not in columns:
+            fields_of_key.append(ordering_field)
         schema = pa.schema(fields_of_key)
         aliases = {a: c for a, c in values.policy.aliases.items() if c in schema.names}
-        return cls(kind, _decoder_of_keys(kind, values, schema, SchemaPolicy(aliases=aliases)))
+        return cls(kind, _key_decoder(kind, values, schema, SchemaPolicy(aliases=aliases)))
 
-    def decode(self, keys: pa.Array | pa.ChunkedArray) -> Decoded:
-        """Rows of the key columns; never fails on what is in ``keys``."""
+    def decode(self, keys: pa.Array | pa.ChunkedArray) -> DecodeResult:
+        """Decode keys to rows of the key columns; invalid keys are rejected, never errors."""
         if self.kind != "raw":
-            return _say_key(self.decoder.decode(keys))
+            return _prefix_reasons(self.decoder.decode(keys))
         keys = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
         is_text = find_utf8(keys) & (pc.binary_length(keys).fill_null(0).to_numpy() > 0)
         texts = pc.if_else(pa.array(is_text), keys, None).cast(pa.string())
         field = self.decoder.schema.field(0)
         if field.type == pa.string():
-            return self._texts_as_they_are(texts)
-        return _say_key(self.decoder.decode(_as_json(field, texts).cast(pa.binary())))
+            return self._decode_strings(texts)
+        return _prefix_reasons(self.decoder.decode(_as_json(field, texts).cast(pa.binary())))
 
     def find_absent(self, keys: pa.Array | pa.ChunkedArray, name: str) -> Mask:
-        """Which keys have no field for a column, or for a field inside one; null is a field.
+        """Return which keys lack a field; a field that is null is present.
 
         Args:
-            keys: that were decoded without a fault.
-            name: of the column; dotted for a field of a struct.
+            keys: keys that were decoded without errors.
+            name: name of the column; dotted for a field of a struct.
         """
         schema = self.decoder.schema
         path = [name] if name in schema.names else name.split(".")
         aliases = self.decoder.policy.aliases
-        tops = [path[0], *(alias for alias, column in aliases.items() if column == path[0])]
+        top_names = [path[0], *(alias for alias, column in aliases.items() if column == path[0])]
         keys = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
         keys = keys.cast(pa.binary())
         if isinstance(self.decoder, AvroDecoder):
-            return _find_absent_in_avro(self.decoder, keys, [[top, *path[1:]] for top in tops])
+            return _find_absent_in_avro(self.decoder, keys, [[top, *path[1:]] for top in top_names])
         if len(path) == 1:
-            absent: Mask = ~np.any([find_present(keys, top) for top in tops], axis=0)
+            absent: Mask = ~np.any([find_present(keys, top) for top in top_names], axis=0)
             return absent
         objects = [_JSON.decode(key.decode()) for key in keys.to_pylist()]
-        paths = [[top, *path[1:]] for top in tops]
-        return np.array([not any(_has(one, path) for path in paths) for one in objects], np.bool_)
+        paths = [[top, *path[1:]] for top in top_names]
+        return np.array(
+            [not any(_has_field(one, path) for path in paths) for one in objects], np.bool_
+        )
 
-    def _texts_as_they_are(self, texts: pa.Array) -> Decoded:
+    def _decode_strings(self, texts: pa.Array) -> DecodeResult:
         accepted = np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False))
         rejected = np.flatnonzero(texts.is_null().to_numpy(zero_copy_only=False))
         rows = pa.table([texts.drop_null()], schema=self.decoder.schema)
         reasons = ["the Kafka key is null, empty or not UTF-8"] * len(rejected)
-        return Decoded(rows, accepted, rejected, reasons)
+        return DecodeResult(rows, accepted, rejected, reasons)
 
 
-def _decoder_of_keys(
+def _key_decoder(
     kind: TombstoneKey, values: ColumnDecoder, schema: pa.Schema, policy: SchemaPolicy
 ) -> ColumnDecoder:
     if kind != "avro":
         return JsonDecoder(schema, epoch_unit=values.epoch_unit, policy=policy)
     if not isinstance(values, AvroDecoder):
-        message = "tombstone keys are avro and values are not; use raw or json"
+        message = "tombstone keys are avro, but values are not; use raw or json"
         raise InvalidConfig(message)
-    framing = values.framing.of_keys(schema.names[0] if len(schema) == 1 else None)
+    framing = values.framing.for_keys(schema.names[0] if len(schema) == 1 else None)
     return replace(values, schema=schema, rescue_column=None, policy=policy, framing=framing)
 
 
-#: Only names matter, and Python reads only some thousands of digits.
+#: Only names are needed. Python converts only some thousands of digits to an ``int``.
 _JSON = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
-def _has(value: object, path: Sequence[str]) -> bool:
-    """Whether a JSON value has a field, or is null on the way to it."""
+def _has_field(value: object, path: Sequence[str]) -> bool:
+    """Return whether a JSON value has a field, or a null instead of a parent of the field."""
     for name in path:
         if value is None:
             return True
@@ -161,17 +165,17 @@ def _has(value: object, path: Sequence[str]) -> bool:
 def _find_absent_in_avro(
     decoder: AvroDecoder, keys: pa.Array, paths: Sequence[Sequence[str]]
 ) -> Mask:
-    """Which keys were written with a schema that has none of the fields."""
+    """Return which keys were written with a schema that has none of the fields."""
     absent = np.ones(len(keys), np.bool_)
     valid = keys.is_valid().to_numpy(zero_copy_only=False).astype(np.bool_)
-    for group in groups_of(decoder, byte_strings(keys), valid):
+    for group in group_by_schema(decoder, byte_strings(keys), valid):
         if isinstance(group.schema, WriterSchema):
             root = group.schema.root.arrow
-            absent[group.indices] = not any(_has_type(root, path) for path in paths)
+            absent[group.indices] = not any(_schema_has_field(root, path) for path in paths)
     return absent
 
 
-def _has_type(written: pa.DataType, path: Sequence[str]) -> bool:
+def _schema_has_field(written: pa.DataType, path: Sequence[str]) -> bool:
     for name in path:
         if not pa.types.is_struct(written) or written.get_field_index(name) < 0:
             return False
@@ -179,24 +183,24 @@ def _has_type(written: pa.DataType, path: Sequence[str]) -> bool:
     return True
 
 
-def _say_key(decoded: Decoded) -> Decoded:
+def _prefix_reasons(decoded: DecodeResult) -> DecodeResult:
     reasons = [f"Kafka key: {reason}" for reason in decoded.reasons]
-    return Decoded(decoded.rows, decoded.accepted, decoded.rejected, reasons)
+    return DecodeResult(decoded.rows, decoded.accepted, decoded.rejected, reasons)
 
 
-#: Nothing in here can end a JSON string, or add a field to an object.
-_HARMLESS = r"^[0-9A-Za-z:+\-. /=]+$"
+#: A text of these characters cannot end a JSON string or add a field to an object.
+_SAFE_TEXT = r"^[0-9A-Za-z:+\-. /=]+$"
 _INTEGER = r"^-?[0-9]+$"
 
 
 def _as_json(field: pa.Field, texts: pa.Array) -> pa.Array:
-    """Each text as the one field of a JSON object; what cannot be a value becomes null."""
-    harmless = pc.if_else(pc.match_substring_regex(texts, _HARMLESS), texts, None)
-    quoted = pc.binary_join_element_wise('"', harmless, '"', "")
+    """Return a JSON object with one field for each text; null if the text cannot be a value."""
+    safe = pc.if_else(pc.match_substring_regex(texts, _SAFE_TEXT), texts, None)
+    quoted = pc.binary_join_element_wise('"', safe, '"', "")
     if pa.types.is_timestamp(field.type):
-        spelled = pc.if_else(pc.match_substring_regex(texts, _INTEGER), harmless, quoted)
+        json_values = pc.if_else(pc.match_substring_regex(texts, _INTEGER), safe, quoted)
     elif pa.types.is_integer(field.type) or pa.types.is_floating(field.type):
-        spelled = harmless
+        json_values = safe
     else:
-        spelled = harmless if pa.types.is_boolean(field.type) else quoted
-    return pc.binary_join_element_wise(f'{{"{field.name}":', spelled, "}", "")
+        json_values = safe if pa.types.is_boolean(field.type) else quoted
+    return pc.binary_join_element_wise(f'{{"{field.name}":', json_values, "}", "")

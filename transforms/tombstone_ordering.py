@@ -1,9 +1,10 @@
-"""The ordering value of a tombstone, which has no value of its own to carry one.
+"""Ordering values of tombstones, which have no value field to contain one.
 
-record_timestamp   the time of the Kafka record
+record_timestamp   the timestamp of the Kafka record
 a name             a field of the record's JSON key
 
-With one, a tombstone deletes like a row that is flagged as deleted: it loses to what is newer.
+With an ordering value, a tombstone deletes like a row that is flagged as deleted: it does not
+delete a newer row.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.errors import InvalidConfig
+from lakemark.errors import InvalidConfig
 from transforms.decode.decoder import EpochUnit
 
-#: The time of the Kafka record, rather than a field of its key.
+#: Selects the timestamp of the Kafka record instead of a field of its key.
 RECORD_TIMESTAMP = "record_timestamp"
 
 _INT32 = (-(1 << 31), (1 << 31) - 1)
@@ -25,12 +26,12 @@ _INT32 = (-(1 << 31), (1 << 31) - 1)
 
 @dataclass(frozen=True, slots=True)
 class TombstoneOrdering:
-    """Where the ordering value comes from and where it goes.
+    """The source of the ordering values, and their column.
 
     Attributes:
         source: ``record_timestamp`` or a field of the key.
         column: the ordering column.
-        epoch_unit: of timestamps in a column of integers.
+        epoch_unit: unit of timestamps in a column of integers.
     """
 
     source: str
@@ -38,18 +39,24 @@ class TombstoneOrdering:
     epoch_unit: EpochUnit
 
     @classmethod
-    def of(
+    def for_table(
         cls,
         source: str,
         columns: pa.Schema,
         ordering_fields: Sequence[str],
         epoch_unit: EpochUnit,
     ) -> TombstoneOrdering:
-        """For a table of these columns.
+        """Return the ordering of tombstones for a table.
+
+        Args:
+            source: ``record_timestamp`` or a field of the key.
+            columns: columns of the table.
+            ordering_fields: ordering fields of the table.
+            epoch_unit: unit of timestamps in a column of integers.
 
         Raises:
-            InvalidConfig: the table is not ordered by one column of its own, or its values cannot
-                come from there.
+            InvalidConfig: the table is not ordered by exactly one top-level column, or the column
+                cannot hold values of this source.
         """
         if len(ordering_fields) != 1 or ordering_fields[0] not in columns.names:
             found = ", ".join(ordering_fields) or "none"
@@ -63,24 +70,24 @@ class TombstoneOrdering:
             _check_holds_timestamps(column, epoch_unit)
         elif source in columns.names and source != column.name:
             message = (
-                f"tombstones are ordered by {source!r}, which is a column of its own; name the "
-                f"field of the key {column.name!r}, or as no column is named"
+                f"tombstones are ordered by {source!r}, which is another column; name the field of "
+                f"the key {column.name!r}, or give it a name that no column has"
             )
             raise InvalidConfig(message)
         return cls(source, column, epoch_unit)
 
     @property
     def key_field(self) -> pa.Field | None:
-        """What the Kafka key must be read for besides."""
+        """The field to read from the Kafka key, or None if the source is the timestamp."""
         is_in_key = self.source != RECORD_TIMESTAMP
         return pa.field(self.source, self.column.type) if is_in_key else None
 
     def values(self, keys: pa.Table, timestamps: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Ordering values of tombstones; null where there is none, or one too large.
+        """Return ordering values of tombstones; null if there is none, or if it is out of range.
 
         Args:
-            keys: what was read of the Kafka keys.
-            timestamps: of the Kafka records.
+            keys: the decoded Kafka keys.
+            timestamps: timestamps of the Kafka records.
         """
         if self.source != RECORD_TIMESTAMP:
             return keys.column(self.source)

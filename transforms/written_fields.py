@@ -1,4 +1,4 @@
-"""Which columns of the table the records of a batch say something of, be it null."""
+"""Finds the columns for which the records of a batch contain values, nulls included."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from table.model.meta_columns import META_COLUMNS
-from table.model.written_columns import Written
-from transforms.decode.decoded import Indices
+from lakemark.model.meta_columns import META_COLUMNS
+from lakemark.model.written_columns import Written
+from transforms.decode.decode_result import Indices
 from transforms.decode.json_presence import find_present
 
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Origin:
-    """The records that rows were made from.
+class SourceRecords:
+    """The records from which rows were decoded.
 
     Attributes:
-        values: JSON objects, and others.
-        accepted: for each row its place in ``values``.
+        values: the values of all records; those of rows are JSON objects.
+        accepted: for each row the index of its record in ``values``.
     """
 
     values: pa.ChunkedArray
@@ -32,54 +32,54 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class WrittenFields:
-    """How much of a table's columns JSON records fill.
+    """Finds the columns of a table that JSON records write.
 
-    A column that the record has no field for is not written. The rescue column is written where
-    there is something to rescue: to say nothing unknown takes nothing unknown back. All others
-    (meta columns, Kafka's) are always written.
+    A record does not write a column if it has no field for it. It writes the rescue column only if
+    it has unknown fields, so that values rescued earlier are kept. All other columns (meta columns,
+    Kafka metadata) are always written.
 
     Attributes:
-        columns: the table's, without meta columns.
-        declared: names of those that are fields of the records.
-        rescue_column: of those that no column is declared for.
-        always: columns that a row cannot be without.
-        unfilled: columns that no record has anything for; they are never written.
-        aliases: other names of fields, with the column that each of them fills.
+        columns: columns of the table, without meta columns.
+        declared: columns that are filled from fields of the records.
+        rescue_column: name of the column for unknown fields, if there is one.
+        always_written: columns that every row must have.
+        never_written: columns that records never fill.
+        aliases: old or new names of fields, each with the column that it fills.
     """
 
     columns: tuple[str, ...]
     declared: frozenset[str]
     rescue_column: str | None
-    always: frozenset[str]
-    unfilled: frozenset[str] = frozenset()
+    always_written: frozenset[str]
+    never_written: frozenset[str] = frozenset()
     aliases: Mapping[str, str] = field(default_factory=dict)
 
-    def find(self, rows: pa.Table, origin: Origin) -> Written:
-        """One row of flags for each row, one flag for each column, meta columns first.
+    def find(self, rows: pa.Table, records: SourceRecords) -> Written:
+        """Return one row of flags for each row, one flag for each column, meta columns first.
 
         Args:
-            rows: the table's columns, without meta columns.
-            origin: the records that they were made from.
+            rows: columns of the table, without meta columns.
+            records: the records from which they were decoded.
         """
         written = np.ones((rows.num_rows, len(META_COLUMNS) + len(self.columns)), np.bool_)
-        for place, name in enumerate(self.columns, len(META_COLUMNS)):
-            if name in self.always:
+        for index, name in enumerate(self.columns, len(META_COLUMNS)):
+            if name in self.always_written:
                 continue
             if name == self.rescue_column:
-                written[:, place] = rows.column(name).is_valid().to_numpy()
-            elif name in self.unfilled:
-                written[:, place] = False
+                written[:, index] = rows.column(name).is_valid().to_numpy()
+            elif name in self.never_written:
+                written[:, index] = False
             elif name in self.declared:
-                written[:, place] = ~self.find_absent(rows, origin, name)
+                written[:, index] = ~self.find_absent(rows, records, name)
         return written
 
-    def find_absent(self, rows: pa.Table, origin: Origin, name: str) -> Mask:
-        """Which records lack the field of this column; arguments as for ``find``."""
+    def find_absent(self, rows: pa.Table, records: SourceRecords, name: str) -> Mask:
+        """Return which records lack the field of a column; arguments as for ``find``."""
         absent = np.zeros(rows.num_rows, np.bool_)
         column = rows.column(name)
         if name in self.declared and column.null_count:
             is_null = np.flatnonzero(column.is_null().to_numpy())
-            objects = origin.values.take(pa.array(origin.accepted[is_null]))
+            objects = records.values.take(pa.array(records.accepted[is_null]))
             names = [name, *(a for a, column in self.aliases.items() if column == name)]
             absent[is_null] = ~np.any([find_present(objects, n) for n in names], axis=0)
         return absent

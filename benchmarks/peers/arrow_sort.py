@@ -17,9 +17,10 @@ from benchmarks.orders import KEY, ORDERING
 from benchmarks.peers.compact_contract import CompactTask, compacted
 from benchmarks.peers.read_contract import ReadAnswer, Sums, peak_memory_bytes
 from benchmarks.tables import sums
-from table.hudi_table import open_table
-from table.model.meta_columns import RECORD_KEY
-from table.storage import StorageLocation
+from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.operations.open_table import open_table
+from lakemark.read.queries import ReadOptimized
+from lakemark.storage import StorageLocation
 
 _ORDER = [(KEY, "ascending"), (ORDERING, "ascending")]
 
@@ -41,8 +42,8 @@ def _rows(path: str) -> pa.Table:
     table = open_table(StorageLocation(path))
     (file_slice,) = table.view().latest_slices()
     reader = table.scan().reader
-    base = table.read_optimized().read_all()
-    changes = [each.select(base.column_names) for each in reader.changes(file_slice)]
+    base = table.scan(ReadOptimized()).to_reader().read_all()
+    changes = [each.select(base.column_names) for each in reader.read_changes(file_slice)]
     return pa.concat_tables([base, *changes])
 
 

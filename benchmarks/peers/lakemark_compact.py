@@ -13,9 +13,9 @@ from pathlib import Path
 from benchmarks.peers.compact_contract import CompactTask, compacted
 from benchmarks.peers.read_contract import ReadAnswer, Sums, peak_memory_bytes
 from benchmarks.tables import Layout, compact, sums
-from table.hudi_table import open_table
-from table.read.queries import ReadOptimized
-from table.storage import StorageLocation
+from lakemark.operations.open_table import open_table
+from lakemark.read.queries import ReadOptimized
+from lakemark.storage import StorageLocation
 
 _ONE_GROUP = Layout(rows=0, partitions=1, buckets=1)
 

@@ -19,12 +19,12 @@ from benchmarks.peers.read_contract import (
     timed,
 )
 from benchmarks.tables import sums
-from table.hudi_table import HudiTable, open_table
-from table.metadata.opening import open_metadata_table
-from table.metadata.record_index import RecordIndex
-from table.read.queries import Query, ReadOptimized, Snapshot
-from table.read.scan import Scan
-from table.storage import StorageLocation
+from lakemark.metadata.metadata_table_opener import open_metadata_table
+from lakemark.metadata.record_index import RecordIndex
+from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.read.queries import Query, ReadOptimized, Snapshot
+from lakemark.read.scan import Scan
+from lakemark.storage import StorageLocation
 
 _QUERIES: dict[str, Query] = {"snapshot": Snapshot(), "read_optimized": ReadOptimized()}
 
@@ -62,7 +62,7 @@ def _scan(path: str, query: ReadQuery) -> Scan:
     return scan.with_slices([s for s in scan.slices if s.group.file_id in groups])
 
 
-def _groups_of(table: HudiTable, key: str) -> set[str]:
+def _groups_of(table: OpenTable, key: str) -> set[str]:
     """Ids of the file groups that the record index names for a key."""
     metadata = open_metadata_table(
         table.storage, table.properties, table.timeline, table.store.clock

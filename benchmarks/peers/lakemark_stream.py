@@ -20,7 +20,7 @@ from benchmarks.peers.contract import Answer, Batch, Task
 PIPELINE = Path(__file__).with_name("orders.yaml")
 
 #: Events after which the table is as the run leaves it.
-_WORK_DONE = ("BatchWritten", "CompactionDone", "ServiceDone")
+_WORK_DONE = ("BatchWritten", "CompactionCompleted", "ServiceCompleted")
 
 
 def main() -> None:
@@ -39,7 +39,7 @@ def main() -> None:
 def overrides(task: Task) -> list[str]:
     """What differs from run to run, and what all engines must have alike."""
     settings = {
-        "source.bootstrap": task.bootstrap,
+        "source.bootstrap_servers": task.bootstrap,
         "source.topic": task.topic,
         "source.max_records_per_batch": task.records_per_batch,
         "table.path": task.table_path,

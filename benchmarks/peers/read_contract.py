@@ -24,7 +24,7 @@ class ReadQuery:
     Attributes:
         name: in the figures.
         query_type: with the logs merged in, or the base files alone.
-        where: a condition, in words that ``table.read.where`` and Spark both understand.
+        where: a condition, in words that ``lakemark.read.where`` and Spark both understand.
         key: the record key that is looked up through the record index; None reads by ``where``.
     """
 

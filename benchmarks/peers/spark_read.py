@@ -23,9 +23,9 @@ from benchmarks.peers.read_contract import (
     timed,
 )
 from benchmarks.peers.spark_session import local_session
+from lakemark.read.queries import ReadOptimized, Snapshot
+from lakemark.spark.read import read_table
 from streamer.toolchain import cache_home, resolve
-from table.read.queries import ReadOptimized, Snapshot
-from table.spark.read import read_table
 from tests.interop.oracle_server import HUDI_COORDINATE, HUDI_SETTINGS
 
 #: The rows of a query, not read yet.

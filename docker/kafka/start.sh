@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Names the cluster on the first start, then becomes the broker (so that it gets the signals).
+# Generates the cluster id on the first start, then runs the broker (exec, so that it gets signals).
 set -euo pipefail
 
 class_path='/opt/kafka/jars/*'

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from lakemark.errors import Permanent
 from sinks.batch import KafkaBatch
-from table.errors import Permanent
-from transforms.kafka_records import in_order_of_arrival
+from transforms.kafka_records import sort_by_arrival
 
 #: Arrow bytes of one collected batch, at most; also limited by the JVM's heap.
 COLLECT_BUDGET_BYTES = 768 << 20
@@ -74,7 +74,7 @@ def collect(batch: KafkaBatch, budget_bytes: int) -> pa.Table:
     if cut:
         message = f"{cut} records are longer than {share} bytes in a batch of {records}"
         raise TooLarge(message)
-    return in_order_of_arrival(table.drop_columns([_CUT]))
+    return sort_by_arrival(table.drop_columns([_CUT]))
 
 
 def _cut_short(records: DataFrame, share: int) -> DataFrame:

@@ -19,13 +19,13 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from lakemark.execution.runner import LocalRunner
+from lakemark.merge.merge_stream import split_batches
+from lakemark.model.commit_metadata import WriteStat
+from lakemark.write.partitioner import Bucket
 from sinks.audit import RecordsRead
 from sinks.batch import KafkaBatch
 from sinks.hudi.collect import COLLECT_BUDGET_BYTES, collect
-from table.execution.runner import LocalRunner
-from table.merge.merge_stream import in_batches
-from table.model.commit_metadata import WriteStat
-from table.write.partitioner import Bucket
 from transforms.schema_request import SchemaRequest
 
 #: Raw records decoded in one go.
@@ -67,8 +67,8 @@ class Written:
         request: what the records ask of the table's schema, all chunks together. If they ask for
             anything, the batch is not to be published: it is written again, or not at all.
         read: what was read of the topic, all chunks together.
-        partition_changes: of the bucket, keys and partitions as ``table.index.partition_changes``
-            finds them.
+        partition_changes: of the bucket, keys and partitions as
+            ``lakemark.index.partition_changes`` finds them.
         bucket: the bucket, if it was only looked at.
     """
 
@@ -137,7 +137,7 @@ def run_here(
         open_write: opens the commit.
         runner: the threads.
     """
-    grouped = _grouped(runner.map(prepare, list(in_batches(records, CHUNK_BYTES))))
+    grouped = _grouped(runner.map(prepare, list(split_batches(records, CHUNK_BYTES))))
     if any(target is Target.SCHEMA for target, _ in grouped):
         grouped = {key: parts for key, parts in grouped.items() if key[0] is Target.SCHEMA}
     write = open_write(any(target is Target.REJECTS for target, _ in grouped))

@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.index.partition_changes import DELETES_ADD, IS_COUNTED, OTHER_PARTITION, SCHEMA
-from table.model.changes import CHANGE_KIND, ChangeKind
-from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
-from transforms.kafka_changes import Prepared
-from transforms.kafka_records import in_order_of_arrival
+from lakemark.index.partition_changes import DELETES_ADD, IS_COUNTED, OTHER_PARTITION, SCHEMA
+from lakemark.model.changes import CHANGE_KIND, ChangeKind
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from transforms.kafka_records import sort_by_arrival
+from transforms.record_converter import ConvertedBatch
 from transforms.rejects import Rejects, Stage
 
 
@@ -28,7 +28,7 @@ class PartitionChange(StrEnum):
 
     ALLOW = "allow"
     COUNT = "count"
-    REFUSE = "refuse"
+    REJECT = "reject"
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class ChangedRows:
     """Keys and partitions that are partition changes; pickles.
 
     Attributes:
-        rows: as ``table.index.partition_changes`` finds them.
+        rows: as ``lakemark.index.partition_changes`` finds them.
     """
 
     rows: pa.Table
@@ -63,7 +63,9 @@ class ChangedRows:
         counted = self.rows.filter(self.rows.column(IS_COUNTED)).slice(0, 1).to_pylist()
         return _described(counted[0]) if counted else None
 
-    def reject_from(self, prepared: Prepared, records: pa.Table, topic: str | None) -> Prepared:
+    def reject_from(
+        self, prepared: ConvertedBatch, records: pa.Table, topic: str | None
+    ) -> ConvertedBatch:
         """The same without the upserts of these keys and partitions, which become rejects.
 
         Their deletes stay, unless these alone would add a row.
@@ -82,8 +84,10 @@ class ChangedRows:
             return prepared
         why = self.rows.take(row.take(pa.array(found)).combine_chunks()).to_pylist()
         reasons = [f"{_described(row)}; table.partition_change refuses it" for row in why]
-        arrived = in_order_of_arrival(records)
-        refused = Rejects.of(arrived, prepared.arrivals[found], reasons, Stage.PARTITION, topic)
+        arrived = sort_by_arrival(records)
+        refused = Rejects.from_records(
+            arrived, prepared.arrivals[found], reasons, Stage.PARTITION, topic
+        )
         kept = np.setdiff1d(np.arange(changes.num_rows), found)
         return replace(
             prepared,

@@ -9,19 +9,20 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from lakemark.config.merge_settings import MergeSettings
+from lakemark.config.table_properties import TableType
+from lakemark.index.bucket import BucketIndex
+from lakemark.index.partition_changes import deciding_columns, find_partition_changes
+from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.operations.file_group_assigner import FileGroupAssignment
+from lakemark.write.file_group_write import write_file_group
+from lakemark.write.partitioner import Bucket, divide
+from lakemark.write.write_context import WriteContext
 from sinks.audit import RecordsRead
 from sinks.dead_letters import changes_of, first_reject
 from sinks.hudi.exchange import Portion, Target, Written
 from sinks.hudi.partition_rule import ChangedRows
-from sinks.hudi.placement import Placement
-from table.config.merge_settings import MergeSettings
-from table.config.table_properties import TableType
-from table.index.bucket import BucketIndex
-from table.index.partition_changes import deciding_columns, find_partition_changes
-from table.model.meta_columns import RECORD_KEY
-from table.write.file_group_write import WriteContext, write_file_group
-from table.write.partitioner import Bucket, divide
-from transforms.kafka_changes import Prepared, ToChanges
+from transforms.record_converter import ConvertedBatch, RecordConverter
 from transforms.schema_request import SchemaRequest
 
 #: Requests meet in one place, and so do counts.
@@ -36,7 +37,7 @@ class PrepareChunk:
     taken where they are read, to be compared with what arrives where they are written.
 
     Attributes:
-        to_changes: decodes.
+        converter: decodes.
         row_index: of the table.
         reject_index: of the dead letters.
         looked_up: settings of the table if the keys of the changes are looked up in other
@@ -44,7 +45,7 @@ class PrepareChunk:
         refused: rows that become dead letters because their key exists in another partition.
     """
 
-    to_changes: ToChanges
+    converter: RecordConverter
     row_index: BucketIndex
     reject_index: BucketIndex
     looked_up: MergeSettings | None = None
@@ -52,9 +53,9 @@ class PrepareChunk:
 
     def __call__(self, records: pa.Table) -> list[Portion]:
         """Each record is in one portion of ``Target.ROWS`` or ``Target.REJECTS``, or ignored."""
-        prepared = self.to_changes(records)
+        prepared = self.converter(records)
         if self.refused is not None:
-            prepared = self.refused.reject_from(prepared, records, self.to_changes.topic)
+            prepared = self.refused.reject_from(prepared, records, self.converter.topic)
         counts = RecordsRead.in_chunk(records, prepared.ignored)
         read = Portion(Target.READ, _NOWHERE, counts.to_table())
         if prepared.request:
@@ -62,7 +63,7 @@ class PrepareChunk:
             return [asked, *self._divided(prepared), read]
         return [*self._divided(prepared), read]
 
-    def _divided(self, prepared: Prepared) -> list[Portion]:
+    def _divided(self, prepared: ConvertedBatch) -> list[Portion]:
         rows = divide(prepared.changes, self.row_index)
         rejects = divide(changes_of(prepared.rejects), self.reject_index)
         return [
@@ -84,12 +85,12 @@ class WriteBuckets:
     """Writes one bucket's file into the commit of its table."""
 
     contexts: Mapping[Target, WriteContext]
-    placements: Mapping[Target, Placement]
+    assignments: Mapping[Target, FileGroupAssignment]
 
     def __call__(self, target: Target, bucket: Bucket, changes: Iterable[pa.Table]) -> Written:
         """Takes the changes in order of arrival, once."""
         if target is Target.SCHEMA:
-            request = SchemaRequest.merged(map(SchemaRequest.of, changes))
+            request = SchemaRequest.merge(map(SchemaRequest.from_table, changes))
             return Written(target, 0, None, request=request)
         if target is Target.READ:
             return Written(target, 0, None, read=RecordsRead.of(changes))
@@ -100,13 +101,13 @@ class WriteBuckets:
         if context is None:
             deque(arriving, maxlen=0)  # nowhere to write them: they are counted, and the run stops
             return Written(target, arriving.rows, None, arriving.first_reject)
-        stat = write_file_group(context, self.placements[target].task(bucket), arriving)
+        stat = write_file_group(context, self.assignments[target].task(bucket), arriving)
         return Written(target, arriving.rows, stat, arriving.first_reject)
 
     def _look_up(self, number: int, changes: Iterable[pa.Table]) -> Written:
-        context, placement = self.contexts[Target.ROWS], self.placements[Target.ROWS]
+        context, assignment = self.contexts[Target.ROWS], self.assignments[Target.ROWS]
         appends = context.table_type is TableType.MERGE_ON_READ
-        groups = placement.groups_in(number)
+        groups = assignment.groups_in(number)
         found = find_partition_changes(context.reader, groups, changes, appends=appends)
         return Written(Target.KEYS, 0, None, partition_changes=found)
 

@@ -24,19 +24,12 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from checkpoints import book
-from checkpoints.book import DEFAULT_IDENTITY, Progress
 from checkpoints.checkpoint import KafkaCheckpoint
-from checkpoints.of_table import book_of, progress_of
-from sinks.audit import NOTHING_READ, Audit, RecordsRead, audit
-from sinks.batch import BatchResult, KafkaBatch
-from sinks.hudi.exchange import Exchange, Target, Written
-from sinks.hudi.partition_rule import ChangedRows, PartitionChange
-from sinks.hudi.prepare import FindBuckets, PrepareChunk, WriteBuckets
-from sinks.hudi.table_writer import TableWriter
-from table.config import keys
-from table.config.merge_settings import merge_settings
-from table.errors import (
+from checkpoints.lookup import find_progress, find_table_progress
+from checkpoints.progress import Progress, encode_progress
+from lakemark.config import keys
+from lakemark.config.merge_settings import merge_settings
+from lakemark.errors import (
     Fenced,
     HudiError,
     InvalidConfig,
@@ -44,17 +37,25 @@ from table.errors import (
     Retriable,
     WriteConflict,
 )
-from table.hudi_table import HudiTable
-from table.model.instant import Instant
-from table.schema.evolution import (
+from lakemark.model.commit_metadata import WriteStat
+from lakemark.model.instant import Instant
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.table_writer import TableWriter
+from lakemark.schema.evolution import (
     MAX_EVOLVED_COLUMNS,
     Proposal,
     changes_between,
     column_count,
-    evolved,
+    evolve,
 )
-from table.timeline.timeline import Timeline
-from table.write.file_group_write import WriteContext
+from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
+from lakemark.write.write_context import WriteContext
+from sinks.audit import NOTHING_READ, Audit, RecordsRead, audit
+from sinks.batch import BatchResult, KafkaBatch
+from sinks.hudi.exchange import Exchange, Target, Written
+from sinks.hudi.partition_rule import ChangedRows, PartitionChange
+from sinks.hudi.prepare import FindBuckets, PrepareChunk, WriteBuckets
 from transforms.schema_request import SchemaRequest
 
 
@@ -132,7 +133,7 @@ class HudiSink:
         rejects: the dead-letter table, if there is one.
         prepare: raw records to portions, in the workers.
         limit: of rejects; the batch that passes it is not published.
-        identity: under which the table keeps this streamer's progress; see ``checkpoints.book``.
+        identity: under which the table keeps this streamer's progress (``checkpoints.progress``).
         partition_change: what happens to rows whose key exists in another partition.
     """
 
@@ -158,7 +159,7 @@ class HudiSink:
         self._recent: list[tuple[int, int]] = []
 
     @property
-    def table(self) -> HudiTable:
+    def table(self) -> OpenTable:
         """The pipeline's table."""
         return self._rows.table
 
@@ -176,7 +177,7 @@ class HudiSink:
 
         The batches that follow are written onto this checkpoint, and onto no other.
         """
-        progress = progress_of(self.table, self.table.timeline, self._identity)
+        progress = find_progress(self.table, self.table.timeline, self._identity)
         self._known = None if progress is None else progress.checkpoint
         return progress
 
@@ -305,7 +306,7 @@ class HudiSink:
                 self._abandon()
                 return proposal
             changed = _changed_rows(written)
-            if len(changed) and self._partition_change is PartitionChange.REFUSE:
+            if len(changed) and self._partition_change is PartitionChange.REJECT:
                 self._abandon()
                 return changed
             rejected = self._check_rejects(written)
@@ -333,13 +334,13 @@ class HudiSink:
     def _begin(self) -> WriteContext:
         """Request the instant of an attempt, in the columns that the table has by now."""
         context = self._rows.begin()
-        if not self._rows.schema.equals(self._prepare.to_changes.table_schema):
+        if not self._rows.schema.equals(self._prepare.converter.table_schema):
             self._fill(self._rows.schema)
         return context
 
     def _evolve(self, proposal: Proposal) -> None:
         """Give the table's columns what the records ask."""
-        schema = evolved(self._rows.schema, proposal)
+        schema = evolve(self._rows.schema, proposal)
         changes = changes_between(self._rows.schema, schema)
         if not changes:
             message = f"records ask for columns that the schema cannot have: {sorted(proposal)[:3]}"
@@ -351,7 +352,7 @@ class HudiSink:
 
     def _fill(self, columns: pa.Schema) -> None:
         """From now on records become rows of these columns."""
-        self._prepare = replace(self._prepare, to_changes=self._prepare.to_changes.onto(columns))
+        self._prepare = replace(self._prepare, converter=self._prepare.converter.for_table(columns))
         self._rows.evolve(columns)
 
     def _opening(self, context: WriteContext) -> Callable[[bool], WriteBuckets]:
@@ -359,11 +360,11 @@ class HudiSink:
 
         def open_write(may_reject: bool) -> WriteBuckets:
             contexts = {Target.ROWS: context}
-            placements = {Target.ROWS: self._rows.placement()}
+            assignments = {Target.ROWS: self._rows.assign_file_groups()}
             if may_reject and self._rejects is not None:
                 contexts[Target.REJECTS] = self._rejects.begin()
-                placements[Target.REJECTS] = self._rejects.placement()
-            return WriteBuckets(contexts, placements)
+                assignments[Target.REJECTS] = self._rejects.assign_file_groups()
+            return WriteBuckets(contexts, assignments)
 
         return open_write
 
@@ -389,7 +390,7 @@ class HudiSink:
         if rejects:
             # Columns that another writer widened meanwhile may make rows of them.
             self._rows.check_columns(self.table.store.load())
-            self._rejects.commit(rejects, {})
+            self._rejects.commit(_stats(rejects), {})
         else:
             self._rejects.cancel()
 
@@ -407,25 +408,25 @@ class HudiSink:
         if lost:
             facts[keys.SOURCE_LOST] = json.dumps(list(lost))
         progress = self._progress_metadata(end, topic_id)
-        instant = self._rows.commit(rows, {**facts, **progress}, self._check_checkpoint)
+        instant = self._rows.commit(_stats(rows), {**facts, **progress}, self._check_checkpoint)
         self._known = end
         return instant
 
     def _progress_metadata(self, end: KafkaCheckpoint, topic_id: str) -> dict[str, str]:
         """Our progress with this commit, and what is known of other streamers of the table."""
-        known = book_of(self.table, self.table.timeline)
+        known = find_table_progress(self.table, self.table.timeline)
         before = known.streamers.get(self._identity)
         progress = Progress(
             end,
             self._rows.pending_instant,
             topic_id=topic_id,
-            obeyed=before.obeyed if before else {},
+            applied=before.applied if before else {},
         )
-        return book.encode(known.with_progress(self._identity, progress), self._identity)
+        return encode_progress(known.with_progress(self._identity, progress), self._identity)
 
     def _check_checkpoint(self, timeline: Timeline) -> None:
         """The table must stand where the batch began, or rows would be lost or doubled."""
-        progress = progress_of(self.table, timeline, self._identity)
+        progress = find_progress(self.table, timeline, self._identity)
         stored = None if progress is None else progress.checkpoint
         if stored != self._known:
             reason = f"the table has read up to {stored}; this run went on from {self._known}"
@@ -449,7 +450,7 @@ def _recent(counts: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def _audited(batch: KafkaBatch, read: RecordsRead, written: list[Written], rejected: int) -> Audit:
     rows = [w for w in written if w.target is Target.ROWS]
-    stats = [w.stat for w in rows if w.stat is not None]
+    stats = _stats(rows)
     return audit(
         batch.start,
         batch.end,
@@ -484,6 +485,11 @@ def _result(
     )
 
 
+def _stats(written: list[Written]) -> list[WriteStat]:
+    """The files that were written."""
+    return [one.stat for one in written if one.stat is not None]
+
+
 def _changed_rows(written: list[Written]) -> ChangedRows:
     """The rows of all buckets whose key exists in another partition."""
     return ChangedRows.merged(
@@ -497,7 +503,7 @@ def _proposal(written: list[Written]) -> Proposal:
     Raises:
         SchemaRefused: one of them is to be the last.
     """
-    request = SchemaRequest.merged(w.request for w in written if w.request is not None)
+    request = SchemaRequest.merge(w.request for w in written if w.request is not None)
     if request.refused is not None:
         raise SchemaRefused(str(request.refused))
     return request.proposal

@@ -7,7 +7,7 @@ Reduce   payloads go to the worker's disk as they come, unread. Then bucket afte
 
 What bounds memory: a chunk (16 MiB of raw records, or one larger record), a payload (no more than
 a chunk, split further where Spark limits its Arrow batches by rows only), and one bucket's fold,
-which spills (``table.merge.merge_stream``).
+which spills (``lakemark.merge.merge_stream``).
 """
 
 from __future__ import annotations
@@ -24,6 +24,11 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
+from lakemark.merge.merge_stream import split_batches
+from lakemark.spark.versions import VersionCheckedTask
+from lakemark.storage.durability import sync_process
+from lakemark.storage.scratch import scratch_folder, temporary_writes
+from lakemark.write.partitioner import Bucket
 from sinks.batch import KafkaBatch
 from sinks.hudi.collect import MAX_ARROW_BATCH_BYTES, ROWS_IN_ARROW_BATCH
 from sinks.hudi.exchange import (
@@ -35,11 +40,6 @@ from sinks.hudi.exchange import (
     Write,
     Written,
 )
-from table.merge.merge_stream import in_batches
-from table.spark.versions import SameVersions
-from table.storage.durability import sync_process
-from table.storage.scratch import scratch_folder, temporary_writes
-from table.write.partitioner import Bucket
 
 _PORTIONS = b"lakemark.portions"
 _PAYLOAD = pa.schema([("route", pa.int32()), ("order", pa.string()), ("payload", pa.binary())])
@@ -62,8 +62,8 @@ class SparkExchange:
     def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
         """Read the batch once, prepare it, write every bucket; only statuses come back."""
         max_payload_bytes = self._limit_arrow_batches(batch.records.sparkSession)
-        mapper = SameVersions(_Mapper(prepare, routes(self._reduce_tasks), max_payload_bytes))
-        reducer = SameVersions(_Reducer(open_write(True)))
+        mapper = VersionCheckedTask(_Mapper(prepare, routes(self._reduce_tasks), max_payload_bytes))
+        reducer = VersionCheckedTask(_Reducer(open_write(True)))
         results = (
             batch.records.mapInArrow(mapper, "route int, order string, payload binary")
             .repartition(self._reduce_tasks, f.col("route"))
@@ -229,7 +229,7 @@ def _fitting(portions: list[Portion], max_bytes: int) -> Iterator[list[Portion]]
 
 def _split(portions: list[Portion], max_bytes: int) -> Iterator[Portion]:
     for portion in portions:
-        for part in in_batches(portion.changes, max_bytes):
+        for part in split_batches(portion.changes, max_bytes):
             yield Portion(portion.target, portion.bucket, part)
 
 

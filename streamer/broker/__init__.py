@@ -1,4 +1,4 @@
-"""A real Kafka broker of one node, without Docker: for the demo, tests and benchmarks."""
+"""A Kafka broker with one node and without Docker, for the demo, tests and benchmarks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The folder of a broker: its settings, its log and its topics.
 
-<folder>/server.properties   written anew at every start, so that ports may change
-<folder>/broker.log          what the broker says, appended
-<folder>/topics/             Kafka's own; the name of the cluster is given once and kept
+<folder>/server.properties   rewritten at every start, because ports may change
+<folder>/broker.log          the output of the broker, appended
+<folder>/topics/             Kafka's files; the cluster id is generated once
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ LOG_FILE = "broker.log"
 _TOPICS_FOLDER = "topics"
 _CLUSTER_FILE = "meta.properties"
 
-#: One node that is broker and controller, keeps all it is given, and is small: it shares its
-#: processors with the pipeline that it feeds.
+#: One node that is broker and controller, with unlimited retention. It has few threads, because it
+#: shares the processors with the pipeline.
 _SETTINGS = """\
 process.roles=broker,controller
 node.id=1
@@ -52,22 +52,22 @@ log.cleaner.dedupe.buffer.size=16777216
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Where a broker listens; the controller's port is of no use to clients."""
+    """The ports of a broker; clients use only the broker's."""
 
     broker: int
     controller: int
 
     @property
     def bootstrap(self) -> str:
-        """What clients connect to, ``host:port``."""
+        """The address for clients, ``host:port``."""
         return f"{HOST}:{self.broker}"
 
 
 def free_ports(broker: int = 0, controller: int = 0) -> Ports:
-    """Two ports nobody listens on: those asked for, or any where 0 is asked for.
+    """Find two free ports: the given ones, or any free port for 0.
 
     Raises:
-        OSError: somebody listens on a port that was asked for.
+        OSError: another process listens on a given port.
     """
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(2)]
@@ -78,14 +78,14 @@ def free_ports(broker: int = 0, controller: int = 0) -> Ports:
 
 
 def prepare(folder: Path, ports: Ports) -> None:
-    """Write the settings, and name the cluster when the folder is new.
+    """Write the settings, and a cluster id if the folder is new.
 
-    Naming it is what Kafka's ``StorageTool format`` does with a static quorum; written here it
-    saves the start of one more JVM (2.6 s of processor time, half of a broker's start).
+    Kafka's ``StorageTool format`` does the same for a static quorum. Writing the file here avoids
+    the start of another JVM (2.6 s of processor time, half of a broker's start).
     """
     topics = folder / _TOPICS_FOLDER
     topics.mkdir(parents=True, exist_ok=True)
-    # The broker starts inside its folder: a path in the settings could hold a comma.
+    # The broker starts in its folder, so paths are relative: an absolute path may contain a comma.
     settings = _SETTINGS.format(
         host=HOST, broker=ports.broker, controller=ports.controller, topics=_TOPICS_FOLDER
     )

@@ -1,8 +1,8 @@
-"""A broker that stays when the command that started it ends: ``lakemark broker start``.
+"""A broker that keeps running after the command that started it: ``lakemark broker start``.
 
-Invariant: ``broker.json`` names one process by number and start time, so that a number given to
-another process later is never taken for the broker. It stays after the broker is gone, for its
-ports to be used again.
+Invariant: ``broker.json`` identifies the process by id and start time, because the system may give
+the id to another process later. The file is kept after the broker has stopped, so that the next
+start uses the same ports.
 """
 
 from __future__ import annotations
@@ -12,12 +12,17 @@ import subprocess
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from lakemark.errors import InvalidConfig
 from streamer.broker.data_folder import LOG_FILE, Ports, free_ports, prepare
-from streamer.broker.launch import BrokerFailed, broker_command, supervised, wait_until_started
+from streamer.broker.launch import (
+    BrokerFailed,
+    broker_command,
+    supervisor_command,
+    wait_until_started,
+)
 from streamer.broker.process import ProcessIdentity
 from streamer.broker.supervisor import GRACE_S
 from streamer.toolchain import one_at_a_time
-from table.errors import InvalidConfig
 
 _INFO_FILE = "broker.json"
 _LOCK_FILE = "broker.lock"
@@ -29,9 +34,9 @@ class BrokerInfo:
 
     Attributes:
         pid: its process id.
-        bootstrap: what clients connect to, ``host:port``.
+        bootstrap: address for clients, ``host:port``.
         data_dir: folder of its settings, log and topics.
-        log: file with what it says.
+        log: file with its output.
     """
 
     pid: int
@@ -41,31 +46,31 @@ class BrokerInfo:
 
     @property
     def port(self) -> int:
-        """Where clients connect."""
+        """The port for clients."""
         return int(self.bootstrap.rpartition(":")[2])
 
 
 @dataclass(frozen=True, slots=True)
 class _Record:
-    """What ``broker.json`` holds."""
+    """The content of ``broker.json``."""
 
     process: ProcessIdentity
     ports: Ports
 
 
 def start_detached(home: Path, port: int = 0, heap: str = "512m") -> BrokerInfo:
-    """Start a broker with its data in ``home`` and leave it running; the running one if there is.
+    """Start a broker with its data in ``home``, unless it already runs there.
 
     Args:
-        home: folder of the broker; created when absent.
-        port: where clients connect on 127.0.0.1; 0 takes the one of last time, or a free one.
-        heap: memory of the JVM, as ``-Xmx`` takes it.
+        home: folder of the broker; created if it does not exist.
+        port: for clients on 127.0.0.1; 0 for the previous port, or a free one.
+        heap: heap of the JVM, as for ``-Xmx``.
 
     Raises:
-        InvalidConfig: one runs already, on another port than this.
-        BrokerFailed: it did not start; the message shows the end of its log.
-        JavaNotFound: there is no fit Java.
-        JarsUnavailable: Kafka's jars are not here and could not be fetched.
+        InvalidConfig: the broker already runs on another port.
+        BrokerFailed: it did not start; the message has the end of its log.
+        JavaNotFound: no suitable Java was found.
+        JarsUnavailable: Kafka's jars are missing and cannot be downloaded.
     """
     home = home.absolute()
     home.mkdir(parents=True, exist_ok=True)
@@ -75,15 +80,15 @@ def start_detached(home: Path, port: int = 0, heap: str = "512m") -> BrokerInfo:
             return _start(home, _choose_ports(home, port), heap)
         if port not in (0, running.port):
             message = (
-                f"the broker of {home} runs already, on port {running.port}; stop it first to "
-                f"start it on port {port}, or leave the port out"
+                f"the broker of {home} already runs on port {running.port}; stop it first to start "
+                f"it on port {port}, or omit the port"
             )
             raise InvalidConfig(message)
         return running
 
 
 def stop_detached(home: Path) -> BrokerInfo | None:
-    """End the broker of ``home`` and wait until it is gone; None when none was running."""
+    """Stop the broker of ``home`` and wait until it has exited; None if it does not run."""
     home = home.absolute()
     running = status(home)
     if running is None:
@@ -128,17 +133,17 @@ def _start(home: Path, ports: Ports, heap: str) -> BrokerInfo:
     log = home / LOG_FILE
     with log.open("ab") as opened:
         since_byte = opened.tell()
-        told = subprocess.run(
-            supervised(["detached"], command),
+        supervisor = subprocess.run(
+            supervisor_command(["detached"], command),
             cwd=home,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=opened,
             check=True,
         )
-    process = ProcessIdentity.of(int(told.stdout))
+    process = ProcessIdentity.of(int(supervisor.stdout))
     if process is None:
-        reason = "ended at once"
+        reason = "exited at once"
         raise BrokerFailed(reason, log)
     record = _Record(process, ports)
     _write_record(home, record)
@@ -151,7 +156,7 @@ def _start(home: Path, ports: Ports, heap: str) -> BrokerInfo:
 
 
 def _read_record(home: Path) -> _Record | None:
-    """What is known of the last broker; a file that was cut short counts as none."""
+    """Read the record of the last broker; None if the file is missing or incomplete."""
     try:
         found = json.loads((home / _INFO_FILE).read_text())
         return _Record(ProcessIdentity(**found["process"]), Ports(**found["ports"]))

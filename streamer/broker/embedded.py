@@ -1,4 +1,4 @@
-"""A broker that lives and dies with the process that started it."""
+"""A broker that runs as long as the process that started it."""
 
 from __future__ import annotations
 
@@ -9,33 +9,38 @@ import time
 from pathlib import Path
 from types import TracebackType
 
+from lakemark.errors import InvalidConfig
 from streamer.broker.data_folder import LOG_FILE, Ports, free_ports, prepare
-from streamer.broker.launch import BrokerFailed, broker_command, supervised, wait_until_started
+from streamer.broker.launch import (
+    BrokerFailed,
+    broker_command,
+    supervisor_command,
+    wait_until_started,
+)
 from streamer.broker.supervisor import GRACE_S
-from table.errors import InvalidConfig
 
-#: A port found free may be taken before the broker has it.
+#: Another process may take a free port before the broker opens it.
 _PORT_ATTEMPTS = 3
 
 _GROUP_GONE_S = 5.0
-_LOOK_EVERY_S = 0.02
+_POLL_S = 0.02
 
 
 class EmbeddedBroker:
     """One Kafka node (KRaft) on this machine, from its jars; a context manager.
 
-    Topics stay in ``data_dir``: a broker started there again has them. The same object starts
-    again on the same port. When this process ends, even killed, the broker ends within a second
-    or so (on Linux also when its supervisor is killed).
+    Topics are kept in ``data_dir`` for the next start. The same object starts again on the same
+    port. If this process exits or is killed, the broker exits within about a second (on Linux also
+    if its supervisor is killed).
     """
 
     def __init__(self, data_dir: Path, port: int = 0, heap: str = "512m") -> None:
-        """Nothing is started yet.
+        """Create the broker without starting it.
 
         Args:
-            data_dir: folder of the broker's settings, log and topics; created when absent.
-            port: where clients connect on 127.0.0.1; 0 takes a free one.
-            heap: memory of the JVM, as ``-Xmx`` takes it.
+            data_dir: folder of the broker's settings, log and topics; created if it does not exist.
+            port: for clients on 127.0.0.1; 0 for a free port.
+            heap: heap of the JVM, as for ``-Xmx``.
         """
         self.data_dir = data_dir.absolute()
         self._port = port
@@ -45,12 +50,12 @@ class EmbeddedBroker:
 
     @property
     def log(self) -> Path:
-        """File with what the broker says."""
+        """The file with the output of the broker."""
         return self.data_dir / LOG_FILE
 
     @property
     def bootstrap(self) -> str:
-        """What clients connect to, ``host:port``; known once it was started."""
+        """The address for clients, ``host:port``; known after the first start."""
         if self._ports is None:
             message = f"the broker of {self.data_dir} was never started; call start() first"
             raise InvalidConfig(message)
@@ -58,16 +63,16 @@ class EmbeddedBroker:
 
     @property
     def is_running(self) -> bool:
-        """Whether the broker's process is there."""
+        """Whether the broker's process is running."""
         return self._supervisor is not None and self._supervisor.poll() is None
 
     def start(self) -> str:
-        """Start, wait until clients are served, and return ``bootstrap``; harmless when running.
+        """Start the broker unless it runs, wait until it is ready, and return ``bootstrap``.
 
         Raises:
-            BrokerFailed: it did not start; the message shows the end of its log.
-            JavaNotFound: there is no fit Java.
-            JarsUnavailable: Kafka's jars are not here and could not be fetched.
+            BrokerFailed: it did not start; the message has the end of its log.
+            JavaNotFound: no suitable Java was found.
+            JarsUnavailable: Kafka's jars are missing and cannot be downloaded.
         """
         if self.is_running:
             return self.bootstrap
@@ -86,7 +91,7 @@ class EmbeddedBroker:
         return self.bootstrap
 
     def stop(self) -> None:
-        """End it in order (SIGTERM), or by force when that takes long; harmless when stopped."""
+        """Stop the broker with SIGTERM, or kill it if that takes too long."""
         if self._supervisor is None:
             return
         self._supervisor.terminate()
@@ -97,7 +102,7 @@ class EmbeddedBroker:
         self._supervisor = None
 
     def kill(self) -> None:
-        """End it at once, as a crash would; what it had acknowledged is there after a start."""
+        """Kill the broker, like a crash; acknowledged records are there after the next start."""
         if self._supervisor is None:
             return
         if self._supervisor.poll() is None:
@@ -130,20 +135,20 @@ class EmbeddedBroker:
         with self.log.open("ab") as log:
             since_byte = log.tell()
             self._supervisor = subprocess.Popen(
-                supervised(["attached", str(os.getpid())], command),
+                supervisor_command(["attached", str(os.getpid())], command),
                 cwd=self.data_dir,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # a Ctrl-C is for the pipeline, which then stops this
+                start_new_session=True,  # so that Ctrl-C reaches only the pipeline
             )
         wait_until_started(self.log, since_byte, lambda: self.is_running)
 
 
 def _wait_until_group_is_gone(group: int) -> None:
-    """Wait for the JVM too, which holds the port and the folder for a moment longer.
+    """Wait until the JVM has exited, too, and has released the port and the folder.
 
-    Bounded, since in some containers nobody collects the dead.
+    The wait is bounded, because some containers do not reap processes.
     """
     deadline = time.monotonic() + _GROUP_GONE_S
     while time.monotonic() < deadline:
@@ -151,4 +156,4 @@ def _wait_until_group_is_gone(group: int) -> None:
             os.killpg(group, 0)
         except ProcessLookupError:
             return
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_POLL_S)

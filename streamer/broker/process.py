@@ -1,4 +1,4 @@
-"""Another process, told apart from a later one that was given the same number."""
+"""Identifies another process by id and start time, because ids are reused."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-_LOOK_EVERY_S = 0.05
+_POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A process id and when that process began, in the words of the system."""
+    """A process id, and the start time of the process as the system reports it."""
 
     pid: int
     began: str
 
     @classmethod
     def of(cls, pid: int) -> ProcessIdentity | None:
-        """The running process of that number, or None."""
+        """The running process with this id, or None."""
         began = _began(pid)
         return None if began is None else cls(pid, began)
 
     @property
     def is_running(self) -> bool:
-        """Whether this very process still runs."""
+        """Whether this process is still running."""
         return _began(self.pid) == self.began
 
     def end(self, grace_s: float) -> None:
-        """Ask it to end, and end it when it did not within ``grace_s``; returns when it is gone."""
+        """Terminate the process, and kill it after ``grace_s``; returns when it has exited."""
         for signal_number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, grace_s)):
             deadline = time.monotonic() + wait_s
             if self.is_running:
                 os.kill(self.pid, signal_number)
             while self.is_running and time.monotonic() < deadline:
-                time.sleep(_LOOK_EVERY_S)
+                time.sleep(_POLL_S)
 
 
 def _began(pid: int) -> str | None:
-    """When a process began; None when there is none, or only its exit code is left."""
+    """The start time of a process; None if it does not exist or is a zombie."""
     if sys.platform != "linux":
         return _began_by_ps(pid)
     try:
@@ -54,8 +54,8 @@ def _began(pid: int) -> str | None:
 
 
 def _began_by_ps(pid: int) -> str | None:
-    told = subprocess.run(
+    ps = subprocess.run(
         ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True
     )
-    state, _, began = told.stdout.strip().partition(" ")
+    state, _, began = ps.stdout.strip().partition(" ")
     return None if not state or state.startswith("Z") else began.strip()

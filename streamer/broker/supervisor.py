@@ -1,11 +1,11 @@
-"""A script that runs a command so that its end is certain; imports nothing of the project.
+"""A script that runs a command and ensures that it exits; imports nothing of the project.
 
-supervisor.py attached PARENT_PID COMMAND…   ends the command when the parent is gone, however it
-                                             went, and when it is told to end itself
-supervisor.py detached COMMAND…              prints the command's process id and leaves it running
+supervisor.py attached PARENT_PID COMMAND…   stops the command when the parent exits or is killed,
+                                             or when this script receives SIGTERM
+supervisor.py detached COMMAND…              prints the command's process id, and exits
 
-A process of its own, because a parent that was killed cannot clean up, and because Linux ties a
-child's death signal to the thread that started it: this one has a single thread.
+It is a separate process, because a parent that was killed cannot clean up. It has one thread,
+because Linux ties a child's death signal to the thread that started the child.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import sys
 import time
 from collections.abc import Sequence
 
-#: How long the command has after SIGTERM, before SIGKILL.
+#: Seconds between SIGTERM and SIGKILL.
 GRACE_S = 10.0
 
-_LOOK_EVERY_S = 0.1
+_POLL_S = 0.1
 _PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run as the module's docstring says; the exit code is the command's."""
+    """Run as the module's docstring describes; the exit code is that of the command."""
     how, *rest = arguments
     if how == "attached":
         return _run_attached(int(rest[0]), rest[1:])
@@ -37,25 +37,25 @@ def _start_detached(command: Sequence[str]) -> int:
     child = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
-        stdout=sys.stderr,  # standard output ends here, for the caller waits for its end
+        stdout=sys.stderr,  # the caller waits for the end of standard output
         start_new_session=True,
     )
     print(child.pid, flush=True)
-    child.returncode = 0  # it stays, and nobody here waits for it
+    child.returncode = 0  # the command keeps running; Popen must not warn
     return 0
 
 
 def _run_attached(parent_pid: int, command: Sequence[str]) -> int:
-    told_to_end = False
+    is_terminated = False
 
     def end(_signal: int, _frame: object) -> None:
-        nonlocal told_to_end
-        told_to_end = True
+        nonlocal is_terminated
+        is_terminated = True
 
     signal.signal(signal.SIGTERM, end)
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=_end_with_supervisor)
-    while child.poll() is None and not told_to_end and os.getppid() == parent_pid:
-        time.sleep(_LOOK_EVERY_S)
+    while child.poll() is None and not is_terminated and os.getppid() == parent_pid:
+        time.sleep(_POLL_S)
     return _end(child)
 
 
@@ -70,7 +70,7 @@ def _end(child: subprocess.Popen[bytes]) -> int:
 
 
 def _end_with_supervisor() -> None:
-    """In the child: ask Linux to kill it when even this script is killed."""
+    """In the child: ask Linux to kill it if this script is killed."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

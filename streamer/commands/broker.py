@@ -1,4 +1,4 @@
-"""``lakemark broker``: a Kafka broker on this machine that outlives the command."""
+"""``lakemark broker``: a Kafka broker on this machine that keeps running after the command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FOLDER = "broker"
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Start it, stop it, or tell whether it runs (exit code 1 when it does not)."""
+    """Start or stop the broker, or show whether it runs (exit code 1 if it does not)."""
     home: Path = arguments.home / FOLDER
     if arguments.action == "start":
         print(_describe(start_detached(home, arguments.port)))

@@ -1,4 +1,4 @@
-"""``lakemark checkpoint``: where a table's streamers go on, and how to change that."""
+"""``lakemark checkpoint``: shows, sets or resets the checkpoint of a streamer."""
 
 from __future__ import annotations
 
@@ -9,34 +9,35 @@ from collections.abc import Mapping
 
 from rich.console import Console
 
-from checkpoints.book import DEFAULT_IDENTITY, Progress
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import plan_edit, write_checkpoint
-from checkpoints.of_table import book_of, progress_of
+from checkpoints.lookup import find_progress, find_table_progress
 from checkpoints.plan import CheckpointPlan
-from streamer.commands.service_table import open_beside_writers, open_for_service, show_work
+from checkpoints.progress import Progress
+from lakemark.errors import InvalidConfig
+from lakemark.operations.open_table import OpenTable
+from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
+from streamer.commands.service_table import open_as_writer, open_for_service, show_work
 from streamer.commands.table import Facts
-from streamer.grid import print_facts
-from table.errors import InvalidConfig
-from table.hudi_table import HudiTable
+from streamer.row_output import print_facts
 
-#: Where a run starts after a reset.
-_AT_RESET = "source.starting"
+#: The setting at which a run starts after a reset.
+_AT_RESET = "source.starting_offsets"
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the checkpoint of one streamer, or plan to set or reset it; ``--run`` does it.
+    """Print the checkpoint of one streamer, or plan a change of it; ``--run`` executes the plan.
 
     Raises:
-        InvalidConfig: what to set it to is missing, unreadable, or given where nothing is set.
-        WriterPending: Apache Hudi's streamer may be at work.
-        Unsupported: what is to change is a table that this project does not write.
-        HudiError: the table cannot be read, or not be written.
+        InvalidConfig: the offsets are missing, unreadable, or given for another action.
+        WriterPending: Apache Hudi's streamer may be running.
+        Unsupported: this project does not write such a table.
+        HudiError: the table cannot be read or written.
     """
     wanted = _wanted(arguments.action, arguments.checkpoint)
     if arguments.action == "get":
         _check_only_reads(arguments)
-        _show(describe(open_beside_writers(arguments), arguments.id), arguments.json)
+        _show(describe(open_as_writer(arguments), arguments.id), arguments.json)
         return 0
     table = open_for_service(arguments)
     if arguments.step == "plan":
@@ -50,15 +51,15 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def describe(table: HudiTable, identity: str = DEFAULT_IDENTITY) -> dict[str, object]:
-    """Where a streamer goes on, and which commit says so."""
-    progress = progress_of(table, table.timeline, identity)
-    others = sorted(book_of(table, table.timeline).streamers.keys() - {identity})
+def describe(table: OpenTable, identity: str = DEFAULT_IDENTITY) -> dict[str, object]:
+    """The checkpoint of a streamer, and the commit that recorded it."""
+    progress = find_progress(table, table.timeline, identity)
+    others = sorted(find_table_progress(table, table.timeline).streamers.keys() - {identity})
     return {"id": identity, **_facts(progress), "other ids": others}
 
 
 def plan_rows(plan: CheckpointPlan) -> list[Facts]:
-    """One row for each partition: its next offset before and after, and what that means."""
+    """One row for each partition: its next offset before and after, and the effect."""
     reset = _AT_RESET if plan.checkpoint is None else None
     return [
         {
@@ -74,7 +75,7 @@ def plan_rows(plan: CheckpointPlan) -> list[Facts]:
 
 
 def _warn_of_another_topic(plan: CheckpointPlan) -> None:
-    """Offsets of one topic replace those of another, maybe because its name is misspelt."""
+    """Warn if the offsets of another topic are replaced: the topic may be misspelt."""
     topic = plan.checkpoint.topic if plan.checkpoint else None
     others = sorted({move.topic for move in plan.moves} - {topic})
     if topic is not None and others:
@@ -87,17 +88,17 @@ def _warn_of_another_topic(plan: CheckpointPlan) -> None:
 
 def _check_only_reads(arguments: argparse.Namespace) -> None:
     if arguments.step == "run":
-        message = "checkpoint get changes nothing; leave --run out"
+        message = "checkpoint get changes nothing; remove --run"
         raise InvalidConfig(message)
 
 
 def _wanted(action: str, given: str | None) -> KafkaCheckpoint | None:
-    """What to set; None for what sets nothing."""
+    """The checkpoint to set; None for get and reset."""
     if (action == "set") != (given is not None):
         message = f"checkpoint {action} " + (
             "expects the offsets to resume from: topic,partition:offset,…"
             if action == "set"
-            else f"takes no offsets, and was given {given!r}"
+            else f"accepts no offsets; remove {given!r}"
         )
         raise InvalidConfig(message)
     if given is None:

@@ -1,13 +1,14 @@
-"""The table that a command line names."""
+"""Opens the table that a command line names."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from table.errors import InvalidConfig
-from table.hudi_table import HudiTable, open_table
-from table.merge.custom.loading import load_merger
-from table.storage import StorageLocation
+from lakemark.errors import InvalidConfig
+from lakemark.execution.runner import Runner
+from lakemark.merge.custom.load import load_merger
+from lakemark.operations.open_table import Coordination, OpenTable, open_table
+from lakemark.storage import StorageLocation
 
 
 def open_named_table(
@@ -15,22 +16,32 @@ def open_named_table(
     options: Sequence[str],
     mergers: Sequence[str] = (),
     timezone: str | None = None,
-) -> HudiTable:
-    """Open the table at a path or url, with ``NAME=VALUE`` options for its store.
+    coordination: Coordination | None = None,
+    runner: Runner | None = None,
+) -> OpenTable:
+    """Open the table at a path or URL, with ``NAME=VALUE`` options for its store.
 
     Args:
-        table: the path or url.
+        table: the path or URL.
         options: of the store.
-        mergers: class paths of mergers, for a table that is merged by one of its own.
-        timezone: the zone of its instants, for a table whose timeline is in local time.
+        mergers: class paths of mergers, for a table with a custom merger.
+        timezone: the zone of its instants, if its timeline is in local time.
+        coordination: the lock and multi-writer settings, to change the table.
+        runner: executes the tasks; None for threads of this process.
 
     Raises:
-        InvalidConfig: an option without ``=``, or a merger that is none.
-        TableNotFound: no table lies there.
+        InvalidConfig: an option has no ``=``, or a class is not a merger.
+        TableNotFound: there is no table at this path.
     """
     pairs = dict(option.partition("=")[::2] for option in options if "=" in option)
     if len(pairs) < len(options):
         message = "--storage expects NAME=VALUE, each name once"
         raise InvalidConfig(message)
     loaded = [load_merger(path) for path in mergers]
-    return open_table(StorageLocation(table, pairs), loaded, timezone)
+    return open_table(
+        StorageLocation(table, pairs),
+        mergers=loaded,
+        timezone=timezone,
+        coordination=coordination,
+        runner=runner,
+    )

@@ -1,4 +1,4 @@
-"""``lakemark query``: rows of a table, without Spark."""
+"""``lakemark query``: prints or exports rows of a table, without Spark."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from collections.abc import Iterable
 import pyarrow as pa
 from rich.console import Console
 
+from lakemark.errors import InvalidConfig, Refused
+from lakemark.model.meta_columns import without_meta_columns
+from lakemark.operations.open_table import OpenTable
+from lakemark.read.cdc.scan import CdcScan
+from lakemark.read.queries import Incremental, Query, ReadOptimized, Snapshot
+from lakemark.read.scan import Scan
+from lakemark.read.where import check_syntax
 from streamer import row_output
 from streamer.commands.location import open_named_table
-from table.errors import InvalidConfig, Refused
-from table.hudi_table import HudiTable
-from table.model.meta_columns import without_meta_columns
-from table.read.cdc_scan import CdcScan
-from table.read.queries import Incremental, Query, ReadOptimized, Snapshot
-from table.read.scan import Scan
-from table.read.where import check_syntax
+from streamer.wording import counted
 
 _ROWS_ON_SCREEN = 20
 
@@ -26,8 +27,8 @@ def execute(arguments: argparse.Namespace) -> int:
     """Print the rows, or write them to a file.
 
     Raises:
-        InvalidConfig: a column, the condition, a time, or the file's extension.
-        Refused: a file is asked for, and the table has no commit, so no columns.
+        InvalidConfig: a column, the condition, a time or the file's extension is not valid.
+        Refused: the rows of a table without a commit, and so without columns, cannot be exported.
         HudiError: the table cannot be read.
     """
     if arguments.out is not None:
@@ -38,14 +39,14 @@ def execute(arguments: argparse.Namespace) -> int:
     if table.schema is None:
         _report_no_commit(arguments)
         return 0
-    # Whoever wants a few rows does not want them read ahead.
+    # A few rows need no reading ahead.
     threads = None if arguments.out is not None and arguments.limit is None else 1
-    _put_out(scan.to_reader(threads), arguments)
+    _output(scan.to_reader(threads), arguments)
     return 0
 
 
-def _scan(table: HudiTable, query: Query | None, arguments: argparse.Namespace) -> Scan | CdcScan:
-    """What the query reads; before the first commit nothing, but the query is checked alike."""
+def _scan(table: OpenTable, query: Query | None, arguments: argparse.Namespace) -> Scan | CdcScan:
+    """Plan the query; before the first commit it reads nothing, but is checked as usual."""
     if query is None:
         return table.changes(arguments.begin, arguments.end)
     columns, where = arguments.columns, arguments.where
@@ -53,11 +54,11 @@ def _scan(table: HudiTable, query: Query | None, arguments: argparse.Namespace) 
         if where is not None:
             check_syntax(where)
         columns = where = None
-    return _chosen(table.scan(query, columns, where, arguments.key), columns)
+    return _without_meta_columns(table.scan(query, columns, where, arguments.key), columns)
 
 
 def _report_no_commit(arguments: argparse.Namespace) -> None:
-    """A table without a commit has no columns: a screen stays empty, a file cannot be written."""
+    """Report that a table without a commit has no columns, so no file can be written."""
     if arguments.out is not None:
         message = (
             f"--out {arguments.out}: the table {arguments.table} has no commit yet, so it has no "
@@ -68,14 +69,14 @@ def _report_no_commit(arguments: argparse.Namespace) -> None:
 
 
 def _query(arguments: argparse.Namespace) -> Query | None:
-    """What is asked; None for the changes (``--type cdc``), which are no rows of the table."""
-    is_span = arguments.type in ("incremental", "cdc")
-    if is_span:
+    """The query of the arguments; None for changes (``--type cdc``), which are not rows."""
+    has_range = arguments.type in ("incremental", "cdc")
+    if has_range:
         _refuse(arguments, ("as_of",))
     elif arguments.begin is not None or arguments.end is not None:
         message = "--begin and --end need --type incremental or --type cdc"
         raise InvalidConfig(message)
-    if is_span and arguments.begin is None:
+    if has_range and arguments.begin is None:
         message = f"--type {arguments.type} needs --begin: an instant, a date, or earliest"
         raise InvalidConfig(message)
     match arguments.type:
@@ -98,16 +99,16 @@ def _refuse(arguments: argparse.Namespace, names: Iterable[str]) -> None:
         raise InvalidConfig(message)
 
 
-def _chosen(scan: Scan, columns: list[str] | None) -> Scan:
-    """Without Hudi's own columns, unless they were asked for."""
+def _without_meta_columns(scan: Scan, columns: list[str] | None) -> Scan:
+    """Omit Hudi's meta columns, unless columns are named."""
     return scan if columns else scan.with_columns(without_meta_columns(scan.schema).names)
 
 
-def _put_out(rows: pa.RecordBatchReader, arguments: argparse.Namespace) -> None:
+def _output(rows: pa.RecordBatchReader, arguments: argparse.Namespace) -> None:
     limited = row_output.first_rows(rows, arguments.limit)
     if arguments.out is not None:
         count = row_output.write_file(limited, rows.schema, arguments.out)
-        print(f"{count:,} rows in {arguments.out}", file=sys.stderr)
+        print(f"{counted(count, 'row')} in {arguments.out}", file=sys.stderr)
     elif arguments.json:
         row_output.write_json_lines(limited, sys.stdout)
     else:
@@ -119,4 +120,7 @@ def _print(rows: pa.RecordBatchReader, limit: int | None) -> None:
     limited = pa.Table.from_batches(row_output.first_rows(rows, shown + 1), rows.schema)
     row_output.print_rows(row_output.first_rows(limited.to_batches(), shown), Console())
     if limit is None and limited.num_rows > shown:
-        print(f"the first {shown} rows; --limit shows more, --out all", file=sys.stderr)
+        print(
+            f"only the first {counted(shown, 'row')}; --limit prints more, --out all",
+            file=sys.stderr,
+        )

@@ -1,4 +1,4 @@
-"""``lakemark run``: a pipeline file becomes a running stream."""
+"""``lakemark run``: runs the pipeline of a file."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
-from streamer import pipeline, progress
+from streamer import display, pipeline
+from streamer.capture_logs import capture_logs
 from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
-from streamer.config.secrets import redaction
-from streamer.event_log import JsonLines, event_log
-from streamer.events import Listener, PartWarned, RunFailed
-from streamer.life_signs import telling_of_life
-from streamer.metrics.observation import observed
-from streamer.own_logs import own_logs_told
-from streamer.stopping import StopSignals, ends_on_signals
+from streamer.config.secrets import build_redactor
+from streamer.event_log import JsonEventWriter, event_log
+from streamer.events import Listener, RunFailed, WarningLogged
+from streamer.keepalive import emit_keepalives
+from streamer.metrics.server import monitor_run
+from streamer.stopping import StopSignals, stop_on_signals
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Run until caught up or stopped; Ctrl-C and SIGTERM end it in order, as a success.
+    """Run until caught up or stopped; Ctrl-C and SIGTERM stop it normally, with success.
 
     Raises:
-        ConfigError: the pipeline file is wrong.
-        CannotListen: the port of the metrics is taken.
-        HudiError: the run failed for good.
+        ConfigError: the pipeline file is not valid.
+        CannotListen: another process uses the port of the metrics.
+        HudiError: the run failed permanently.
     """
     config = load(arguments.pipeline, [*arguments.overrides, *_overrides(arguments)])
-    arguments.redacted = redaction(config)
+    arguments.redacted = build_redactor(config)
     with (
-        ends_on_signals() as signals,
+        stop_on_signals() as signals,
         _output(arguments, config) as shown,
-        observed(config, shown) as observation,
-        own_logs_told(lambda *told: observation.listener(PartWarned(*told))),
-        _failures_told(observation.listener, arguments, signals),
-        pipeline.build(config, observation.listener) as built,
-        observation.watching(built),
-        _alive(built, observation.listener, config),
+        monitor_run(config, shown) as monitor,
+        capture_logs(lambda *warning: monitor.listener(WarningLogged(*warning))),
+        _report_failures(monitor.listener, arguments, signals),
+        pipeline.build(config, monitor.listener) as built,
+        monitor.watch(built),
+        _alive(built, monitor.listener, config),
     ):
         signals.watch(built.loop.stop)
         arguments.loop = built.loop
@@ -48,34 +48,34 @@ def execute(arguments: argparse.Namespace) -> int:
 def _alive(
     built: pipeline.Pipeline, listener: Listener, config: PipelineConfig
 ) -> AbstractContextManager[None]:
-    return telling_of_life(built.loop, built.source, listener, config.run.alive_interval_s)
+    return emit_keepalives(built.loop, built.source, listener, config.run.alive_interval_s)
 
 
 @contextmanager
 def _output(arguments: argparse.Namespace, config: PipelineConfig) -> Iterator[Listener]:
-    """Who tells the user: a display or JSON lines, and the file of ``--events``."""
+    """The listener of the output: a display or JSON lines, and the file of ``--events``."""
     redacted = arguments.redacted
     with ExitStack() as ended:
         if arguments.log_format == "json":
-            shown: Listener = JsonLines(sys.stderr, config.name, redacted)
+            shown: Listener = JsonEventWriter(sys.stderr, config.name, redacted)
         else:
-            shown = ended.enter_context(progress.display(redacted=redacted))
+            shown = ended.enter_context(display.show_run(redacted=redacted))
         log = event_log(arguments.events, config.name, redacted, shown)
         yield ended.enter_context(log)
 
 
 @contextmanager
-def _failures_told(
+def _report_failures(
     listener: Listener, arguments: argparse.Namespace, signals: StopSignals
 ) -> Iterator[None]:
-    """A block whose failure is an event; in JSON, that is all that is told of it."""
+    """Emit an event for a failure of the block; with JSON output, it is the only report."""
     try:
         yield
     except Exception as error:
-        if signals.is_asked_early:  # it is how an interrupted call ends
+        if signals.is_asked_early:  # an interrupted call ends like this
             raise
         listener(RunFailed(type(error).__name__, str(error)))
-        arguments.is_told = arguments.log_format == "json" and not arguments.debug
+        arguments.is_reported = arguments.log_format == "json" and not arguments.debug
         raise
 
 

@@ -1,75 +1,77 @@
-"""What the commands that change a table share: the table they may change, and where work runs."""
+"""Opens the table of a command that changes it, with lock, policies and runner."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from rich.console import Console
 
+from lakemark.config.property_check import check_allows
+from lakemark.config.property_rule import Purpose
+from lakemark.errors import InvalidConfig
+from lakemark.execution.runner import LazyRunner, LocalRunner, Runner
+from lakemark.model.rollback_plan import RollbackPlan
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.write_checks import check_maintainable
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
+from lakemark.storage import canonical_url
+from lakemark.timeline.locks.open_lock import LockProviderName
+from lakemark.transaction.instant_files import names_of
+from lakemark.transaction.multi_writer import LONGEST_CLOCK_SKEW_MS
 from streamer.commands.location import open_named_table
 from streamer.commands.table import Facts, show_rows
 from streamer.config.concurrency import ConcurrencyConfig
 from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
-from streamer.config.secrets import redaction
-from streamer.table_setup import agree_with_others, check_kept
-from table.config.property_check import check_allows
-from table.config.property_rule import Purpose
-from table.errors import InvalidConfig
-from table.execution.runner import LocalRunner, Runner
-from table.hudi_table import HudiTable
-from table.model.rollback import RollbackPlan
-from table.services.cleaning_plan import CleaningPolicy, Retention
-from table.storage import place_of
-from table.timeline.lock import LockProvider
-from table.timeline.timeline import Timeline
-from table.transaction.instant_files import names_of
-from table.transaction.sharing import LONGEST_CLOCK_SKEW_MS
-from table.view.file_system_view import FileSystemView
+from streamer.config.secrets import build_redactor
+from streamer.table_setup import coordination_of
 
 _COMMITS_RETAINED = 10
 
 
-def open_for_service(arguments: argparse.Namespace, mergers: Sequence[str] = ()) -> HudiTable:
-    """The named table, if this project keeps such tables in shape.
+def open_for_service(arguments: argparse.Namespace, mergers: Sequence[str] = ()) -> OpenTable:
+    """Open the named table for a table service.
 
     Raises:
-        TableNotFound: no table lies there.
-        Unsupported: a table that this project does not write.
-        TimelineZoneUnknown: one in local time whose zone is not known.
+        TableNotFound: there is no table at this path.
+        Unsupported: this project does not maintain such a table.
+        TimelineZoneUnknown: its timeline is in local time, and its zone is not known.
     """
-    table = open_beside_writers(arguments, mergers)
-    check_kept(table)
+    table = open_as_writer(arguments, mergers)
+    check_maintainable(table)
     _check_zone(table, arguments)
     return table
 
 
-def open_whatever_indexes(arguments: argparse.Namespace) -> HudiTable:
-    """The same for what leaves a metadata table alone, or drops it."""
-    table = open_beside_writers(arguments)
+def open_ignoring_metadata_table(arguments: argparse.Namespace) -> OpenTable:
+    """Open the table for a command that drops the metadata table, or does not change it."""
+    table = open_as_writer(arguments)
     bare = table.properties.without_metadata_table()
     check_allows(bare, Purpose.MAINTAIN, table.location.url)
     _check_zone(table, arguments)
     return table
 
 
-def open_beside_writers(arguments: argparse.Namespace, mergers: Sequence[str] = ()) -> HudiTable:
-    """The named table, whatever it is, with the lock and the regard for others of its writers.
+def open_as_writer(arguments: argparse.Namespace, mergers: Sequence[str] = ()) -> OpenTable:
+    """Open the named table, with the lock of its writers, as one of several writers.
 
-    Whatever they are set to, a command is one more of them: it takes their lock, waits for their
-    clocks, and shows a heartbeat while it works.
+    A command always works in multi-writer mode: it takes the lock, waits for the clock skew, and
+    emits a heartbeat while it runs.
     """
     config = pipeline_of(arguments)
     given = {option.partition("=")[0] for option in arguments.storage}
     known = {} if config is None else config.table.location().options
     options = [f"{name}={value}" for name, value in known.items() if name not in given]
-    zone = _timezone(arguments, config)
-    table = open_named_table(arguments.table, [*options, *arguments.storage], mergers, zone)
-    agree_with_others(table, _concurrency(arguments, config))
-    return table
+    return open_named_table(
+        arguments.table,
+        [*options, *arguments.storage],
+        mergers,
+        _timezone(arguments, config),
+        coordination_of(_concurrency(arguments, config)),
+        LazyRunner(lambda: chosen_runner(arguments)),
+    )
 
 
 def _timezone(arguments: argparse.Namespace, config: PipelineConfig | None) -> str | None:
@@ -77,15 +79,15 @@ def _timezone(arguments: argparse.Namespace, config: PipelineConfig | None) -> s
     if arguments.timeline_timezone is not None or config is None:
         named: str | None = arguments.timeline_timezone
         return named
-    is_main = place_of(arguments.table) == place_of(config.table.path)
+    is_main = canonical_url(arguments.table) == canonical_url(config.table.path)
     return config.table.timeline_timezone if is_main else None
 
 
-def _check_zone(table: HudiTable, arguments: argparse.Namespace) -> None:
-    """Pass if the command only plans, or can generate instant times.
+def _check_zone(table: OpenTable, arguments: argparse.Namespace) -> None:
+    """Check that the command can generate instant times, unless it only plans.
 
     Raises:
-        TimelineZoneUnknown: it cannot.
+        TimelineZoneUnknown: the zone of the timeline is not known.
     """
     if getattr(arguments, "step", None) != "plan":
         table.store.clock.check()
@@ -95,38 +97,41 @@ def pipeline_of(arguments: argparse.Namespace) -> PipelineConfig | None:
     """The pipeline that ``--config`` names.
 
     Raises:
-        ConfigError: the file is wrong.
-        InvalidConfig: it writes another table.
+        ConfigError: the file is not valid.
+        InvalidConfig: the pipeline writes another table.
     """
     if arguments.config is None:
         return None
     config = load(arguments.config)
-    arguments.redacted = redaction(config)
+    arguments.redacted = build_redactor(config)
     written = [path for path in (config.table.path, config.dead_letters.path) if path]
-    if place_of(arguments.table) not in map(place_of, written):
+    if canonical_url(arguments.table) not in map(canonical_url, written):
         message = (
             f"pipeline {arguments.config} writes {' and '.join(written)}, not {arguments.table}; "
-            "name one of its tables, or the pipeline that writes this table"
+            "name one of its tables, or the pipeline of this table"
         )
         raise InvalidConfig(message)
     return config
 
 
 def _concurrency(arguments: argparse.Namespace, config: PipelineConfig | None) -> ConcurrencyConfig:
-    said = ConcurrencyConfig() if config is None else config.concurrency
+    configured = ConcurrencyConfig() if config is None else config.concurrency
     lock = {"provider": arguments.lock, "expire_minutes": arguments.lock_expire_minutes}
     given = {name: value for name, value in lock.items() if value is not None}
-    changed: dict[str, object] = {"mode": "multiple", "lock": said.lock.model_copy(update=given)}
+    changed: dict[str, object] = {
+        "mode": "multi_writer",
+        "lock": configured.lock.model_copy(update=given),
+    }
     if arguments.clock_skew_ms is not None:
         changed["clock_skew_ms"] = _possible_skew_ms(arguments.clock_skew_ms)
-    meant = said.model_copy(update=changed)
-    if meant.provider() is LockProvider.IN_PROCESS:
+    applied = configured.model_copy(update=changed)
+    if applied.provider() is LockProviderName.IN_PROCESS:
         message = (
             f"pipeline {arguments.config} keeps the table's lock in its own memory, where other "
             "processes do not see it; stop the pipeline and repeat the command with --lock storage"
         )
         raise InvalidConfig(message)
-    return meant
+    return applied
 
 
 def _possible_skew_ms(skew_ms: int) -> int:
@@ -139,38 +144,23 @@ def _possible_skew_ms(skew_ms: int) -> int:
     return skew_ms
 
 
-def work_where_chosen(table: HudiTable, arguments: argparse.Namespace) -> None:
-    """Let files be deleted where ``--runner`` says.
-
-    Raises:
-        SessionFailed: Spark did not start.
-    """
-    table.access = replace(table.access, runner=chosen_runner(arguments))
-
-
 def chosen_runner(arguments: argparse.Namespace) -> Runner:
-    """Where ``--runner`` says that the work is done.
+    """The runner that ``--runner`` names.
 
     Raises:
         SessionFailed: Spark did not start.
     """
-    if arguments.runner == "local":
+    if getattr(arguments, "runner", "local") == "local":
         return LocalRunner()
-    # Only here: without it, no command but this needs Spark.
+    # Imported here, because only --runner spark needs Spark.
     from streamer.cluster_runner import ClusterRunner
     from streamer.session import plain_session
 
     return ClusterRunner(plain_session("lakemark table service"))
 
 
-def view_at(table: HudiTable, timeline: Timeline) -> FileSystemView:
-    """The latest state as of a timeline that was just loaded, for what is planned from it."""
-    table.refresh(timeline)
-    return table.view()
-
-
 def cleaning_policy(arguments: argparse.Namespace) -> CleaningPolicy:
-    """What ``--retain-…`` says; without, what the pipeline does, or else ten commits."""
+    """The policy of ``--retain-…``, or of the pipeline; by default, ten commits."""
     if arguments.retain_hours:
         return CleaningPolicy(Retention.HOURS, hours=arguments.retain_hours)
     if arguments.retain_versions:
@@ -182,12 +172,12 @@ def cleaning_policy(arguments: argparse.Namespace) -> CleaningPolicy:
 
 
 def show_work(rows: Sequence[Facts], arguments: argparse.Namespace, if_empty: str) -> None:
-    """Print what a command would do or has done; the last line, on stderr, says which of the two.
+    """Print the plan or the result of a command; the last line, on stderr, says which it is.
 
     Args:
-        rows: one for each thing that is changed.
+        rows: one for each change.
         arguments: of the command, with its step: ``plan``, ``schedule`` or ``run``.
-        if_empty: what a reader gets if there are no rows.
+        if_empty: the text if there are no rows.
     """
     show_rows(rows, Console(), arguments.json, if_empty)
     sys.stdout.flush()
@@ -208,7 +198,7 @@ def rows_of_files(instant: str | None, files: Mapping[str, Sequence[str]]) -> li
 
 
 def file_rows(undone: RollbackPlan) -> list[Facts]:
-    """One row for each file of an instant that is undone; one without a file when it has none."""
+    """One row for each file of an instant that is rolled back; one row if it has no files."""
     named = [
         (partition, name) for partition, names in names_of(undone.files).items() for name in names
     ]

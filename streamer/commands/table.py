@@ -1,4 +1,4 @@
-"""``lakemark table``: what a table is, what happened to it, and its files."""
+"""``lakemark table show``, ``timeline`` and ``files``: views of a table."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from datetime import UTC, datetime
 import pyarrow as pa
 from rich.console import Console
 
-from checkpoints import codec
-from checkpoints.of_table import progress_of
+from checkpoints import commit_keys
+from checkpoints.lookup import find_progress
+from lakemark.model.action import Action
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.instant import Instant
+from lakemark.model.meta_columns import without_meta_columns
+from lakemark.operations.open_table import OpenTable
+from lakemark.services.compaction_plan import delta_commits_uncompacted
+from lakemark.timeline.clock import TimelineClock
 from sinks.audit import Audit
 from streamer.commands.location import open_named_table
-from streamer.grid import print_facts, print_grid
-from table.hudi_table import HudiTable
-from table.model.action import Action
-from table.model.commit_metadata import CommitMetadata
-from table.model.instant import Instant
-from table.model.meta_columns import without_meta_columns
-from table.services.compaction import delta_commits_uncompacted
-from table.timeline.clock import TimelineClock
+from streamer.row_output import print_facts, print_grid
 
-#: The facts, or one row, of a view; ``--json`` prints them with ``_`` for blanks in their names.
+#: The facts of a view, or one row of it; ``--json`` replaces blanks in the names by ``_``.
 Facts = Mapping[str, object]
 
 
@@ -44,11 +44,11 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def describe(table: HudiTable) -> Facts:
-    """What a table is, and how far it has come."""
+def describe(table: OpenTable) -> Facts:
+    """The properties, columns, newest commit, checkpoint and sizes of a table."""
     properties, slices = table.properties, table.view().latest_slices()
     commits = [i for i in table.timeline.completed() if i.action.is_ingest]
-    progress = progress_of(table, table.timeline)
+    progress = find_progress(table, table.timeline)
     checkpoint = None if progress is None else progress.checkpoint
     schema = table.schema
     return {
@@ -76,13 +76,13 @@ def describe(table: HudiTable) -> Facts:
     }
 
 
-def timeline_rows(table: HudiTable) -> list[Facts]:
+def timeline_rows(table: OpenTable) -> list[Facts]:
     """One row for each instant, oldest first."""
     return [_instant_row(table, instant) for instant in table.timeline.instants]
 
 
-def file_rows(table: HudiTable) -> list[Facts]:
-    """One row for each file slice that a snapshot reads."""
+def file_rows(table: OpenTable) -> list[Facts]:
+    """One row for each file slice that a snapshot query reads."""
     return [
         {
             "partition": one.group.partition_path,
@@ -110,10 +110,10 @@ def show_rows(
     """Print rows as a grid, or as one JSON object a line.
 
     Args:
-        rows: with the same names in each.
+        rows: all with the same names.
         console: where the grid is printed.
-        as_json: for programs, which get no line if there are no rows.
-        if_empty: what a reader gets if there are no rows.
+        as_json: whether to print JSON; without rows, nothing is printed.
+        if_empty: the text of a grid without rows.
     """
     if as_json:
         for row in rows:
@@ -123,15 +123,15 @@ def show_rows(
 
 
 def _for_programs(facts: Facts) -> Facts:
-    """The same under names without blanks."""
+    """The facts with names without blanks."""
     return {name.replace(" ", "_"): fact for name, fact in facts.items()}
 
 
-def _instant_row(table: HudiTable, instant: Instant) -> Facts:
+def _instant_row(table: OpenTable, instant: Instant) -> Facts:
     has_metadata = instant.is_completed and instant.action.is_ingest
     commit = table.store.read_commit(instant) if has_metadata else CommitMetadata()
     stats = commit.write_stats
-    checkpoint = codec.decode(commit.extra_metadata, instant.requested_at)
+    checkpoint = commit_keys.decode(commit.extra_metadata, instant.requested_at)
     audit = Audit.in_commit(commit.extra_metadata)
     return {
         "requested": instant.requested_at,
@@ -154,7 +154,7 @@ def _instant_row(table: HudiTable, instant: Instant) -> Facts:
 
 
 def _age_s(instant: Instant, clock: TimelineClock) -> int | None:
-    """In whole seconds; None if the zone of the timeline is not known."""
+    """Age in whole seconds; None if the zone of the timeline is not known."""
     if clock.doubt is not None:
         return None
     return round((datetime.now(UTC) - clock.parse(instant.requested_at)).total_seconds())

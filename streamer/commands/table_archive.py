@@ -1,56 +1,57 @@
-"""``lakemark table archive``: old instants leave the active timeline."""
+"""``lakemark table archive``: moves old instants to the archived timeline."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
 
-from sinks.hudi.upkeep import archivable, archive, tend_metadata_table_now
+from lakemark.model.instant import Instant
+from lakemark.operations.archive import archive, plan_archival
+from lakemark.operations.metadata_table import compact_and_maintain_metadata_table
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.metadata_table_services import MetadataPolicies
+from lakemark.transaction.rollback_checks import check_no_restore
 from streamer.commands.service_table import (
     cleaning_policy,
     open_for_service,
     pipeline_of,
     show_work,
-    work_where_chosen,
 )
 from streamer.commands.table import Facts
 from streamer.config.archival import ArchivalConfig
 from streamer.config.run import CompactionConfig
-from table.model.instant import Instant
-from table.services.archival_plan import ArchivalPolicy
-from table.services.metadata_upkeep import MetadataPolicies
-from table.transaction.undoable import check_no_restore
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Print the instants that would be archived, or archive them.
 
     Raises:
-        InvalidConfig: no more commits at most than at least.
-        HudiError: the table cannot be read, or not be written.
+        InvalidConfig: ``--max-commits`` is not more than ``--min-commits``.
+        HudiError: the table cannot be read or written.
     """
     table, cleaning = open_for_service(arguments), cleaning_policy(arguments)
     policy = _policy(arguments)
     check_no_restore(table.timeline)
     if arguments.step == "run":
-        work_where_chosen(table, arguments)
         done = archive(table, policy, cleaning)
         instants = done.instants if done else ()
-        tended = tend_metadata_table_now(table, MetadataPolicies.beside(cleaning, policy))
-        rows = [*map(_row, instants), *_metadata_rows(tended.archived if tended else ())]
+        maintained = compact_and_maintain_metadata_table(
+            table, MetadataPolicies.for_data_table(cleaning, policy)
+        )
+        rows = [*map(_row, instants), *_metadata_rows(maintained.archived if maintained else ())]
     else:
-        rows = [*map(_row, archivable(table, policy, cleaning))]
+        rows = [*map(_row, plan_archival(table, policy, cleaning))]
     show_work(rows, arguments, "nothing to archive")
     return 0
 
 
 def _policy(arguments: argparse.Namespace) -> ArchivalPolicy:
     config = pipeline_of(arguments)
-    said = ArchivalConfig() if config is None else config.archival
+    configured = ArchivalConfig() if config is None else config.archival
     compaction = CompactionConfig() if config is None else config.compaction
     return ArchivalPolicy(
-        arguments.min_commits or said.min_commits,
-        arguments.max_commits or said.max_commits,
+        arguments.min_commits or configured.min_commits,
+        arguments.max_commits or configured.max_commits,
         compaction.every_delta_commits,
     )
 
@@ -64,5 +65,5 @@ def _row(instant: Instant) -> Facts:
 
 
 def _metadata_rows(instants: Iterable[Instant]) -> list[Facts]:
-    """Those of the metadata table's own timeline."""
+    """One row for each archived instant of the metadata table."""
     return [{**_row(one), "action": f"metadata {one.action.value}"} for one in instants]

@@ -1,33 +1,31 @@
-"""``lakemark table clean``: files that no query of the retained past needs are deleted."""
+"""``lakemark table clean``: deletes files that no retained commit needs."""
 
 from __future__ import annotations
 
 import argparse
 
-from sinks.hudi.upkeep import clean, tend_metadata_table_now
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.model.action import Action
+from lakemark.operations.clean import clean, plan_clean, request_clean
+from lakemark.operations.metadata_table import compact_and_maintain_metadata_table
+from lakemark.operations.open_table import OpenTable
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.metadata_table_services import Maintained, MetadataPolicies
+from lakemark.transaction.rollback_checks import check_no_restore
 from streamer.commands.service_table import (
     cleaning_policy,
     open_for_service,
     rows_of_files,
     show_work,
-    view_at,
-    work_where_chosen,
 )
 from streamer.commands.table import Facts
-from table.hudi_table import HudiTable
-from table.metadata.opening import METADATA_FOLDER
-from table.model.action import Action
-from table.services.cleaning import propose, request
-from table.services.cleaning_plan import CleaningPolicy
-from table.services.metadata_upkeep import MetadataPolicies, Tended
-from table.transaction.undoable import check_no_restore
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the plan, write it down, or do it; pending cleans are taken up first.
+    """Print, schedule or execute the plan; pending cleans are executed first.
 
     Raises:
-        HudiError: the table cannot be read, or not be written.
+        HudiError: the table cannot be read or written.
     """
     table, policy = open_for_service(arguments), cleaning_policy(arguments)
     check_no_restore(table.timeline)
@@ -35,37 +33,38 @@ def execute(arguments: argparse.Namespace) -> int:
         case "plan":
             rows = _planned_rows(table, policy)
         case "schedule":
-            requested = request(table.access, lambda timeline: view_at(table, timeline), policy)
+            requested = request_clean(table, policy)
             rows = rows_of_files(requested[0].requested_at, requested[1].files) if requested else []
         case _:
-            work_where_chosen(table, arguments)
             done = clean(table, policy)
             rows = [
                 row
                 for one in done
                 for row in rows_of_files(one.instant.requested_at, one.plan.files)
             ]
-            rows += _metadata_rows(tend_metadata_table_now(table, MetadataPolicies.beside(policy)))
+            rows += _metadata_rows(
+                compact_and_maintain_metadata_table(table, MetadataPolicies.for_data_table(policy))
+            )
     show_work(rows, arguments, "nothing to clean")
     return 0
 
 
-def _planned_rows(table: HudiTable, policy: CleaningPolicy) -> list[Facts]:
-    """What is pending, then what could be planned beside it."""
+def _planned_rows(table: OpenTable, policy: CleaningPolicy) -> list[Facts]:
+    """The files of pending cleans, then those of a new plan."""
     rows: list[Facts] = []
     for pending in table.timeline.pending(Action.CLEAN):
         name = pending.requested_at
         plan = table.store.read_clean_plan(name)
         rows += rows_of_files(name, plan.files) if plan else []
-    proposed = propose(table.store, table.timeline, table.view, policy)
+    proposed = plan_clean(table, policy)
     return rows if proposed is None else rows + rows_of_files(None, proposed.files)
 
 
-def _metadata_rows(tended: Tended | None) -> list[Facts]:
-    """What was deleted of the metadata table itself, in the folders that it has there."""
-    if tended is None:
+def _metadata_rows(maintained: Maintained | None) -> list[Facts]:
+    """One row for each deleted file of the metadata table."""
+    if maintained is None:
         return []
-    parts = [path.rpartition("/") for path in tended.deleted]
+    parts = [path.rpartition("/") for path in maintained.deleted]
     return [
         {"instant": None, "partition": f"{METADATA_FOLDER}/{folder}", "file": name}
         for folder, _, name in parts

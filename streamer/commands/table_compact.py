@@ -1,36 +1,36 @@
-"""``lakemark table compact``: logs are merged into base files."""
+"""``lakemark table compact``: merges log files into base files."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from sinks.hudi.compactions import (
+from lakemark.errors import Unsupported, WriteConflict
+from lakemark.execution.runner import Runner
+from lakemark.model.compaction_plan import CompactionPlan
+from lakemark.operations.compact import (
     Compaction,
     Planned,
     pending_compactions,
     plan_compaction,
     request_compaction,
 )
+from lakemark.operations.open_table import OpenTable
+from lakemark.transaction.rollback_checks import check_no_restore
 from streamer.commands.service_table import chosen_runner, open_for_service, show_work
 from streamer.commands.table import Facts
-from table.errors import Unsupported, WriteConflict
-from table.execution.runner import Runner
-from table.hudi_table import HudiTable
-from table.model.compaction_plan import CompactionPlan
-from table.transaction.undoable import check_no_restore
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the plan, write it down, or do it; pending compactions are taken up first.
+    """Print, schedule or execute the plan; pending compactions are executed first.
 
     Raises:
-        Unsupported: a table that is not merge-on-read, or that this project does not write.
+        Unsupported: the table is not merge-on-read, or this project does not write it.
         HudiError: the compaction failed.
     """
     table = open_for_service(arguments, arguments.merger)
     if not table.properties.is_merge_on_read:
-        message = f"table {table.location.url} is copy-on-write: it has no logs to compact"
+        message = f"table {table.location.url} is copy-on-write, so it has no log files to compact"
         raise Unsupported(message)
     check_no_restore(table.timeline)
     match arguments.step:
@@ -45,8 +45,8 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _planned_rows(table: HudiTable) -> list[Facts]:
-    """What is pending, then what could be planned beside it."""
+def _planned_rows(table: OpenTable) -> list[Facts]:
+    """The operations of pending compactions, then those of a new plan."""
     pending = [
         row
         for instant, plan in pending_compactions(table)
@@ -69,7 +69,7 @@ def _operations(instant: str | None, plan: CompactionPlan) -> list[Facts]:
     ]
 
 
-def _run(table: HudiTable, arguments: argparse.Namespace) -> list[Facts]:
+def _run(table: OpenTable, arguments: argparse.Namespace) -> list[Facts]:
     planned = pending_compactions(table)
     if not planned:
         requested = request_compaction(table)
@@ -77,14 +77,14 @@ def _run(table: HudiTable, arguments: argparse.Namespace) -> list[Facts]:
     if not planned:
         return []
     runner, merger = chosen_runner(arguments), (arguments.merger or [None])[0]
-    done = (_compact(table, one, runner, merger) for one in planned)
-    return [row for row in done if row is not None]
+    executed = (_compact(table, one, runner, merger) for one in planned)
+    return [row for row in executed if row is not None]
 
 
 def _compact(
-    table: HudiTable, planned: Planned, runner: Runner, merger: str | None
+    table: OpenTable, planned: Planned, runner: Runner, merger: str | None
 ) -> Facts | None:
-    """Do one; None when another writer is doing it, or has done it."""
+    """Execute one compaction; None if another writer executes it, or has completed it."""
     try:
         compaction = Compaction.begin(table, planned, merger)
     except WriteConflict as conflict:

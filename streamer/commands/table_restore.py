@@ -1,34 +1,32 @@
-"""``lakemark table restore``: every write after a commit is undone."""
+"""``lakemark table restore``: rolls back every write after a commit."""
 
 from __future__ import annotations
 
 import argparse
 
+from lakemark.errors import InvalidConfig
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.restore import pending_restore, plan_restore, restore_table
 from streamer.commands.service_table import (
     file_rows,
-    open_whatever_indexes,
+    open_ignoring_metadata_table,
     show_work,
-    work_where_chosen,
 )
 from streamer.commands.table import Facts
-from table.errors import InvalidConfig
-from table.hudi_table import HudiTable
-from table.services.restore import check_restorable, pending_restore, plan_restore, restore
 
 
 def execute(arguments: argparse.Namespace) -> int:
     """Print the instants that would be undone, or undo them.
 
     Raises:
-        InvalidConfig: no such commit, or there is nothing to finish.
-        Refused: the state cannot be brought back; the message says why.
+        InvalidConfig: there is no such commit, or no pending restore.
+        Refused: the state cannot be restored; the message gives the reason.
     """
-    table = open_whatever_indexes(arguments)
-    if arguments.to is None and not pending_restore(table.timeline, table.store):
-        message = "no restore is pending; name what to restore to: --to INSTANT"
+    table = open_ignoring_metadata_table(arguments)
+    if arguments.to is None and not pending_restore(table):
+        message = "no restore is pending; name the commit to restore: --to INSTANT"
         raise InvalidConfig(message)
     if arguments.step == "run":
-        work_where_chosen(table, arguments)
         rows = _undo(table, arguments.to)
     else:
         rows = _plan(table, arguments.to)
@@ -36,19 +34,10 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _plan(table: HudiTable, restore_to: str | None) -> list[Facts]:
-    pending = pending_restore(table.timeline, table.store)
-    if pending is not None:
-        plan = pending[1]
-    else:
-        plan = plan_restore(table.timeline, restore_to or "", table.properties.is_merge_on_read)
-        check_restorable(plan, table.timeline, table.access)
+def _plan(table: OpenTable, restore_to: str | None) -> list[Facts]:
+    plan = plan_restore(table, restore_to)
     return [{"instant": one.requested_at, "action": one.action} for one in plan.instants]
 
 
-def _undo(table: HudiTable, restore_to: str | None) -> list[Facts]:
-    had_metadata_table = bool(table.properties.metadata_partitions)
-    _, undone = restore(table.access, restore_to, table.properties.is_merge_on_read)
-    if had_metadata_table:
-        table.rebuild_metadata_table()
-    return [row for one in undone for row in file_rows(one)]
+def _undo(table: OpenTable, restore_to: str | None) -> list[Facts]:
+    return [row for one in restore_table(table, restore_to) for row in file_rows(one)]

@@ -1,30 +1,28 @@
-"""``lakemark table rollback``: one instant is undone."""
+"""``lakemark table rollback``: rolls back one instant."""
 
 from __future__ import annotations
 
 import argparse
 
+from lakemark.operations.rollback import plan_rollback, roll_back_instant
 from streamer.commands.service_table import (
     file_rows,
     open_for_service,
     show_work,
-    work_where_chosen,
 )
-from table.transaction.rollback import plan_rollback, roll_back_named
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the files that would go, or delete them and the instant.
+    """Print the files that would be deleted, or delete them and the instant.
 
     Raises:
-        InvalidConfig: no such commit is on the active timeline.
-        Refused: it may not be undone; the message says what to do first.
+        InvalidConfig: the active timeline has no such instant.
+        Refused: the instant cannot be rolled back; the message names the remedy.
     """
     table = open_for_service(arguments)
     if arguments.step == "run":
-        work_where_chosen(table, arguments)
-        undone = roll_back_named(table.access, arguments.instant)
+        undone = roll_back_instant(table, arguments.instant)
     else:
-        undone = plan_rollback(table.access, arguments.instant)
+        undone = plan_rollback(table, arguments.instant)
     show_work(file_rows(undone), arguments, "no files to delete")
     return 0

@@ -1,42 +1,37 @@
-"""``lakemark table savepoint``: the files of a commit's state are kept from cleaning."""
+"""``lakemark table savepoint``: keeps the files of a commit from cleaning."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from rich.console import Console
 
-from streamer.commands.service_table import (
-    open_whatever_indexes,
-    rows_of_files,
-    show_work,
-    view_at,
-)
-from streamer.commands.table import Facts, show_rows
-from table.hudi_table import HudiTable
-from table.model.file_slice import FileSlice
-from table.model.savepoint import SavepointMetadata
-from table.services.savepoint import (
-    SlicesAsOf,
+from lakemark.model.savepoint_metadata import SavepointMetadata
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.savepoint import (
     create_savepoint,
     delete_savepoint,
-    plan_deletion,
+    list_savepoints,
     plan_savepoint,
-    savepoints,
+    plan_savepoint_deletion,
 )
-from table.timeline.timeline import Timeline
+from streamer.commands.service_table import (
+    open_ignoring_metadata_table,
+    rows_of_files,
+    show_work,
+)
+from streamer.commands.table import Facts, show_rows
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the files that would be kept, or let go; or do it, and list the savepoints.
+    """Print the files of the savepoint; or create or delete it, and list all savepoints.
 
     Raises:
-        InvalidConfig: no such commit, or no such savepoint.
-        Refused: the state is not whole, or something that changes it is under way.
+        InvalidConfig: there is no such commit, or no such savepoint.
+        Refused: files of the commit are missing, or an operation that changes them is pending.
     """
-    table = open_whatever_indexes(arguments)
+    table = open_ignoring_metadata_table(arguments)
     named = arguments.create or arguments.delete
     if named and arguments.step == "plan":
         rows = rows_of_files(named, _planned(table, arguments).files)
@@ -47,30 +42,20 @@ def execute(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _planned(table: HudiTable, arguments: argparse.Namespace) -> SavepointMetadata:
+def _planned(table: OpenTable, arguments: argparse.Namespace) -> SavepointMetadata:
     if arguments.create is None:
-        return plan_deletion(table.access, arguments.delete)
-    user, comment = arguments.user, arguments.comment
-    return plan_savepoint(table.access, arguments.create, _slices_of(table), user, comment)
+        return plan_savepoint_deletion(table, arguments.delete)
+    return plan_savepoint(table, arguments.create, arguments.user, arguments.comment)
 
 
-def _change(table: HudiTable, arguments: argparse.Namespace) -> None:
+def _change(table: OpenTable, arguments: argparse.Namespace) -> None:
     if arguments.create is not None:
-        user, comment = arguments.user, arguments.comment
-        create_savepoint(table.access, arguments.create, _slices_of(table), user, comment)
+        create_savepoint(table, arguments.create, arguments.user, arguments.comment)
     elif arguments.delete is not None:
-        delete_savepoint(table.access, arguments.delete)
-    table.refresh()
+        delete_savepoint(table, arguments.delete)
 
 
-def _slices_of(table: HudiTable) -> SlicesAsOf:
-    def slices_as_of(timeline: Timeline, instant: str) -> Iterable[FileSlice]:
-        return view_at(table, timeline).as_of(instant).latest_slices()
-
-    return slices_as_of
-
-
-def _rows(table: HudiTable) -> list[Facts]:
+def _rows(table: OpenTable) -> list[Facts]:
     return [
         {
             "instant": instant,
@@ -82,5 +67,5 @@ def _rows(table: HudiTable) -> list[Facts]:
             "partitions": len(kept.files),
             "files": sum(map(len, kept.files.values())),
         }
-        for instant, kept in savepoints(table.timeline, table.store).items()
+        for instant, kept in list_savepoints(table).items()
     ]

@@ -1,47 +1,52 @@
-"""``lakemark table upgrade`` and ``lakemark table downgrade``: a table gets another version."""
+"""``lakemark table upgrade`` and ``downgrade``: change the version of a table."""
 
 from __future__ import annotations
 
 import argparse
 
-from sinks.hudi.version_change import PlannedChange, plan_version, take_to_version
+from lakemark.errors import InvalidConfig
+from lakemark.model.compaction_plan import CompactionOperation
+from lakemark.model.file_slice import join
+from lakemark.model.format_version import FormatVersion
+from lakemark.operations.change_version import (
+    PlannedChange,
+    change_table_version,
+    plan_version_change,
+)
+from lakemark.operations.open_table import OpenTable
+from lakemark.upgrade.new_properties import changed_properties
 from streamer.commands.service_table import chosen_runner, open_for_service, show_work
 from streamer.commands.table import Facts
-from table.errors import InvalidConfig
-from table.hudi_table import HudiTable
-from table.model.compaction_plan import CompactionOperation
-from table.model.file_slice import join
-from table.model.format_version import FormatVersion
-from table.upgrade.new_properties import changed_properties
+from streamer.wording import counted
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print what would be done on the way to another version, or do it.
+    """Print the steps of the change of version, or execute them.
 
     Raises:
-        InvalidConfig: the table's version is not below, or above, the one asked for.
-        Refused: something stands in the way; the message says what to do first.
-        HudiError: the table cannot be read, or not be written.
+        InvalidConfig: the table's version is on the wrong side of ``--to``.
+        Refused: the change is not possible now; the message names the remedy.
+        HudiError: the table cannot be read or written.
     """
     table = open_for_service(arguments, arguments.merger)
     version = FormatVersion(int(arguments.to))
     _check_direction(table, version, arguments.view)
     if arguments.step == "run":
         merger = (arguments.merger or [None])[0]
-        change = take_to_version(table, version, chosen_runner(arguments), merger)
+        change = change_table_version(table, version, chosen_runner(arguments), merger)
     else:
-        change = plan_version(table, version)
+        change = plan_version_change(table, version)
     show_work(_rows(change), arguments, f"nothing to change: the table has version {version}")
     return 0
 
 
-def _check_direction(table: HudiTable, version: FormatVersion, command: str) -> None:
+def _check_direction(table: OpenTable, version: FormatVersion, command: str) -> None:
     is_wrong = table.version > version if command == "upgrade" else table.version < version
     if is_wrong:
         other = "downgrade" if command == "upgrade" else "upgrade"
         message = (
             f"table {table.location.url} is of version {table.version:d}; "
-            f"to get to {version:d}: lakemark table {other} TABLE --to {version:d}"
+            f"to change it to {version:d}: lakemark table {other} TABLE --to {version:d}"
         )
         raise InvalidConfig(message)
 
@@ -67,7 +72,7 @@ def _rows(planned: PlannedChange) -> list[Facts]:
 
 
 def _logs(operation: CompactionOperation) -> str:
-    return f"{len(operation.log_files)} logs merged"
+    return f"{counted(len(operation.log_files), 'log')} merged"
 
 
 def _row(step: str, what: str, becomes: str = "") -> Facts:

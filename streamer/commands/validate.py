@@ -1,4 +1,4 @@
-"""``lakemark validate``: is this pipeline file right, and what does it come to?"""
+"""``lakemark validate``: checks a pipeline file, and prints all its settings."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from streamer.config.column_roles import timestamp_partition_problems
 from streamer.config.errors import ConfigError
 from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
-from streamer.config.printed import resolved_yaml
-from streamer.config.secrets import redaction
+from streamer.config.render import render_yaml
+from streamer.config.secrets import build_redactor
 from streamer.start_checks import check_locally, remote_checks
 
 _CHECKED_WITH_SPARK = (
@@ -22,25 +22,25 @@ _CHECKED_WITH_SPARK = (
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the resolved pipeline, secrets masked, and list what was checked and what was not.
+    """Print the resolved pipeline with masked secrets, and list the checks.
 
     Raises:
-        ConfigError: the file is wrong, or a secret that it names cannot be found here.
+        ConfigError: the file is not valid, or a secret cannot be found on this machine.
         InvalidConfig: the merger cannot be imported, or is not a merger.
     """
     config = load(arguments.pipeline, arguments.overrides)
-    arguments.redacted = redaction(config)
+    arguments.redacted = build_redactor(config)
     problems = config.unresolved()
     if problems:
         raise ConfigError(problems)
     checked = check_locally(config)
-    sys.stdout.write(resolved_yaml(config))
+    sys.stdout.write(render_yaml(config))
     sys.stderr.write(arguments.redacted("".join(_summary(config, checked))))
     return 0
 
 
 def _summary(config: PipelineConfig, checked: list[str]) -> Iterator[str]:
-    """What was checked; then what only a run checks, before Spark starts and after."""
+    """The checks that were made, and those that only a run makes, before and after Spark starts."""
     yield "checked:\n"
     yield from (f"  {one}\n" for one in checked)
     yield "not checked here; lakemark run checks before Spark starts:\n"

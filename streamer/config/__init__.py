@@ -1,1 +1,1 @@
-"""The pipeline file: typed, checked as a whole, printed without its secrets."""
+"""The pipeline file: its settings, their validation, and their output without secrets."""

@@ -1,4 +1,4 @@
-"""``archival``: how long a table's active timeline may become."""
+"""``archival``: the length of a table's active timeline."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated
 
 from pydantic import Field
 
+from lakemark.services.archival_plan import ArchivalPolicy
 from streamer.config.cleaning import CleaningConfig
 from streamer.config.errors import Problem
 from streamer.config.section import Section
-from table.services.archival_plan import ArchivalPolicy
 
 
 class ArchivalConfig(Section):
@@ -26,10 +26,10 @@ class ArchivalConfig(Section):
     """Archive when more than this number of commits are active."""
 
     def archival_policy(self, every_delta_commits: int) -> ArchivalPolicy | None:
-        """The same for the table; None when it is not to be archived.
+        """The policy for the table; None if this pipeline does not archive.
 
         Args:
-            every_delta_commits: after how many of them it is compacted.
+            every_delta_commits: number of delta commits after which the table is compacted.
         """
         if not self.enabled:
             return None
@@ -37,7 +37,7 @@ class ArchivalConfig(Section):
 
 
 def archival_problems(cleaning: CleaningConfig, archival: ArchivalConfig) -> Iterator[Problem]:
-    """What cannot be archived as asked."""
+    """Problems of the archival settings."""
     if not archival.enabled:
         return
     if archival.max_commits <= archival.min_commits:
@@ -47,7 +47,7 @@ def archival_problems(cleaning: CleaningConfig, archival: ArchivalConfig) -> Ite
     if counts_commits and archival.min_commits <= cleaning.commits_retained:
         text = (
             f"{archival.min_commits} is not more than cleaning.commits_retained, "
-            f"{cleaning.commits_retained}: commits that stay readable would leave the timeline; "
-            "raise it, or retain fewer"
+            f"{cleaning.commits_retained}, so commits that queries can read would be archived; "
+            "raise it, or retain fewer commits"
         )
         yield Problem("archival.min_commits", text)

@@ -1,4 +1,4 @@
-"""``cleaning``: how much of a table's past stays readable."""
+"""``cleaning``: how much of a table's history queries can read."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
 from streamer.config.section import Section
-from table.services.cleaning_plan import CleaningPolicy, Retention
 
 _AtLeastOne = Annotated[int, Field(ge=1)]
 
@@ -39,11 +39,11 @@ class CleaningConfig(Section):
     """Clean after this number of commits since the last clean."""
 
     def cleaning_policy(self) -> CleaningPolicy | None:
-        """The same for the table; None when it is not to be cleaned."""
+        """The policy for the table; None if this pipeline does not clean."""
         return self.policy_of_table() if self.enabled else None
 
     def policy_of_table(self) -> CleaningPolicy:
-        """The same, whoever cleans."""
+        """The policy for the table, also if another process cleans."""
         return CleaningPolicy(
             Retention(self.policy.upper()),
             self.commits_retained,

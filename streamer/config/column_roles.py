@@ -1,7 +1,7 @@
-"""Types that a column may not have in its role: as ordering column, as partition column.
+"""Checks the types of ordering columns and partition columns.
 
-The same checks hold for declared columns, where a pipeline file is checked, and for inferred ones,
-those of an Avro schema and those of an existing table, where a run starts.
+Declared columns are checked when a pipeline file is loaded. Inferred columns, and those of an Avro
+schema or an existing table, are checked when a run starts.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from lakemark.errors import InvalidConfig
+from lakemark.schema.field_path import column_at
 from streamer.config.errors import Problem
 from streamer.config.table import TableConfig
-from table.errors import InvalidConfig
-from table.schema.field_path import column_at
 
 
 def text_ordering_problems(columns: pa.Schema, table: TableConfig) -> Iterator[Problem]:
-    """Ordering columns of text that the pipeline does not allow.
+    """Problems of text columns in ``table.ordering`` that the pipeline does not allow.
 
     Args:
-        columns: of the rows; ordering columns that are not among them are passed over.
+        columns: of the rows; ordering columns that are not among them are skipped.
         table: the settings.
     """
     for column in table.untrusted_ordering():
         kind = _type_of(columns, column)
         if kind is not None and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
             text = (
-                f"{column!r} is of type {kind}, and texts are compared character by character: "
+                f"{column!r} is of type {kind}, and text is compared character by character: "
                 "'10:00+05:00' counts as newer than '08:00Z'; order by a timestamp, a date or a "
                 "number (decode.schema can declare ISO-8601 text of JSON as timestamp), or set "
                 "table.allow_text_ordering: true if the characters are in the order of the events"
@@ -36,17 +36,17 @@ def text_ordering_problems(columns: pa.Schema, table: TableConfig) -> Iterator[P
 
 
 def timestamp_partition_problems(columns: pa.Schema, table: TableConfig) -> Iterator[Problem]:
-    """Partition columns that are timestamps.
+    """Problems of timestamp columns in ``table.partition_by``.
 
     Args:
-        columns: of the rows; partition columns that are not among them are passed over.
+        columns: of the rows; partition columns that are not among them are skipped.
         table: the settings.
     """
     for column in table.partition_by:
         kind = _type_of(columns, column)
         if kind is not None and pa.types.is_timestamp(kind):
             text = (
-                f"{column!r} is of type {kind}, so nearly every row would get a folder of its own; "
+                f"{column!r} is of type {kind}, so nearly every row would get its own folder; "
                 "name a column with few distinct values, such as a date"
             )
             yield Problem("table.partition_by", text)

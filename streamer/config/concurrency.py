@@ -1,4 +1,4 @@
-"""``concurrency``: whether others write the table, too, and how they are kept apart."""
+"""``concurrency``: whether several writers share the table, and how they exclude each other."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from lakemark.storage import canonical_url
+from lakemark.timeline.locks.open_lock import LockProviderName
+from lakemark.transaction.heartbeat import HeartbeatPolicy
+from lakemark.transaction.multi_writer import LONGEST_CLOCK_SKEW_MS, MultiWriter
 from streamer.config.errors import Problem
-from streamer.config.section import Section, is_place
-from table.storage import place_of
-from table.timeline.lock import LockProvider
-from table.transaction.heartbeat import HeartbeatPolicy
-from table.transaction.sharing import LONGEST_CLOCK_SKEW_MS, Sharing
+from streamer.config.section import Section, is_location
 
 
 class LockConfig(Section):
@@ -32,11 +32,12 @@ class LockConfig(Section):
 class ConcurrencyConfig(Section):
     """Several writers of one table: other pipelines, and Apache Hudi."""
 
-    mode: Literal["single", "multiple"] = "single"
-    """With ``single``, this pipeline is the only writer: at its start, it rolls back every commit
-    that is not complete. With ``multiple``, which all writers must then use, writers emit
-    heartbeats, and only commits of writers without a heartbeat are rolled back. The counterpart in
-    Apache Hudi is ``optimistic_concurrency_control`` with ``LAZY`` cleaning of failed writes."""
+    mode: Literal["single_writer", "multi_writer"] = "single_writer"
+    """With ``single_writer``, this pipeline is the only writer: at its start, it rolls back every
+    commit that is not complete. With ``multi_writer``, which all writers must then use, writers
+    emit heartbeats, and only commits of writers without a heartbeat are rolled back. The
+    counterpart in Apache Hudi is ``optimistic_concurrency_control`` with ``LAZY`` cleaning of
+    failed writes."""
 
     heartbeat_interval_s: Annotated[float, Field(ge=1)] = 60.0
     """Seconds between two heartbeats; the same for all writers."""
@@ -50,33 +51,33 @@ class ConcurrencyConfig(Section):
 
     lock: LockConfig = LockConfig()
 
-    def sharing(self) -> Sharing | None:
-        """The same for the table; None for its only writer."""
-        if self.mode == "single":
+    def sharing(self) -> MultiWriter | None:
+        """The settings for the table; None if this pipeline is its only writer."""
+        if self.mode == "single_writer":
             return None
         policy = HeartbeatPolicy(self.heartbeat_interval_s, self.tolerable_misses)
-        return Sharing(policy, self.clock_skew_ms)
+        return MultiWriter(policy, self.clock_skew_ms)
 
-    def provider(self) -> LockProvider:
-        """Where the lock is kept."""
-        return LockProvider(self.lock.provider)
+    def provider(self) -> LockProviderName:
+        """The lock provider."""
+        return LockProviderName(self.lock.provider)
 
 
 def concurrency_problems(path: str, concurrency: ConcurrencyConfig) -> Iterator[Problem]:
-    """What excludes nobody, or cannot be kept where the table lies.
+    """Problems of a lock provider that does not exclude writers, or does not support the store.
 
     Args:
         path: of the table.
         concurrency: the settings.
     """
     provider = concurrency.lock.provider
-    if provider == "in_process" and concurrency.mode == "multiple":
-        text = "in_process excludes no other process; use storage, or concurrency.mode single"
+    if provider == "in_process" and concurrency.mode == "multi_writer":
+        text = "in_process does not exclude other processes; use storage, or single_writer"
         yield Problem("concurrency.lock.provider", text)
-    if provider == "file_system" and is_place(path) and not _is_local(path):
-        text = f"file_system needs a local disk, and {path} is none; use storage"
+    if provider == "file_system" and is_location(path) and not _is_local(path):
+        text = f"file_system works only on a local disk, but the table is at {path}; use storage"
         yield Problem("concurrency.lock.provider", text)
 
 
 def _is_local(path: str) -> bool:
-    return place_of(path).startswith("file://")
+    return canonical_url(path).startswith("file://")

@@ -1,4 +1,4 @@
-"""``decode``: how a record's bytes become columns; one section for each format."""
+"""``decode``: how the bytes of a record become columns; one section for each format."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from lakemark.errors import InvalidConfig
 from streamer.config import settings
 from streamer.config.masking import SecretGiven
 from streamer.config.section import Section
 from streamer.config.settings import Setting, Settings
-from table.errors import InvalidConfig
 from transforms.decode.avro_framing import (
     ConfluentFraming,
     Framing,
     PlainFraming,
     WriterSchema,
-    writer_schema,
+    load_writer_schema,
 )
 from transforms.decode.avro_references import StoredSchema
-from transforms.decode.registry import RegistryAccess, SchemaRegistry
 from transforms.decode.schema_policy import SchemaPolicy
+from transforms.decode.schema_registry import RegistryCredentials, SchemaRegistry
 from transforms.schema_text import parse_schema
 
-#: Column to type (``string``, ``decimal(10,2)``, ``array<int>``, …), or look at the data.
+#: Type by column (``string``, ``decimal(10,2)``, ``array<int>``, …), or ``infer``.
 DeclaredSchema = Mapping[str, str] | Literal["infer"]
 
-#: Where what a registry asks of its clients stands in the pipeline file, and what it is called.
+#: The path of a registry's credentials in the pipeline file, and the names of its settings.
 ACCESS_PATH = "decode.schema_registry.access"
-_ACCESS_NAMES = tuple(member.name for member in fields(RegistryAccess))
+_ACCESS_NAMES = tuple(member.name for member in fields(RegistryCredentials))
 
 _JSON_SCHEMA = {
     "oneOf": [
@@ -53,7 +53,9 @@ def _schema(given: object) -> DeclaredSchema:
         return "infer"
     if isinstance(given, Mapping) and given:
         if not all(isinstance(name, str) for name in given):
-            message = "the name of each column is a text; quote those that YAML takes for another"
+            message = (
+                "the name of each column must be text; quote names that YAML reads as another type"
+            )
             raise ValueError(message)
         if not all(isinstance(text, str) for text in given.values()):
             message = "the type of each column is a text such as bigint or decimal(10,2)"
@@ -68,7 +70,7 @@ def _shown(schema: DeclaredSchema) -> str | dict[str, str]:
 
 
 class DecodeConfig(Section):
-    """What the formats have in common."""
+    """Settings of all formats."""
 
     columns: Annotated[
         DeclaredSchema,
@@ -140,11 +142,11 @@ class DecodeConfig(Section):
     have exactly one ordering column."""
 
     def policy(self) -> SchemaPolicy:
-        """What happens to records that the schema does not hold."""
+        """How records that do not fit the schema are handled."""
         return SchemaPolicy(self.unknown_fields, self.wider_values, dict(self.aliases))
 
     def declared(self) -> pa.Schema | None:
-        """The declared columns, or None when they are inferred."""
+        """The declared columns, or None if they are inferred."""
         return None if isinstance(self.columns, str) else parse_schema(self.columns)
 
 
@@ -161,18 +163,18 @@ def _access(given: Mapping[str, Setting]) -> Mapping[str, Setting]:
         message = f"{unknown[0]} is not one of {', '.join(_ACCESS_NAMES)}"
         raise ValueError(message)
     if {"user", "token"} <= set(given):
-        message = "user and token are two ways to sign in; leave one of them out"
+        message = "user and token are alternatives; remove one of them"
         raise ValueError(message)
     for name, other in (("password", "user"), ("key_file", "certificate_file")):
         if name in given and other not in given:
-            message = f"{name} has no meaning without {other}"
+            message = f"{name} needs {other}"
             raise ValueError(message)
     return given
 
 
 def _without_user(url: object) -> object:
     if isinstance(url, str) and "@" in url:
-        message = f"expected a url without user, password or token; give them in {ACCESS_PATH}"
+        message = f"expected a URL without user, password or token; put them in {ACCESS_PATH}"
         raise SecretGiven(message)
     return url
 
@@ -192,7 +194,7 @@ class SchemaRegistryConfig(Section):
     certificate authorities to trust; ``certificate_file`` and ``key_file`` for a client
     certificate. Files are in PEM format, at the same path on every executor."""
 
-    patience_s: Annotated[float, Field(ge=0)] = 30.0
+    retry_timeout_s: Annotated[float, Field(ge=0)] = 30.0
     """For how many seconds requests to a registry that does not answer are repeated before the run
     stops."""
 
@@ -203,7 +205,7 @@ class SchemaRegistryConfig(Section):
             ConfigError: a secret cannot be found.
         """
         found = settings.resolve(self.access, ACCESS_PATH)
-        return SchemaRegistry(self.url, RegistryAccess(**found), self.patience_s)
+        return SchemaRegistry(self.url, RegistryCredentials(**found), self.retry_timeout_s)
 
 
 class AvroDecodeConfig(DecodeConfig):
@@ -222,9 +224,9 @@ class AvroDecodeConfig(DecodeConfig):
     subject: Annotated[str, Field(min_length=1)] | None = None
     """The subject whose newest schema gives a new table its columns. Default: ``<topic>-value``."""
 
-    unknown_schema: Literal["dead_letter", "stop"] = "dead_letter"
-    """What happens to records whose schema id the registry does not know: ``dead_letter`` sends
-    them to the dead letters, ``stop`` stops the run."""
+    unknown_schema: Literal["reject", "fail"] = "reject"
+    """What happens to records whose schema id the registry does not know: ``reject`` sends
+    them to the dead letters, ``fail`` stops the run."""
 
     writer_schema: Annotated[str, Field(min_length=1)] | None = None
     """The schema of ``plain`` values: its JSON, or ``{file: PATH}``. PATH is a URL, or a path
@@ -241,7 +243,7 @@ class AvroDecodeConfig(DecodeConfig):
     memory as the other values of the array, so that a small record can become very large."""
 
     def framing(self) -> Framing:
-        """How values say which schema they were written with.
+        """How the schema of a value is determined.
 
         Raises:
             ConfigError: a secret cannot be found.
@@ -252,25 +254,25 @@ class AvroDecodeConfig(DecodeConfig):
         return PlainFraming(StoredSchema(self.writer_schema or ""), key)
 
     def newest_schema(self, topic: str) -> WriterSchema:
-        """What the columns of a new table come from.
+        """The schema from which a new table gets its columns.
 
         Args:
-            topic: that the values are in.
+            topic: the topic of the values.
 
         Raises:
-            InvalidConfig: a schema that can be no columns.
-            RegistryError: it cannot be had.
+            InvalidConfig: the schema cannot be converted to columns.
+            RegistryError: the registry does not return the schema.
         """
         name, stored = "decode.writer_schema", StoredSchema(self.writer_schema or "")
         if self.schema_registry is not None:
             subject = self.subject or f"{topic}-value"
-            stored = self.schema_registry.registry().newest(subject)
+            stored = self.schema_registry.registry().latest(subject)
             name = f"the newest schema of subject {subject}"
-        schema = writer_schema(name, stored, None)
+        schema = load_writer_schema(name, stored, None)
         if isinstance(schema, str):
             raise InvalidConfig(schema)
         return schema
 
 
-#: One of the formats' sections.
+#: The section of any format.
 AnyDecodeConfig = Annotated[JsonDecodeConfig | AvroDecodeConfig, Field(discriminator="format")]

@@ -1,20 +1,20 @@
-"""What is wrong with a configuration: everything at once, one line each."""
+"""Errors of a configuration; an error lists all problems, one line each."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from table.errors import InvalidConfig
+from lakemark.errors import InvalidConfig
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One setting that cannot be used.
+    """A problem with one setting.
 
     Attributes:
-        path: where it stands, such as ``table.record_key``; "" for the file as a whole.
-        message: the value (masked where it is secret), what is wrong, and what is accepted.
+        path: of the setting, such as ``table.record_key``; "" for the file as a whole.
+        message: the value (masked if it is secret), the problem, and the accepted values.
     """
 
     path: str
@@ -33,7 +33,7 @@ class ConfigError(InvalidConfig):
 
 
 class Contradiction(ValueError):
-    """Settings that are fine one by one and cannot be used together."""
+    """Settings that are valid by themselves and cannot be combined."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("; ".join(str(problem) for problem in problems))

@@ -1,4 +1,4 @@
-"""Reads a pipeline file, applies ``--set``, and says everything that is wrong with it."""
+"""Reads a pipeline file, applies ``--set``, and validates the result."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from lakemark.errors import HudiError, Retriable
+from lakemark.schema.avro import to_arrow
+from lakemark.schema.canonical import canonical
+from lakemark.storage import StorageLocation, canonical_url, open_storage
 from streamer.config import problems
 from streamer.config.errors import ConfigError, Problem
 from streamer.config.masking import name_only
 from streamer.config.pipeline import PipelineConfig
-from streamer.config.yaml_text import NotYaml, parse_yaml
-from table.errors import HudiError, Retriable
-from table.schema.avro import to_arrow
-from table.schema.canonical import canonical
-from table.storage import StorageLocation, open_storage, place_of
+from streamer.config.yaml_text import InvalidYaml, parse_yaml
 from transforms.schema_text import print_schema
 
 #: A parsed file: sections and settings, nested.
@@ -23,16 +23,16 @@ Tree = dict[str, object]
 
 
 def load(location: str, overrides: Sequence[str] = ()) -> PipelineConfig:
-    """The pipeline in a file, ready to run.
+    """Load and validate a pipeline file.
 
     Args:
-        location: a local path, or a url of any store.
-        overrides: ``a.b.c=value`` each, the value in YAML; later ones win.
+        location: a local path, or a URL of any store.
+        overrides: each ``a.b.c=value`` with a YAML value; later ones replace earlier ones.
 
     Raises:
-        ConfigError: the file cannot be read, is not YAML, or does not describe a pipeline; all
-            problems at once.
-        Retriable: its store does not answer.
+        ConfigError: the file cannot be read, is not YAML, or is not a valid pipeline; it lists all
+            problems.
+        Retriable: the store does not answer.
     """
     tree = parse(read(location), location)
     for override in overrides:
@@ -42,10 +42,10 @@ def load(location: str, overrides: Sequence[str] = ()) -> PipelineConfig:
 
 
 def validated(tree: Mapping[str, object]) -> PipelineConfig:
-    """The pipeline that sections and settings describe.
+    """Validate the sections and settings of a pipeline.
 
     Raises:
-        ConfigError: they do not; all problems at once.
+        ConfigError: they are not valid; it lists all problems.
     """
     try:
         return PipelineConfig.model_validate(tree)
@@ -54,15 +54,15 @@ def validated(tree: Mapping[str, object]) -> PipelineConfig:
 
 
 def read(location: str) -> str:
-    """The text of a file on any store.
+    """Read a text file from any store.
 
     Raises:
-        ConfigError: it cannot be read.
-        Retriable: its store does not answer.
+        ConfigError: the file cannot be read.
+        Retriable: the store does not answer.
     """
     try:
         if "://" not in location:
-            place_of(location)
+            canonical_url(location)
             return Path(location).read_text(encoding="utf-8")
         folder, _, name = location.rpartition("/")
         return open_storage(StorageLocation(folder)).read(name).decode("utf-8")
@@ -76,30 +76,30 @@ def read(location: str) -> str:
 
 
 def parse(text: str, location: str) -> Tree:
-    """The sections and settings in a YAML text.
+    """Parse the sections and settings of a YAML text.
 
     Raises:
-        ConfigError: not YAML, a name twice, or not a mapping. The text itself is not repeated,
-            as it may hold secrets.
+        ConfigError: it is not YAML, repeats a name, or is not a mapping. The error does not quote
+            the text, because it may contain secrets.
     """
     try:
         tree = parse_yaml(text)
-    except NotYaml as error:
+    except InvalidYaml as error:
         raise ConfigError([Problem("", f"{location} is not valid YAML{error}")]) from None
     if not isinstance(tree, dict):
-        message = f"{location} holds no settings; a pipeline has at least source and table"
+        message = f"{location} has no settings; a pipeline needs at least source and table"
         raise ConfigError([Problem("", message)])
     return tree
 
 
 def apply_override(tree: Tree, override: str) -> None:
-    """Set one value in place, making the sections on the way.
+    """Set one value in the tree, and create missing sections.
 
-    Below a setting that takes free names (``source.consumer``, ``spark.conf``, …) dots belong to
-    the name: ``source.consumer.security.protocol=SSL``.
+    Below a setting with free names (``source.consumer``, ``spark.conf``, …), dots are part of the
+    name: ``source.consumer.security.protocol=SSL``.
 
     Raises:
-        ConfigError: not ``a.b.c=value``, or something on the way is no section.
+        ConfigError: it is not ``a.b.c=value``, or a part of the path is not a section.
     """
     path, equals, text = override.partition("=")
     if not equals or not all(path.split(".")) or path != name_only(path):
@@ -109,15 +109,15 @@ def apply_override(tree: Tree, override: str) -> None:
     for part in sections:
         section = section.setdefault(part, {}) if isinstance(section, dict) else None
     if not isinstance(section, dict):
-        raise ConfigError([Problem(path, "--set goes below a setting that is no section")])
+        raise ConfigError([Problem(path, "--set: a part of this path is not a section")])
     try:
         section[name] = parse_yaml(text)
-    except NotYaml as error:
+    except InvalidYaml as error:
         raise ConfigError([Problem(path, f"--set: the value is not valid YAML{error}")]) from None
 
 
 def _read_schema_files(tree: Tree, folder: str) -> None:
-    """Put what schema files hold in the place of their paths.
+    """Replace the paths of schema files by the contents of the files.
 
     The columns of ``decode.schema: {avro: PATH}``, the text of ``decode.writer_schema: {file: …}``.
     """
@@ -137,16 +137,16 @@ def _read_schema_files(tree: Tree, folder: str) -> None:
 
 
 def _text_of_file(decode: Tree, setting: str, origin: str, folder: str) -> str | None:
-    """What the file of ``setting: {origin: PATH}`` holds; None for another value."""
+    """The text of the file in ``setting: {origin: PATH}``; None for any other value."""
     given = decode.get(setting)
     if not isinstance(given, dict) or list(given) != [origin]:
         return None
     path = given[origin]
     if not isinstance(path, str) or not path:
-        message = "expected the path or the url of an Avro schema file, such as order.avsc"
+        message = "expected the path or the URL of an Avro schema file, such as order.avsc"
         raise ConfigError([Problem(f"decode.{setting}.{origin}", message)])
     try:
-        place_of(path)
+        canonical_url(path)
     except HudiError as error:
         raise ConfigError([Problem(f"decode.{setting}.{origin}", str(error))]) from error
     if folder and "://" not in path and not Path(path).is_absolute():
@@ -155,7 +155,7 @@ def _text_of_file(decode: Tree, setting: str, origin: str, folder: str) -> str |
 
 
 def _split(path: str) -> list[str]:
-    """The path's parts, the last of them with dots where free names are taken."""
+    """Split a path; below a setting with free names, the last part keeps its dots."""
     parts = path.split(".")
     depth = 0
     while (

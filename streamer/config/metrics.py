@@ -1,4 +1,4 @@
-"""``metrics``: what a run tells monitoring, and where."""
+"""``metrics``: the endpoint for metrics and health."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class MetricsConfig(Section):
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     """The address to listen on; ``0.0.0.0`` for all addresses, for example in a container."""
 
-    look_interval_s: Annotated[float, Field(gt=0, le=86_400)] = 10.0
-    """Seconds between two measurements of lag and file sizes. They do not delay the stream."""
+    poll_interval_s: Annotated[float, Field(gt=0, le=86_400)] = 10.0
+    """Seconds between two polls of the lag and the file sizes. They do not delay the stream."""
 
     stuck_after_s: Annotated[float, Field(gt=0)] = 600.0
     """``/health`` answers 503 if a batch, a service or the start takes longer than this number of

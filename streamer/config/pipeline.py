@@ -1,4 +1,4 @@
-"""A pipeline: the sections of its file together."""
+"""The whole pipeline file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field, model_validator
 
-from streamer.config import contradictions, settings
+from streamer.config import cross_checks, settings
 from streamer.config.archival import ArchivalConfig, archival_problems
 from streamer.config.cleaning import CleaningConfig
 from streamer.config.concurrency import ConcurrencyConfig, concurrency_problems
@@ -27,13 +27,13 @@ from streamer.config.run import (
     dead_letters_path,
     retry_problems,
 )
-from streamer.config.section import Section, is_place
+from streamer.config.section import Section, is_location
 from streamer.config.source import SourceConfig
 from streamer.config.table import TableConfig
 
 
 class PipelineConfig(Section):
-    """One topic into one table. Dumping it (``model_dump``) masks what is secret."""
+    """A pipeline from one topic to one table. ``model_dump`` masks secrets."""
 
     name: Annotated[str, Field(min_length=1)] = ""
     """The name of this pipeline, as logs and metrics show it. Default: the name of the table."""
@@ -58,10 +58,10 @@ class PipelineConfig(Section):
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> PipelineConfig:
         problems = [
-            *contradictions.find(
+            *cross_checks.find_contradictions(
                 self.source, self.decode, self.table, self.compaction, self.dead_letters
             ),
-            *retry_problems(self.run.on_error),
+            *retry_problems(self.run.retry),
             *archival_problems(self.cleaning, self.archival),
             *concurrency_problems(self.table.path, self.concurrency),
         ]
@@ -70,7 +70,7 @@ class PipelineConfig(Section):
         return self
 
     def unresolved(self) -> list[Problem]:
-        """Secrets that cannot be found on this machine now, one problem each."""
+        """One problem for each secret that cannot be found on this machine."""
         return [
             *settings.unresolved(self.source.consumer, "source.consumer"),
             *settings.unresolved(self.table.storage, "table.storage"),
@@ -85,7 +85,7 @@ class PipelineConfig(Section):
 
 
 def _with_derived_defaults(given: Mapping[str, object]) -> dict[str, object]:
-    """The file with the defaults that depend on other sections filled in."""
+    """Add the defaults that depend on other sections."""
     filled = dict(given)
     filled["decode"] = _with_format(given.get("decode", {}))
     table = given.get("table")
@@ -93,7 +93,7 @@ def _with_derived_defaults(given: Mapping[str, object]) -> dict[str, object]:
         return filled
     path = table["path"].rstrip("/")
     filled.setdefault("name", table.get("name") or path.rpartition("/")[2])
-    if is_place(table["path"]):  # a wrong path is told once, where it stands in the file
+    if is_location(table["path"]):  # a wrong path is reported once, for table.path
         _fill_section(filled, "dead_letters", "path", dead_letters_path(path))
     single_key = isinstance(table.get("record_key"), str) or (
         isinstance(table.get("record_key"), list | tuple) and len(table["record_key"]) == 1
@@ -106,7 +106,7 @@ def _with_derived_defaults(given: Mapping[str, object]) -> dict[str, object]:
 
 
 def _with_format(decode: object) -> object:
-    """JSON unless the file says otherwise."""
+    """Add the default format, JSON."""
     return {"format": "json", **decode} if isinstance(decode, Mapping) else decode
 
 

@@ -1,7 +1,8 @@
-"""What pydantic found, told in the words of the pipeline file.
+"""Translates the validation errors of pydantic to problems of the pipeline file.
 
-Each problem is one line: the path of the setting, the value (masked where it is or sounds secret,
-left out for settings that are handed on) and what is accepted instead.
+Each problem is one line: the path of the setting, the value and the accepted values. The value is
+masked if it is or may be secret, and omitted for settings that are passed to Kafka, Spark or a
+store.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from streamer.config.errors import Contradiction, Problem
 from streamer.config.masking import MASK, SecretGiven, holds_secret, name_only, sounds_secret
 from streamer.config.settings import Setting
 
-_LONGEST_SHOWN = 60
+_MAX_VALUE_LENGTH = 60
 _MESSAGES = {
     "tuple_type": "expected a list, such as [a, b]",
     "too_short": "expected at least one",
@@ -27,14 +28,14 @@ _MESSAGES = {
 
 
 def from_validation(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
-    """The problems of a configuration that did not fit ``model``."""
+    """The problems of a configuration that does not fit ``model``."""
     return [problem for details in error.errors() for problem in _translate(details, model)]
 
 
 def section_at(model: type[BaseModel], path: Iterable[int | str]) -> type[BaseModel] | None:
-    """The section (a model) that stands at ``path`` below ``model``, if one does.
+    """The section (a model) at ``path`` below ``model``, or None.
 
-    Where there are several, a part of the path may tell which format's is meant.
+    If there are several, for different formats, a part of the path may name the format.
     """
     sections = [model]
     for part in path:
@@ -43,7 +44,7 @@ def section_at(model: type[BaseModel], path: Iterable[int | str]) -> type[BaseMo
 
 
 def sections_in(annotation: object) -> list[type[BaseModel]]:
-    """The sections (models) that a setting of a type may be."""
+    """The sections (models) among the alternatives of a type."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     if get_origin(annotation) is Annotated:
@@ -54,7 +55,7 @@ def sections_in(annotation: object) -> list[type[BaseModel]]:
 
 
 def setting_names(section: type[BaseModel]) -> list[str]:
-    """Names of a section's settings, as the file spells them."""
+    """The names of a section's settings in the pipeline file."""
     return [field.alias or name for name, field in section.model_fields.items()]
 
 
@@ -73,7 +74,7 @@ def _translate(details: ErrorDetails, model: type[BaseModel]) -> list[Problem]:
         return [Problem(path, "missing")]
     if kind == "extra_forbidden":
         return [Problem(path, _unknown_setting(location, model))]
-    if _is_handed_on(location, model):
+    if _is_passed_on(location, model):
         return [Problem(path, _expected(details))]
     section = section_at(model, location)
     if section is not None:
@@ -107,16 +108,16 @@ def _shown(location: Sequence[int | str], value: object) -> str:
     text = repr(value)
     if holds_secret(text) or any(sounds_secret(str(part)) for part in location):
         return MASK
-    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:_MAX_VALUE_LENGTH]}…"
 
 
 def _is_of_numbers(value: Mapping[object, object]) -> bool:
-    """Whether no text is among the values: it could be secret, whatever its name is."""
+    """Whether all values are numbers; a text could be secret under any name."""
     return all(isinstance(one, int | float) for one in value.values())
 
 
-def _is_handed_on(location: Sequence[int | str], model: type[BaseModel]) -> bool:
-    """Whether settings of Kafka, Spark or a store stand there: any value may be secret."""
+def _is_passed_on(location: Sequence[int | str], model: type[BaseModel]) -> bool:
+    """Whether it is a setting for Kafka, Spark or a store, whose value may be secret."""
     return Setting in get_args(_annotation(section_at(model, location[:-1]), str(location[-1])))
 
 
@@ -125,14 +126,14 @@ def _sections(sections: list[type[BaseModel]], name: str) -> list[type[BaseModel
 
 
 def _of_format(sections: list[type[BaseModel]], part: int | str) -> list[type[BaseModel]]:
-    """The one of several sections that is for a format."""
+    """The section for a format, if there are several sections."""
     if len(sections) < 2:
         return []
     return [one for one in sections if part in get_args(_annotation(one, "format"))]
 
 
 def _without_formats(location: Sequence[int | str], model: type[BaseModel]) -> list[int | str]:
-    """A location as the file has it: pydantic also names the format of a section."""
+    """Remove the formats of sections, which pydantic adds, from a location."""
     sections, kept = [model], []
     for part in location:
         if chosen := _of_format(sections, part):

@@ -1,4 +1,4 @@
-"""``compaction``, ``dead_letters``, ``run`` and ``spark``: how the application behaves."""
+"""``compaction``, ``dead_letters``, ``run`` and ``spark``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from streamer.config.errors import Problem
-from streamer.config.section import Place, Section
+from streamer.config.section import Location, Section
 from streamer.config.settings import Settings
 
 
@@ -21,20 +21,20 @@ class CompactionConfig(Section):
     every_delta_commits: Annotated[int, Field(ge=1)] = 5
     """Compact after this number of delta commits."""
 
-    when: Literal["inline", "beside"] = "inline"
-    """``inline`` compacts between two batches; the next batch waits for it. ``beside`` compacts
+    mode: Literal["inline", "async"] = "inline"
+    """``inline`` compacts between two batches; the next batch waits for it. ``async`` compacts
     while batches are written, with half of this machine's cores, or, on a cluster, in a scheduler
     pool of its own."""
 
-    wait_budget_s: Annotated[float, Field(ge=0)] = 10.0
-    """With ``beside``: the longest time in seconds that a batch waits for a compaction. It waits
+    max_wait_s: Annotated[float, Field(ge=0)] = 10.0
+    """With ``async``: the longest time in seconds that a batch waits for a compaction. It waits
     only if more than ``backlog_commits`` delta commits are not compacted."""
 
     backlog_commits: Annotated[int, Field(ge=1)] = 20
-    """With ``beside``: how many delta commits may be uncompacted before batches wait."""
+    """With ``async``: how many delta commits may be uncompacted before batches wait."""
 
     give_up_after_s: Annotated[float, Field(ge=0)] = 3600.0
-    """With ``beside``: a failed compaction is retried, with the pauses of ``run.on_error``. The run
+    """With ``async``: a failed compaction is retried, with the pauses of ``run.retry``. The run
     stops when it has failed for this number of seconds. 0: never."""
 
 
@@ -45,7 +45,7 @@ class DeadLettersConfig(Section):
     """Whether such records are kept in the dead-letter table. If not, the first such record stops
     the run."""
 
-    path: Place = ""
+    path: Location = ""
     """Where the dead-letter table is. Default: the path of the table, followed by
     ``_dead_letters``."""
 
@@ -60,7 +60,7 @@ class DeadLettersConfig(Section):
 
 
 def dead_letters_path(table_path: str) -> str:
-    """Where the dead letters of a table go, unless the pipeline file says it."""
+    """The default path of the dead-letter table."""
     return f"{table_path.rstrip('/')}_dead_letters"
 
 
@@ -90,7 +90,7 @@ class RunConfig(Section):
     alive_interval_s: Annotated[float, Field(gt=0, le=86_400)] = 60.0
     """Seconds between two ``Alive`` lines in the log, which report the checkpoint and the lag."""
 
-    on_error: RetryConfig = RetryConfig()
+    retry: RetryConfig = RetryConfig()
     """Retries."""
 
 
@@ -105,10 +105,10 @@ class SparkConfig(Section):
 
 
 def retry_problems(retry: RetryConfig) -> Iterator[Problem]:
-    """Pauses that contradict each other."""
+    """Problems of pauses that contradict each other."""
     if retry.max_backoff_s < retry.backoff_s:
         text = (
             f"{retry.max_backoff_s:g} is less than backoff_s, {retry.backoff_s:g}; raise it, or "
             "lower backoff_s"
         )
-        yield Problem("run.on_error.max_backoff_s", text)
+        yield Problem("run.retry.max_backoff_s", text)

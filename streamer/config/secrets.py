@@ -1,4 +1,4 @@
-"""The secrets of a pipeline, to keep them out of what is written about it."""
+"""Replaces the secrets of a pipeline in all output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streamer.config.masking import (
 )
 from streamer.config.settings import Setting
 
-#: What stands behind a word for a secret inside a longer value, such as a JAAS configuration.
+#: A value assigned to a word such as ``password`` inside a longer text, such as a JAAS setting.
 _ASSIGNED = re.compile(
     r"((?:pass(?:word|wd)?|pwd|secret|token|key|signature)\w*[\"']?\s*[=:]\s*)"
     r"(\"[^\"]*\"|'[^']*'|[^\s\"';,&]+)",
@@ -25,20 +25,21 @@ _ASSIGNED = re.compile(
 )
 
 
-def redaction(config: BaseModel) -> Callable[[str], str]:
-    """A function that puts ``***`` where a text repeats a secret of the configuration.
+def build_redactor(config: BaseModel) -> Callable[[str], str]:
+    """Build a function that replaces the secrets of the configuration in a text by ``***``.
 
-    Secrets are the values of settings that are secret by their name or their text, wherever they
-    come from, what is assigned to a word such as ``password`` inside of them, the password or the
-    token before a host in them, and what precedes the host in any URL of the text.
+    Secrets are the values of settings that are secret by their name or their text, whether they
+    come from the file, a variable or another file. Parts of these values are secrets, too: a value
+    assigned to a word such as ``password``, and a password or token before a host. In any URL of
+    the text, everything before the host is replaced.
     """
-    return _without(_secrets(config))
+    return _redactor(_secrets(config))
 
 
-def option_redaction(options: Iterable[str]) -> Callable[[str], str]:
-    """The same for options of a store as a command line gives them, ``NAME=VALUE`` each."""
+def build_option_redactor(options: Iterable[str]) -> Callable[[str], str]:
+    """Build the same function for the options of a store on a command line (``NAME=VALUE``)."""
     pairs = (option.partition("=") for option in options)
-    return _without(
+    return _redactor(
         secret
         for name, _, value in pairs
         if sounds_secret(name) or holds_secret(value)
@@ -46,7 +47,7 @@ def option_redaction(options: Iterable[str]) -> Callable[[str], str]:
     )
 
 
-def _without(secrets: Iterable[str]) -> Callable[[str], str]:
+def _redactor(secrets: Iterable[str]) -> Callable[[str], str]:
     known = sorted({secret for secret in secrets if secret}, key=len, reverse=True)
     values = re.compile("|".join(map(re.escape, known))) if known else None
 
@@ -59,7 +60,9 @@ def _without(secrets: Iterable[str]) -> Callable[[str], str]:
 
 def _secrets(config: BaseModel) -> Iterator[str]:
     for name, setting in _settings(config):
-        with suppress(LookupError, OSError, UnicodeDecodeError):  # the run tells that itself
+        with suppress(
+            LookupError, OSError, UnicodeDecodeError
+        ):  # the run reports the missing secret
             value = setting.resolve()
             if sounds_secret(name) or holds_secret(value):
                 yield value
@@ -68,7 +71,7 @@ def _secrets(config: BaseModel) -> Iterator[str]:
 
 
 def _settings(part: object) -> Iterator[tuple[str, Setting]]:
-    """All settings with their names, in whatever section they stand."""
+    """All settings of a section and of its subsections, with their names."""
     if isinstance(part, BaseModel):
         part = dict(part)
     if not isinstance(part, Mapping):

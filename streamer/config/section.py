@@ -1,4 +1,4 @@
-"""What every section of a pipeline file has in common."""
+"""The base class and the common types of the sections of a pipeline file."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from table.errors import HudiError
-from table.storage import place_of
+from lakemark.errors import HudiError
+from lakemark.storage import canonical_url
 
 T = TypeVar("T", bound=str)
 
 
 class Section(BaseModel):
-    """A frozen group of settings; a name it does not know is refused, not ignored.
+    """A frozen group of settings; unknown names are refused.
 
-    Types are strict: YAML has them, so ``true`` is no number and ``1`` no boolean.
+    Types are strict, because YAML has types: ``true`` is not a number and ``1`` is not a boolean.
     """
 
     model_config = ConfigDict(
@@ -28,20 +28,20 @@ class Section(BaseModel):
     )
 
 
-def is_place(path: str) -> bool:
-    """Whether a table may lie there: a local path, or a url of a known store."""
+def is_location(path: str) -> bool:
+    """Whether a table may have this path: a local path, or a URL of a supported store."""
     try:
-        _place(path)
+        _check_location(path)
     except (HudiError, ValueError):
         return False
     return True
 
 
 def each_once(names: tuple[T, ...]) -> tuple[T, ...]:
-    """The names, none of them empty or there twice.
+    """Check that no name is empty or repeated.
 
     Raises:
-        ValueError: one is.
+        ValueError: a name is.
     """
     if "" in names or len(set(names)) < len(names):
         message = "expected names of columns, each once"
@@ -50,7 +50,7 @@ def each_once(names: tuple[T, ...]) -> tuple[T, ...]:
 
 
 def _as_tuple(given: object) -> object:
-    """YAML has lists, where the settings have what cannot change."""
+    """Convert a list of YAML to a tuple, which is immutable."""
     return tuple(given) if isinstance(given, list) else given
 
 
@@ -58,23 +58,23 @@ def _as_names(given: object) -> object:
     return (given,) if isinstance(given, str) else _as_tuple(given)
 
 
-def _place(path: str) -> str:
+def _check_location(path: str) -> str:
     path = os.path.expanduser(path)
     try:
-        place_of(path)
+        canonical_url(path)
     except HudiError as error:
         raise ValueError(str(error)) from None
     if path.startswith("~"):
-        message = "there is no such user on this machine; write the path from / on, or ./~ for a ~"
+        message = "this user does not exist on this machine; write an absolute path, or ./~ for a ~"
         raise ValueError(message)
     return path
 
 
-#: What is given as a list.
+#: A setting that is a list in YAML.
 FromList = BeforeValidator(_as_tuple)
 
-#: Where a table lies: a local path, or a url of a known store.
-Place = Annotated[str, Field(min_length=1), AfterValidator(_place)]
+#: The path of a table: a local path, or a URL of a supported store.
+Location = Annotated[str, Field(min_length=1), AfterValidator(_check_location)]
 
-#: Names of columns; one name may stand without brackets.
+#: Names of columns; one name may be written without brackets.
 Columns = Annotated[tuple[str, ...], BeforeValidator(_as_names), AfterValidator(each_once)]

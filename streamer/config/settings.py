@@ -1,8 +1,8 @@
-"""Settings handed on to Kafka, Spark or a store: given in the file, or found when needed.
+"""Settings that are passed to Kafka, Spark or a store: given in the file, or read when needed.
 
-``{env: NAME}`` names an environment variable, ``{file: PATH}`` a file whose text, without the line
-break at its end, is the value. Neither is read before the run needs it, and no value that is secret
-by its name or its text is ever printed: dumping a configuration masks it.
+``{env: NAME}`` names an environment variable. ``{file: PATH}`` names a file whose text, without the
+final line break, is the value. Both are read only when the run needs them. A value that is secret
+by its name or its text is masked when a configuration is dumped.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _SCALARS = (str, int, float)
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One value, or where it is found.
+    """One value, or the variable or file that has it.
 
     Attributes:
-        origin: what ``text`` is.
-        text: the value itself, the name of a variable, or a path.
+        origin: the kind of ``text``.
+        text: the value, the name of a variable, or a path.
     """
 
     origin: Literal["value", "env", "file"]
     text: str = field(repr=False)
 
     def resolve(self) -> str:
-        """The value.
+        """Read the value.
 
         Raises:
             LookupError: the variable is not set.
@@ -51,14 +51,14 @@ class Setting:
 
 
 def resolve(settings: Mapping[str, Setting], path: str) -> dict[str, str]:
-    """The values of all settings.
+    """Read the values of all settings.
 
     Args:
-        settings: name to setting.
-        path: where they stand in the pipeline file, for the error.
+        settings: setting by name.
+        path: of the section in the pipeline file, for the error.
 
     Raises:
-        ConfigError: some cannot be found; it names all of them.
+        ConfigError: values cannot be found; it names all of them.
     """
     problems = unresolved(settings, path)
     if problems:
@@ -67,7 +67,7 @@ def resolve(settings: Mapping[str, Setting], path: str) -> dict[str, str]:
 
 
 def unresolved(settings: Mapping[str, Setting], path: str) -> list[Problem]:
-    """One problem for each setting whose value cannot be found; no value is kept."""
+    """One problem for each setting whose value cannot be found."""
     problems = []
     for name, setting in settings.items():
         try:
@@ -89,7 +89,7 @@ def _parse_all(given: object) -> Mapping[str, Setting]:
 
 def _name(name: object) -> str:
     if not isinstance(name, str) or not name:
-        message = "each setting has a name, which is a text; quote it"
+        message = "the name of a setting must be text; quote it"
         raise ValueError(message)
     return name
 
@@ -138,7 +138,7 @@ _ONE_OF = {
     ]
 }
 
-#: Name to setting. Dumps masked: what is printed of it is safe to show.
+#: Setting by name; a dump masks the secrets.
 Settings = Annotated[
     Mapping[str, Setting],
     PlainValidator(_parse_all),

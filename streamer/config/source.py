@@ -1,4 +1,4 @@
-"""``source``: which topic is read, from where, and how much of it at a time."""
+"""``source``: the topic, the offsets to start at, and the size of a batch."""
 
 from __future__ import annotations
 
@@ -10,34 +10,34 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from checkpoints.book import IDENTITY_PATTERN
+from checkpoints.progress import IDENTITY_PATTERN
 from streamer.config.masking import SecretGiven
 from streamer.config.section import FromList, Section, each_once
 from streamer.config.settings import Setting, Settings
 
-#: What Kafka tells of a record beside its value, as it can become a column.
+#: Kafka metadata of a record that can become a column.
 MetadataColumn = Literal["topic", "partition", "offset", "timestamp", "key"]
 
-#: Prefix of the columns that metadata becomes, as Apache Hudi's streamer names them.
+#: Prefix of metadata columns, as in Apache Hudi's streamer.
 METADATA_PREFIX = "_hoodie_kafka_source_"
 
-#: Properties that decide what this application decides itself, and what does so instead.
+#: Properties of the consumer that this application sets, and the setting that replaces each.
 RESERVED_PROPERTIES = {
-    "bootstrap.servers": "source.bootstrap",
-    "isolation.level": "source.isolation",
-    "auto.offset.reset": "source.starting",
+    "bootstrap.servers": "source.bootstrap_servers",
+    "isolation.level": "source.isolation_level",
+    "auto.offset.reset": "source.starting_offsets",
     "key.deserializer": "decode",
     "value.deserializer": "decode",
-    "enable.auto.commit": "the table, which keeps the offsets",
+    "enable.auto.commit": "the table, which records the offsets",
     "interceptor.classes": "nothing: the connector does not allow it",
 }
 
 
-#: A broker as Kafka's clients take it; the protocol before it, which they ignore, is accepted.
+#: A broker as Kafka's clients accept it; they ignore a protocol before it.
 _BROKER = re.compile(r"([A-Za-z_]+://)?([\w.-]+|\[[\da-fA-F:.%\w]+\]):(\d{1,5})", re.ASCII)
 _LARGEST_PORT = 65_535
 
-#: As far as Kafka counts offsets and milliseconds.
+#: The largest offset, and the largest time in milliseconds, of Kafka.
 _LONG = 2**63 - 1
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -46,7 +46,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def _bootstrap(given: str) -> str:
     if "@" in given:
         message = (
-            "expected host:port without user and password, which Kafka does not take here; give "
+            "expected host:port without user and password, which Kafka does not accept here; put "
             "credentials in source.consumer (security.protocol, sasl.mechanism, sasl.jaas.config)"
         )
         raise SecretGiven(message)
@@ -65,7 +65,7 @@ def _one_topic(given: object) -> object:
     if isinstance(given, str) and any(mark in given for mark in ",*|"):
         message = (
             "expected the name of one topic; lists and patterns are not accepted, because each "
-            "topic needs a pipeline file and a table of its own"
+            "topic needs its own pipeline file and table"
         )
         raise ValueError(message)
     return given
@@ -88,7 +88,7 @@ def _starting(given: object) -> object:
 
 
 def _epoch_ms(given: object) -> int:
-    """Milliseconds since 1970 that an ISO time with a zone, or the number itself, says."""
+    """Convert an ISO time with a zone, or a number of milliseconds, to milliseconds since 1970."""
     number = _natural(given)
     if number is not None:
         return number
@@ -106,7 +106,7 @@ def _epoch_ms(given: object) -> int:
 
 
 def _natural(given: object) -> int | None:
-    """The number that YAML (or a quoted key) gives, from 0 to what Kafka can count; or None."""
+    """Convert a YAML value to a number from 0 to Kafka's maximum; None if it is not one."""
     if isinstance(given, bool) or not isinstance(given, int | str):
         return None
     text = str(given)
@@ -120,14 +120,14 @@ def _not_reserved(consumer: Mapping[str, Setting]) -> Mapping[str, Setting]:
             message = f"{name} is set by {RESERVED_PROPERTIES[name]}"
             raise ValueError(message)
         if name.startswith("kafka."):
-            message = f"{name}: leave out the prefix, write {name.removeprefix('kafka.')}"
+            message = f"{name}: omit the prefix; write {name.removeprefix('kafka.')}"
             raise ValueError(message)
     return consumer
 
 
 @dataclass(frozen=True)
 class StartingTime:
-    """Start at the first record of each partition that is no older.
+    """Start at the first record of each partition with this timestamp or a later one.
 
     Attributes:
         timestamp: milliseconds since 1970, UTC.
@@ -142,14 +142,14 @@ class SourceConfig(Section):
     kind: Literal["kafka"] = "kafka"
     """The kind of source."""
 
-    bootstrap: Annotated[str, Field(min_length=1), AfterValidator(_bootstrap)]
+    bootstrap_servers: Annotated[str, Field(min_length=1), AfterValidator(_bootstrap)]
     """The Kafka brokers to connect to first: ``host:port,host:port``. A user or password is refused
     here; put credentials in ``consumer`` (``sasl.jaas.config``)."""
 
     topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$"), BeforeValidator(_one_topic)]
     """The name of exactly one topic."""
 
-    starting: Annotated[
+    starting_offsets: Annotated[
         Literal["earliest", "latest"] | StartingTime | dict[int, int], BeforeValidator(_starting)
     ] = "earliest"
     """Where the first run starts to read. Every later run continues at the offsets in the table's
@@ -178,7 +178,7 @@ class SourceConfig(Section):
     Transactions and log compaction leave such gaps: ``accept`` counts them as ``skipped``. A topic
     that uses neither has no gaps: ``fail`` then stops the run before it publishes the batch."""
 
-    isolation: Literal["read_committed", "read_uncommitted"] = "read_committed"
+    isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
     """``read_committed`` skips the records of aborted transactions; ``read_uncommitted`` reads
     them, too."""
 

@@ -1,4 +1,4 @@
-"""``table``: where the rows go, what identifies them, and which version of a row wins."""
+"""``table``: the table, its keys and partitions, and which version of a row wins."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from typing import Annotated, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from lakemark.config.merge_request import MergeRequest, find_payload_class, setting_text
+from lakemark.config.merge_settings import PartialUpdateMode, payload_settings
+from lakemark.config.table_properties import MergeMode
+from lakemark.errors import InvalidConfig
+from lakemark.model.changes import DeleteMarker
+from lakemark.storage.storage import StorageLocation
+from lakemark.timeline.zone import parse_zone
 from streamer.config import settings
-from streamer.config.section import Columns, Place, Section, is_place
+from streamer.config.section import Columns, Location, Section, is_location
 from streamer.config.settings import Settings
-from table.config.merge_request import MergeRequest, payload_class_of, word
-from table.config.merge_settings import PartialUpdateMode, payload_settings
-from table.config.table_properties import MergeMode
-from table.errors import InvalidConfig
-from table.model.changes import DeleteMarker
-from table.storage.storage import StorageLocation
-from table.timeline.zone import parse_zone
 
-_MODES = {word(mode): mode for mode in MergeMode}
-_PARTIAL_UPDATES = {word(mode): mode for mode in PartialUpdateMode}
+_MODES = {setting_text(mode): mode for mode in MergeMode}
+_PARTIAL_UPDATES = {setting_text(mode): mode for mode in PartialUpdateMode}
 
 
 class DeleteWhen(Section):
-    """Marks rows that delete: a row whose ``field`` holds ``value`` deletes its record key.
+    """Marks deletes: a row whose ``field`` has ``value`` deletes its record key.
 
     The setting is stored in the table.
     """
 
     field: Annotated[str, Field(min_length=1)]
-    """The column that holds the mark."""
+    """The column with the mark."""
 
     value: Annotated[str, Field(min_length=1)]
     """The text that marks a delete."""
@@ -38,7 +38,7 @@ class DeleteWhen(Section):
 class TableConfig(Section):
     """A table in the Apache Hudi format. The first run creates it."""
 
-    path: Place
+    path: Location
     """Where the table is: a local path (relative to the working directory, or with ``~``), or a URL
     (``s3://``, ``gs://``, ``az://``, ``file:///``)."""
 
@@ -60,13 +60,13 @@ class TableConfig(Section):
     partition_by: Columns = ()
     """The columns that partition the table. Each distinct value becomes one folder, so use a column
     with few values, such as a date or a region. A new table cannot be partitioned by a timestamp,
-    because nearly every row would get a folder of its own."""
+    because nearly every row would get its own folder."""
 
-    partition_change: Literal["allow", "count", "refuse"] = "allow"
+    partition_change: Literal["allow", "count", "reject"] = "allow"
     """What happens to a row whose record key already exists in another partition. ``allow`` writes
     it, so that the key has a row in both partitions. ``count`` does the same, and counts and
-    reports such rows. ``refuse`` sends the record to the dead letters. For ``count`` and
-    ``refuse``, each batch looks its keys up in the other partitions."""
+    reports such rows. ``reject`` sends the record to the dead letters. For ``count`` and
+    ``reject``, each batch looks its keys up in the other partitions."""
 
     ordering: Columns = ()
     """The columns that order the versions of a row. The version with the largest value wins; this
@@ -93,12 +93,12 @@ class TableConfig(Section):
     ``absent_fields`` applies to this writer only."""
 
     unavailable_value: Annotated[str, Field(min_length=1)] | None = None
-    """The text that stands for a value which the source did not send. Only for ``partial_update:
+    """The text that the source sends for a value that it omits. Only for ``partial_update:
     fill_unavailable``."""
 
     delete_when: DeleteWhen | None = None
     """``{field: op, value: d}``: a row whose column ``op`` holds the text ``d`` deletes its record.
-    Belongs to the table."""
+    The setting is stored in the table."""
 
     payload: Annotated[str, Field(min_length=1)] | None = None
     """A record payload of Apache Hudi, such as ``PartialUpdateAvroPayload``, or the name of its
@@ -151,10 +151,10 @@ class TableConfig(Section):
         if not isinstance(given, Mapping):
             return given
         filled = dict(given)
-        if isinstance(given.get("path"), str) and is_place(given["path"]):
+        if isinstance(given.get("path"), str) and is_location(given["path"]):
             filled.setdefault("name", given["path"].rstrip("/").rpartition("/")[2])
         if isinstance(given.get("payload"), str):
-            filled = {**_meaning_of(given["payload"]), **filled}
+            filled = {**_implied_by(given["payload"]), **filled}
         if given.get("merger"):
             filled.setdefault("merge_mode", "custom")
         if given.get("ordering"):
@@ -163,7 +163,7 @@ class TableConfig(Section):
 
     @property
     def drops_metadata_table(self) -> bool:
-        """Whether the metadata table that is there goes, whatever indexes it has."""
+        """Whether an existing metadata table is removed, with all its indexes."""
         return self.drop_metadata_table or not self.metadata_table
 
     @field_validator("timeline_timezone")
@@ -177,16 +177,16 @@ class TableConfig(Section):
         return name
 
     def merge_request(self) -> MergeRequest:
-        """What these settings ask of the table; how a writer's own rows are cut is not part."""
+        """The merge settings for the table; ``absent_fields`` applies to this writer only."""
         marker = self.delete_when
         return MergeRequest(
-            self.ordering,
-            _MODES[self.merge_mode],
-            _PARTIAL_UPDATES.get(self.partial_update),
-            self.unavailable_value,
-            DeleteMarker(marker.field, marker.value) if marker else None,
-            self.payload,
-            self.merger,
+            ordering=self.ordering,
+            merge_mode=_MODES[self.merge_mode],
+            partial_update=_PARTIAL_UPDATES.get(self.partial_update),
+            unavailable_value=self.unavailable_value,
+            delete_marker=DeleteMarker(marker.field, marker.value) if marker else None,
+            payload=self.payload,
+            merger_class=self.merger,
         )
 
     def untrusted_ordering(self) -> tuple[str, ...]:
@@ -197,12 +197,12 @@ class TableConfig(Section):
         """
         if self.allow_text_ordering:
             return ()
-        payload_class = payload_class_of(self.payload) if self.payload else None
+        payload_class = find_payload_class(self.payload) if self.payload else None
         trusted = payload_settings(payload_class).ordering_fields if payload_class else ()
         return tuple(column for column in self.ordering if column not in trusted)
 
     def location(self) -> StorageLocation:
-        """Where the table lies, with the store's secrets.
+        """The location of the table, with the secrets of the store.
 
         Raises:
             ConfigError: a secret cannot be found.
@@ -210,17 +210,17 @@ class TableConfig(Section):
         return StorageLocation(self.path, settings.resolve(self.storage, "table.storage"))
 
 
-def _meaning_of(payload: str) -> dict[str, object]:
-    """The settings that a payload stands for; none for an unknown one."""
-    payload_class = payload_class_of(payload)
+def _implied_by(payload: str) -> dict[str, object]:
+    """The settings that a payload implies; empty for an unknown payload."""
+    payload_class = find_payload_class(payload)
     if payload_class is None:
         return {}
     meant = payload_settings(payload_class)
     marker = meant.delete_marker
     settings: dict[str, object] = {
-        "merge_mode": word(meant.mode),
+        "merge_mode": setting_text(meant.mode),
         "ordering": list(meant.ordering_fields),
-        "partial_update": word(meant.partial_update),
+        "partial_update": setting_text(meant.partial_update),
         "unavailable_value": meant.unavailable_value,
         "delete_when": {"field": marker.field, "value": marker.text} if marker else None,
     }

@@ -1,7 +1,7 @@
-"""YAML as this project takes it: no name twice, and what is wrong is told without its text.
+"""Parses YAML strictly: repeated names are refused, and errors do not quote the text.
 
-A text that cannot be read may hold secrets anywhere, so no error repeats more of it than one
-character or a name that is given twice.
+An unreadable text may contain secrets anywhere, so an error quotes at most one character or a
+repeated name.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import yaml
 
 from streamer.config.masking import name_only
 
-_NO_VALUE = "looks like a date or a number and is none; quote it"
+_NO_VALUE = "looks like a date or a number but is not valid; quote it"
 _TOO_DEEP = "it is nested too deep"
 _MERGE = "tag:yaml.org,2002:merge"
 _TEXT_IS_REPEATED = re.compile(r"\b(tag|alias) .*", re.DOTALL)
 _QUOTE_IT = r"\1; quote a text that begins with !, & or *"
 
 
-class NotYaml(ValueError):
-    """A text that is not YAML; says where and why, such as `` in line 2, column 1: …``."""
+class InvalidYaml(ValueError):
+    """A text is not valid YAML; the message is position and reason: `` in line 2, column 1: …``."""
 
     def __init__(self, problem: str, line: int | None = None, column: int | None = None) -> None:
         where = "" if line is None else f" in line {line}, column {column}"
@@ -30,43 +30,43 @@ class NotYaml(ValueError):
 
 
 def parse_yaml(text: str) -> object:
-    """The value that a YAML text describes.
+    """Parse a YAML text.
 
     Raises:
-        NotYaml: it describes none.
+        InvalidYaml: the text is not valid.
     """
     try:
         return yaml.load(text, _StrictLoader)
     except yaml.MarkedYAMLError as error:
-        raise _not_yaml(error) from None
+        raise _invalid_yaml(error) from None
     except yaml.reader.ReaderError as error:
         before = text[: error.position]
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
         problem = f"the character U+{ord(text[error.position]):04X} is not allowed"
-        raise NotYaml(problem, line, column) from None
+        raise InvalidYaml(problem, line, column) from None
     except RecursionError:
-        raise NotYaml(_TOO_DEEP) from None
+        raise InvalidYaml(_TOO_DEEP) from None
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Refuses a name given twice, where the second would silently win, and values that are none."""
+    """Refuses repeated names, of which PyYAML would use the last, and invalid values."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep)
         except (ValueError, LookupError, ArithmeticError, AttributeError, TypeError):
-            # PyYAML decides by its look what a text is (2024-13-45), and lets Python's error out.
+            # PyYAML guesses the type of a text such as 2024-13-45, and lets Python's error through.
             raise _error(_NO_VALUE, node) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[object] = set()
         for key_node, _ in node.value:
             if key_node.tag == _MERGE:
-                problem = "<< is not taken here; repeat the settings"
+                problem = "<< is not supported; repeat the settings"
                 raise _error(problem, key_node)
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, Hashable):
-                problem = "a list or a mapping is no name"
+                problem = "a list or a mapping cannot be a name"
                 raise _error(problem, key_node)
             if key in seen:
                 problem = f"the name {name_only(str(key))} is given twice"
@@ -79,8 +79,8 @@ def _error(problem: str, node: yaml.Node) -> yaml.constructor.ConstructorError:
     return yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
 
 
-def _not_yaml(error: yaml.MarkedYAMLError) -> NotYaml:
+def _invalid_yaml(error: yaml.MarkedYAMLError) -> InvalidYaml:
     problem = _TEXT_IS_REPEATED.sub(_QUOTE_IT, error.problem or "")
     if error.problem_mark is None:
-        return NotYaml(problem)
-    return NotYaml(problem, error.problem_mark.line + 1, error.problem_mark.column + 1)
+        return InvalidYaml(problem)
+    return InvalidYaml(problem, error.problem_mark.line + 1, error.problem_mark.column + 1)

@@ -1,4 +1,4 @@
-"""A stream of orders with everything that real streams have, and what a table of it must hold."""
+"""A stream of orders with the properties of real streams, and the rows that its table must have."""
 
 from __future__ import annotations
 

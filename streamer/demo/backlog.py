@@ -1,4 +1,4 @@
-"""How much of the order stream a topic holds, and when a run has read all of it."""
+"""Counts the orders in a topic, and stops a run when it has read all of them."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from dataclasses import replace
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from lakemark.errors import Permanent
 from streamer.events import BatchPlanned, BatchWritten, Event, Listener, RunStarted, RunStopped
-from table.errors import Permanent
 
 _ANSWER_WITHIN_S = 10.0
 _PAUSE_S = 0.1
 
 
 class TopicSilent(Permanent):
-    """The broker does not say how much a topic holds."""
+    """The broker does not return the offsets of the topic."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"the broker does not say how much the demo's topic holds: {reason}")
+        super().__init__(f"the broker does not return the offsets of the demo's topic: {reason}")
 
 
 def sent_so_far(bootstrap: str, topic: str) -> int:
-    """How many messages earlier calls have sent; 0 when there is no such topic yet.
+    """Count the messages that earlier calls have sent; 0 if the topic does not exist.
 
-    Offsets of the demo's topic have no gaps, since it is sent without transactions.
+    The offsets of the demo's topic have no gaps, because it has no transactions.
 
     Raises:
         TopicSilent: the broker does not answer.
@@ -47,10 +47,10 @@ def sent_so_far(bootstrap: str, topic: str) -> int:
 def answered(
     ask: Callable[[], int], refusal: type[Exception], within_s: float = _ANSWER_WITHIN_S
 ) -> int:
-    """What a broker answers, asked again for so long: a topic that was just made has no leaders.
+    """Repeat a request for ``within_s`` seconds, because a new topic has no leaders yet.
 
     Raises:
-        TopicSilent: it refuses to the last.
+        TopicSilent: the broker has refused every request.
     """
     until = time.monotonic() + within_s
     while True:
@@ -63,21 +63,21 @@ def answered(
 
 
 class StopWhenCaughtUp:
-    """A listener that passes events on, and ends the run once it has read enough.
+    """A listener that passes events on, and stops the run at a number of offsets.
 
     Args:
-        next_listener: is told of everything.
-        target: sum of the offsets of all partitions at which the run ends.
+        next_listener: receives every event.
+        target: sum of the offsets of all partitions at which the run stops.
     """
 
     def __init__(self, next_listener: Listener, target: int) -> None:
         self._next_listener, self._target = next_listener, target
         self._position = self._planned = 0
-        #: Ends the run; known once the run exists.
-        self.stop: Callable[[], object] = _nothing
+        #: Stops the run; set once the run exists.
+        self.stop: Callable[[], object] = _do_nothing
 
     def __call__(self, event: Event, /) -> None:
-        """Take note, pass on."""
+        """Pass the event on, and stop the run at the target."""
         if isinstance(event, RunStopped) and self._position >= self._target:
             event = replace(event, reason="caught up")
         self._next_listener(event)
@@ -91,5 +91,5 @@ class StopWhenCaughtUp:
             self.stop()
 
 
-def _nothing() -> None:
-    """Stands in until there is a run to end."""
+def _do_nothing() -> None:
+    """Do nothing; replaced once there is a run."""

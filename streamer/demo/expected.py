@@ -1,4 +1,4 @@
-"""What a table must hold after a part of the order stream, by the definition of event time."""
+"""The rows that a table must have after a part of the order stream, in event-time mode."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from streamer.demo.order_stream import EventBlock, EventKind, OrderMix, event_bl
 
 @dataclass(frozen=True, slots=True)
 class ExpectedOrders:
-    """The answer to a stream.
+    """The expected result of a stream.
 
     Attributes:
-        rows: of ``ORDER_SCHEMA``, sorted by ``order_id``: of each order its newest state, unless
-            that is a deletion.
-        broken_count: messages that no decoder can take: what a dead-letter table must hold.
+        rows: of ``ORDER_SCHEMA``, sorted by ``order_id``: the newest state of each order, unless it
+            is deleted.
+        broken_count: number of messages that cannot be decoded, which become dead letters.
     """
 
     rows: pa.Table
@@ -29,7 +29,7 @@ class ExpectedOrders:
 def expected_orders(
     count: int, keys: int = 10_000, seed: int = 0, mix: OrderMix = DEFAULT_MIX
 ) -> ExpectedOrders:
-    """What the first ``count`` messages of ``order_messages`` with these arguments come to."""
+    """The expected result of the first ``count`` messages of ``order_messages``."""
     newest = np.full(keys, -1, dtype=np.int64)
     broken_count = 0
     for events in event_blocks(count, keys, seed, mix):
@@ -45,7 +45,7 @@ def expected_orders(
 def _surviving(
     blocks: Iterator[EventBlock], newest: np.ndarray[tuple[int], np.dtype[np.int64]]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of the events that are the newest of their order; a repeat is not told twice."""
+    """Rows of the newest event of each order, without repeats."""
     for events in blocks:
         is_row = np.isin(events.kind, (EventKind.UPSERT, EventKind.LATE))
         survives = is_row & (events.updated_at == newest[events.order])

@@ -14,7 +14,7 @@ from streamer.demo.order_stream import EventBlock, EventKind, OrderMix, event_bl
 REGIONS = ("apac", "emea", "latam", "namer")
 STATUSES = ("created", "paid", "packed", "shipped", "delivered")
 
-#: Rows as a table holds them; an order stays in its region, which tables are partitioned by.
+#: The rows of a table; an order never changes its region, by which tables are partitioned.
 ORDER_SCHEMA = pa.schema(
     [
         pa.field("order_id", pa.string(), nullable=False),
@@ -46,9 +46,9 @@ def orders(count: int, keys: int = 10_000, seed: int = 0, mix: OrderMix = DEFAUL
     """The first ``count`` messages of a stream, in columns ``key`` and ``value``.
 
     Args:
-        count: how many.
-        keys: how many orders there are.
-        seed: which of the streams.
+        count: number of messages.
+        keys: number of orders.
+        seed: identifies the stream.
         mix: shares of late events, repeats, deletes and broken records.
     """
     messages = order_messages(count, keys, seed, mix)
@@ -58,7 +58,7 @@ def orders(count: int, keys: int = 10_000, seed: int = 0, mix: OrderMix = DEFAUL
 def order_messages(
     count: int, keys: int = 10_000, seed: int = 0, mix: OrderMix = DEFAULT_MIX, first: int = 0
 ) -> Iterator[pa.RecordBatch]:
-    """Messages ``first`` to ``first + count`` of a stream, in batches as they are drawn."""
+    """Yield messages ``first`` to ``first + count`` of a stream in batches."""
     for events in event_blocks(count, keys, seed, mix, first):
         rows = order_rows(events)
         key = pc.cast(rows["order_id"], pa.binary())
@@ -66,7 +66,7 @@ def order_messages(
 
 
 def order_rows(events: EventBlock) -> pa.RecordBatch:
-    """Events as rows of ``ORDER_SCHEMA``, whatever their kind."""
+    """Events of any kind as rows of ``ORDER_SCHEMA``."""
     cents = events.quantity * (499 + events.order * 37 % 9_500)
     columns = [
         _numbered("o-", events.order, 8),
@@ -82,7 +82,7 @@ def order_rows(events: EventBlock) -> pa.RecordBatch:
 
 
 def _values(events: EventBlock, rows: pa.RecordBatch) -> pa.Array:
-    """What the messages carry; texts are ours and need no escaping."""
+    """The values of the messages; their texts need no escaping."""
     values = _json(rows, pa.array(events.kind == EventKind.DELETE))
     broken = events.kind == EventKind.BROKEN
     if broken.any():
@@ -104,7 +104,7 @@ def _json(rows: pa.RecordBatch, is_deleted: pa.BooleanArray) -> pa.StringArray:
 
 
 def _spoil(values: pa.StringArray, numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Array:
-    """In turn: cut short, without its key, with a word for a number."""
+    """Damage values in three ways: truncated, without the key, or with text for a number."""
     cut_short = pc.utf8_slice_codeunits(values, 0, 60)
     keyless = pc.replace_substring(values, '"order_id"', '"id"')
     wrong_type = pc.replace_substring_regex(values, r'"quantity":(\d)', r'"quantity":"many \1"')

@@ -1,12 +1,12 @@
-"""An endless sequence of things that happen to orders, drawn in columns of numbers.
+"""Generates an endless sequence of order events, in columns of numbers.
 
 Invariants:
 
-- the sequence depends on the seed, the number of orders and the mix alone: a longer one begins
+- the sequence depends only on the seed, the number of orders and the mix: a longer sequence begins
   with the shorter one;
-- no two events have the same ``updated_at``, but for a repeat, which is its original;
-- an order that was deleted never gets a late event or a repeat from before its deletion, so the
-  newest event of each order is the table's answer whenever compaction ran.
+- no two events have the same ``updated_at``, except a repeat and its original;
+- after the deletion of an order, there is no late event or repeat from before the deletion, so the
+  result of the newest events does not depend on when compaction runs.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _LAST_STAGE = 4
 
 
 class EventKind(IntEnum):
-    """What an event is to the table."""
+    """The effect of an event on the table."""
 
     UPSERT = 0
     #: An older state of an order, sent after a newer one.
     LATE = 1
     #: A message that was sent before, byte for byte.
     REPEAT = 2
-    #: A whole row that says ``_hoodie_is_deleted``.
+    #: A complete row with ``_hoodie_is_deleted``.
     DELETE = 3
     #: A key without a value.
     TOMBSTONE = 4
@@ -52,7 +52,7 @@ class EventKind(IntEnum):
 class OrderMix:
     """Shares of the kinds of events, each of 1; the rest are plain upserts.
 
-    Tombstones carry no partition value: ask for them only with a table that has no partitions.
+    Tombstones have no partition value, so use them only for a table without partitions.
     """
 
     late: float = 0.05
@@ -70,10 +70,10 @@ class EventBlock:
         number: position in the sequence, from 0.
         kind: an ``EventKind``.
         order: number of the order, from 0.
-        stage: how far the order has come, 0 to 4.
+        stage: progress of the order, 0 to 4.
         updated_at: event time, in microseconds since 1970.
         quantity: of the article ordered, 1 to 9.
-        note: some number that the note is picked by.
+        note: a number that selects the note.
     """
 
     number: Ints
@@ -105,7 +105,7 @@ def event_blocks(
 def _draw(
     random: np.random.Generator, start: int, mix: OrderMix, moves_of_order: Ints
 ) -> EventBlock:
-    """One block; ``moves_of_order`` counts upserts so far, and is brought forward."""
+    """Draw one block; ``moves_of_order`` counts the upserts so far, and is updated."""
     here = np.arange(BLOCK_EVENTS, dtype=np.int64)
     kind = _draw_kinds(random, mix)
     order = random.integers(0, len(moves_of_order), BLOCK_EVENTS)
@@ -116,7 +116,7 @@ def _draw(
     behind = np.where(
         kind == EventKind.LATE, here - source + random.integers(1, 5_000, here.size), 0
     )
-    # Late events share no time: the step tells when it happened, the rest how late it came.
+    # Late events have distinct times: the step is the time of the event, the rest its delay.
     updated_at = FIRST_EVENT_US + (start + here - behind) * EVENT_STEP_US + behind
     stage = np.minimum(_moves(order, kind, moves_of_order), _LAST_STAGE)
     stage = np.where(kind == EventKind.LATE, np.maximum(stage[source] - 1, 0), stage)
@@ -136,7 +136,7 @@ def _draw_kinds(random: np.random.Generator, mix: OrderMix) -> Ints:
 
 
 def _draw_sources(random: np.random.Generator, kind: Ints) -> Ints:
-    """For late events and repeats a recent upsert before them (they become upserts without one)."""
+    """Choose a recent upsert for each late event and repeat; without one, it becomes an upsert."""
     follows = np.flatnonzero((kind == EventKind.LATE) | (kind == EventKind.REPEAT))
     upserts = np.flatnonzero(kind == EventKind.UPSERT)
     before = np.searchsorted(upserts, follows)
@@ -149,19 +149,19 @@ def _draw_sources(random: np.random.Generator, kind: Ints) -> Ints:
 
 
 def _last_delete(order: Ints, kind: Ints) -> Ints:
-    """For each event the place of the newest deletion of its order before it; -1 without one."""
+    """For each event the position of the latest earlier deletion of its order, or -1."""
     by_order = np.argsort(order, kind="stable")
     group = np.cumsum(np.diff(order[by_order], prepend=-1) != 0)
     is_delete = np.isin(kind[by_order], (EventKind.DELETE, EventKind.TOMBSTONE))
-    place = np.where(is_delete, by_order, -1)
-    newest = np.maximum.accumulate(place + group * BLOCK_EVENTS * 2) - group * BLOCK_EVENTS * 2
+    position = np.where(is_delete, by_order, -1)
+    newest = np.maximum.accumulate(position + group * BLOCK_EVENTS * 2) - group * BLOCK_EVENTS * 2
     result = np.empty_like(order)
     result[by_order] = np.maximum(newest, -1)
     return result
 
 
 def _moves(order: Ints, kind: Ints, moves_of_order: Ints) -> Ints:
-    """For each event how many upserts its order had before; counts this block's into the total."""
+    """For each event the number of earlier upserts of its order; updates ``moves_of_order``."""
     by_order = np.argsort(order, kind="stable")
     is_upsert = (kind[by_order] == EventKind.UPSERT).astype(np.int64)
     before = np.cumsum(is_upsert) - is_upsert

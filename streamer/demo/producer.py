@@ -1,4 +1,4 @@
-"""Sends the order stream to Kafka, every message acknowledged exactly once and in order."""
+"""Sends the order stream to Kafka; every message is acknowledged once and in order."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from lakemark.errors import Permanent
 from streamer.demo.order_messages import DEFAULT_MIX, order_messages
 from streamer.demo.order_stream import OrderMix
-from table.errors import Permanent
 
 _FLUSH_TIMEOUT_S = 60.0
 _ANSWER_TIMEOUT_S = 10.0
 
-#: Messages handed over at once: without a rate, and as a part of a second with one.
-_HAND_OVER = 20_000
+#: Messages passed to the client at once; with a rate, the seconds of messages.
+_CHUNK = 20_000
 _QUEUE_MESSAGES = 400_000
-_HAND_OVER_S = 0.1
+_CHUNK_S = 0.1
 
 _SETTINGS: dict[str, str | int | bool] = {
     "enable.idempotence": True,
@@ -30,9 +30,9 @@ _SETTINGS: dict[str, str | int | bool] = {
     "batch.size": 1_000_000,
     "queue.buffering.max.messages": _QUEUE_MESSAGES,
     "queue.buffering.max.kbytes": 262_144,
-    "partitioner": "murmur2_random",  # places keys as Kafka's Java client does
+    "partitioner": "murmur2_random",  # same partitions as Kafka's Java client
     "delivery.report.only.error": True,
-    "log_level": 3,  # of syslog: errors; it warns on standard error of what it then retries
+    "log_level": 3,  # errors only, without warnings about retries
 }
 
 
@@ -46,7 +46,7 @@ class ProduceFailed(Permanent):
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """What was acknowledged, and how long it took."""
+    """The acknowledged messages, and the elapsed time."""
 
     message_count: int
     value_bytes: int
@@ -56,12 +56,12 @@ class Produced:
 def create_topic(
     bootstrap: str, topic: str, partitions: int = 4, settings: Mapping[str, str] | None = None
 ) -> bool:
-    """Create a topic; False when there is one of that name already.
+    """Create a topic; returns False if it exists.
 
     Args:
         bootstrap: of the broker, ``host:port``.
         topic: its name.
-        partitions: how many.
+        partitions: number of partitions.
         settings: of the topic, such as ``cleanup.policy``.
 
     Raises:
@@ -91,22 +91,22 @@ def produce(
     partitions: int = 4,
     is_ended: Callable[[], bool] = bool,
 ) -> Produced:
-    """Send messages ``first`` to ``first + count`` of an order stream; returns when all are taken.
+    """Send messages ``first`` to ``first + count`` of an order stream, and wait for the broker.
 
     Args:
         bootstrap: of the broker, ``host:port``.
-        topic: its name; created when absent.
-        count: how many messages.
-        seed: which of the streams; ``expected_orders`` with the same tells the table's answer.
-        rate_per_s: messages a second; None as fast as the broker takes them.
-        keys: how many orders there are.
+        topic: its name; created if it does not exist.
+        count: number of messages.
+        seed: identifies the stream; ``expected_orders`` with the same seed has the expected rows.
+        rate_per_s: messages a second; None for as fast as possible.
+        keys: number of orders.
         mix: shares of late events, repeats, deletes and broken records.
-        first: number of the first message, to go on where an earlier call ended.
-        partitions: of the topic, when it is created.
-        is_ended: asked between messages; once true, no more of them are sent.
+        first: number of the first message, to continue after an earlier call.
+        partitions: of the topic, if it is created.
+        is_ended: checked between messages; if true, no more messages are sent.
 
     Raises:
-        ProduceFailed: the broker did not take all messages.
+        ProduceFailed: the broker did not acknowledge all messages.
     """
     create_topic(bootstrap, topic, partitions)
     sending = _Sending(bootstrap, topic, rate_per_s, is_ended)
@@ -118,7 +118,7 @@ def produce(
 
 
 class _Sending:
-    """A producer, its pace and its failures."""
+    """A producer with its rate and its failures."""
 
     def __init__(
         self,
@@ -136,36 +136,38 @@ class _Sending:
         self._began_s = time.monotonic()
 
     def send(self, batch: pa.RecordBatch) -> None:
-        """Hand over messages at the pace that was asked for."""
-        rows = _HAND_OVER if self._rate_per_s is None else round(self._rate_per_s * _HAND_OVER_S)
+        """Send messages at the requested rate."""
+        rows = _CHUNK if self._rate_per_s is None else round(self._rate_per_s * _CHUNK_S)
         for start in range(0, batch.num_rows, max(1, rows)):
             part = batch.slice(start, max(1, rows))
-            self._wait_for_turn()
+            self._wait_for_rate()
             if self._is_ended():
                 return
-            self._hand_over(part)
+            self._enqueue(part)
             self._message_count += part.num_rows
             self._value_bytes += pc.sum(pc.binary_length(part["value"])).as_py() or 0
 
     def finish(self) -> Produced:
-        """Wait until the broker has taken everything."""
+        """Wait until the broker has acknowledged all messages."""
         unsent = self._producer.flush(_FLUSH_TIMEOUT_S)
         if unsent and self._failure is None:
-            self._failure = f"{unsent} messages were not taken within {_FLUSH_TIMEOUT_S:.0f} s"
+            self._failure = (
+                f"{unsent} messages were not acknowledged within {_FLUSH_TIMEOUT_S:.0f} s"
+            )
         self._raise_failure()
         return Produced(self._message_count, self._value_bytes, time.monotonic() - self._began_s)
 
-    def _wait_for_turn(self) -> None:
-        """Keep to the pace, and leave room in the queue: a full one would break the order."""
+    def _wait_for_rate(self) -> None:
+        """Keep the rate, and free space in the queue: a full queue would break the order."""
         if self._rate_per_s is not None:
             due_s = self._began_s + self._message_count / self._rate_per_s
             time.sleep(max(0.0, due_s - time.monotonic()))
-        while len(self._producer) > _QUEUE_MESSAGES - _HAND_OVER and self._failure is None:
+        while len(self._producer) > _QUEUE_MESSAGES - _CHUNK and self._failure is None:
             self._producer.poll(0.05)
         self._producer.poll(0)
         self._raise_failure()
 
-    def _hand_over(self, part: pa.RecordBatch) -> None:
+    def _enqueue(self, part: pa.RecordBatch) -> None:
         keys, values = part["key"].to_pylist(), part["value"].to_pylist()
         messages = [{"key": key, "value": value} for key, value in zip(keys, values, strict=True)]
         queued = self._producer.produce_batch(self._topic, messages, on_delivery=self._note_failure)

@@ -1,4 +1,4 @@
-"""The order stream, sent beside a run that reads it."""
+"""Sends the order stream while a run reads it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from streamer.demo.producer import produce
 
 _RATE_PER_S = 2_000
 
-#: How long what was handed over already may take, in seconds.
+#: Seconds to wait for messages that are already sent.
 _END_WITHIN_S = 5.0
 
 
 class Sender(threading.Thread):
-    """Sends orders until all are sent or it is ended.
+    """Sends orders until all are sent, or until ``end`` is called.
 
     Args:
         bootstrap: of the broker.
-        topic: where to.
+        topic: the topic.
         first: number of the first order.
-        count: how many.
-        stop: ends the run, which would wait for ever for what cannot be sent.
+        count: number of orders.
+        stop: stops the run after a failure; it would wait for ever for the other orders.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Sender(threading.Thread):
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Send; a failure ends the run."""
+        """Send the orders; a failure stops the run."""
         try:
             produce(
                 self._brokers,
@@ -50,11 +50,11 @@ class Sender(threading.Thread):
             self._stop_run()
 
     def end(self) -> None:
-        """Send no more, and end the connection, so that the broker may end after it."""
+        """Send no more orders, and close the connection before the broker is stopped."""
         self._ended.set()
         self.join(_END_WITHIN_S)
 
     def raise_failure(self) -> None:
-        """Raise what made it stop, if anything did."""
+        """Raise the failure of the sender, if there was one."""
         if self._failure is not None:
             raise self._failure

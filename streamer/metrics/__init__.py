@@ -1,1 +1,1 @@
-"""What monitoring sees of a run: Prometheus metrics, and the endpoint that serves them."""
+"""Prometheus metrics of a run, and the HTTP endpoint that serves them."""

@@ -1,4 +1,4 @@
-"""``/metrics``, ``/health`` and ``/ready`` over HTTP, for as long as a run lasts."""
+"""Serves ``/metrics``, ``/health`` and ``/ready`` over HTTP during a run."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ from socketserver import TCPServer
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from lakemark.errors import InvalidConfig
 from streamer.health import Health
-from table.errors import InvalidConfig
 
 _LOG = logging.getLogger(__name__)
 
 _TEXT = "text/plain; charset=utf-8"
 _POLL_S = 0.1
 
-#: A client that says nothing for so long is let go.
+#: The connection of a client that sends nothing for this number of seconds is closed.
 _CLIENT_TIMEOUT_S = 10
 
 
 class CannotListen(InvalidConfig):
-    """The address of ``metrics`` is taken, or is none of this machine."""
+    """Another process uses the address of ``metrics``, or this machine does not have it."""
 
     def __init__(self, host: str, port: int, reason: str) -> None:
         super().__init__(
             f"metrics.port: cannot listen on {host}:{port} ({reason}); name another port, 0 for "
-            "a free one, or leave it out"
+            "a free port, or omit the setting"
         )
         self.host, self.port, self.reason = host, port, reason
 
 
 @contextmanager
-def endpoint(host: str, port: int, registry: CollectorRegistry, health: Health) -> Iterator[int]:
-    """Serve until the block ends; gives the port.
+def serve(host: str, port: int, registry: CollectorRegistry, health: Health) -> Iterator[int]:
+    """Serve until the block ends; yields the port.
 
     Args:
         host: address to listen on.
-        port: 0 for a free one.
-        registry: what ``/metrics`` shows.
-        health: is asked by ``/health`` and ``/ready``.
+        port: 0 for a free port.
+        registry: the metrics of ``/metrics``.
+        health: decides the answers of ``/health`` and ``/ready``.
 
     Raises:
-        CannotListen: before anything is served.
+        CannotListen: the server cannot listen on the address.
     """
-    server = _listening(host, port, registry, health)
+    server = _open_server(host, port, registry, health)
     thread = threading.Thread(
         target=server.serve_forever, args=(_POLL_S,), name="lakemark-http", daemon=True
     )
@@ -75,11 +75,11 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
-        # Its parent looks the name of the machine up, which can take seconds.
+        # The base class resolves the name of the machine, which can take seconds.
         TCPServer.server_bind(self)
 
     def handle_error(self, *_request: object) -> None:
-        """A client that went away is no news."""
+        """Ignore clients that close their connection."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -103,14 +103,18 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def log_message(self, format: str, *args: object) -> None:
-        """The run's output is its own."""
+        """Print nothing: the output belongs to the run."""
 
     def _answer_metrics(self) -> None:
         try:
             encode, content_type = choose_encoder(self.headers.get("Accept", ""))
             text = encode(self.server.registry)
-        except Exception as error:  # whatever it is: silence would look like a network's failure
-            _LOG.error("/metrics has no answer: %s: %s", type(error).__name__, error)
+        except Exception as error:  # without an answer, the client would assume a network failure
+            _LOG.error(
+                "/metrics answers 500, because the metrics cannot be collected: %s: %s",
+                type(error).__name__,
+                error,
+            )
             self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, _TEXT, b"see the log of the run\n")
         else:
             self._answer(HTTPStatus.OK, content_type, text)
@@ -124,7 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
-def _listening(host: str, port: int, registry: CollectorRegistry, health: Health) -> _Server:
+def _open_server(host: str, port: int, registry: CollectorRegistry, health: Health) -> _Server:
     try:
         return _Server((host, port), registry, health)
     except OSError as error:

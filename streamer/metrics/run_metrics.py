@@ -1,4 +1,4 @@
-"""A run's events, and what is seen of its topic and table between them, as Prometheus metrics."""
+"""Prometheus metrics of a run, from its events and from polls of its topic and tables."""
 
 from __future__ import annotations
 
@@ -9,76 +9,95 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import assert_never
 
-from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from checkpoints.checkpoint import KafkaCheckpoint
+from lakemark.timeline.clock import UTC_CLOCK, TimelineClock
 from streamer.events import (
     Alive,
     BatchPlanned,
     BatchWritten,
-    CompactionBegun,
-    CompactionDone,
+    CompactionCompleted,
     CompactionFailed,
-    CompactionSettled,
+    CompactionResolved,
+    CompactionStarted,
     Event,
     GroupCommitFailed,
     MetricsServed,
-    OffsetsSkipped,
+    OffsetsLost,
     PartitionsChanged,
-    PartWarned,
     RecordsRejected,
     Retrying,
     RunFailed,
     RunStarted,
     RunStopped,
+    RunStopping,
     SchemaEvolved,
-    ServiceDone,
-    StopAwaited,
+    ServiceCompleted,
+    WarningLogged,
 )
-from streamer.metrics.families import BoundedLabel, Families
 from streamer.metrics.table_shape import ROWS, TableShape
-from table.timeline.clock import UTC_CLOCK, TimelineClock
+
+#: The most values of one label, if the configuration does not bound them.
+_MAX_LABEL_VALUES = 32
+
+_BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
+
+
+class BoundedLabel:
+    """The values of a label that code chooses, such as error types; above a number, ``other``."""
+
+    def __init__(self, at_most: int = _MAX_LABEL_VALUES) -> None:
+        self._at_most = at_most
+        self._known: set[str] = set()
+
+    def __call__(self, value: str) -> str:
+        """The value to use for the label."""
+        if value in self._known or len(self._known) < self._at_most:
+            self._known.add(value)
+            return value
+        return "other"
 
 
 class RunMetrics:
-    """A listener that counts; ``docs/operating.md`` says what each metric means.
+    """A listener that updates metrics; ``docs/operating.md`` describes each metric.
 
-    Written by the run's threads and by the one that looks at topic and table, read by the endpoint.
+    The threads of the run and the poller write the metrics; the endpoint reads them.
 
     Args:
         pipeline: its name.
-        topic: what it reads.
+        topic: the topic that it reads.
         now: seconds since 1970.
     """
 
     def __init__(self, pipeline: str, topic: str, now: Callable[[], float] = time.time) -> None:
-        families = Families(pipeline, topic)
-        self._batches = _Batches(families, now)
-        self._lag = _Lag(families, now)
-        self._table = _Table(families, now)
-        self._tables = _Tables(families)
-        self._troubles = _Troubles(families)
-        self._services = _Services(families, now)
-        build = families.gauge("build_info", "Always 1; the version that runs", "version")
-        build.labels(*families.run, version("lakemark")).set(1)
-        ProcessCollector(registry=families.registry)
-        self._registry = families.registry
+        factory = _MetricFactory(pipeline, topic)
+        self._batches = _Batches(factory, now)
+        self._lag = _Lag(factory, now)
+        self._table = _Table(factory, now)
+        self._tables = _Tables(factory)
+        self._failures = _Failures(factory)
+        self._services = _Services(factory, now)
+        build = factory.gauge("build_info", "Always 1; the version that runs", "version")
+        build.labels(*factory.run, version("lakemark")).set(1)
+        ProcessCollector(registry=factory.registry)
+        self._registry = factory.registry
 
     @property
     def registry(self) -> CollectorRegistry:
-        """All metrics, for whoever serves them."""
+        """All metrics of the run."""
         return self._registry
 
     @property
     def position(self) -> KafkaCheckpoint | None:
-        """What the run has committed; None before it has started from the table."""
+        """The offsets that the run has committed; None before it has started from the table."""
         return self._lag.position
 
     def __call__(self, event: Event, /) -> None:
-        """Count the event."""
+        """Update the metrics."""
         match event:
             case RunStarted():
-                self._troubles.starts.inc()
+                self._failures.starts.inc()
                 self._lag.start(event)
             case BatchPlanned():
                 self._lag.plan(event)
@@ -86,100 +105,149 @@ class RunMetrics:
             case BatchWritten():
                 self._lag.advance(event)
                 self._batches.add(event)
-                self._troubles.in_a_row.set(0)
+                self._failures.consecutive.set(0)
             case RecordsRejected():
                 self._batches.rejects.inc(event.count)
             case PartitionsChanged():
                 self._batches.partition_changes.inc(event.count)
-            case OffsetsSkipped():
-                self._troubles.lose(event)
+            case OffsetsLost():
+                self._failures.lose(event)
             case SchemaEvolved():
                 self._table.schema_changes.inc(len(event.changes))
-            case CompactionBegun():
-                self._services.compacting.set(1)
+            case CompactionStarted():
+                self._services.running.set(1)
             case CompactionFailed():
                 self._services.fail(event)
-            case CompactionDone():
+            case CompactionCompleted():
                 self._services.compact(event)
-            case CompactionSettled():
-                self._services.settle(event.instant)
-            case ServiceDone():
+            case CompactionResolved():
+                self._services.resolve(event.instant)
+            case ServiceCompleted():
                 self._services.add(event.service, event.seconds)
             case Retrying():
-                self._troubles.retries.inc()
-                self._troubles.fail(event.error_type)
-                self._troubles.in_a_row.set(event.attempt)
+                self._failures.retries.inc()
+                self._failures.fail(event.error_type)
+                self._failures.consecutive.set(event.attempt)
             case RunFailed():
-                self._troubles.fail(event.error_type)
-                self._services.compacting.set(0)
+                self._failures.fail(event.error_type)
+                self._services.running.set(0)
             case RunStopped():
                 self._batches.planned.set(0)
-                self._services.compacting.set(0)
-            case PartWarned():
-                self._troubles.warnings.inc()
-            case MetricsServed() | Alive() | StopAwaited():
-                pass  # whoever reads this knows
+                self._services.running.set(0)
+            case WarningLogged():
+                self._failures.warnings.inc()
+            case MetricsServed() | Alive() | RunStopping():
+                pass  # these events change no metric
             case GroupCommitFailed():
-                self._troubles.group_commits.inc()
+                self._failures.group_commits.inc()
             case _:
                 assert_never(event)
 
     def use_clock(self, clock: TimelineClock) -> None:
-        """Read instant times with the clock of the pipeline's table; in UTC before that."""
+        """Read instant times with the clock of the pipeline's table; the default is UTC."""
         self._batches.clock = self._table.clock = clock
 
-    def note_lag(self, lag: Mapping[int, int], oldest: Mapping[int, float]) -> None:
-        """What the topic held beyond ``position``.
+    def record_lag(self, lag: Mapping[int, int], oldest: Mapping[int, float]) -> None:
+        """Record the unread part of the topic.
 
         Args:
-            lag: offsets of each partition that are unread.
-            oldest: Kafka's timestamp of the first unread record, in seconds since 1970; of the
-                partitions where it is known.
+            lag: unread offsets by partition.
+            oldest: Kafka's timestamp of the first unread record by partition, in seconds since
+                1970; only for partitions for which it is known.
         """
         self._lag.note(lag, oldest)
 
-    def note_table(self, name: str, shape: TableShape) -> None:
-        """What one of the pipeline's tables looks like.
+    def record_table(self, name: str, shape: TableShape) -> None:
+        """Record the shape of one of the pipeline's tables.
 
         Args:
             name: ``ROWS`` or ``DEAD_LETTERS``.
-            shape: of it.
+            shape: of the table.
         """
         self._tables.note(name, shape)
         if name == ROWS:
             self._table.note(shape)
 
-    def note_failed_look(self) -> None:
-        """Topic or table did not answer; what was seen before stands."""
-        self._lag.failed_looks.inc()
+    def record_failed_poll(self) -> None:
+        """Count a failed poll of the topic or the tables; their metrics keep the last values."""
+        self._lag.failed_polls.inc()
+
+
+class _MetricFactory:
+    """Creates the metrics of one run; all have the labels ``pipeline`` and ``topic``.
+
+    Attributes:
+        registry: the metrics.
+        run: the values of the labels ``pipeline`` and ``topic``.
+    """
+
+    def __init__(self, pipeline: str, topic: str) -> None:
+        self.registry = CollectorRegistry()
+        self.run = (pipeline, topic)
+
+    def counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        """A counter; Prometheus adds ``_total`` to its name."""
+        return Counter(f"lakemark_{name}", meaning, self._labels(labels), registry=self.registry)
+
+    def gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
+        """A gauge."""
+        return Gauge(f"lakemark_{name}", meaning, self._labels(labels), registry=self.registry)
+
+    def seconds(self, name: str, meaning: str, *labels: str) -> Histogram:
+        """A histogram of durations in seconds."""
+        names = self._labels(labels)
+        return Histogram(
+            f"lakemark_{name}", meaning, names, registry=self.registry, buckets=_BUCKETS_S
+        )
+
+    def one_counter(self, name: str, meaning: str) -> Counter:
+        """A counter without labels of its own; it is exported as 0 from the start."""
+        return self.counter(name, meaning).labels(*self.run)
+
+    def one_gauge(self, name: str, meaning: str) -> Gauge:
+        """A gauge without labels of its own."""
+        return self.gauge(name, meaning).labels(*self.run)
+
+    def one_seconds(self, name: str, meaning: str) -> Histogram:
+        """A histogram without labels of its own."""
+        return self.seconds(name, meaning).labels(*self.run)
+
+    def _labels(self, own: tuple[str, ...]) -> tuple[str, ...]:
+        return ("pipeline", "topic", *own)
 
 
 class _Batches:
-    """What batches were made of."""
+    """Metrics of batches."""
 
-    def __init__(self, families: Families, now: Callable[[], float]) -> None:
-        self._run, self._now = families.run, now
+    def __init__(self, factory: _MetricFactory, now: Callable[[], float]) -> None:
+        self._run, self._now = factory.run, now
         self.clock = UTC_CLOCK
-        one = families.one_counter
-        self._seconds = families.one_seconds("batch_seconds", "Seconds of a batch, all stages")
-        self._stages = families.counter("stage_seconds", "Seconds spent in a stage", "stage")
+        one = factory.one_counter
+        self._seconds = factory.one_seconds("batch_seconds", "Seconds of a batch, all stages")
+        self._stages = factory.counter("stage_seconds", "Seconds spent in a stage", "stage")
         self._stage_name = BoundedLabel()
-        self._records = one("records_read", "Records that Kafka gave")
-        self._skipped = one("skipped_offsets", "Offsets of batches without a record in the topic")
-        self._rows = one("rows_written", "Rows written, after older versions were dropped")
-        self._deletes = one("rows_deleted", "Of these, deletes")
+        self._records = one("records_read", "Records read from Kafka")
+        self._skipped = one(
+            "skipped_offsets", "Offsets in batches at which the topic has no record"
+        )
+        self._rows = one(
+            "rows_written", "Rows written, after each batch was reduced to one change per key"
+        )
+        self._deletes = one("rows_deleted", "Deletes among these rows")
         self._bytes = one("bytes_written", "Size of the files that batches wrote")
         self._files = one("files_written", "Files that batches wrote")
-        self._ignored = one("ignored", "Tombstones that were passed over")
-        self.rejects = one("rejects", "Records that went to the dead letters")
-        text = "Record keys that a batch left in more partitions than before"
+        self._ignored = one("tombstones_ignored", "Tombstones that were skipped")
+        self.rejects = one("records_rejected", "Records sent to the dead letters")
+        text = "Record keys that are in more partitions after a batch than before it"
         self.partition_changes = one("partition_changes", text)
-        self.planned = families.one_gauge("batch_in_progress_records", "Of the batch being written")
-        self._committed = families.one_gauge(
-            "last_commit_timestamp_seconds", "When the last commit of this process was completed"
+        self.planned = factory.one_gauge(
+            "batch_in_progress_records", "Offsets of the batch being written"
         )
-        self._instant = families.one_gauge(
-            "last_instant_timestamp_seconds", "Its instant, as a time: when it was requested"
+        self._committed = factory.one_gauge(
+            "last_commit_timestamp_seconds", "When this process last committed"
+        )
+        self._instant = factory.one_gauge(
+            "last_instant_timestamp_seconds", "Instant time of that commit"
         )
 
     def plan(self, event: BatchPlanned) -> None:
@@ -203,23 +271,25 @@ class _Batches:
 
 
 class _Lag:
-    """How far the table is behind its topic, by partition."""
+    """Metrics of the lag of the table behind its topic, by partition."""
 
-    def __init__(self, families: Families, now: Callable[[], float]) -> None:
-        self._run, self._now = families.run, now
+    def __init__(self, factory: _MetricFactory, now: Callable[[], float]) -> None:
+        self._run, self._now = factory.run, now
         self._lock = threading.Lock()
         self._offsets: dict[int, int] = {}
         self._planned: Mapping[int, int] = {}
         self._unread: dict[int, int] = {}
         self._oldest: dict[int, float] = {}
         self._is_started = False
-        gauge = families.gauge
+        gauge = factory.gauge
         self._records = gauge("lag_records", "Offsets that are not committed", "partition")
         self._seconds = gauge("lag_seconds", "Age of the oldest unread record", "partition")
         self._next = gauge("next_offset", "The first offset that is not committed", "partition")
-        self._seen = families.one_gauge("lag_timestamp_seconds", "When lag was last looked at")
-        self.failed_looks = families.one_counter(
-            "failed_looks", "Looks at topic and table that got no answer"
+        self._seen = factory.one_gauge(
+            "lag_timestamp_seconds", "When the lag was last read from Kafka"
+        )
+        self.failed_polls = factory.one_counter(
+            "failed_polls", "Failed attempts to read the lag or the tables"
         )
 
     @property
@@ -269,7 +339,7 @@ class _Lag:
             self._next.labels(*self._run, partition).set(offset)
 
     def _age_s(self, partition: int) -> float:
-        """It grows between two looks, and while nobody can look."""
+        """The age grows with the clock between two polls, and while polls fail."""
         if not self._unread[partition]:
             return 0.0
         oldest = self._oldest.get(partition)
@@ -277,28 +347,28 @@ class _Lag:
 
 
 class _Table:
-    """What the table's files look like."""
+    """Metrics of the table's files."""
 
-    def __init__(self, families: Families, now: Callable[[], float]) -> None:
-        one, self._now = families.one_gauge, now
+    def __init__(self, factory: _MetricFactory, now: Callable[[], float]) -> None:
+        one, self._now = factory.one_gauge, now
         self._pending_since: str | None = None
         self.clock = UTC_CLOCK
-        self._groups = one("table_file_groups", "File groups in sight")
+        self._groups = one("table_file_groups", "File groups that a query reads")
         self._logs = one("table_log_files", "Log files that are not compacted yet")
         self._base_bytes = one("table_base_bytes", "Size of the base files that a query reads")
         self._log_bytes = one("table_log_bytes", "Size of the log files that a query merges")
-        self._pending = one("table_pending_compactions", "Compactions requested, not completed")
-        one("table_pending_compaction_age_seconds", "Of the oldest; 0 without").set_function(
-            self._age_s
-        )
+        self._pending = one("table_pending_compactions", "Compactions requested and not completed")
+        one(
+            "table_pending_compaction_age_seconds", "Age of the oldest; 0 if there is none"
+        ).set_function(self._age_s)
         self._since = one(
             "table_delta_commits_since_compaction", "Delta commits since the last compaction"
         )
         self._uncompacted = one(
             "table_delta_commits_uncompacted", "Delta commits no completed compaction has merged"
         )
-        self.schema_changes = families.one_counter(
-            "schema_changes", "Columns that were added or became wider"
+        self.schema_changes = factory.one_counter(
+            "schema_changes", "Columns that were added or widened"
         )
 
     def note(self, shape: TableShape) -> None:
@@ -312,19 +382,19 @@ class _Table:
         self._uncompacted.set(shape.uncompacted_delta_commits)
 
     def _age_s(self) -> float:
-        """It grows between two looks."""
+        """The age grows with the clock between two polls."""
         since = self._pending_since
         return 0.0 if since is None else max(0.0, self._now() - self.clock.parse(since).timestamp())
 
 
 class _Tables:
-    """What is told of the dead letters as well."""
+    """Metrics of both tables, the rows and the dead letters."""
 
-    def __init__(self, families: Families) -> None:
-        self._run, gauge = families.run, families.gauge
-        self._instants = gauge("table_active_instants", "Of the active timeline", "table")
+    def __init__(self, factory: _MetricFactory) -> None:
+        self._run, gauge = factory.run, factory.gauge
+        self._instants = gauge("table_active_instants", "Instants of the active timeline", "table")
         self._pending = gauge(
-            "table_pending_services", "Services requested, not completed", "table", "action"
+            "table_pending_services", "Services requested and not completed", "table", "action"
         )
         self._files = gauge(
             "table_files", "Files that a query reads, by size", "table", "kind", "size"
@@ -339,71 +409,85 @@ class _Tables:
 
 
 class _Services:
-    """What was done for the table between batches, and beside them."""
+    """Metrics of table services, inline and asynchronous."""
 
-    def __init__(self, families: Families, now: Callable[[], float]) -> None:
-        self._run, self._name, self._now = families.run, BoundedLabel(), now
-        self._seconds = families.seconds("service_seconds", "Seconds of a table service", "service")
-        self._compacted_rows = families.one_counter("compacted_rows", "Rows that compaction wrote")
-        self._compacted_bytes = families.one_counter("compacted_bytes", "Bytes of these")
-        self.compacting = families.one_gauge("compacting", "Whether one is at work beside batches")
-        self._lock = threading.Lock()  # the loop's thread and the compaction's tell of the same
+    def __init__(self, factory: _MetricFactory, now: Callable[[], float]) -> None:
+        self._run, self._name, self._now = factory.run, BoundedLabel(), now
+        self._seconds = factory.seconds("service_seconds", "Seconds of a table service", "service")
+        self._compacted_rows = factory.one_counter("compacted_rows", "Rows that compaction wrote")
+        self._compacted_bytes = factory.one_counter(
+            "compacted_bytes", "Bytes that compaction wrote"
+        )
+        self.running = factory.one_gauge(
+            "compaction_running", "1 while an asynchronous compaction runs"
+        )
+        self._lock = threading.Lock()  # the threads of the loop and of the compaction write here
         self._failing: dict[str, int] = {}
-        self._failures = families.one_counter("compaction_failures", "Of those beside the batches")
-        self._in_a_row = families.one_gauge(
-            "compaction_failures_in_a_row", "Of one that is neither done nor gone"
+        self._failures = factory.one_counter(
+            "compaction_failures", "Failures of asynchronous compactions"
         )
-        self._failed_at = families.one_gauge(
-            "last_compaction_failure_timestamp_seconds", "When the last one failed; 0 for never"
+        self._consecutive = factory.one_gauge(
+            "consecutive_compaction_failures",
+            "Of the pending compaction that has failed most often",
+        )
+        self._failed_at = factory.one_gauge(
+            "last_compaction_failure_timestamp_seconds",
+            "When an asynchronous compaction last failed; 0 for never",
         )
 
-    def compact(self, event: CompactionDone) -> None:
+    def compact(self, event: CompactionCompleted) -> None:
         self.add("compaction", event.seconds)
         self._compacted_rows.inc(event.rows_written)
         self._compacted_bytes.inc(event.bytes_written)
-        self.compacting.set(0)
-        self.settle(event.instant)
+        self.running.set(0)
+        self.resolve(event.instant)
 
-    def settle(self, compaction: str) -> None:
-        """It fails no more: it is done, or has gone."""
+    def resolve(self, compaction: str) -> None:
+        """Forget the failures of a compaction that is no longer pending."""
         with self._lock:
             self._failing.pop(compaction, None)
-            self._in_a_row.set(max(self._failing.values(), default=0))
+            self._consecutive.set(max(self._failing.values(), default=0))
 
     def fail(self, event: CompactionFailed) -> None:
-        self.compacting.set(0)
+        self.running.set(0)
         self._failures.inc()
         with self._lock:
             self._failing[event.instant] = self._failing.get(event.instant, 0) + 1
-            self._in_a_row.set(max(self._failing.values()))
+            self._consecutive.set(max(self._failing.values()))
         self._failed_at.set(self._now())
 
     def add(self, service: str, seconds: float) -> None:
         self._seconds.labels(*self._run, self._name(service)).observe(seconds)
 
 
-class _Troubles:
-    """What went wrong."""
+class _Failures:
+    """Metrics of failures, retries and losses."""
 
-    def __init__(self, families: Families) -> None:
-        self._run, self._type = families.run, BoundedLabel()
-        one = families.one_counter
-        self.starts = one("stream_starts", "Starts from the table; more than 1 after failures")
-        self.retries = one("retries", "Failures after which the stream was started again")
-        self._lost_ranges = one("lost_ranges", "Ranges of offsets gone before they were read")
-        self._lost = families.counter("lost_offsets", "Offsets in these, if known", "partition")
-        self.group_commits = one(
-            "group_commit_failures", "Offsets that Kafka did not take for a consumer group"
+    def __init__(self, factory: _MetricFactory) -> None:
+        self._run, self._type = factory.run, BoundedLabel()
+        one = factory.one_counter
+        self.starts = one(
+            "stream_starts", "Starts from the table's checkpoint; more than 1 after failures"
         )
-        self.warnings = one("warnings", "Warnings of parts that go on all the same")
-        self.in_a_row = families.one_gauge("failures_in_a_row", "Since the last commit")
-        self._failures = families.counter("failures", "Failures, by class of error", "type")
+        self.retries = one("retries", "Failures after which the stream was restarted")
+        self._lost_ranges = one(
+            "lost_ranges", "Ranges of offsets that Kafka deleted before they were read"
+        )
+        self._lost = factory.counter(
+            "lost_offsets", "Offsets in these ranges, if known", "partition"
+        )
+        self.group_commits = one(
+            "group_commit_failures", "Failed commits of offsets to the consumer group"
+        )
+        self.warnings = one("warnings", "Warnings about problems that do not stop the run")
+        self.consecutive = factory.one_gauge("consecutive_failures", "Since the last commit")
+        self._by_type = factory.counter("failures", "Failures, by class of error", "type")
 
-    def lose(self, event: OffsetsSkipped) -> None:
+    def lose(self, event: OffsetsLost) -> None:
         self._lost_ranges.inc(len(event.ranges))
         for lost in event.lost:
             if isinstance(count := lost["count"], int):
                 self._lost.labels(*self._run, lost["partition"]).inc(count)
 
     def fail(self, error_type: str) -> None:
-        self._failures.labels(*self._run, self._type(error_type)).inc()
+        self._by_type.labels(*self._run, self._type(error_type)).inc()

@@ -1,4 +1,4 @@
-"""What a table's files look like, from the view that its writer carries along anyway."""
+"""Counts and sizes of a table's files, from the view that its writer has in memory."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 
-from table.model.action import Action
-from table.model.file_slice import FileSlice
-from table.services.compaction import delta_commits_since_compaction, delta_commits_uncompacted
-from table.view.file_system_view import FileSystemView
+from lakemark.model.action import Action
+from lakemark.model.file_slice import FileSlice
+from lakemark.services.compaction_plan import (
+    delta_commits_since_compaction,
+    delta_commits_uncompacted,
+)
+from lakemark.view.file_system_view import FileSystemView
 
 #: The tables of a pipeline.
 ROWS, DEAD_LETTERS = "rows", "dead_letters"
 
-#: What others do to a table beside its batches, and may have left undone.
+#: Table services, which any writer may have requested and not completed.
 _SERVICES = (
     Action.COMPACTION,
     Action.LOG_COMPACTION,
@@ -26,27 +29,27 @@ _SERVICES = (
     Action.INDEXING,
 )
 
-#: Classes of files, by the largest size in bytes of each, which the next one begins above.
+#: Size classes of files, by the largest size in bytes.
 _SIZES = {"64KiB": 64 << 10, "1MiB": 1 << 20, "16MiB": 16 << 20, "128MiB": 128 << 20}
 _LARGER = "larger"
 
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """Sizes of a table as a snapshot query meets it.
+    """Counts and sizes of a table as a snapshot query reads it.
 
     Attributes:
-        file_groups: with a file in sight.
-        log_files: that are not compacted yet.
+        file_groups: number of file groups that a query reads.
+        log_files: number of log files that are not compacted yet.
         base_bytes: size of the base files.
         log_bytes: size of the log files.
-        pending_compactions: requested, and not completed.
-        delta_commits: completed since the last compaction was requested.
-        uncompacted_delta_commits: that no completed compaction has merged.
-        pending_since: requested time of the oldest pending compaction; None without.
-        pending: services that were requested and not completed, by action; 0 for none.
-        files: how many, by kind (``base`` or ``log``) and size class: up to ``1MiB``, say.
-        active_instants: of the active timeline.
+        pending_compactions: number of compactions requested and not completed.
+        delta_commits: number completed since the last compaction was requested.
+        uncompacted_delta_commits: number that no completed compaction has merged.
+        pending_since: requested time of the oldest pending compaction; None if there is none.
+        pending: number of services requested and not completed, by action.
+        files: number of files by kind (``base`` or ``log``) and size class, such as ``1MiB``.
+        active_instants: number of instants of the active timeline.
     """
 
     file_groups: int
@@ -63,7 +66,7 @@ class TableShape:
 
 
 def shape_of(view: FileSystemView) -> TableShape:
-    """The shape of a table; reads no storage."""
+    """The shape of the table in a view; reads no storage."""
     slices = view.latest_slices()
     return TableShape(
         len(slices),

@@ -1,1 +1,1 @@
-"""Where rows come from, and the offsets that say how far they were read."""
+"""The source of records, and its offsets."""

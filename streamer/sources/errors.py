@@ -1,4 +1,4 @@
-"""Errors of a source, all raised before anything of a batch is written.
+"""Errors of a source, all raised before a batch is published.
 
 SourceError
 ├─ BrokerUnreachable   (Retriable) no broker answered in time
@@ -6,13 +6,13 @@ SourceError
 ├─ InvalidConsumer     (Permanent) Kafka's client does not accept a property
 ├─ ConnectorMissing    (Permanent) Spark runs without the Kafka connector
 ├─ TopicNotFound       (Permanent)
-├─ UnknownPartitions   (Permanent) ``source.starting`` names partitions that the topic lacks
-├─ ForeignCheckpoint   (Permanent) the table has read another topic
-├─ TopicReplaced       (Retriable) while a batch was read, the topic became another one
-├─ TopicRecreated      (Permanent) the topic is another one than the table has read
-├─ LostOffsets         (Permanent) records that were not read are gone
-├─ RecordsWithheld     (Retriable) the topic has a record that a batch was to hold and does not
-├─ GapCheckFailed      (Retriable) the topic did not say whether it has records in a gap of a batch
+├─ UnknownPartitions   (Permanent) ``source.starting_offsets`` names partitions that the topic lacks
+├─ ForeignCheckpoint   (Permanent) the checkpoint of the table is of another topic
+├─ TopicReplaced       (Retriable) the topic was created again while a batch was read
+├─ TopicRecreated      (Permanent) the topic was created again since the table read it
+├─ LostOffsets         (Permanent) unread records were deleted
+├─ RecordsWithheld     (Retriable) the topic has a record that was not read with its batch
+├─ GapCheckFailed      (Retriable) the broker did not answer whether a gap has records
 ├─ OffsetsWithoutRecord (Permanent) the topic has no record at offsets of a batch
 └─ DamagedOffsetLog    (Permanent) Spark's offset log is not in the known format
 """
@@ -21,13 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from lakemark.errors import HudiError, Permanent, Retriable
 from sinks.audit import OffsetGap
 from streamer.sources.kafka_offsets import LostRange
-from table.errors import HudiError, Permanent, Retriable
 
 
 class SourceError(HudiError):
-    """The source cannot deliver."""
+    """The source cannot be read."""
 
 
 class BrokerUnreachable(SourceError, Retriable):
@@ -35,14 +35,14 @@ class BrokerUnreachable(SourceError, Retriable):
 
     def __init__(self, bootstrap: str, reason: str) -> None:
         super().__init__(
-            f"no Kafka broker answered at {bootstrap}: {reason}; check source.bootstrap, the "
-            "network, and security.protocol in source.consumer"
+            f"no Kafka broker answered at {bootstrap}: {reason}; check "
+            "source.bootstrap_servers, the network, and security.protocol in source.consumer"
         )
         self.bootstrap, self.reason = bootstrap, reason
 
 
 class BrokerRefused(SourceError, Permanent):
-    """The broker does not let this client read the topic."""
+    """The broker denies this client access to the topic."""
 
     def __init__(self, bootstrap: str, topic: str, reason: str) -> None:
         super().__init__(
@@ -53,7 +53,7 @@ class BrokerRefused(SourceError, Permanent):
 
 
 class InvalidConsumer(SourceError, Permanent):
-    """Kafka's client does not accept the properties."""
+    """Kafka's client does not accept a property of the source."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"Kafka's client does not accept the source's properties: {reason}")
@@ -71,7 +71,7 @@ class ConnectorMissing(SourceError, Permanent):
 
 
 class TopicNotFound(SourceError, Permanent):
-    """The broker has no such topic, or does not show it to this client."""
+    """The broker has no such topic, or this client may not see it."""
 
     def __init__(self, topic: str, bootstrap: str) -> None:
         super().__init__(
@@ -81,12 +81,12 @@ class TopicNotFound(SourceError, Permanent):
 
 
 class UnknownPartitions(SourceError, Permanent):
-    """``source.starting`` names partitions that the topic does not have."""
+    """``source.starting_offsets`` names partitions that the topic does not have."""
 
     def __init__(self, topic: str, partitions: Collection[int], count: int) -> None:
         named = ", ".join(map(str, sorted(partitions)))
         super().__init__(
-            f"source.starting names partition {named} of topic {topic}, which has "
+            f"source.starting_offsets names partition {named} of topic {topic}, which has "
             f"{count} (0 to {count - 1})"
         )
         self.topic, self.partitions, self.count = topic, frozenset(partitions), count
@@ -97,42 +97,42 @@ class ForeignCheckpoint(SourceError, Permanent):
 
     def __init__(self, topic: str, checkpoint: str) -> None:
         super().__init__(
-            f"the table has read another topic (checkpoint {checkpoint}) and source.topic is "
-            f"{topic}; give each pipeline of the table a source.checkpoint_id of its own"
+            f"the checkpoint of the table, {checkpoint}, is of another topic than source.topic, "
+            f"{topic}; set a different source.checkpoint_id in each pipeline of the table"
         )
         self.topic, self.checkpoint = topic, checkpoint
 
 
 class TopicReplaced(SourceError, Retriable):
-    """While a batch was read, the topic was made anew under the same name, or got smaller.
+    """The topic was created again under the same name, or became shorter, while a batch was read.
 
-    Another start finds out what is lost, and whether it may go on.
+    The next start determines the lost ranges, and whether the run may continue.
     """
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"the topic is not the one that this run began to read: {reason}")
+        super().__init__(f"the topic was replaced since this run started: {reason}")
         self.reason = reason
 
 
 _OR_BY_POLICY = (
-    "let the next run start as source.starting says with lakemark checkpoint reset --run, or set "
-    "source.on_offset_out_of_range to earliest or latest to go on at that end of"
+    "let the next run start at source.starting_offsets with lakemark checkpoint reset --run, or "
+    "set source.on_offset_out_of_range to earliest or latest to continue at that end of"
 )
 
 
 class TopicRecreated(SourceError, Permanent):
-    """The topic is another one than the table has read: its offsets stand for other records."""
+    """The topic was created again, so the table's offsets belong to other records."""
 
     def __init__(self, topic: str, read: str, found: str) -> None:
         super().__init__(
-            f"topic {topic} was created again: the table has read the one with id {read}, and this "
+            f"topic {topic} was created again: the table has read a topic with id {read}, but this "
             f"one has id {found}; {_OR_BY_POLICY} all partitions"
         )
         self.topic, self.read, self.found = topic, read, found
 
 
 class LostOffsets(SourceError, Permanent):
-    """Offsets that the table has not read yet are no longer in the topic."""
+    """The topic no longer has offsets that the table has not read yet."""
 
     def __init__(self, topic: str, lost: Sequence[LostRange]) -> None:
         ranges = "; ".join(map(str, lost))
@@ -144,42 +144,42 @@ class LostOffsets(SourceError, Permanent):
 
 
 class RecordsWithheld(SourceError, Retriable):
-    """The topic has a record among the offsets of a batch that was not read with the batch."""
+    """The topic has a record in the range of a batch that was not read with the batch."""
 
     def __init__(self, topic: str, gap: OffsetGap, offset: int) -> None:
         super().__init__(
             f"topic {topic} has a record at offset {offset} of partition {gap.partition}, but the "
-            f"batch was read without offsets {gap.begin} to {gap.end - 1}; nothing of the batch "
-            "was published, and it is read again"
+            f"batch was read without offsets {gap.begin} to {gap.end - 1}; the batch was not "
+            "published, and is read again"
         )
         self.topic, self.gap, self.offset = topic, gap, offset
 
 
 class GapCheckFailed(SourceError, Retriable):
-    """Whether the topic has records at offsets that were not read with a batch is not known."""
+    """It is not known whether the topic has records at offsets that were not read with a batch."""
 
     def __init__(self, topic: str, gaps: Sequence[OffsetGap], reason: str) -> None:
         super().__init__(
-            f"topic {topic} did not say whether it has records at {_ranges(gaps)}: {reason}; "
-            "nothing of the batch was published, and it is read again"
+            f"cannot check whether topic {topic} has records at {_ranges(gaps)}: {reason}; the "
+            "batch was not published, and is read again"
         )
         self.topic, self.gaps, self.reason = topic, tuple(gaps), reason
 
 
 class OffsetsWithoutRecord(SourceError, Permanent):
-    """The topic has no record at offsets of a batch, and the pipeline says that it must."""
+    """The topic has no record at offsets of a batch, and the pipeline does not accept gaps."""
 
     def __init__(self, topic: str, gaps: Sequence[OffsetGap]) -> None:
         super().__init__(
             f"topic {topic} has no record at {_ranges(gaps)}, and source.on_missing_offsets is "
-            "fail; nothing of the batch was published. If transactions or compaction leave such "
+            "fail; the batch was not published. If transactions or compaction leave such "
             "gaps in the topic, set it to accept; otherwise the broker has lost records"
         )
         self.topic, self.gaps = topic, tuple(gaps)
 
 
 class DamagedOffsetLog(SourceError, Permanent):
-    """Spark's offset log does not hold what this application knows how to read."""
+    """Spark's offset log is not in the known format."""
 
     def __init__(self, path: str, expected: str, actual: str) -> None:
         super().__init__(f"{path}: expected {expected}, found {actual}; is this Spark supported?")

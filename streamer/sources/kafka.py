@@ -1,4 +1,4 @@
-"""A Kafka topic as a stream of raw records, from offsets that the table decides."""
+"""Reads a Kafka topic as a stream of raw records, from the offsets of the table."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ from streamer.sources.group_offsets import GroupOffsets
 from streamer.sources.kafka_admin import KafkaAdmin
 from streamer.sources.kafka_offsets import Fallback, LostRange, Start, Starting
 from streamer.sources.kafka_peek import KafkaPeek
-from streamer.sources.poll_size import looks, poll_records
+from streamer.sources.poll_size import poll_records, sample_offsets
 
-#: Fewer, larger fetches: with ``poll_size``, a sixth to a quarter less time for a batch of small
-#: records than with the consumer's own limits (1 MiB and 500 records). The pipeline file may set
-#: others.
+#: Fewer and larger fetches. With ``poll_size``, a batch of small records takes a sixth to a quarter
+#: less time than with the consumer's defaults (1 MiB and 500 records). The pipeline file may
+#: override this.
 _FETCH_PROPERTIES = {"max.partition.fetch.bytes": str(8 << 20)}
 _POLL_RECORDS = "max.poll.records"
 
-#: Values that a schema is inferred from, together.
+#: Total size of the values from which a schema is inferred.
 _SAMPLE_BYTES = 16 << 20
 
-#: For each look at the lengths of records, in seconds.
-_LOOK_WITHIN_S = 2.0
+#: Timeout of each sample of record lengths, in seconds.
+_SAMPLE_TIMEOUT_S = 2.0
 
 
 class KafkaSource:
-    """One topic. Everything that can be wrong with it is found before a stream starts."""
+    """One topic. Its errors are found before a stream starts."""
 
     def __init__(
         self,
@@ -58,13 +58,13 @@ class KafkaSource:
         *,
         keeps_keys: bool = False,
     ) -> None:
-        """Connects when it is first asked.
+        """Create the source; it connects at its first request.
 
         Args:
             spark: a running session with the Kafka connector.
             config: the topic, and how to read it.
-            listener: is told of offsets that Kafka did not take for a consumer group.
-            keeps_keys: whether the key of every record is wanted, as dead letters do.
+            listener: receives an event if the broker refuses offsets of a consumer group.
+            keeps_keys: whether to read the key of every record, as dead letters need it.
 
         Raises:
             ConfigError: a secret of ``source.consumer`` cannot be found.
@@ -75,8 +75,8 @@ class KafkaSource:
         self._properties = {
             **_FETCH_PROPERTIES,
             **settings.resolve(config.consumer, "source.consumer"),
-            "bootstrap.servers": config.bootstrap,
-            "isolation.level": config.isolation,
+            "bootstrap.servers": config.bootstrap_servers,
+            "isolation.level": config.isolation_level,
         }
         self._admin = KafkaAdmin(spark, self._properties, config.topic)
         group = config.commit_group
@@ -85,25 +85,25 @@ class KafkaSource:
         self._resolved: Mapping[int, int] | None = None
         self._gap_peek: KafkaPeek | None = None
 
-    def start_map(self, checkpoint: KafkaCheckpoint | None) -> KafkaCheckpoint:
-        """Where to start, whichever topic of its name it is; as ``start``."""
+    def start_checkpoint(self, checkpoint: KafkaCheckpoint | None) -> KafkaCheckpoint:
+        """The checkpoint of ``start``, without a check of the topic id."""
         return self.start(checkpoint).checkpoint
 
     def start(self, checkpoint: KafkaCheckpoint | None, topic_id: str = "") -> Start:
-        """Where to start: every partition of the topic, new ones at their earliest record.
+        """Determine where to start each partition; new partitions start at their earliest record.
 
         Args:
-            checkpoint: what the table has read; None for the first run, which starts at
-                ``source.starting``.
-            topic_id: of the topic that it has read; "" when unknown.
+            checkpoint: of the table; None for the first run, which starts at
+                ``source.starting_offsets``.
+            topic_id: of the topic that the table has read; "" if it is not known.
 
         Returns:
-            The start, with the ranges that it skips; they are to be reported once the table has
-            recorded it.
+            The start, with the lost ranges that it skips. The caller reports them after the table
+            has recorded the start.
 
         Raises:
-            TopicRecreated: the topic is another one, and that may not be passed over.
-            LostOffsets: records that were not read are gone, and that may not be passed over.
+            TopicRecreated: the topic was created again, and the setting is ``fail``.
+            LostOffsets: unread records were deleted, and the setting is ``fail``.
             SourceError: the topic cannot be read; see the subclasses.
         """
         found_id = self._admin.topic_id()
@@ -120,11 +120,11 @@ class KafkaSource:
         return replace(start, topic_id=found_id)
 
     def check_same_topic(self, topic_id: str) -> None:
-        """Pass when the topic is still the one that a run started from.
+        """Check that the topic was not created again since the run started.
 
         Raises:
-            TopicReplaced: it was created again meanwhile.
-            SourceError: the topic cannot be asked.
+            TopicReplaced: it was created again.
+            SourceError: the broker does not answer.
         """
         found = self._admin.topic_id()
         if topic_id != found:
@@ -132,27 +132,27 @@ class KafkaSource:
             raise TopicReplaced(reason)
 
     def check_read(self, topic_id: str, gaps: Sequence[OffsetGap]) -> Sequence[LostRange]:
-        """Judge the offsets of a batch at which no record was read, before it is published.
+        """Check the offsets of a batch at which no record was read, before it is published.
 
-        Offsets below the partition's earliest count as lost: their records may have been deleted
-        before they were read, and the topic can no longer say. At the others the broker is asked
-        once more.
+        Offsets below the partition's earliest offset count as lost, because their records may have
+        been deleted before they were read. The other offsets are read again.
 
         Args:
-            topic_id: of the topic that the run started from.
-            gaps: without records; those of plain topics have none.
+            topic_id: of the topic when the run started.
+            gaps: ranges of offsets without records, which a plain topic does not have.
 
         Returns:
-            The lost ranges, where ``source.on_offset_out_of_range`` permits losses. They are to be
-            reported once the batch is committed: a batch that is written again asks again.
+            The lost ranges, if ``source.on_offset_out_of_range`` permits losses. The caller reports
+            them after the batch is committed, because a batch that is retried is checked again.
 
         Raises:
-            TopicReplaced: the topic was created again meanwhile.
+            TopicReplaced: the topic was created again.
             LostOffsets: records may be lost, and the setting is ``fail``.
             RecordsWithheld: the topic has a record at one of these offsets.
-            GapCheckFailed: the topic does not say whether it has; the batch is to be read again.
-            OffsetsWithoutRecord: it has none, and ``source.on_missing_offsets`` is ``fail``.
-            SourceError: the topic cannot be asked.
+            GapCheckFailed: the broker does not answer; the batch must be read again.
+            OffsetsWithoutRecord: it has no record there, and ``source.on_missing_offsets`` is
+                ``fail``.
+            SourceError: the broker does not answer.
         """
         self.check_same_topic(topic_id)
         if not gaps:
@@ -166,56 +166,56 @@ class KafkaSource:
         return lost
 
     def forget_first_start(self) -> None:
-        """Resolve ``source.starting`` again at the next first start, which follows a reset.
+        """Resolve ``source.starting_offsets`` again at the next start without a checkpoint.
 
-        Call it when the table has recorded a checkpoint of this run.
+        Call it when the table has recorded a checkpoint of this run; a reset may follow.
         """
         self._is_first, self._resolved = False, None
 
-    def show_group(self, checkpoint: KafkaCheckpoint) -> None:
-        """Show the consumer group of ``source.commit_group`` how far the table has read."""
+    def commit_group_offsets(self, checkpoint: KafkaCheckpoint) -> None:
+        """Commit the offsets to the consumer group of ``source.commit_group``, if it is set."""
         if self._group is not None:
-            self._group.show(checkpoint)
+            self._group.commit(checkpoint)
 
-    def finish_group(self, within_s: float) -> None:
-        """Wait until that group has been shown the newest, for so many seconds at most."""
+    def flush_group_offsets(self, within_s: float) -> None:
+        """Wait at most ``within_s`` seconds until the newest offsets are committed to the group."""
         if self._group is not None:
             self._group.close(within_s)
 
     def lag(self, checkpoint: KafkaCheckpoint) -> dict[int, int]:
-        """Offsets of each partition that are in the topic and were not read.
+        """Count the unread offsets of each partition.
 
         Raises:
-            SourceError: the topic cannot be asked.
+            SourceError: the broker does not answer.
         """
         return kafka_offsets.lag(checkpoint, self._admin.ranges())
 
     def peek(self) -> KafkaPeek:
-        """A connection of its own that looks at a few records; close it."""
+        """Open a separate consumer that reads a few records; the caller closes it."""
         return KafkaPeek(self._spark, self._properties, self._config.topic)
 
     def max_message_bytes(self) -> int:
-        """The longest message that the topic takes; Kafka's own default where we may not ask.
+        """The topic's ``max.message.bytes``, or Kafka's default if access to it is denied.
 
-        Kafka measures messages as they are sent: compressed ones may be longer here.
+        Kafka limits messages as they are sent; compressed messages may be longer here.
         """
         return self._admin.max_message_bytes()
 
     def stream(self, start: KafkaCheckpoint) -> DataFrame:
-        """The records from ``start`` on, as a streaming DataFrame.
+        """Read the records from ``start`` on, as a streaming DataFrame.
 
         Columns: ``value`` binary, ``key`` binary (of tombstones only, unless keys are kept or it is
         a metadata column), ``partition`` int, ``offset`` bigint, ``timestamp``; and ``topic``
-        string where it is a metadata column.
+        string if it is a metadata column.
 
         Args:
-            start: names every partition, as ``start_map`` returns it.
+            start: an offset for every partition, as ``start_checkpoint`` returns it.
 
         Raises:
-            SourceError: the topic cannot be asked how long its records are.
+            SourceError: the lengths of records cannot be sampled.
         """
         if self._is_first:
-            # If the run starts again before its first commit, what was deleted meanwhile is a loss.
+            # If the run restarts before its first commit, records deleted since then are lost.
             self._resolved = start.offsets
         properties = {_POLL_RECORDS: str(self.poll_records(start)), **self._properties}
         reader = self._spark.readStream.format("kafka").options(
@@ -223,35 +223,37 @@ class KafkaSource:
             subscribe=start.topic,
             startingOffsets=json.dumps({start.topic: dict(start.offsets)}),
             maxOffsetsPerTrigger=str(self._config.max_records_per_batch),
-            # Whatever is to become of losses: a batch has all records of its offsets, or fails,
-            # and the next start decides for each partition.
+            # A batch has all records of its offsets, or fails. The next start then handles the
+            # losses of each partition.
             failOnDataLoss="true",
         )
         return reader.load().select(*self._columns())
 
     def poll_records(self, start: KafkaCheckpoint) -> int:
-        """How many records a consumer may hold at once: by their lengths, or as the file says.
+        """The largest number of records of one poll, from their lengths or from the pipeline file.
 
         Raises:
-            SourceError: the topic cannot be asked.
+            SourceError: the broker does not answer.
         """
         if _POLL_RECORDS in self._properties:
             return int(self._properties[_POLL_RECORDS])
         available = self._admin.ranges()
-        asked = looks(start.offsets, available)
+        samples = sample_offsets(start.offsets, available)
         with self._admin.translating(), closing(self.peek()) as peek:
-            longest = max((peek.longest_bytes(look, _LOOK_WITHIN_S) for look in asked), default=0)
+            lengths = (peek.longest_bytes(offsets, _SAMPLE_TIMEOUT_S) for offsets in samples)
+            longest = max(lengths, default=0)
         return poll_records(_heap_bytes(self._spark), len(available), longest)
 
     def sample(self, count: int) -> pa.Array:
-        """Values of about ``count`` records from where a first run starts, to infer a schema from.
+        """Read about ``count`` values from which a schema is inferred.
 
-        Where fewer follow, they are the last ones before; fewer, too, where they are long.
+        They begin at the offsets at which the first run starts. If fewer records follow, the last
+        ones before these offsets are read instead. If values are long, fewer are read.
 
         Raises:
-            SourceError: the topic cannot be asked.
+            SourceError: the broker does not answer.
         """
-        start, available = self.start_map(None), self._admin.ranges()
+        start, available = self.start_checkpoint(None), self._admin.ranges()
         share = -(-count // max(len(available), 1))
         ends = {p: min(start.offsets[p] + share, r.end) for p, r in available.items()}
         begins = {p: max(ends[p] - share, r.earliest) for p, r in available.items()}
@@ -259,7 +261,7 @@ class KafkaSource:
             return pa.array(peek.values(begins, ends, _SAMPLE_BYTES), pa.binary())
 
     def close(self) -> None:
-        """Ends the connection that answers questions; streams go on."""
+        """Close the connections of this object; a running stream has its own."""
         if self._group is not None:
             self._group.close()
         if self._gap_peek is not None:
@@ -278,7 +280,7 @@ class KafkaSource:
         self.close()
 
     def _check_empty(self, gaps: Sequence[OffsetGap]) -> None:
-        """Pass if the broker has no readable record in any of the gaps."""
+        """Check that the topic has no readable record in any of the gaps."""
         if not gaps:
             return
         topic = self._config.topic
@@ -291,26 +293,26 @@ class KafkaSource:
 
     def _first(self) -> Start:
         starting = self._starting()
-        # After the times: what arrives in between lies within these ranges.
+        # Read after the times are resolved, so that the ranges include records that arrived since.
         available = self._admin.ranges()
         if isinstance(starting, dict) and not starting.keys() <= available.keys():
             unknown = starting.keys() - available.keys()
             raise UnknownPartitions(self._config.topic, unknown, len(available))
         start = kafka_offsets.first_start(self._config.topic, available, starting, self._fallback)
-        if self._config.starting != "latest" and not isinstance(
-            self._config.starting, StartingTime
+        if self._config.starting_offsets != "latest" and not isinstance(
+            self._config.starting_offsets, StartingTime
         ):
             return start
-        # If the run starts again before the table records this start, it must not skip what has
-        # arrived meanwhile.
+        # If the run restarts before the table records this start, it must not skip records that
+        # have arrived since.
         self._resolved = start.checkpoint.offsets
         return replace(start, needs_commit=True)
 
     def _starting(self) -> Starting:
-        """The setting, with a time resolved to offsets; or what this run has resolved before."""
+        """The setting, with a time resolved to offsets; or the offsets resolved before."""
         if self._resolved is not None:
             return self._resolved
-        starting = self._config.starting
+        starting = self._config.starting_offsets
         if isinstance(starting, StartingTime):
             return self._admin.offsets_since(starting.timestamp)
         return starting
@@ -332,14 +334,14 @@ class KafkaSource:
         value, key = F.col("value"), F.col("key")
         wanted = self._config.metadata_columns
         if not (self._keeps_keys or "key" in wanted):
-            # A key is as long as its value in many topics, and only a tombstone is read by it.
+            # In many topics, keys are as long as values, and only tombstones need them.
             key = F.when(value.isNull(), key).alias("key")
         topic = [F.col("topic")] if "topic" in wanted else []
         return [value, key, F.col("partition"), F.col("offset"), F.col("timestamp"), *topic]
 
 
 def _heap_bytes(spark: SparkSession) -> int:
-    """Heap of the JVM in which the stream's consumers are: the driver's, or an executor's."""
+    """Heap of the JVM with the stream's consumers: the driver's, or an executor's."""
     context = spark.sparkContext
     if not is_local(spark):
         return int(context._jsc.sc().executorMemory()) << 20

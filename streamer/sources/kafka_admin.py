@@ -1,7 +1,7 @@
-"""Asks Kafka what a topic holds, through the Kafka client inside Spark's JVM.
+"""Reads ids, offsets and settings of a topic with the Kafka client in Spark's JVM.
 
-The same client, with the same properties, as the stream's own: whatever secures the one secures
-the other, and nothing else needs to be installed. Every question is bounded in time.
+It is the stream's client with the stream's properties, so it has the same security settings, and
+nothing else needs to be installed. Every request has a timeout.
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ _DESERIALIZERS = dict.fromkeys(
 
 
 class KafkaAdmin:
-    """A connection that answers questions about one topic; close it."""
+    """A connection for requests about one topic; the caller closes it."""
 
     def __init__(self, spark: SparkSession, properties: Mapping[str, str], topic: str) -> None:
-        """Connects lazily: no broker is asked before the first question.
+        """Create the client; it connects at its first request.
 
         Args:
             spark: a running session with the Kafka connector.
-            properties: of Kafka's consumer, ``bootstrap.servers`` and ``isolation.level`` among
-                them.
+            properties: of Kafka's consumer, including ``bootstrap.servers`` and
+                ``isolation.level``.
             topic: the topic.
 
         Raises:
@@ -71,12 +71,12 @@ class KafkaAdmin:
         self._isolation = self._listing_options(properties)
 
     def ranges(self) -> dict[int, OffsetRange]:
-        """What each partition of the topic holds now.
+        """Read the current range of offsets of each partition.
 
         Raises:
             TopicNotFound: there is no such topic.
-            BrokerUnreachable: no answer in time.
-            BrokerRefused: not allowed.
+            BrokerUnreachable: the broker does not answer in time.
+            BrokerRefused: access is denied.
         """
         try:
             return self._ranges()
@@ -84,22 +84,22 @@ class KafkaAdmin:
             raise self._translate(error) from None
 
     def topic_id(self) -> str:
-        """What tells the topic from others of its name; "" from brokers that do not say.
+        """Read the topic's id, which a topic created again does not have; "" from old brokers.
 
         Raises:
-            SourceError: as ``ranges``.
+            SourceError: as for ``ranges``.
         """
         try:
-            told = str(self._described().topicId().toString())
+            found = str(self._described().topicId().toString())
         except Py4JJavaError as error:
             raise self._translate(error) from None
-        return "" if told == _NO_TOPIC_ID else told
+        return "" if found == _NO_TOPIC_ID else found
 
     def offsets_since(self, timestamp_ms: int) -> dict[int, int]:
-        """The first offset of each partition whose record is no older than that.
+        """Find the first offset of each partition with this timestamp or a later one.
 
-        If a partition has no such record, its end as it was before the broker looked for one: a
-        record that arrives meanwhile is at that offset or after it.
+        For a partition without such a record, it is the end before the search, so that a record
+        which arrives during the search is at that offset or after it.
 
         Args:
             timestamp_ms: milliseconds since 1970, UTC.
@@ -113,7 +113,7 @@ class KafkaAdmin:
             raise self._translate(error) from None
 
     def commit_to_group(self, group: str, checkpoint: KafkaCheckpoint) -> GroupCommit:
-        """Begin to tell the broker how far a consumer group has read."""
+        """Begin to commit offsets to a consumer group."""
         offsets = self._jvm.java.util.HashMap()
         partition = self._jvm.org.apache.kafka.common.TopicPartition
         for number, offset in checkpoint.offsets.items():
@@ -123,7 +123,7 @@ class KafkaAdmin:
         return GroupCommit(future, self._answer)
 
     def max_message_bytes(self) -> int:
-        """The topic's ``max.message.bytes``; its default where describing it is not allowed."""
+        """Read the topic's ``max.message.bytes``; the default if access to it is denied."""
         config = self._jvm.org.apache.kafka.common.config
         topic = config.ConfigResource(config.ConfigResource.Type.TOPIC, self._topic)
         asked = self._jvm.java.util.Collections.singletonList(topic)
@@ -135,7 +135,7 @@ class KafkaAdmin:
 
     @contextmanager
     def translating(self) -> Iterator[None]:
-        """A block in which Kafka's client is used otherwise; what it raises is told as from here.
+        """Translate the errors of other uses of Kafka's client in the block.
 
         Raises:
             SourceError: as ``ranges``.
@@ -146,13 +146,13 @@ class KafkaAdmin:
             raise self._translate(error) from None
 
     def close(self) -> None:
-        """Ends the connection; calling twice is harmless."""
+        """Close the connection; further calls have no effect."""
         self._admin.close(self._jvm.java.time.Duration.ofSeconds(1))
 
     def _ranges(self) -> dict[int, OffsetRange]:
         partitions = self._partitions()
         spec = self._kafka.admin.OffsetSpec
-        # Both questions are on their way before the first answer is awaited.
+        # Both requests are sent before the first answer is awaited.
         earliest = self._list_offsets(partitions, spec.earliest())
         latest = self._list_offsets(partitions, spec.latest())
         first, end = self._answer(earliest.all()), self._answer(latest.all())
@@ -164,7 +164,7 @@ class KafkaAdmin:
     def _offsets_since(self, timestamp_ms: int) -> dict[int, int]:
         partitions = self._partitions()
         spec = self._kafka.admin.OffsetSpec
-        # One after the other: a record between the two answers must not lie before the end.
+        # In this order, so that a record which arrives in between is not before the end.
         end = self._answer(self._list_offsets(partitions, spec.latest()).all())
         later = self._list_offsets(partitions, spec.forTimestamp(timestamp_ms))
         found = self._answer(later.all())
@@ -208,7 +208,7 @@ class KafkaAdmin:
             "default.api.timeout.ms": str(ANSWER_WITHIN_S * 1000),
         }
         try:
-            # The admin's client does not look at what only a consumer knows.
+            # The admin client does not check the properties of a consumer.
             self._kafka.consumer.ConsumerConfig(self._java_map({**properties, **_DESERIALIZERS}))
             return self._kafka.admin.AdminClient.create(self._java_map({**properties, **limits}))
         except Py4JJavaError as error:
@@ -222,7 +222,7 @@ class KafkaAdmin:
 
     def _unusable(self, reason: str) -> SourceError:
         if reason.startswith("No resolvable bootstrap"):
-            return BrokerUnreachable(self._bootstrap, "the name of the host is not known")
+            return BrokerUnreachable(self._bootstrap, "the host name cannot be resolved")
         return InvalidConsumer(reason)
 
     def _listing_options(self, properties: Mapping[str, str]) -> JavaObject:
@@ -242,7 +242,7 @@ class KafkaAdmin:
 
 
 class GroupCommit:
-    """A commit of offsets to a consumer group, under way."""
+    """A pending commit of offsets to a consumer group."""
 
     def __init__(
         self, future: JavaObject, answer: Callable[[JavaObject, float], JavaObject]
@@ -255,7 +255,7 @@ class GroupCommit:
         return bool(self._future.isDone())
 
     def refusal(self, within_s: float) -> str | None:
-        """Why the broker did not take the offsets, or not in time; None when it did."""
+        """The reason why the commit failed or was not answered in time; None if it succeeded."""
         try:
             self._answer(self._future, within_s)
         except Py4JJavaError as error:

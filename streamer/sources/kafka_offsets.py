@@ -1,6 +1,6 @@
-"""Arithmetic on offsets: where a run starts, what was lost, how far it is behind. No I/O.
+"""Computes starts, lost ranges and lag from offsets. No I/O.
 
-Each partition is judged by itself: what was lost in one never moves another.
+Each partition is handled separately: a loss in one does not affect the others.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Literal, TypeAlias
 from checkpoints.checkpoint import KafkaCheckpoint
 from sinks.audit import OffsetGap
 
-#: Which end of a partition to go on at.
+#: The end of a partition at which to continue.
 Fallback: TypeAlias = Literal["earliest", "latest"]
 
-#: Where a first run starts: at an end of all partitions, or at these offsets.
+#: The start of a first run: an end of all partitions, or these offsets.
 Starting: TypeAlias = Literal["earliest", "latest"] | Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """What a partition holds: the first offset, and the one after the last."""
+    """The offsets of a partition: the first, and the one after the last."""
 
     earliest: int
     end: int
@@ -29,14 +29,14 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class LostRange:
-    """Where one partition cannot go on, and where it goes on instead.
+    """A range of offsets that one partition has lost, and the offset to continue at.
 
     Attributes:
         partition: of the topic.
-        wanted: the next offset that the table asks for.
-        available: what the partition holds; None when it is gone.
-        resumes_at: the offset to go on at; None when the partition is gone.
-        is_recreated: whether the offsets are those of another topic of the same name.
+        wanted: the next offset of the table.
+        available: the offsets of the partition; None if it no longer exists.
+        resumes_at: the offset to continue at; None if the partition no longer exists.
+        is_recreated: whether the topic was created again, so that the offsets are not comparable.
     """
 
     partition: int
@@ -47,18 +47,18 @@ class LostRange:
 
     @property
     def count(self) -> int | None:
-        """Offsets that are passed over; None where the topic cannot tell how many."""
+        """The number of skipped offsets; None if it is not known."""
         if self.available is None or self.is_recreated or self.wanted > self.available.end:
             return None
         return (self.resumes_at or 0) - self.wanted
 
     def __str__(self) -> str:
         if self.available is None:
-            return f"partition {self.partition} is gone (offset {self.wanted} is next)"
+            return f"partition {self.partition} no longer exists (next offset: {self.wanted})"
         if self.is_recreated:
             return (
                 f"partition {self.partition} was created again and ends at "
-                f"{self.available.end} (offset {self.wanted} was next)"
+                f"{self.available.end} (next offset was {self.wanted})"
             )
         if self.wanted < self.available.earliest:
             return (
@@ -71,7 +71,7 @@ class LostRange:
         )
 
     def facts(self, topic: str) -> dict[str, object]:
-        """The same for programs: ``from`` is the first offset lost, ``to`` the one to go on at."""
+        """The range for programs: from the first lost offset to the offset to resume at."""
         return {
             "topic": topic,
             "partition": self.partition,
@@ -83,14 +83,14 @@ class LostRange:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a run starts.
+    """The start of a run.
 
     Attributes:
-        checkpoint: every partition of the topic.
-        lost: what it has to leave out.
-        topic_id: by which Kafka knows this very topic; "" when the broker does not say.
-        needs_commit: whether the same question may get another answer later, so that records
-            would be skipped silently. The table must record such a start before anything is read.
+        checkpoint: an offset for every partition of the topic.
+        lost: the lost ranges that it skips.
+        topic_id: Kafka's id of the topic; "" if the broker does not return it.
+        needs_commit: whether a later start could resolve to other offsets, so that records would be
+            skipped silently. The table must record such a start before any record is read.
     """
 
     checkpoint: KafkaCheckpoint
@@ -105,13 +105,14 @@ def first_start(
     starting: Starting,
     fallback: Fallback = "earliest",
 ) -> Start:
-    """Start of a table that has read nothing; partitions not named start at their earliest.
+    """The start of the first run; partitions that are not named start at their earliest offset.
 
     Args:
         topic: name of the topic.
-        available: what each of its partitions holds.
-        starting: as in ``source.starting``; partitions the topic lacks are the caller's error.
-        fallback: where a partition starts that does not hold the offset it is to start at.
+        available: the offsets of each partition.
+        starting: as in ``source.starting_offsets``; the caller has checked that the topic has
+            these partitions.
+        fallback: the end at which a partition starts if it does not have the offset.
     """
     if starting == "earliest":
         offsets = {p: held.earliest for p, held in available.items()}
@@ -129,13 +130,13 @@ def next_start(
     *,
     is_recreated: bool = False,
 ) -> Start:
-    """Start of a table that has read up to ``checkpoint``; new partitions from their earliest.
+    """The start after ``checkpoint``; new partitions start at their earliest offset.
 
     Args:
-        checkpoint: what it has read.
-        available: what each partition of the topic holds.
-        fallback: where a partition goes on that does not hold the offset it is to go on at.
-        is_recreated: whether the topic is another one of the same name: then none does.
+        checkpoint: of the table.
+        available: the offsets of each partition.
+        fallback: the end at which a partition continues if it does not have the offset.
+        is_recreated: whether the topic was created again, so that no partition has the offset.
     """
     lost = tuple(
         LostRange(p, wanted, held, None if held is None else _edge(held, fallback), is_recreated)
@@ -153,11 +154,11 @@ def next_start(
 def lost_in(
     gaps: Sequence[OffsetGap], available: Mapping[int, OffsetRange]
 ) -> tuple[list[LostRange], list[OffsetGap]]:
-    """The parts of the gaps of a batch below the earliest offset, and the other parts.
+    """Split the gaps of a batch into the parts below the earliest offset, and the other parts.
 
     Args:
         gaps: ranges of offsets at which no record was read.
-        available: what each partition holds after the batch was read.
+        available: the offsets of each partition after the batch was read.
     """
     lost, others = list[LostRange](), list[OffsetGap]()
     for gap in gaps:
@@ -172,7 +173,7 @@ def lost_in(
 
 
 def lag(checkpoint: KafkaCheckpoint, available: Mapping[int, OffsetRange]) -> dict[int, int]:
-    """Offsets of each partition that are there and not read (gaps count as records)."""
+    """Count the unread offsets of each partition; gaps count as records."""
     return {
         partition: held.end
         - min(held.end, max(held.earliest, checkpoint.offsets.get(partition, held.earliest)))

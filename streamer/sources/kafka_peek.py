@@ -1,6 +1,6 @@
-"""Looks at a few records of a topic, wherever they lie, in memory that does not depend on them.
+"""Reads a few records of a topic, at any offsets, in bounded memory.
 
-Through the Kafka client inside Spark's JVM, with the stream's own properties, as ``kafka_admin``.
+It uses the Kafka client in Spark's JVM with the stream's properties, as ``kafka_admin`` does.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from pyspark.sql import SparkSession
 from sinks.audit import OffsetGap
 from streamer.sources.errors import BrokerUnreachable, GapCheckFailed
 
-#: The broker counts as silent if no partition that was asked has advanced for so long.
+#: The broker counts as not answering if no partition has advanced for this number of seconds.
 ANSWER_WITHIN_S: Final = 5.0
 
 _POLL_MS: Final = 500
 
-#: A broker gives at least one batch of records however small the limit is, and some more of those
-#: that are small as it has them: compressed, they may be the longest.
+#: A broker returns at least one batch of records, regardless of the limit, and more if its batches
+#: are small. It measures compressed batches, so these may become the longest.
 _PROPERTIES = {
     "enable.auto.commit": "false",
     "max.partition.fetch.bytes": str(64 << 10),
@@ -36,16 +36,16 @@ _PROPERTIES = {
 
 
 class KafkaPeek:
-    """A consumer of its own, in no group; one thread asks it. Close it.
+    """A separate consumer without a group, for one thread; the caller closes it.
 
-    Every method raises ``Py4JJavaError`` where the broker refuses or a property is not accepted.
+    Every method raises ``Py4JJavaError`` if the broker refuses or a property is not accepted.
 
     Args:
         spark: a running session with the Kafka connector.
         properties: of Kafka's consumer, as the stream has them.
         topic: the topic.
-        missing_offset: what happens at an offset that the partition does not hold: it reads from
-            its earliest record, or fails (``none``).
+        missing_offset: for an offset that the partition does not have: read from its earliest
+            record, or fail (``none``).
     """
 
     def __init__(
@@ -62,23 +62,23 @@ class KafkaPeek:
         self._poll_time = self._milliseconds(_POLL_MS)
 
     def timestamps(self, offsets: Mapping[int, int]) -> dict[int, float]:
-        """Kafka's timestamp of the first record from an offset on, in seconds since 1970.
+        """Read the timestamp of the first record from an offset on, in seconds since 1970.
 
         Args:
-            offsets: of each partition that is asked for. One without a readable record from there
-                on (all are of aborted transactions) is not in the answer.
+            offsets: an offset by partition. A partition without a readable record from there on
+                (all are of aborted transactions) is not in the result.
         """
         first = self._first_records(offsets, ANSWER_WITHIN_S)
         return {number: records.get(0).timestamp() / 1000 for number, records in first}
 
     def longest_bytes(self, offsets: Mapping[int, int], within_s: float) -> int:
-        """Key and value, uncompressed, of the longest of the first few records from there on.
+        """Read a few records from each offset on; returns the longest key and value in bytes.
+
+        The length is that of the uncompressed record. It is 0 if no record was found.
 
         Args:
-            offsets: of each partition that is asked for.
-            within_s: partitions that have not answered by then, in seconds, are left out.
-
-        Returns 0 where no record was found.
+            offsets: an offset by partition.
+            within_s: timeout in seconds; partitions that have not answered by then are omitted.
         """
         return max(
             (
@@ -92,15 +92,15 @@ class KafkaPeek:
     def values(
         self, offsets: Mapping[int, int], ends: Mapping[int, int], max_bytes: int
     ) -> list[bytes]:
-        """Values of the records in these ranges, without tombstones; enough to see what they are.
+        """Read the values in these ranges, without tombstones.
 
         Args:
-            offsets: where the range of each partition begins.
-            ends: where it ends; that offset is not part of it.
-            max_bytes: the value with which the values reach this size is the last.
+            offsets: the first offset of each range, by partition.
+            ends: the offset after each range.
+            max_bytes: reading stops with the value that reaches this total size.
 
         Raises:
-            BrokerUnreachable: a partition was silent, so that the values may be too few.
+            BrokerUnreachable: a partition did not answer, so the values may be too few.
         """
         open_partitions = {n: self._partition(n) for n in offsets if offsets[n] < ends[n]}
         self._assign({one: offsets[number] for number, one in open_partitions.items()})
@@ -116,7 +116,7 @@ class KafkaPeek:
                     max_bytes -= len(values[-1])
                 if max_bytes <= 0:
                     return values
-            # Of those that did not answer only now and then: each is a call to the JVM.
+            # Only for partitions that answered, because each position is a call to the JVM.
             for number in answered & open_partitions.keys():
                 at = int(self._consumer.position(open_partitions[number]))
                 if positions.get(number) != at:  # also past aborted transactions, without records
@@ -124,27 +124,27 @@ class KafkaPeek:
                 if at >= ends[number]:
                     self._consumer.pause(self._set_of([open_partitions.pop(number)]))
         if open_partitions:
-            silent = f"partition {min(open_partitions)} of topic {self._topic} gave no records"
+            silent = f"partition {min(open_partitions)} of topic {self._topic} returned no records"
             raise BrokerUnreachable(self._bootstrap, f"{silent} within {ANSWER_WITHIN_S:g} s")
         return values
 
     def find_record(self, gaps: Sequence[OffsetGap]) -> tuple[OffsetGap, int] | None:
-        """A gap in which the topic has a readable record, and its offset; None if no gap has one.
+        """Find a gap in which the topic has a readable record; returns it with the record's offset.
 
-        All partitions are asked at once, each for its gaps in ascending order: a fetch request of
-        several partitions costs as much as that of one. A gap has no record once the consumer has
-        passed its end.
+        All partitions are read at once, each in ascending order of its gaps: a fetch request for
+        several partitions costs as much as one for a single partition. A gap has no record if the
+        consumer passes its end.
 
         Args:
-            gaps: those of one partition do not overlap.
+            gaps: the gaps of one partition do not overlap.
 
         Raises:
-            GapCheckFailed: a partition neither gave records nor advanced, or does not hold the
-                offsets (a topic opened with ``missing_offset`` ``none``).
+            GapCheckFailed: a partition returned no records and did not advance, or it does not have
+                the offsets (with ``missing_offset`` ``none``).
         """
         waiting = _by_partition(gaps)
         with self._held_offsets(gaps):
-            # Made once: each part of a Java class's name is a call to the JVM.
+            # Created once, because each part of a Java class's name is a call to the JVM.
             asked = {number: self._partition(number) for number in waiting}
             self._assign({asked[n]: mine[0].begin for n, mine in waiting.items()})
             positions: dict[int, int] = {}
@@ -162,16 +162,16 @@ class KafkaPeek:
         return None
 
     def close(self) -> None:
-        """Ends the connection; calling twice is harmless."""
+        """Close the connection; further calls have no effect."""
         try:
             self._consumer.close(self._jvm.java.time.Duration.ofSeconds(1))
-        except Py4JJavaError:  # it ends with the JVM
+        except Py4JJavaError:  # the connection ends with the JVM
             return
 
     def _first_records(
         self, offsets: Mapping[int, int], within_s: float
     ) -> Iterator[tuple[int, JavaObject]]:
-        """A few records of each partition from an offset on, as partitions answer."""
+        """Yield a few records of each partition from an offset on, in the order of the answers."""
         waiting = {number: self._partition(number) for number in offsets}
         self._assign({partition: offsets[number] for number, partition in waiting.items()})
         until = time.monotonic() + within_s
@@ -190,11 +190,11 @@ class KafkaPeek:
         positions: dict[int, int],
         asked: Mapping[int, JavaObject],
     ) -> bool:
-        """Drop the gaps that were passed, go on to the next; whether any partition advanced.
+        """Remove the gaps that were passed, and seek to the next; returns whether any advanced.
 
         Args:
-            waiting: gaps by partition; partitions without any more go.
-            positions: where each partition was, kept up to date.
+            waiting: gaps by partition; partitions without remaining gaps are removed.
+            positions: the last position of each partition; updated.
             asked: the partitions, by number.
         """
         before = dict(positions)
@@ -212,13 +212,13 @@ class KafkaPeek:
 
     @contextmanager
     def _held_offsets(self, gaps: Sequence[OffsetGap]) -> Iterator[None]:
-        """A block in which partitions have to hold the offsets that they are asked for."""
+        """Translate the error for offsets that a partition does not have."""
         try:
             yield
         except Py4JJavaError as error:
             if error.java_exception.getClass().getSimpleName() != "OffsetOutOfRangeException":
                 raise
-            reason = "the broker does not hold these offsets any more"
+            reason = "the broker no longer has these offsets"
             raise GapCheckFailed(self._topic, gaps, reason) from None
 
     def _milliseconds(self, count: int) -> JavaObject:
@@ -262,14 +262,14 @@ def _by_partition(gaps: Sequence[OffsetGap]) -> dict[int, deque[OffsetGap]]:
 def _record_in(
     waiting: Mapping[int, Sequence[OffsetGap]], records: JavaObject
 ) -> tuple[OffsetGap, int] | None:
-    """A gap that holds one of these records, and the record's offset; None without any."""
+    """A gap with one of these records, and the record's offset; None if there is none."""
     for partition in records.partitions():
         gaps = waiting.get(int(partition.partition()), ())
         for record in records.records(partition):
             offset = int(record.offset())
             gap = next((gap for gap in gaps if offset < gap.end), None)
             if gap is None:
-                break  # a call to the JVM for each record, and the others lie after all gaps
+                break  # the next records are after all gaps, and each is a call to the JVM
             if gap.begin <= offset:
                 return gap, offset
     return None

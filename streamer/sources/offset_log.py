@@ -1,9 +1,9 @@
-r"""Spark's offset log: the end offsets of each batch, written before the batch runs.
+r"""Reads Spark's offset log, to which Spark writes the end offsets of a batch before it runs.
 
-``<checkpoint folder>/offsets/<batch id>`` holds lines: ``v1``, the metadata of the batch as JSON,
-then one line for each source, for Kafka ``{"<topic>":{"<partition>":<next offset>,…}}``
-(``OffsetSeqLog`` and ``KafkaSourceOffset`` of Spark 3.5 and 4.0). The folder is scratch: a new one
-at every start, gone with the run, since the table alone knows what was committed.
+``<checkpoint folder>/offsets/<batch id>`` has the lines ``v1``, the metadata of the batch as JSON,
+and one line for each source, for Kafka ``{"<topic>":{"<partition>":<next offset>,…}}``
+(``OffsetSeqLog`` and ``KafkaSourceOffset`` of Spark 3.5 and 4.0). Each start has a new
+temporary folder, because only the table knows the committed offsets.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _VERSION = "v1"
 
 
 def planned_end(scratch: Path, batch_id: int) -> KafkaCheckpoint:
-    """The offsets at which a batch ends: where the one after it starts.
+    """Read the offsets at which a batch ends and the next one starts.
 
     Args:
         scratch: the stream's checkpoint folder, on a local disk.
-        batch_id: as ``foreachBatch`` was given it.
+        batch_id: the id that ``foreachBatch`` receives.
 
     Raises:
-        DamagedOffsetLog: no such file, or not in the known format.
+        DamagedOffsetLog: the file does not exist, or is not in the known format.
     """
     path = scratch / "offsets" / str(batch_id)
     try:
@@ -36,10 +36,10 @@ def planned_end(scratch: Path, batch_id: int) -> KafkaCheckpoint:
 
 
 def parse(text: str, path: str) -> KafkaCheckpoint:
-    """The end offsets in one file of the log.
+    """Parse one file of the log.
 
     Raises:
-        DamagedOffsetLog: not the offsets of one Kafka topic in version 1.
+        DamagedOffsetLog: it does not have the offsets of one Kafka topic in version 1.
     """
     lines = text.splitlines()
     if len(lines) != 3 or lines[0] != _VERSION:

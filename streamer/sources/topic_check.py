@@ -1,8 +1,8 @@
-"""Asks a broker for the topic before Spark starts, so that a wrong address is reported at once.
+"""Checks the topic before Spark starts, so that a wrong address is reported at once.
 
 The stream uses Kafka's Java client, which needs a JVM; this check uses librdkafka, which does not.
-The two spell what secures a connection differently, and librdkafka lacks some of it. What it lacks
-is no error: the check is then skipped, and Kafka's Java client finds out later.
+The security properties of the two differ, and librdkafka does not support all of them. The check is
+then skipped, and Kafka's Java client connects later.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from confluent_kafka.admin import AdminClient
 
 from streamer.sources.errors import BrokerRefused, BrokerUnreachable, SourceError, TopicNotFound
 
-#: How long a broker that accepts connections may take to answer.
+#: Seconds that a broker which accepts connections may take to answer.
 ANSWER_WITHIN_S: Final = 8.0
 
-#: How long no broker may accept a connection; a broker that restarts is often back by then.
+#: Seconds to wait for a broker that accepts a connection; a restart often takes less.
 _CONNECT_WITHIN_S = 3.0
 
-#: How long a topic that was just created may be unknown to the broker that is asked.
+#: Seconds in which a broker may not know a topic that was just created.
 _KNOWN_WITHIN_S = 1.0
 
 _POLL_S = 0.05
@@ -76,28 +76,28 @@ _KEY_STORES: _StoreTypes = {
 
 
 class NotTranslatable(Exception):
-    """librdkafka cannot connect as these properties of Kafka's Java client say."""
+    """librdkafka does not support a property of Kafka's Java client."""
 
 
 def check_topic(bootstrap: str, topic: str, properties: Mapping[str, str]) -> None:
-    """Pass when a broker answers and has the topic; a missing topic is never created.
+    """Check that a broker answers and has the topic; a missing topic is never created.
 
     Args:
         bootstrap: of the brokers, ``host:port,host:port``.
         topic: the topic.
-        properties: of Kafka's Java consumer; those that secure the connection are translated.
+        properties: of Kafka's Java consumer; the security properties are translated.
 
     Raises:
-        NotTranslatable: the properties are beyond librdkafka, so nothing is known.
+        NotTranslatable: librdkafka does not support a property, so nothing was checked.
         BrokerUnreachable: no broker answers.
-        BrokerRefused: not authenticated, or not authorized.
+        BrokerRefused: the client is not authenticated or not authorized.
         TopicNotFound: there is no such topic.
     """
-    question = _Question(bootstrap, topic, client_settings(bootstrap, properties))
+    request = _TopicRequest(bootstrap, topic, client_settings(bootstrap, properties))
     known_by = time.monotonic() + _KNOWN_WITHIN_S
     while True:
         try:
-            return question.ask()
+            return request.send()
         except TopicNotFound:
             if time.monotonic() > known_by:
                 raise
@@ -105,7 +105,7 @@ def check_topic(bootstrap: str, topic: str, properties: Mapping[str, str]) -> No
 
 
 def client_settings(bootstrap: str, properties: Mapping[str, str]) -> dict[str, str | int]:
-    """Settings of librdkafka that connect as Kafka's Java client does.
+    """Translate the properties of Kafka's Java client to settings of librdkafka.
 
     Raises:
         NotTranslatable: librdkafka has no such setting; the message names the property.
@@ -114,7 +114,7 @@ def client_settings(bootstrap: str, properties: Mapping[str, str]) -> dict[str, 
     settings: dict[str, str | int] = {
         "bootstrap.servers": re.sub(r"[A-Za-z_]+://", "", bootstrap),
         "security.protocol": protocol,
-        "log_level": 0,  # what fails is raised, and not printed as well
+        "log_level": 0,  # failures are raised, not printed
         "reconnect.backoff.ms": 200,
         "reconnect.backoff.max.ms": 1000,
     }
@@ -134,7 +134,7 @@ def _sasl_settings(properties: Mapping[str, str]) -> dict[str, str]:
     jaas = _JAAS.fullmatch(properties.get("sasl.jaas.config", ""))
     options = {} if jaas is None else dict(_jaas_options(jaas["options"]))
     if options.keys() != {"username", "password"}:
-        message = "sasl.jaas.config is not a login module with just username and password"
+        message = "sasl.jaas.config is not a login module with only username and password"
         raise NotTranslatable(message)
     return {
         "sasl.mechanism": mechanism,
@@ -144,7 +144,7 @@ def _sasl_settings(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _jaas_options(text: str) -> Iterator[tuple[str, str]]:
-    """Options by name; one without a name for the rest of a text that is not understood."""
+    """Yield the options by name; one without a name if a part of the text is not recognised."""
     position = 0
     while (found := _JAAS_OPTION.match(text, position)) is not None:
         quoted = found["double"] if found["single"] is None else found["single"]
@@ -170,7 +170,7 @@ def _store_settings(
     type_name: str,
     types: _StoreTypes,
 ) -> dict[str, str]:
-    """What librdkafka calls the properties of a key or trust store."""
+    """Translate the properties of a key or trust store."""
     prefix = type_name.removesuffix("type")
     given = [name for name in properties if name.startswith(prefix) and name != type_name]
     kind = properties.get(type_name, "JKS").upper()
@@ -195,26 +195,26 @@ def _refuse_others(
         raise NotTranslatable(message)
 
 
-class _Question:
-    """One connection, which asks for one topic."""
+class _TopicRequest:
+    """A connection that requests the description of one topic."""
 
     def __init__(self, bootstrap: str, topic: str, settings: Mapping[str, str | int]) -> None:
         self._bootstrap, self._topic = bootstrap, topic
         self._trusts_by_default = not {"ssl.ca.location", "ssl.ca.pem"} & settings.keys()
-        self._troubles: list[KafkaError] = []
-        given: dict[str, Any] = {**settings, "error_cb": self._troubles.append}
+        self._errors: list[KafkaError] = []
+        given: dict[str, Any] = {**settings, "error_cb": self._errors.append}
         try:
             self._admin = AdminClient(given)
         except (KafkaException, ValueError) as error:
             raise NotTranslatable(str(error)) from None
 
-    def ask(self) -> None:
-        """Pass when the broker knows the topic; errors as for ``check_topic``."""
-        # A request for metadata may create a topic; this one asks the broker not to.
-        asked = self._admin.describe_topics(
+    def send(self) -> None:
+        """Check that the broker has the topic; raises as ``check_topic``."""
+        # A metadata request may create a topic; this request does not.
+        futures = self._admin.describe_topics(
             TopicCollection([self._topic]), request_timeout=ANSWER_WITHIN_S
         )
-        answer: Future[object] = asked[self._topic]
+        answer: Future[object] = futures[self._topic]
         self._await(answer)
         try:
             answer.result(0)
@@ -226,10 +226,10 @@ class _Question:
         while not answer.done():
             self._admin.poll(_POLL_S)
             waited_s = time.monotonic() - began
-            for trouble in self._troubles:
-                if trouble.code() in (*_REFUSALS, KafkaError._SSL):
-                    raise self._failure(trouble)
-            is_down = any(t.code() == KafkaError._ALL_BROKERS_DOWN for t in self._troubles)
+            for error in self._errors:
+                if error.code() in (*_REFUSALS, KafkaError._SSL):
+                    raise self._failure(error)
+            is_down = any(t.code() == KafkaError._ALL_BROKERS_DOWN for t in self._errors)
             if waited_s > ANSWER_WITHIN_S or (is_down and waited_s > _CONNECT_WITHIN_S):
                 raise BrokerUnreachable(self._bootstrap, self._reason(waited_s))
 
@@ -240,7 +240,7 @@ class _Question:
         if code in _REFUSALS:
             return BrokerRefused(self._bootstrap, self._topic, error.str())
         if code == KafkaError._SSL and self._trusts_by_default:
-            # Java trusts the authorities in its own store, which may be others.
+            # Java trusts the authorities in its own store, which may differ.
             message = f"TLS with the system's certificates fails ({error.str()})"
             return NotTranslatable(message)
         return self._unreachable(error)
@@ -249,6 +249,6 @@ class _Question:
         return BrokerUnreachable(self._bootstrap, error.str())
 
     def _reason(self, waited_s: float) -> str:
-        first = next((t for t in self._troubles if t.code() != KafkaError._ALL_BROKERS_DOWN), None)
-        said = "no answer" if first is None else first.str()
-        return f"{said} (within {waited_s:.0f} s)"
+        first = next((t for t in self._errors if t.code() != KafkaError._ALL_BROKERS_DOWN), None)
+        text = "no answer" if first is None else first.str()
+        return f"{text} (within {waited_s:.0f} s)"

@@ -1,4 +1,4 @@
-"""What runs beside Python: a Java runtime, and the jars of Spark's Kafka connector and of Kafka."""
+"""The Java runtime, and the jars of Spark's Kafka connector and of Kafka."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""``python -m streamer.toolchain [java|jars|connector|kafka]``: fetch it, print where it lies.
+"""``python -m streamer.toolchain [java|jars|connector|kafka]``: download and print paths.
 
-java    the Java that will be used
-jars    also the jars of Spark's Kafka connector and of the broker
-connector, kafka   only the jars of the one or of the other, one a line
+java       the Java that is used
+jars       Java, and the jars of Spark's Kafka connector and of the broker
+connector  only the jars of the connector, one a line
+kafka      only the jars of the broker, one a line
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from lakemark.errors import HudiError
 from streamer.toolchain import find_java, kafka_jars, spark_kafka_jars
-from table.errors import HudiError
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what the module's docstring says; 1 when something cannot be had."""
+    """Run as the module's docstring describes; returns 1 on failure."""
     what = arguments[0] if arguments else "jars"
     if what not in ("java", "jars", "connector", "kafka"):
         print(__doc__, file=sys.stderr)

@@ -1,10 +1,10 @@
-"""Fetches jars with their dependencies, through the Ivy that pyspark ships; no Maven is needed.
+"""Downloads jars with their dependencies, using the Ivy that pyspark contains; needs no Maven.
 
 Invariants:
 
-- a folder of jars appears whole (prepared beside its place, then renamed) and is then only read;
-- one process fetches, others that want the same jars wait for it and take what it fetched;
-- once fetched, nothing here touches the network again.
+- a folder of jars is complete: it is written under a temporary name, renamed, and never changed;
+- one process downloads, and others that need the same jars wait for it;
+- after the download, no network access is needed.
 """
 
 from __future__ import annotations
@@ -23,33 +23,33 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.sax.saxutils import quoteattr
 
+from lakemark.errors import InvalidConfig, Retriable
 from streamer.toolchain.java import find_java
-from table.errors import InvalidConfig, Retriable
 
 KAFKA_VERSION = "4.1.0"
 KAFKA_COORDINATES = (
     f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
-    "org.slf4j:slf4j-simple:1.7.36",  # prints what Kafka logs; the version of its slf4j-api
+    "org.slf4j:slf4j-simple:1.7.36",  # prints Kafka's log; same version as its slf4j-api
 )
 
-#: Names an Ivy settings file, for those who reach Maven Central only through a mirror.
+#: Environment variable with the path of an Ivy settings file, for a mirror of Maven Central.
 IVY_SETTINGS_VARIABLE = "LAKEMARK_IVY_SETTINGS"
 
 _MANIFEST = "manifest.txt"
-_FETCH_TIMEOUT_S = 900
+_DOWNLOAD_TIMEOUT_S = 900
 _JAR_NAME = re.compile(r"^(?P<module>.+?)-\d[^-]*(?:-.*)?\.jar$")
 _COORDINATE = re.compile(r"^[\w.-]+:[\w.-]+:[\w.-]+$")
 
 
 class JarsUnavailable(Retriable):
-    """Jars could not be fetched; nothing was left half done."""
+    """Jars could not be downloaded; no incomplete folder remains."""
 
     def __init__(self, coordinates: Sequence[str], reason: str) -> None:
         super().__init__(
-            f"could not fetch {', '.join(coordinates)} from Maven Central:\n{reason}\n"
-            "They are fetched once and kept. Try again with network access, set "
-            f"JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=… behind a proxy, or name an Ivy settings file "
-            f"with your mirror in {IVY_SETTINGS_VARIABLE}."
+            f"could not download {', '.join(coordinates)} from Maven Central:\n{reason}\n"
+            "They are downloaded once. Try again with network access, set "
+            f"JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=… behind a proxy, or set {IVY_SETTINGS_VARIABLE} "
+            "to an Ivy settings file with your mirror."
         )
         self.coordinates = tuple(coordinates)
 
@@ -59,9 +59,9 @@ class SparkDistribution:
     """The Spark that pyspark starts.
 
     Attributes:
-        jars_folder: where its jars lie.
+        jars_folder: folder of its jars.
         version: of Spark, such as ``4.0.0``.
-        scala: binary version of Scala that it was built for, ``2.12`` or ``2.13``.
+        scala: binary version of its Scala, ``2.12`` or ``2.13``.
     """
 
     jars_folder: Path
@@ -70,17 +70,17 @@ class SparkDistribution:
 
 
 def cache_home(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where downloads are kept: $LAKEMARK_HOME, $XDG_CACHE_HOME/lakemark or ~/.cache/lakemark."""
+    """The folder of downloads: $LAKEMARK_HOME, $XDG_CACHE_HOME/lakemark or ~/.cache/lakemark."""
     if environ.get("LAKEMARK_HOME"):
         return Path(environ["LAKEMARK_HOME"]).expanduser()
     return Path(environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "lakemark"
 
 
 def find_spark(environ: Mapping[str, str] = os.environ) -> SparkDistribution:
-    """The Spark of $SPARK_HOME, as pyspark looks for it, or else the one inside pyspark.
+    """Find the Spark of $SPARK_HOME, or the one inside pyspark, in pyspark's order.
 
     Raises:
-        InvalidConfig: there is no Spark in that place.
+        InvalidConfig: the folder has no Spark.
     """
     jars_folder = _spark_home(environ) / "jars"
     for jar in jars_folder.glob("spark-core_*.jar"):
@@ -91,17 +91,17 @@ def find_spark(environ: Mapping[str, str] = os.environ) -> SparkDistribution:
 
 
 def spark_kafka_packages(spark_version: str, scala: str) -> str:
-    """Coordinate of Spark's Kafka connector, as ``spark.jars.packages`` wants it."""
+    """Coordinate of Spark's Kafka connector, for ``spark.jars.packages``."""
     return f"org.apache.spark:spark-sql-kafka-0-10_{scala}:{spark_version}"
 
 
 def spark_kafka_jars(folder: Path | None = None) -> list[Path]:
     """Local jars of the Kafka connector for the installed Spark, for ``spark.jars``.
 
-    Those that Spark has itself are left out, so four or so remain.
+    Jars that Spark itself contains are omitted, so about four remain.
 
     Raises:
-        JarsUnavailable: they are not here yet and could not be fetched.
+        JarsUnavailable: they are missing and cannot be downloaded.
     """
     spark = find_spark()
     coordinate = spark_kafka_packages(spark.version, spark.scala)
@@ -112,7 +112,7 @@ def kafka_jars(folder: Path | None = None) -> list[Path]:
     """Local jars of the Kafka broker and its command line tools.
 
     Raises:
-        JarsUnavailable: they are not here yet and could not be fetched.
+        JarsUnavailable: they are missing and cannot be downloaded.
     """
     return resolve(KAFKA_COORDINATES, folder or cache_home() / "jars")
 
@@ -120,25 +120,25 @@ def kafka_jars(folder: Path | None = None) -> list[Path]:
 def resolve(
     coordinates: Sequence[str], folder: Path, excluded_modules: Collection[str] = ()
 ) -> list[Path]:
-    """Local jars of Maven coordinates and of all they depend on at run time, sorted by name.
+    """Local jars of Maven coordinates and of their run-time dependencies, sorted by name.
 
     Args:
         coordinates: each ``group:artifact:version``.
-        folder: where jars are kept; each set of coordinates gets a folder of its own in it.
-        excluded_modules: names of artifacts that are not wanted, wherever they are asked for.
+        folder: the parent folder; each set of coordinates has its own folder in it.
+        excluded_modules: names of artifacts to omit.
 
     Raises:
         InvalidConfig: a coordinate is not of that form.
-        JarsUnavailable: they are not here yet and could not be fetched.
+        JarsUnavailable: they are missing and cannot be downloaded.
     """
     ivy_file = _ivy_file(coordinates, excluded_modules)
-    place = folder / _folder_name(coordinates, ivy_file)
-    jars = _kept(place)
+    target = folder / _folder_name(coordinates, ivy_file)
+    jars = _complete_jars(target)
     if jars is not None:
         return jars
     folder.mkdir(parents=True, exist_ok=True)
-    with one_at_a_time(folder / f".{place.name}.lock"):
-        return _kept(place) or _fetch(coordinates, ivy_file, place)
+    with one_at_a_time(folder / f".{target.name}.lock"):
+        return _complete_jars(target) or _download(coordinates, ivy_file, target)
 
 
 def _spark_home(environ: Mapping[str, str]) -> Path:
@@ -152,7 +152,7 @@ def _spark_home(environ: Mapping[str, str]) -> Path:
 
 
 def _modules_of(spark: SparkDistribution) -> list[str]:
-    """Names of the artifacts that a Spark distribution holds."""
+    """Names of the artifacts of a Spark distribution."""
     matches = (_JAR_NAME.match(jar.name) for jar in spark.jars_folder.glob("*.jar"))
     return sorted({match["module"] for match in matches if match})
 
@@ -180,43 +180,43 @@ def _folder_name(coordinates: Sequence[str], ivy_file: str) -> str:
     return f"{artifact}-{version}-{hashlib.sha256(ivy_file.encode()).hexdigest()[:8]}"
 
 
-def _kept(place: Path) -> list[Path] | None:
-    """The jars of a finished folder; None when there is none, or when jars were lost from it."""
-    manifest = place / _MANIFEST
+def _complete_jars(folder: Path) -> list[Path] | None:
+    """The jars of a complete folder; None if it does not exist, or if a jar is missing."""
+    manifest = folder / _MANIFEST
     if not manifest.is_file():
         return None
     entries = [line.rsplit(" ", 1) for line in manifest.read_text().splitlines()]
     whole = all(
-        (place / name).is_file() and (place / name).stat().st_size == int(size_bytes)
+        (folder / name).is_file() and (folder / name).stat().st_size == int(size_bytes)
         for name, size_bytes in entries
     )
-    return [place / name for name, _ in entries] if whole else None
+    return [folder / name for name, _ in entries] if whole else None
 
 
 @contextmanager
 def one_at_a_time(lock: Path) -> Iterator[None]:
-    """Hold ``lock`` against other processes; the system lets go of it when this one dies."""
+    """Lock a file against other processes; the system releases it if this process dies."""
     with lock.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 
-def _fetch(coordinates: Sequence[str], ivy_file: str, place: Path) -> list[Path]:
-    prefix = f".{place.name}.fetch-"
-    for left_by_the_dead in place.parent.glob(f"{prefix}*"):
-        shutil.rmtree(left_by_the_dead, ignore_errors=True)
-    with TemporaryDirectory(prefix=prefix, dir=place.parent) as scratch:
+def _download(coordinates: Sequence[str], ivy_file: str, target: Path) -> list[Path]:
+    prefix = f".{target.name}.fetch-"
+    for leftover in target.parent.glob(f"{prefix}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    with TemporaryDirectory(prefix=prefix, dir=target.parent) as scratch:
         prepared = Path(scratch, "jars")
         (Path(scratch) / "ivy.xml").write_text(ivy_file)
         _run_ivy(coordinates, Path(scratch), prepared)
         jars = sorted(prepared.glob("*.jar"))
         if not jars:
-            raise JarsUnavailable(coordinates, "the repository answered with no jar at all")
+            raise JarsUnavailable(coordinates, "the repository returned no jar")
         manifest = "".join(f"{jar.name} {jar.stat().st_size}\n" for jar in jars)
         (prepared / _MANIFEST).write_text(manifest)
-        shutil.rmtree(place, ignore_errors=True)  # a damaged one; a whole one ended this earlier
-        prepared.rename(place)
-    return [place / jar.name for jar in jars]
+        shutil.rmtree(target, ignore_errors=True)  # an incomplete one
+        prepared.rename(target)
+    return [target / jar.name for jar in jars]
 
 
 def _run_ivy(coordinates: Sequence[str], scratch: Path, target: Path) -> None:
@@ -232,9 +232,12 @@ def _run_ivy(coordinates: Sequence[str], scratch: Path, target: Path) -> None:
     command += ["-types", "jar", "bundle", "-warn"]
     command += ["-retrieve", f"{target}/[artifact]-[revision].[ext]"]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, timeout=_FETCH_TIMEOUT_S)
+        ivy_run = subprocess.run(
+            command, capture_output=True, text=True, timeout=_DOWNLOAD_TIMEOUT_S
+        )
     except subprocess.TimeoutExpired as error:
-        reason = f"no answer within {_FETCH_TIMEOUT_S} s"
+        reason = f"no answer within {_DOWNLOAD_TIMEOUT_S} s"
         raise JarsUnavailable(coordinates, reason) from error
-    if told.returncode != 0:
-        raise JarsUnavailable(coordinates, (told.stdout + told.stderr).strip()[-2000:])
+    if ivy_run.returncode != 0:
+        output = (ivy_run.stdout + ivy_run.stderr).strip()
+        raise JarsUnavailable(coordinates, output[-2000:])

@@ -1,8 +1,8 @@
-"""Finds the Java runtime that Spark and the embedded broker run on.
+"""Finds the Java runtime for Spark and the embedded broker.
 
-Spark 4 runs on Java 17 and 21 and asks for the module ``jdk.incubator.vector``, which cut-down
-runtimes lack; from Java 24 on, Hadoop's user lookup inside Spark fails
-(``Subject.getSubject`` is gone). So 17 to 23 are taken, and each refusal says why.
+Spark 4 runs on Java 17 and 21 and needs the module ``jdk.incubator.vector``, which reduced runtimes
+do not have. From Java 24 on, Hadoop's user lookup inside Spark fails (``Subject.getSubject`` was
+removed). So versions 17 to 23 are accepted, and each refusal has a reason.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from table.errors import Permanent
+from lakemark.errors import Permanent
 
 OLDEST_VERSION = 17
 NEWEST_VERSION = 23
 NEEDED_MODULE = "jdk.incubator.vector"
 
-#: Where package managers put Java; the last part of a match is a Java home.
+#: Folders in which package managers install Java; each match is a Java home.
 USUAL_FOLDERS = (
     "/usr/lib/jvm/*",
     "/usr/java/*",
@@ -39,18 +39,18 @@ Install Java 17 or 21, for example:
   Fedora, RHEL     sudo dnf install java-17-openjdk-headless
   macOS            brew install openjdk@17
   anywhere         curl -s https://get.sdkman.io | bash, then: sdk install java 17-tem
-or point JAVA_HOME at one."""
+or set JAVA_HOME to it."""
 
 _PROBE_TIMEOUT_S = 30
 
 
 class JavaNotFound(Permanent):
-    """No Java here that Spark can run on; the message says what was seen and how to get one."""
+    """No suitable Java; the message lists what was found and how to install one."""
 
     def __init__(self, refused: Sequence[str]) -> None:
-        seen = "".join(f"  {reason}\n" for reason in refused) or "  none was found\n"
+        seen = "".join(f"  {reason}\n" for reason in refused) or "  no Java was found\n"
         super().__init__(
-            f"Java {OLDEST_VERSION} or 21 is needed. Looked at JAVA_HOME, PATH and the usual "
+            f"Java {OLDEST_VERSION} or 21 is needed. Searched JAVA_HOME, PATH and the usual "
             f"folders:\n{seen}{_HOW_TO_INSTALL}"
         )
         self.refused = tuple(refused)
@@ -58,7 +58,7 @@ class JavaNotFound(Permanent):
 
 @dataclass(frozen=True, slots=True)
 class JavaHome:
-    """A Java runtime that was started once and found fit."""
+    """A Java runtime that was started once and is suitable."""
 
     home: Path
     version: int
@@ -72,12 +72,12 @@ class JavaHome:
 def find_java(
     environ: Mapping[str, str] = os.environ, usual_folders: Sequence[str] = USUAL_FOLDERS
 ) -> JavaHome:
-    """The first fit Java of JAVA_HOME, PATH and the usual folders.
+    """Find the first suitable Java of JAVA_HOME, PATH and the usual folders.
 
-    Spark starts whatever JAVA_HOME names, so whoever starts Spark sets JAVA_HOME to the answer.
+    Spark starts the Java of JAVA_HOME, so the caller sets JAVA_HOME to the result.
 
     Raises:
-        JavaNotFound: none is fit; lists each one seen with the reason against it.
+        JavaNotFound: no Java is suitable; lists each one with the reason.
     """
     refused: list[str] = []
     for executable in _candidates(environ, usual_folders):
@@ -89,15 +89,15 @@ def find_java(
 
 
 def _candidates(environ: Mapping[str, str], usual_folders: Sequence[str]) -> Iterator[Path]:
-    """``java`` commands in the order of preference, each file once."""
+    """Yield ``java`` commands in the order of preference, each file once."""
     seen: set[Path] = set()
-    for executable in _places(environ, usual_folders):
+    for executable in _paths(environ, usual_folders):
         if executable.is_file() and executable.resolve() not in seen:
             seen.add(executable.resolve())
             yield executable
 
 
-def _places(environ: Mapping[str, str], usual_folders: Sequence[str]) -> Iterator[Path]:
+def _paths(environ: Mapping[str, str], usual_folders: Sequence[str]) -> Iterator[Path]:
     if environ.get("JAVA_HOME"):
         yield Path(environ["JAVA_HOME"], "bin", "java")
     on_path = shutil.which("java", path=environ.get("PATH", ""))
@@ -111,9 +111,9 @@ def _places(environ: Mapping[str, str], usual_folders: Sequence[str]) -> Iterato
 
 
 def _probe(executable: Path) -> JavaHome | str:
-    """The runtime behind ``executable``, or why it is not fit."""
+    """The runtime of ``executable``, or the reason why it is not suitable."""
     try:
-        told = subprocess.run(
+        probe = subprocess.run(
             [executable, "-XshowSettings:properties", "-version"],
             capture_output=True,
             text=True,
@@ -121,13 +121,13 @@ def _probe(executable: Path) -> JavaHome | str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"does not start ({error})"
-    settings = dict(re.findall(r"^\s+(java\.\S+) = (.*)$", told.stderr, re.MULTILINE))
-    if told.returncode != 0 or "java.home" not in settings:
-        return f"does not start ({told.stderr.strip()[-200:] or told.returncode})"
-    return _judge(Path(settings["java.home"]), settings["java.specification.version"])
+    settings = dict(re.findall(r"^\s+(java\.\S+) = (.*)$", probe.stderr, re.MULTILINE))
+    if probe.returncode != 0 or "java.home" not in settings:
+        return f"does not start ({probe.stderr.strip()[-200:] or probe.returncode})"
+    return _check(Path(settings["java.home"]), settings["java.specification.version"])
 
 
-def _judge(home: Path, specification: str) -> JavaHome | str:
+def _check(home: Path, specification: str) -> JavaHome | str:
     version = int(specification.removeprefix("1."))  # 1.8 is Java 8
     if version < OLDEST_VERSION:
         return f"is Java {version}; Spark 4 and Kafka 4 need {OLDEST_VERSION} or newer"
@@ -135,15 +135,15 @@ def _judge(home: Path, specification: str) -> JavaHome | str:
         return f"is Java {version}; Spark runs on 17 and 21, not on 24 and newer"
     java = JavaHome(home, version)
     if NEEDED_MODULE not in _modules(java):
-        return f"lacks the module {NEEDED_MODULE} (a cut-down runtime)"
+        return f"lacks the module {NEEDED_MODULE} (a reduced runtime)"
     return java
 
 
 def _modules(java: JavaHome) -> frozenset[str]:
-    told = subprocess.run(
+    listing = subprocess.run(
         [java.executable, "--list-modules"],
         capture_output=True,
         text=True,
         timeout=_PROBE_TIMEOUT_S,
     )
-    return frozenset(line.split("@")[0] for line in told.stdout.split())
+    return frozenset(line.split("@")[0] for line in listing.stdout.split())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from table.storage import StorageLocation
+from lakemark.storage import StorageLocation
 
 if TYPE_CHECKING:
     from tests.fixtures.s3 import S3Server

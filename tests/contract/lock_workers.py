@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from multiprocessing.connection import Connection
 
-from table.storage import Storage, StorageLocation, open_storage
-from table.timeline.lock import LeaseLost, LockProvider, open_lock
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.timeline.locks.open_lock import LockProviderName, open_lock
+from lakemark.timeline.locks.table_lock import LeaseLost
 
 
-def count_up(storage: Storage, times: int, provider: LockProvider) -> None:
+def count_up(storage: Storage, times: int, provider: LockProviderName) -> None:
     """Adds to a counter in two steps, which only the lock makes one."""
     lock = open_lock(storage, provider=provider)
     for _ in range(times):
@@ -18,7 +19,7 @@ def count_up(storage: Storage, times: int, provider: LockProvider) -> None:
             storage.put("counter", b"%d" % (count + 1))
 
 
-def count_up_there(location: StorageLocation, times: int, provider: LockProvider) -> None:
+def count_up_there(location: StorageLocation, times: int, provider: LockProviderName) -> None:
     count_up(open_storage(location), times, provider)
 
 

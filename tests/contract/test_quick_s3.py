@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from table.storage import StorageLocation
+from lakemark.storage import StorageLocation
 from tests.contract.test_storage import (
     test_a_folder_goes_with_its_last_object,
     test_a_folder_is_listed_whatever_its_name,
@@ -16,11 +16,11 @@ from tests.contract.test_storage import (
     test_create_never_replaces,
     test_either_the_publisher_or_the_deleter_wins,
     test_every_path_in_the_contract_can_be_used,
-    test_folders_are_told_from_objects,
+    test_folders_are_distinguished_from_objects,
     test_no_replacement_is_lost,
-    test_nothing_is_published_once_the_prepared_object_is_gone,
+    test_nothing_is_published_after_the_prepared_object_was_deleted,
     test_of_many_creators_one_succeeds,
-    test_parquet_is_written_and_read_in_place,
+    test_parquet_is_written_to_and_read_from_the_store,
     test_publishing_makes_the_object_once,
     test_publishing_never_replaces,
     test_put_replaces,
@@ -39,11 +39,11 @@ __all__ = [
     "test_create_never_replaces",
     "test_either_the_publisher_or_the_deleter_wins",
     "test_every_path_in_the_contract_can_be_used",
-    "test_folders_are_told_from_objects",
+    "test_folders_are_distinguished_from_objects",
     "test_no_replacement_is_lost",
-    "test_nothing_is_published_once_the_prepared_object_is_gone",
+    "test_nothing_is_published_after_the_prepared_object_was_deleted",
     "test_of_many_creators_one_succeeds",
-    "test_parquet_is_written_and_read_in_place",
+    "test_parquet_is_written_to_and_read_from_the_store",
     "test_publishing_makes_the_object_once",
     "test_publishing_never_replaces",
     "test_put_replaces",

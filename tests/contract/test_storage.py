@@ -1,4 +1,4 @@
-"""What every storage promises (``table.storage.storage``), on each kind of store."""
+"""What every storage promises (``lakemark.storage.storage``), on each kind of store."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from table.errors import HudiError, OutcomeUnknown, Unsupported
-from table.storage import Storage, StorageLocation, open_storage
-from table.storage.folder_storage import FolderStorage
-from table.storage.local_storage import LocalStorage
-from table.storage.probe import check_conditional_puts
-from table.storage.storage import (
+from lakemark.errors import HudiError, OutcomeUnknown, Unsupported
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.storage.folder_storage import FolderStorage
+from lakemark.storage.local_storage import LocalStorage
+from lakemark.storage.probe import check_conditional_puts
+from lakemark.storage.storage import (
     AlreadyExists,
     InvalidPath,
     NotFound,
@@ -84,7 +84,7 @@ def test_it_travels_to_a_worker(storage: Storage) -> None:
 def test_create_never_replaces(storage: Storage) -> None:
     storage.create("a", b"ours")
     storage.create("a", b"ours")  # an answer that was lost: the caller asks again
-    with pytest.raises(AlreadyExists, match="a is there"):
+    with pytest.raises(AlreadyExists, match="a already exists"):
         storage.create("a", b"theirs")
     assert storage.read("a") == b"ours"
 
@@ -118,7 +118,7 @@ def test_put_replaces(storage: Storage) -> None:
     assert old.etag != new.etag
 
 
-def test_folders_are_told_from_objects(storage: Storage) -> None:
+def test_folders_are_distinguished_from_objects(storage: Storage) -> None:
     for path in ("top", "a/x", "a/y", "a/b/z", "ab/q", ".hoodie/p"):
         storage.create(path, b"")
     folders, objects = storage.list_folder("")
@@ -160,7 +160,7 @@ def test_a_child_is_a_folder_of_its_parent(storage: Storage) -> None:
     assert child.list_folder("") == (["files"], [])
 
 
-def test_a_time_that_can_be_said_is_the_one_that_is_told(storage: Storage) -> None:
+def test_a_modification_time_that_can_be_set_is_returned(storage: Storage) -> None:
     storage.create("a/b", b"1")
     before = storage.head("a/b")
     moment = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
@@ -189,10 +189,10 @@ def test_publishing_makes_the_object_once(storage: Storage) -> None:
     assert storage.read("timeline/done") == b"commit"
 
 
-def test_nothing_is_published_once_the_prepared_object_is_gone(storage: Storage) -> None:
+def test_nothing_is_published_after_the_prepared_object_was_deleted(storage: Storage) -> None:
     storage.put("prepared", b"commit")
     storage.delete(["prepared"])
-    with pytest.raises(NotFound, match="prepared is gone"):
+    with pytest.raises(NotFound, match="prepared does not exist"):
         storage.publish("prepared", "timeline/done")
     assert storage.head("timeline/done") is None
 
@@ -247,7 +247,9 @@ def stream(storage: Storage, path: str, parts: list[bytes]) -> int:
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1000, LARGE_BYTES])
-def test_a_streamed_file_appears_whole_when_it_is_closed(storage: Storage, size_bytes: int) -> None:
+def test_a_streamed_file_appears_complete_when_it_is_closed(
+    storage: Storage, size_bytes: int
+) -> None:
     file = storage.create_streaming("p/file")
     for part in chunks(size_bytes):
         file.write(part)
@@ -304,7 +306,7 @@ def test_reading_at_random_agrees_with_the_bytes(storage: Storage, size_bytes: i
     agrees()
 
 
-def test_parquet_is_written_and_read_in_place(storage: Storage) -> None:
+def test_parquet_is_written_to_and_read_from_the_store(storage: Storage) -> None:
     table = pa.table({"n": pa.array(range(300_000)), "text": ["row"] * 300_000})
     file = storage.create_streaming("p/x.parquet")
     with pq.ParquetWriter(file, table.schema, compression="none") as writer:

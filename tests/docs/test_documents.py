@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
+from lakemark.config.property_page import render_page
 from streamer.cli import parser
 from streamer.config.load import load
-from streamer.config.reference import reference
+from streamer.config.render import render_reference
 from streamer.loop import STOP_GRACE_S
-from table.config.property_page import page
 from tests.golden.support import support
 from tests.interop.oracle import ApacheTable
 from transforms.schema_text import TYPES
@@ -31,14 +31,14 @@ EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 
 
 def test_the_reference_of_the_pipeline_file_is_printed_from_the_settings() -> None:
-    assert (ROOT / "docs" / "pipeline.md").read_text() == reference()
+    assert (ROOT / "docs" / "pipeline.md").read_text() == render_reference()
 
 
 def test_the_reference_lists_what_each_enumeration_accepts() -> None:
-    rows = [line for line in reference().splitlines() if line.startswith("| `")]
+    rows = [line for line in render_reference().splitlines() if line.startswith("| `")]
     for name, accepted in (
-        ("starting", "`earliest`, `latest`, or a value as described."),
-        ("isolation", "`read_committed`, `read_uncommitted`."),
+        ("starting_offsets", "`earliest`, `latest`, or a value as described."),
+        ("isolation_level", "`read_committed`, `read_uncommitted`."),
         ("metadata_columns", "`topic`, `partition`, `offset`, `timestamp`, `key`."),
         ("policy", "`keep_latest_commits`, `keep_latest_by_hours`, `keep_latest_file_versions`."),
         ("version", "`6`, `8`, `9`."),
@@ -49,7 +49,7 @@ def test_the_reference_lists_what_each_enumeration_accepts() -> None:
 
 
 def test_the_reference_lists_the_types_of_columns() -> None:
-    page = reference()
+    page = render_reference()
     assert [one.name for one in TYPES if f"\n| `{one.name}`" not in page] == []
 
 
@@ -67,7 +67,7 @@ def test_what_is_read_is_printed_from_the_tests() -> None:
 
 
 def test_the_page_of_table_properties_is_printed_from_the_rules() -> None:
-    assert (ROOT / "docs" / "foreign_tables.md").read_text() == page()
+    assert (ROOT / "docs" / "foreign_tables.md").read_text() == render_page()
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

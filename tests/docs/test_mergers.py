@@ -13,7 +13,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "mergers.md").read_text()
 
 def test_the_mergers_keep_the_rules() -> None:
     programs = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    shown = [program for program in programs if "table.open" not in program]
+    shown = [program for program in programs if "lakemark.open" not in program]
     assert len(shown) == len(programs) - 1 == 3
     seen: dict[str, object] = {"__name__": "shop.mergers"}
     for program in shown:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from table.log.log_block import BlockType, HeaderKey
+from lakemark.log.log_block import BlockType, HeaderKey
 
 _PAGE = (Path(__file__).parents[2] / "docs" / "specification.md").read_text()
 

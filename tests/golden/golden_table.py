@@ -13,14 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from table.config.table_properties import TableProperties
-from table.hudi_table import HudiTable, open_table
-from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
-from table.read.cdc_scan import CdcScan
-from table.read.queries import Incremental, ReadOptimized, Snapshot
-from table.read.scan import Scan
-from table.storage import Storage, StorageLocation
-from table.view.file_system_view import FileSystemView
+from lakemark.config.table_properties import TableProperties
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.read.cdc.scan import CdcScan
+from lakemark.read.queries import Incremental, ReadOptimized, Snapshot
+from lakemark.read.scan import Scan
+from lakemark.storage import Storage, StorageLocation
+from lakemark.view.file_system_view import FileSystemView
 
 ARCHIVES = Path(__file__).parent
 
@@ -43,7 +43,7 @@ class GoldenTable:
     """
 
     root: Path
-    table: HudiTable
+    table: OpenTable
 
     @property
     def storage(self) -> Storage:
@@ -85,7 +85,7 @@ def open_golden(name: str, folder: Path) -> GoldenTable:
     return GoldenTable(root, open_table(StorageLocation(str(root))))
 
 
-def ask(table: HudiTable, query: str, options: Mapping[str, str]) -> Scan | CdcScan:
+def ask(table: OpenTable, query: str, options: Mapping[str, str]) -> Scan | CdcScan:
     """What Apache was asked; the query's name begins with its kind."""
     if query.startswith("cdc"):
         return table.changes(options["begin"], options.get("end"))

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from table.errors import Unsupported
+from lakemark.errors import Unsupported
 from tests.golden.golden_table import ALL_TABLES, ask, plain_types, sorted_rows
 from tests.golden.shared_tables import SharedTables
 
@@ -38,7 +38,9 @@ COMES_BACK = {
 
 
 @pytest.mark.parametrize("name", [name for name in ALL_TABLES if name not in REFUSED])
-def test_every_query_answers_as_apache_does(name: str, shared_tables: SharedTables) -> None:
+def test_every_query_returns_the_rows_of_apache_hudi(
+    name: str, shared_tables: SharedTables
+) -> None:
     golden = shared_tables[name]
     assert {"snapshot", "read_optimized"} <= golden.queries.keys()
     for query, options in golden.queries.items():

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from table.errors import CorruptData, HudiError
-from table.log.log_block import BlockType
-from table.model.file_slice import FileSlice
-from table.model.meta_columns import RECORD_KEY
+from lakemark.errors import CorruptData, HudiError
+from lakemark.log.log_block import BlockType
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.meta_columns import RECORD_KEY
 from tests.depth import examples
 from tests.golden.golden_table import GoldenTable, Row, sorted_rows, unpack
 from tests.unit.log.blocks import mutations, read_all
@@ -49,11 +49,11 @@ def test_damage_is_refused_by_name_or_stays_inside_its_file_group(
     path = data.draw(st.sampled_from(_files_of(golden, file_slice)))
     with _damaged(path, data.draw(mutations(path.read_bytes()))):
         try:
-            answer = golden.table.snapshot().read_all()
+            answer = golden.table.scan().to_reader().read_all()
         except HudiError as error:
             assert path.name in str(error)
         else:
-            assert answer.schema == golden.table.snapshot().schema
+            assert answer.schema == golden.table.scan().to_reader().schema
             of_others = [row for row in whole_rows if row[RECORD_KEY] not in own_keys]
             rows = sorted_rows(answer)
             assert [row for row in rows if row in of_others] == of_others
@@ -114,7 +114,7 @@ def _damaged(path: Path, content: bytes) -> Iterator[None]:
 
 
 def _rows(golden: GoldenTable) -> list[Row]:
-    return sorted_rows(golden.table.snapshot().read_all())
+    return sorted_rows(golden.table.scan().to_reader().read_all())
 
 
 def _column_chunks(path: Path) -> list[tuple[int, int]]:
@@ -143,7 +143,7 @@ def _keys_ever(golden: GoldenTable, file_slice: FileSlice) -> set[str]:
     """Keys of a file slice, the deleted ones included."""
     reader = golden.table.scan().reader
     base = FileSlice(file_slice.group, file_slice.base_instant, file_slice.base)
-    rows = [*reader.read(base), *reader.changes(file_slice)]
+    rows = [*reader.read(base), *reader.read_changes(file_slice)]
     return {key for part in rows for key in part[RECORD_KEY].to_pylist()}
 
 

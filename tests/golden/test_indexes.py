@@ -8,13 +8,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from table.metadata.expression_index import ExpressionIndex
-from table.metadata.metadata_table import MetadataTable
-from table.metadata.opening import open_metadata_table
-from table.metadata.partition_kind import PartitionKind
-from table.metadata.secondary_index import SecondaryIndex
-from table.model.meta_columns import FILE_NAME, PARTITION_PATH, RECORD_KEY
-from table.timeline.clock import UTC_CLOCK
+from lakemark.metadata.expression_index import ExpressionIndex
+from lakemark.metadata.metadata_table import MetadataTable
+from lakemark.metadata.metadata_table_opener import open_metadata_table
+from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.metadata.secondary_index import SecondaryIndex
+from lakemark.model.meta_columns import FILE_NAME, PARTITION_PATH, RECORD_KEY
+from lakemark.timeline.clock import UTC_CLOCK
 from tests.golden.golden_table import GoldenTable
 from tests.golden.shared_tables import SharedTables
 
@@ -25,7 +25,7 @@ def test_a_secondary_index_names_the_records_of_each_value(
 ) -> None:
     golden = shared_tables[name]
     metadata = _metadata_of(golden)
-    (partition,) = metadata.of_kind(PartitionKind.SECONDARY_INDEX)
+    (partition,) = metadata.partitions_of_kind(PartitionKind.SECONDARY_INDEX)
     index = SecondaryIndex(metadata, partition)
     assert index.column == "note"
     rows = golden.expected("snapshot")

@@ -8,10 +8,11 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from table.errors import CorruptData, InvalidConfig, SnapshotChanged
-from table.index.bucket import BucketIndex, bucket_of, groups_by_bucket
-from table.index.stored_rows import stored_key_generator
-from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from lakemark.errors import CorruptData, InvalidConfig, SnapshotChanged
+from lakemark.index.bucket import BucketIndex, bucket_of, groups_by_bucket
+from lakemark.index.stored_rows import detect_key_generator
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from lakemark.operations.stored_rows import stored_rows
 from tests.golden.golden_table import ALL_TABLES, GoldenTable, sorted_rows, unpack
 from tests.golden.shared_tables import SharedTables
 
@@ -53,7 +54,7 @@ def test_what_does_not_fit_memory_is_merged_alike(name: str, shared_tables: Shar
 
 def test_pruned_columns_hold_the_same_values(golden: GoldenTable) -> None:
     columns = ["note", "id"]
-    found = golden.table.snapshot(columns).read_all()
+    found = golden.table.scan(columns=columns).to_reader().read_all()
     expected = golden.expected("snapshot").select(columns)
     assert sorted(found.to_pylist(), key=str) == sorted(expected.to_pylist(), key=str)
     with pytest.raises(InvalidConfig, match="no_such"):
@@ -83,7 +84,7 @@ def test_keys_and_paths_come_out_as_apache_made_them(golden: GoldenTable) -> Non
     if not properties.folders_are_values or "slash" in properties.table_name:
         return  # folders that are only read, not made
     rows = golden.expected("snapshot")
-    generator = stored_key_generator(properties, golden.table.stored_rows(), golden.root.name)
+    generator = detect_key_generator(properties, stored_rows(golden.table), golden.root.name)
     assert generator.record_keys(rows).to_pylist() == rows[RECORD_KEY].to_pylist()
     assert generator.partition_paths(rows).to_pylist() == rows[PARTITION_PATH].to_pylist()
 

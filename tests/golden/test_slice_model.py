@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from table.model.changes import CHANGE_COLUMNS, CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
-from table.model.file_slice import FileSlice
-from table.model.meta_columns import COMMIT_TIME, META_COLUMNS, RECORD_KEY
+from lakemark.model.changes import CHANGE_COLUMNS, CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.meta_columns import COMMIT_TIME, META_COLUMNS, RECORD_KEY
 from tests.golden.golden_table import GoldenTable, sorted_rows
 from tests.golden.shared_tables import SharedTables
 from tests.merging.rules import (
@@ -73,7 +73,7 @@ def base_rows(golden: GoldenTable, file_slice: FileSlice) -> Iterator[Record]:
 
 
 def log_records(golden: GoldenTable, file_slice: FileSlice) -> Iterator[Record]:
-    for changes in golden.table.scan().reader.changes(file_slice):
+    for changes in golden.table.scan().reader.read_changes(file_slice):
         for row in changes.to_pylist():
             yield record(row, ChangeKind(row[CHANGE_KIND]), written(row, changes.schema))
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from table.model.file_slice import FileSlice
-from table.model.meta_columns import COMMIT_TIME, FILE_NAME, RECORD_KEY
-from table.view.file_system_view import FileSystemView
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.meta_columns import COMMIT_TIME, FILE_NAME, RECORD_KEY
+from lakemark.view.file_system_view import FileSystemView
 from tests.golden.golden_table import ALL_TABLES, GoldenTable
 from tests.golden.shared_tables import SharedTables
 

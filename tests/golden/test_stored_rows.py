@@ -8,15 +8,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sinks.hudi.row_check import check_stored_rows
-from sinks.hudi.version_change import take_to_version
-from table.errors import HudiError, InvalidConfig, Refused, Unsupported
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, open_table
-from table.index.bucket import BucketIndex
-from table.model.format_version import FormatVersion
-from table.model.meta_columns import RECORD_KEY, without_meta_columns
-from table.storage import StorageLocation
+from lakemark.errors import HudiError, InvalidConfig, Refused, Unsupported
+from lakemark.execution.runner import LocalRunner
+from lakemark.index.bucket import BucketIndex
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.meta_columns import RECORD_KEY, without_meta_columns
+from lakemark.operations.change_version import change_table_version
+from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.operations.write_checks import check_stored_rows
+from lakemark.storage import StorageLocation
 from tests.golden.golden_table import ALL_TABLES, unpack
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable
@@ -24,7 +24,7 @@ from tests.interop.oracle import ApacheTable
 _BARE = ["v6_mor_complex_bare_keys", "v8_mor_complex_bare_keys"]
 
 
-def index_of(table: HudiTable, count: int = 2) -> BucketIndex:
+def index_of(table: OpenTable, count: int = 2) -> BucketIndex:
     return BucketIndex(count, table.properties.record_key_fields)
 
 
@@ -32,7 +32,7 @@ def index_of(table: HudiTable, count: int = 2) -> BucketIndex:
 def test_table_with_a_bucket_index_of_two_is_accepted(name: str, tmp_path: Path) -> None:
     table = unpack(name, tmp_path).table
     check_stored_rows(table, index_of(table))
-    with pytest.raises(InvalidConfig, match=r"does not fit the 3 buckets .* look in bucket"):
+    with pytest.raises(InvalidConfig, match=r"does not fit the 3 buckets .* would use bucket"):
         check_stored_rows(table, index_of(table, 3))
 
 
@@ -43,7 +43,7 @@ def test_table_with_a_bucket_index_of_two_is_accepted(name: str, tmp_path: Path)
         ("v9_mor_slash_paths", InvalidConfig, r"partition path '2026/r.*would reject it"),
         ("v9_cow_encoded_paths", InvalidConfig, "does not begin with a bucket number"),
         ("v9_cow_simple", InvalidConfig, "does not begin with a bucket number"),
-        ("v9_cow_custom_keys", Unsupported, "key generator CUSTOM .* is not written here"),
+        ("v9_cow_custom_keys", Unsupported, "key generator CUSTOM .* lakemark writes only"),
         ("v6_mor_timestamp_keys_millis", Unsupported, "key generator TIMESTAMP"),
     ],
 )
@@ -58,7 +58,7 @@ def test_table_whose_rows_would_be_put_elsewhere_is_refused(
 @pytest.mark.parametrize("name", _BARE)
 def test_update_of_a_bare_complex_key_does_not_duplicate_it(name: str, tmp_path: Path) -> None:
     table = unpack(name, tmp_path).table
-    before = table.snapshot().read_all()
+    before = table.scan().to_reader().read_all()
     assert before[RECORD_KEY] == before["id"]
     columns = without_meta_columns(before.schema)
     newer = before.select(columns.names).slice(0, 4)
@@ -70,7 +70,7 @@ def test_update_of_a_bare_complex_key_does_not_duplicate_it(name: str, tmp_path:
     writer.writer.recover()
     assert writer.keys.config.bare_lone_key
     writer.upsert(newer)
-    after = open_table(StorageLocation(str(path))).snapshot().read_all()
+    after = open_table(StorageLocation(str(path))).scan().to_reader().read_all()
     assert Counter(after["id"].to_pylist()).most_common(1)[0][1] == 1
     assert after.num_rows == before.num_rows
     assert Counter(after["ts"].to_pylist())[10**9] == 4
@@ -80,9 +80,9 @@ def test_update_of_a_bare_complex_key_does_not_duplicate_it(name: str, tmp_path:
 def test_version_change_keeps_bare_complex_keys_or_is_refused(name: str, tmp_path: Path) -> None:
     table = unpack(name, tmp_path).table
     with pytest.raises(Refused, match=r"values alone.*'id:<value>' in version 9"):
-        take_to_version(table, FormatVersion.V9, LocalRunner(1))
+        change_table_version(table, FormatVersion.V9, LocalRunner(1))
     other = FormatVersion.V8 if table.version is FormatVersion.V6 else FormatVersion.V6
-    take_to_version(table, other, LocalRunner(1))
+    change_table_version(table, other, LocalRunner(1))
     changed = open_table(StorageLocation(table.location.url))
     assert changed.version is other
     assert check_stored_rows(changed, index_of(changed)).config.bare_lone_key

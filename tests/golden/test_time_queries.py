@@ -14,21 +14,21 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from table.config import keys
-from table.config.table_properties import TableProperties
-from table.errors import CorruptData, InvalidConfig
-from table.hudi_table import HudiTable
-from table.log.data_block import encode_avro
-from table.log.log_block import BlockType, HeaderKey, encode
-from table.metadata.property_file import replace_properties
-from table.model.action import Action
-from table.model.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
-from table.read import cdc, incremental
-from table.read.cdc import LoggingMode
-from table.read.cdc.kept_changes import read_kept_changes
-from table.read.file_group_reader import FileGroupReader
-from table.read.queries import Snapshot
-from table.read.span import Span
+from lakemark.config import keys
+from lakemark.config.table_properties import TableProperties
+from lakemark.errors import CorruptData, InvalidConfig
+from lakemark.log.data_block import encode_avro
+from lakemark.log.log_block import BlockType, HeaderKey, encode
+from lakemark.model.action import Action
+from lakemark.model.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
+from lakemark.operations.open_table import OpenTable
+from lakemark.read import cdc, incremental
+from lakemark.read.cdc import LoggingMode
+from lakemark.read.cdc.logged_changes import read_logged_changes
+from lakemark.read.file_group_reader import FileGroupReader
+from lakemark.read.instant_range import InstantRange
+from lakemark.read.queries import Snapshot
+from lakemark.storage.properties_file import replace_properties
 from tests import plans
 from tests.golden.golden_table import (
     GoldenTable,
@@ -91,7 +91,7 @@ def test_the_past_has_the_columns_of_its_time(shared_tables: SharedTables) -> No
 @pytest.mark.parametrize("name", [*_CUT_INTO_SPANS, *_ARCHIVED[:2]])
 def test_all_commits_together_wrote_the_snapshot(shared_tables: SharedTables, name: str) -> None:
     golden = shared_tables[name]
-    plan = incremental.plan(golden.view, golden.table.store, Span.of("earliest"))
+    plan = incremental.plan(golden.view, golden.table.store, InstantRange.of("earliest"))
     assert plan.is_full_scan == (name in _ARCHIVED)
     _assert_same(_increment(golden, plan), golden.expected("snapshot"))
 
@@ -104,7 +104,7 @@ def test_no_row_falls_between_two_spans(shared_tables: SharedTables, name: str) 
     is_old = golden.table.version.timeline_layout == 1
     bounds = ["000", *(i.requested_at if is_old else str(i.completed_at) for i in commits)]
     for begin, end in pairwise(bounds):
-        span = Span.of(begin, end)
+        span = InstantRange.of(begin, end)
         plan = incremental.plan(golden.view, golden.table.store, span)
         found = _commits_of_keys(_increment(golden, plan))
         assert set(found.values()) <= set(plan.instants)
@@ -116,15 +116,17 @@ def test_no_row_falls_between_two_spans(shared_tables: SharedTables, name: str) 
 def test_the_whole_table_is_read_once_files_were_removed(tmp_path: Path, name: str) -> None:
     golden = unpack(name, tmp_path)
     begin = golden.queries["incremental"]["hoodie.datasource.read.begin.instanttime"]
-    plan = incremental.plan(golden.view, golden.table.store, Span.of(begin))
+    plan = incremental.plan(golden.view, golden.table.store, InstantRange.of(begin))
     written = golden.table.store.read_commit(golden.view.timeline.completed()[-2]).write_stats
     assert written[0].path is not None
     (golden.root / written[0].path).unlink()
 
     golden = _opened_again(golden)
     with pytest.raises(InvalidConfig, match="archived or cleaned"):
-        incremental.plan(golden.view, golden.table.store, Span.of(begin), may_scan_fully=False)
-    scan = incremental.plan(golden.view, golden.table.store, Span.of(begin))
+        incremental.plan(
+            golden.view, golden.table.store, InstantRange.of(begin), may_scan_fully=False
+        )
+    scan = incremental.plan(golden.view, golden.table.store, InstantRange.of(begin))
     assert scan.is_full_scan
     assert scan.instants == plan.instants
 
@@ -134,7 +136,7 @@ def test_removed_file_is_not_needed_if_a_later_commit_of_the_span_rewrote_it(
 ) -> None:
     golden = unpack("v9_cow_simple", tmp_path)
     begin = golden.queries["incremental"]["hoodie.datasource.read.begin.instanttime"]
-    span = Span.of(begin)
+    span = InstantRange.of(begin)
     instants = incremental.plan(golden.view, golden.table.store, span).instants
     written = golden.table.store.read_commit(golden.view.timeline.completed()[-2]).write_stats
     assert written[0].path is not None
@@ -157,18 +159,18 @@ def test_archived_commits_are_in_a_span_that_begins_before_them(
     oldest = next(i for i in archived if i.action.is_write)
     is_old = golden.table.version.timeline_layout == 1
     begin = oldest.requested_at if is_old else str(oldest.completed_at)
-    plan = incremental.plan(golden.view, golden.table.store, Span.of(begin))
+    plan = incremental.plan(golden.view, golden.table.store, InstantRange.of(begin))
     later = {i.requested_at for i in archived if i.action.is_write} - {oldest.requested_at}
     assert later <= set(plan.instants)
     assert oldest.requested_at not in plan.instants
     with pytest.raises(InvalidConfig, match="archived"):
-        cdc.plan(golden.view, golden.table.store, _with_cdc(golden), Span.of(begin))
+        cdc.plan(golden.view, golden.table.store, _with_cdc(golden), InstantRange.of(begin))
 
 
 @pytest.mark.parametrize("name", _REPLAYED)
 def test_replayed_changes_come_to_the_snapshot(shared_tables: SharedTables, name: str) -> None:
     golden = shared_tables[name]
-    plan = cdc.plan(golden.view, golden.table.store, _with_cdc(golden), Span.of("earliest"))
+    plan = cdc.plan(golden.view, golden.table.store, _with_cdc(golden), InstantRange.of("earliest"))
     state: dict[Key, str] = {}
     # An overwrite deletes and inserts at one moment.
     changes = sorted(_changes(golden, plan), key=lambda c: (c["ts_ms"], c["op"] != "d"))
@@ -187,19 +189,21 @@ def test_replayed_changes_come_to_the_snapshot(shared_tables: SharedTables, name
 @pytest.mark.parametrize("mode", [LoggingMode.OP_KEY_ONLY, LoggingMode.DATA_BEFORE])
 def test_images_that_were_not_kept_are_looked_up(tmp_path: Path, mode: LoggingMode) -> None:
     golden = unpack("v9_cow_cdc", tmp_path)
-    plan = cdc.plan(golden.view, golden.table.store, golden.properties, Span.of("000"))
+    plan = cdc.plan(golden.view, golden.table.store, golden.properties, InstantRange.of("000"))
     whole = Counter(_told(change) for change in _changes(golden, plan))
     _keep_less(golden, plan, mode)
 
     golden = _opened_again(golden)
-    plan = cdc.plan(golden.view, golden.table.store, _with_cdc(golden, mode), Span.of("000"))
+    plan = cdc.plan(
+        golden.view, golden.table.store, _with_cdc(golden, mode), InstantRange.of("000")
+    )
     assert Counter(_told(change) for change in _changes(golden, plan)) == whole
 
 
 def test_kept_changes_and_their_logging_mode_agree(shared_tables: SharedTables) -> None:
     golden = shared_tables["v9_cow_cdc"]
     properties = _with_cdc(golden, LoggingMode.OP_KEY_ONLY)
-    plan = cdc.plan(golden.view, golden.table.store, properties, Span.of("000"))
+    plan = cdc.plan(golden.view, golden.table.store, properties, InstantRange.of("000"))
     with pytest.raises(CorruptData, match="record_key"):
         _changes(golden, plan)
 
@@ -207,16 +211,16 @@ def test_kept_changes_and_their_logging_mode_agree(shared_tables: SharedTables) 
 def test_a_table_without_cdc_says_so(shared_tables: SharedTables) -> None:
     golden = shared_tables["v9_cow_simple"]
     with pytest.raises(InvalidConfig, match=keys.CDC_ENABLED):
-        cdc.plan(golden.view, golden.table.store, golden.properties, Span.of("000"))
-    with pytest.raises(InvalidConfig, match=r"kept no \.cdc file"):
-        cdc.plan(golden.view, golden.table.store, _with_cdc(golden), Span.of("000"))
+        cdc.plan(golden.view, golden.table.store, golden.properties, InstantRange.of("000"))
+    with pytest.raises(InvalidConfig, match=r"without a \.cdc file"):
+        cdc.plan(golden.view, golden.table.store, _with_cdc(golden), InstantRange.of("000"))
 
 
 def _opened_again(golden: GoldenTable) -> GoldenTable:
     """By listing storage, where the metadata table does not know what was done by hand."""
     listed = golden.properties.without_metadata_table()
-    replace_properties(golden.storage, golden.properties, listed)
-    return replace(golden, table=HudiTable(golden.storage, listed))
+    replace_properties(golden.storage, golden.properties, listed, lambda: None)
+    return replace(golden, table=OpenTable(golden.storage, listed))
 
 
 def _reader(golden: GoldenTable) -> FileGroupReader:
@@ -248,7 +252,7 @@ def _keep_less(golden: GoldenTable, plan: cdc.CdcPlan, mode: LoggingMode) -> Non
     schema: Row = {"type": "record", "name": "CDC", "fields": fields}
     for split in plan.splits:
         for log in split.logs:
-            kept = read_kept_changes(golden.storage, [log], LoggingMode.DATA_BEFORE_AFTER)
+            kept = read_logged_changes(golden.storage, [log], LoggingMode.DATA_BEFORE_AFTER)
             record_key = pc.coalesce(*(pc.struct_field(kept[c], "id") for c in ("after", "before")))
             rows = pa.table(
                 [kept["op"], record_key, kept["before"]], ["op", "record_key", "before"]

@@ -6,34 +6,36 @@ from pathlib import Path
 
 import pytest
 
-from sinks.hudi.compactions import Compaction, request_compaction
-from sinks.hudi.upkeep import archive, clean
-from table.errors import InvalidConfig
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, open_table
-from table.index.bucket import groups_by_bucket
-from table.model.action import Action
-from table.model.clean import CleanMetadata, CleanPlan
-from table.model.meta_columns import FILE_NAME
-from table.services import archival
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy
-from table.storage import StorageLocation
+from lakemark.errors import InvalidConfig
+from lakemark.execution.runner import LocalRunner
+from lakemark.index.bucket import groups_by_bucket
+from lakemark.model.action import Action
+from lakemark.model.clean_plan import CleanMetadata, CleanPlan
+from lakemark.model.meta_columns import FILE_NAME
+from lakemark.operations.archive import archive
+from lakemark.operations.clean import clean
+from lakemark.operations.compact import Compaction, request_compaction
+from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
+from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.services import archival
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.storage import StorageLocation
 from tests.golden.golden_table import Row, sorted_rows, unpack
 
 ARCHIVAL = ArchivalPolicy(2, 3, delta_commits_to_compact=1)
 
 
-def opened(table: HudiTable) -> HudiTable:
+def opened(table: OpenTable) -> OpenTable:
     return open_table(StorageLocation(table.location.url))
 
 
-def rows_anywhere(table: HudiTable) -> list[Row]:
+def rows_anywhere(table: OpenTable) -> list[Row]:
     """All rows, but not the files they lie in."""
-    return sorted_rows(table.snapshot().read_all().drop_columns([FILE_NAME]))
+    return sorted_rows(table.scan().to_reader().read_all().drop_columns([FILE_NAME]))
 
 
-def names(table: HudiTable) -> tuple[list[str], list[str]]:
+def names(table: OpenTable) -> tuple[list[str], list[str]]:
     """Active and archived instants by name."""
     active = [str(i) for i in table.timeline.completed()]
     return active, [str(i) for i in table.store.load_archived().instants()]
@@ -42,7 +44,7 @@ def names(table: HudiTable) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize("name", ["v9_mor_long_archived", "v8_mor_archived", "v6_mor_archived"])
 def test_apaches_history_grows_by_ours(name: str, tmp_path: Path) -> None:
     table = unpack(name, tmp_path).table
-    rows = sorted_rows(table.snapshot().read_all())
+    rows = sorted_rows(table.scan().to_reader().read_all())
     active, archived = names(table)
     commits = {i: table.store.read_commit(i) for i in table.timeline.completed(Action.DELTA_COMMIT)}
     done = archive(table, ARCHIVAL, None)
@@ -51,7 +53,7 @@ def test_apaches_history_grows_by_ours(name: str, tmp_path: Path) -> None:
     left, more = names(after)
     assert set(more) == {*archived, *(str(instant) for instant in done.instants)}
     assert sorted([*left, *more]) == sorted([*active, *archived])
-    assert sorted_rows(after.snapshot().read_all()) == rows
+    assert sorted_rows(after.scan().to_reader().read_all()) == rows
     assert all(after.store.read_commit(i) == metadata for i, metadata in commits.items())
 
 
@@ -60,15 +62,15 @@ def test_logs_that_apache_rolled_back_stay_with_the_block_that_says_so(
     name: str, tmp_path: Path
 ) -> None:
     table = unpack(name, tmp_path).table
-    rows = sorted_rows(table.snapshot().read_all())
+    rows = sorted_rows(table.scan().to_reader().read_all())
     (rollback,) = table.timeline.completed(Action.ROLLBACK)
     undone = table.store.read_rollback(rollback).instant
-    table.keep_metadata_table()
-    assert archival.archive(table.access, ArchivalPolicy(1, 2, 1), None, lambda timeline: ())
+    keep_metadata_table(table)
+    assert archival.archive(table.context, ArchivalPolicy(1, 2, 1), None, lambda timeline: ())
     after = opened(table)
     assert after.timeline.is_archived(undone)
-    assert sorted_rows(after.snapshot().read_all()) == rows
-    assert after.metadata_differences() == []
+    assert sorted_rows(after.scan().to_reader().read_all()) == rows
+    assert metadata_differences(after) == []
 
 
 @pytest.mark.parametrize(
@@ -87,19 +89,19 @@ def test_slices_whose_file_ids_name_no_bucket_are_compacted(name: str, tmp_path:
     assert {slice_.group for slice_ in after.view().latest_slices()} == groups
     assert not any(file_slice.logs for file_slice in after.view().latest_slices())
     assert rows_anywhere(after) == rows
-    assert after.metadata_differences() == []
+    assert metadata_differences(after) == []
 
 
 @pytest.mark.parametrize("name", ["v9_cow_cdc", "v9_mor_compacted", "v9_cow_savepoint"])
 def test_old_slices_go_and_the_rows_stay(name: str, tmp_path: Path) -> None:
     table = unpack(name, tmp_path).table
-    rows = sorted_rows(table.snapshot().read_all())
+    rows = sorted_rows(table.scan().to_reader().read_all())
     before = {file for group in table.view().groups.values() for file in group.files}
     cleaned = clean(table, CleaningPolicy(commits=1))
     gone = {path.rpartition("/")[2] for one in cleaned for path in one.plan.paths}
     after = opened(table)
     assert {file for group in after.view().groups.values() for file in group.files} == before - gone
-    assert sorted_rows(after.snapshot().read_all()) == rows
+    assert sorted_rows(after.scan().to_reader().read_all()) == rows
     if "cdc" in name:
         assert any(file.endswith(".cdc") for file in gone)
     for savepoint in after.timeline.completed(Action.SAVEPOINT):

@@ -7,16 +7,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sinks.hudi.version_change import plan_version, take_to_version
-from table.config import keys
-from table.errors import Refused
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, open_table
-from table.model.action import COMMITS
-from table.model.format_version import FormatVersion
-from table.model.meta_columns import without_meta_columns
-from table.storage import StorageLocation
-from table.upgrade.change import change_version
+from lakemark.config import keys
+from lakemark.errors import Refused
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import COMMITS
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.meta_columns import without_meta_columns
+from lakemark.operations.change_version import change_table_version, plan_version_change
+from lakemark.operations.metadata_table import metadata_differences
+from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.storage import StorageLocation
+from lakemark.upgrade.change import change_version
 from tests.golden.golden_table import sorted_rows, unpack
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable
@@ -24,21 +25,21 @@ from tests.interop.oracle import ApacheTable
 V6, V8, V9 = FormatVersion
 
 
-def opened(table: HudiTable) -> HudiTable:
+def opened(table: OpenTable) -> OpenTable:
     return open_table(StorageLocation(table.location.url))
 
 
-def opened_at(folder: Path) -> HudiTable:
+def opened_at(folder: Path) -> OpenTable:
     return open_table(StorageLocation(str(folder)))
 
 
-def rows_of(table: HudiTable) -> list[object]:
+def rows_of(table: OpenTable) -> list[object]:
     """Rows without what a compaction changes of them."""
-    found = table.snapshot().read_all()
+    found = table.scan().to_reader().read_all()
     return list(sorted_rows(found.drop_columns(["_hoodie_file_name"])))
 
 
-def past(table: HudiTable) -> dict[str, object]:
+def past(table: OpenTable) -> dict[str, object]:
     """What commits say of themselves, by requested time: all active ones, and two archived ones."""
     store, archive = table.store, table.store.load_archived()
     active = {i.requested_at: store.read_commit(i) for i in table.timeline.completed(*COMMITS)}
@@ -66,8 +67,8 @@ def test_a_table_keeps_rows_and_past_in_every_version(
     table = unpack(name, tmp_path).table
     rows, commits = rows_of(table), past(table)
     for version in steps:
-        planned = plan_version(table, version)
-        done = take_to_version(table, version, LocalRunner(2))
+        planned = plan_version_change(table, version)
+        done = change_table_version(table, version, LocalRunner(2))
         merged = [sorted(one.group for one in each.compacted) for each in (planned, done)]
         assert merged[0] == merged[1]
         table = opened(table)
@@ -78,8 +79,8 @@ def test_a_table_keeps_rows_and_past_in_every_version(
         assert not [one for group in table.view().latest_slices() for one in group.logs] or (
             not done.compacted
         )
-        assert table.metadata_differences() == []
-        again = change_version(table.access, version)
+        assert metadata_differences(table) == []
+        again = change_version(table.context, version)
         assert again.is_none
         assert rows_of(opened(table)) == rows
 
@@ -88,7 +89,7 @@ def test_partition_fields_of_custom_keys_get_the_types_that_rows_show(tmp_path: 
     table = unpack("v6_cow_custom_keys", tmp_path).table
     rows = rows_of(table)
     for version in (V9, V6, V8):
-        stored = take_to_version(table, version, LocalRunner(1)).change.after.values
+        stored = change_table_version(table, version, LocalRunner(1)).change.after.values
         typed = "region,at_s" if version is V6 else "region:SIMPLE,at_s:TIMESTAMP"
         assert stored[keys.PARTITION_FIELDS] == typed, "as Apache Hudi writes it in that version"
         assert stored[keys.KEY_GENERATOR_TYPE] == "CUSTOM"
@@ -111,8 +112,10 @@ def test_partition_fields_of_custom_keys_get_the_types_that_rows_show(tmp_path: 
 def test_it_is_written_on_in_its_version(name: str, tmp_path: Path) -> None:
     table = unpack(name, tmp_path).table
     version, own = table.version, without_meta_columns(table.scan().schema)
-    before = {row["id"]: row for row in table.snapshot(own.names).read_all().to_pylist()}
-    first = table.snapshot(own.names).read_all().slice(0, 1)
+    before = {
+        row["id"]: row for row in table.scan(columns=own.names).to_reader().read_all().to_pylist()
+    }
+    first = table.scan(columns=own.names).to_reader().read_all().slice(0, 1)
     place = own.get_field_index("ts")
     newer = first.set_column(place, own.field("ts"), pa.array([10**9], own.field("ts").type))
     ordering = table.properties.ordering_fields
@@ -121,13 +124,13 @@ def test_it_is_written_on_in_its_version(name: str, tmp_path: Path) -> None:
     writer.writer.recover()
     for _ in range(2):
         writer.upsert(newer)
-        after = opened(table).snapshot(own.names).read_all().to_pylist()
+        after = opened(table).scan(columns=own.names).to_reader().read_all().to_pylist()
         (changed,) = newer.to_pylist()
         assert {row["id"]: row for row in after} == {**before, changed["id"]: changed}
         writer.compact()
     table = opened(table)
     assert table.version is version
-    assert table.metadata_differences() == []
+    assert metadata_differences(table) == []
 
 
 def test_an_archive_that_lies_beside_all_else_is_all_that_goes(tmp_path: Path) -> None:
@@ -138,7 +141,7 @@ def test_an_archive_that_lies_beside_all_else_is_all_that_goes(tmp_path: Path) -
     path.write_text("\n".join([*said, "hoodie.archivelog.folder="]))
     archive_log = golden / ".hoodie/.commits_.archive.1_1-0-1"
     archive_log.touch()
-    change_version(opened_at(golden).access, V9)
+    change_version(opened_at(golden).context, V9)
     assert opened_at(golden).version is V9
     assert rows_of(opened_at(golden)) == rows
     assert not archive_log.exists()
@@ -153,6 +156,6 @@ def test_a_timeline_in_the_place_of_the_other_is_left_alone(tmp_path: Path) -> N
         file.rename(home / file.name)
     rows, files = rows_of(opened_at(golden)), {p for p in home.rglob("*") if p.is_file()}
     with pytest.raises(Refused, match=r"hoodie\.timeline\.path is empty"):
-        change_version(opened_at(golden).access, V6)
+        change_version(opened_at(golden).context, V6)
     assert rows_of(opened_at(golden)) == rows
     assert files <= set(home.rglob("*"))

@@ -11,33 +11,34 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sinks.hudi.exchange import Target, Written
-from sinks.hudi.row_check import check_stored_rows
-from sinks.hudi.settings import SinkSettings
-from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import MergeMode, TableType
-from table.config.table_spec import TableSpec
-from table.errors import TableNotFound
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, create_table, open_table
-from table.index.bucket import BucketIndex
-from table.keygen.key_generator import KeyGenerator
-from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
-from table.model.file_slice import FileSlice
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
-from table.services.compaction import CompactionPolicy, request
-from table.storage import StorageLocation
-from table.timeline.timeline import Timeline
-from table.write.file_group_write import write_file_group
-from table.write.partitioner import divide
+from lakemark.config.table_properties import MergeMode, TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import TableNotFound
+from lakemark.execution.runner import LocalRunner
+from lakemark.index.bucket import BucketIndex
+from lakemark.keygen.key_generator import KeyGenerator
+from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
+from lakemark.operations.create import create_table
+from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.write_checks import check_stored_rows
+from lakemark.operations.writer_settings import WriterSettings
+from lakemark.services.compaction import request_compaction
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import StorageLocation
+from lakemark.timeline.timeline import Timeline
+from lakemark.write.file_group_write import write_file_group
+from lakemark.write.partitioner import divide
 from tests.interop.oracle import ApacheTable
 
 
 def read_snapshot(path: Path) -> pa.Table:
     """All columns of the newest snapshot, meta columns included."""
-    return open_table(StorageLocation(str(path))).snapshot().read_all()
+    return open_table(StorageLocation(str(path))).scan().to_reader().read_all()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class LakemarkWriter:
     ) -> LakemarkWriter:
         """The table at ``path``, created when there is none; ``timezone`` as for ``open_table``."""
         index = BucketIndex(twin.bucket_count, tuple(twin.record_key))
-        settings = SinkSettings(index, log_format=twin.log_format)
+        settings = WriterSettings(index, log_format=twin.log_format)
         writer = TableWriter(_open_or_create(path, twin, timezone), schema, settings)
         keys = check_stored_rows(writer.table, index)
         return cls(writer, keys, schema, tuple(twin.ordering))
@@ -81,12 +82,12 @@ class LakemarkWriter:
 
     def begin(self, changes: pa.Table) -> Callable[[], Instant]:
         """Request an instant and write its files; the caller publishes."""
-        context, placement = self.writer.begin(), self.writer.placement()
-        written = []
-        for bucket, part in divide(changes, self.writer.settings.index):
-            stat = write_file_group(context, placement.task(bucket), [part])
-            written.append(Written(Target.ROWS, part.num_rows, stat))
-        return lambda: self.writer.commit(written, {})
+        context, assignment = self.writer.begin(), self.writer.assign_file_groups()
+        written = [
+            write_file_group(context, assignment.task(bucket), [part])
+            for bucket, part in divide(changes, self.writer.settings.index)
+        ]
+        return lambda: self.writer.commit([stat for stat in written if stat is not None], {})
 
     def plan_compaction(self) -> Instant:
         """Request a compaction of everything that has logs, and leave it to be done."""
@@ -96,7 +97,7 @@ class LakemarkWriter:
             table.refresh(timeline)
             return [s for s in table.view().slices_for_writing() if s.logs]
 
-        requested = request(table.access, slices_at)
+        requested = request_compaction(table.context, slices_at)
         assert requested is not None, "no file slice has logs"
         table.refresh()
         return requested[0]
@@ -126,7 +127,7 @@ class LakemarkWriter:
         return pa.table(arrays, schema=schema)
 
 
-def _open_or_create(path: Path, twin: ApacheTable, timezone: str | None) -> HudiTable:
+def _open_or_create(path: Path, twin: ApacheTable, timezone: str | None) -> OpenTable:
     location = StorageLocation(str(path))
     try:
         return open_table(location, timezone=timezone)

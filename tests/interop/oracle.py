@@ -17,7 +17,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from table.storage import StorageLocation
+from lakemark.storage import StorageLocation
 
 _ROOT = Path(__file__).resolve().parents[2]
 _SERVER = "tests.interop.oracle_server"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from table.hudi_table import open_table
-from table.model.changes import ChangeKind
-from table.storage import StorageLocation
+from lakemark.model.changes import ChangeKind
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable, Oracle
 

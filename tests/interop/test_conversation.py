@@ -10,9 +10,10 @@ from typing import Literal
 import pyarrow as pa
 import pytest
 
-from table.hudi_table import open_table
-from table.model.action import Action
-from table.storage import StorageLocation
+from lakemark.model.action import Action
+from lakemark.operations.open_table import open_table
+from lakemark.read.queries import ReadOptimized
+from lakemark.storage import StorageLocation
 from tests.interop import hudi_rs, lakemark
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable, Oracle
@@ -152,6 +153,8 @@ def _agree(oracle: Oracle, path: Path, ordering: list[str]) -> None:
     ours = lakemark.read_snapshot(path)
     assert_same_rows(ours, oracle.read(path))
     table = open_table(StorageLocation(str(path)))
-    assert_same_rows(table.read_optimized().read_all(), oracle.read(path, "read_optimized"))
+    assert_same_rows(
+        table.scan(ReadOptimized()).to_reader().read_all(), oracle.read(path, "read_optimized")
+    )
     if ordering:  # without, hudi-rs does not merge logs
         assert_same_rows(ours, hudi_rs.read_snapshot(path))

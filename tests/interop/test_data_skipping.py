@@ -11,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from table.hudi_table import open_table
-from table.storage import StorageLocation
+from lakemark.operations.metadata_table import metadata_differences
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable, Oracle
 
@@ -88,7 +89,7 @@ def test_queries_that_skip_files_miss_no_row(
     if table_type == "MERGE_ON_READ":
         writer.compact()
         _misses_nothing(oracle, path, conditions + OF_NEW_COLUMN)
-    assert open_table(StorageLocation(str(path))).metadata_differences() == []
+    assert metadata_differences(open_table(StorageLocation(str(path)))) == []
 
 
 def _rows(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.Table:

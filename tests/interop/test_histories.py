@@ -15,14 +15,14 @@ from typing import Any, Literal
 import pyarrow as pa
 import pytest
 
-from table.config import keys
-from table.config.merge_settings import stored_payload
-from table.config.table_properties import MergeMode, TableType
-from table.config.table_spec import TableSpec
-from table.hudi_table import open_table
-from table.model.changes import ChangeKind
-from table.model.format_version import FormatVersion
-from table.storage import StorageLocation
+from lakemark.config import keys
+from lakemark.config.merge_settings import stored_payload
+from lakemark.config.table_properties import MergeMode, TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.model.changes import ChangeKind
+from lakemark.model.format_version import FormatVersion
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation
 from tests.interop import lakemark
 from tests.interop.oracle import ApacheTable, Oracle, WriteOperation
 from tests.interop.same_rows import assert_same_rows
@@ -103,11 +103,11 @@ class Way:
     def spec(self, table_type: TableType, version: int = 9) -> TableSpec:
         """How lakemark is to write it."""
         return TableSpec(
-            "t",
-            (KEY,),
-            table_type,
-            (),
-            tuple(self.ordering),
+            name="t",
+            record_key=(KEY,),
+            table_type=table_type,
+            partition_by=(),
+            ordering=tuple(self.ordering),
             merge_mode=self.mode,
             payload=self.payload.rpartition(".")[2] if self.payload else None,
             version=FormatVersion(version),

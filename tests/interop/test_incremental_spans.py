@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from table.hudi_table import open_table
-from table.read.queries import Incremental
-from table.storage import StorageLocation
+from lakemark.operations.open_table import open_table
+from lakemark.read.queries import Incremental
+from lakemark.storage import StorageLocation
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable, Oracle
 

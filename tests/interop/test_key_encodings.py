@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from sinks.hudi.version_change import plan_version
-from table.errors import Refused
-from table.hudi_table import open_table
-from table.model.format_version import FormatVersion
-from table.model.meta_columns import RECORD_KEY
-from table.storage import StorageLocation
+from lakemark.errors import Refused
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.operations.change_version import plan_version_change
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation
 from tests.interop import lakemark
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable, Oracle
@@ -45,6 +45,6 @@ def test_updates_of_both_writers_find_the_stored_keys(
     table = open_table(StorageLocation(str(path)))
     if is_bare:
         with pytest.raises(Refused, match="its record keys are values alone"):
-            plan_version(table, FormatVersion.V9)
+            plan_version_change(table, FormatVersion.V9)
     else:
-        plan_version(table, FormatVersion.V9)
+        plan_version_change(table, FormatVersion.V9)

@@ -14,9 +14,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from table.hudi_table import open_table
-from table.storage import StorageLocation
-from table.timeline.clock import TimelineZoneUnknown
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation
+from lakemark.timeline.clock import TimelineZoneUnknown
 from tests.fixtures.oracle import started_oracle
 from tests.interop import lakemark
 from tests.interop.lakemark import LakemarkWriter

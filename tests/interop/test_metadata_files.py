@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from table.codec.hfile import Entries, HFileReader
-from table.log.log_block import BlockType
-from table.log.log_reader import read_blocks
-from table.metadata.metadata_files import base_file, log_file
-from table.metadata.record_changes import RecordChanges
+from lakemark.codec.hfile import Entries, HFileReader
+from lakemark.log.log_block import BlockType
+from lakemark.log.log_reader import read_blocks
+from lakemark.metadata.metadata_files import base_file, log_file
+from lakemark.metadata.record_changes import RecordChanges
 from tests.golden.golden_table import GoldenTable, sorted_rows, unpack
 from tests.interop import hudi_rs
 from tests.interop.oracle import Oracle, OracleError

@@ -10,27 +10,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from lakemark.execution.runner import LocalRunner
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.metadata.metadata_writer import MetadataWriter
+from lakemark.model.action import Action, State
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
+from lakemark.operations.open_table import open_table
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import StorageLocation
+from lakemark.storage.folder_storage import FolderStorage
+from lakemark.storage.properties_file import read_properties
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
 from streamer.services import ServicePolicies, TableServices
-from table.execution.runner import LocalRunner
-from table.hudi_table import open_table
-from table.metadata.metadata_writer import MetadataWriter
-from table.metadata.opening import METADATA_FOLDER
-from table.metadata.property_file import read_properties
-from table.model.action import Action, State
-from table.model.commit_metadata import CommitMetadata
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy
-from table.services.compaction import CompactionPolicy
-from table.storage import StorageLocation
-from table.storage.folder_storage import FolderStorage
-from table.timeline.timeline import Timeline
-from table.timeline.timeline_store import TimelineStore
 from tests.interop import hudi_rs, lakemark
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import CLEANS_AND_ARCHIVES, ApacheTable, Oracle
 from tests.interop.same_rows import assert_same_rows
+from tests.tables import reopened
 
 pytestmark = pytest.mark.oracle
 
@@ -82,13 +84,13 @@ def test_apache_reads_through_it(oracle: Oracle, tmp_path: Path) -> None:
     # Told of a clean that never was, it hides what is still there: only its readers miss the rows.
     clean = Instant(f"{int(table.timeline.newest_time or 0) - 1}", Action.CLEAN, State.INFLIGHT)
     table.store.prepare(clean, b"{}")
-    table.access.participant.on_clean(clean, {partition: [name]}, table.timeline)
+    table.context.participant.on_clean(clean, {partition: [name]}, table.timeline)
     everything = oracle.read(path, options={"hoodie.metadata.enable": "false"})
     believed = oracle.read(path, options=THROUGH_METADATA)
     missing = pc.equal(everything.column("_hoodie_file_name"), name)
     assert 0 < pc.sum(missing).as_py() < everything.num_rows
     assert_same_rows(believed, everything.filter(pc.invert(missing)))
-    assert open_table(StorageLocation(str(path))).metadata_differences()
+    assert metadata_differences(open_table(StorageLocation(str(path))))
 
 
 def test_hudi_rs_reads_through_it(tmp_path: Path) -> None:
@@ -106,12 +108,12 @@ def test_apache_skips_files_by_its_statistics(oracle: Oracle, tmp_path: Path) ->
     writer = LakemarkWriter.open(path, TABLE, SCHEMA)
     table = writer.writer.table
     liar = Liar(table.storage, table.store)
-    table.access = replace(table.access, participant=liar)
+    writer = replace(writer, writer=reopened(writer.writer, participant=liar))
     writer.upsert(_rows(0, 24, 1))
     assert oracle.read(path).num_rows == 24
-    differences = open_table(StorageLocation(str(path))).metadata_differences()
-    assert {one.what for one in differences} == {"ts"}
-    files = [one.place for one in differences if not one.place.endswith("/")]
+    differences = metadata_differences(open_table(StorageLocation(str(path))))
+    assert {one.aspect for one in differences} == {"ts"}
+    files = [one.path for one in differences if not one.path.endswith("/")]
     assert files == [liar.file], "beside what its region says of all its files"
     names = oracle.read(path).column("_hoodie_file_name")
     inside = pc.sum(pc.equal(names, liar.file.rpartition("/")[2])).as_py()
@@ -189,8 +191,8 @@ def _agree(oracle: Oracle, path: Path) -> None:
     table = open_table(StorageLocation(str(path)))
     of_partitions = () if table.version is FormatVersion.V6 else ("partition_stats",)
     assert table.properties.metadata_partitions == ("column_stats", "files", *of_partitions)
-    assert table.metadata_differences() == []
-    assert table.keep_metadata_table() is None
+    assert metadata_differences(table) == []
+    assert keep_metadata_table(table) is None
     ours = lakemark.read_snapshot(path)
     assert_same_rows(ours, oracle.read(path, options=THROUGH_METADATA))
     assert_same_rows(ours, oracle.read(path, options={"hoodie.metadata.enable": "false"}))

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from table.model.changes import WRITTEN_COLUMNS, ChangeKind
-from table.model.meta_columns import META_COLUMNS
-from table.model.written_columns import own_columns, pack
-from table.write import file_group_write
+from lakemark.model.changes import WRITTEN_COLUMNS, ChangeKind
+from lakemark.model.meta_columns import META_COLUMNS
+from lakemark.model.written_columns import own_columns, pack
+from lakemark.write import file_group_write
 from tests.interop import lakemark
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable, Oracle

@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from lakemark.operations.metadata_table import drop_metadata_table
 from tests.interop import lakemark
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable, Oracle
@@ -37,7 +38,7 @@ def test_both_find_every_partition(oracle: Oracle, tmp_path: Path, has_metadata:
     path, twin = tmp_path / "t", replace(TWIN, has_metadata=has_metadata)
     writer = LakemarkWriter.open(path, twin, SCHEMA)
     if not has_metadata:
-        writer.writer.table.drop_metadata_table()
+        drop_metadata_table(writer.writer.table)
     writer.upsert(_rows(1))
     expected = [(f"of {name}", name, 1) for name in TRAPS]
     assert _found(oracle.read(path)) == sorted(expected)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from lakemark.transaction.conflicts import ClusteringPlanned
 from streamer.cli import OK, main
-from table.transaction.conflicts import ClusteringPlanned
 from tests.interop import lakemark
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable, Oracle

@@ -8,11 +8,12 @@ from typing import Literal
 import pyarrow as pa
 import pytest
 
-from table.config.table_properties import TableType
-from table.hudi_table import open_table
-from table.model.format_version import FormatVersion
-from table.model.meta_columns import without_meta_columns
-from table.storage import StorageLocation
+from lakemark.config.table_properties import TableType
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.meta_columns import without_meta_columns
+from lakemark.operations.open_table import open_table
+from lakemark.read.queries import ReadOptimized
+from lakemark.storage import StorageLocation
 from tests.interop import lakemark
 from tests.interop.oracle import ApacheTable, Oracle
 from tests.interop.same_rows import assert_same_rows
@@ -108,4 +109,6 @@ def _apache_rows(path: Path) -> pa.Table:
 def _agree(oracle: Oracle, path: Path) -> None:
     assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
     table = open_table(StorageLocation(str(path)))
-    assert_same_rows(table.read_optimized().read_all(), oracle.read(path, "read_optimized"))
+    assert_same_rows(
+        table.scan(ReadOptimized()).to_reader().read_all(), oracle.read(path, "read_optimized")
+    )

@@ -1,7 +1,7 @@
 """Texts as ordering values: Apache Hudi reads them rightly out of the blocks that we write.
 
-Of Parquet blocks it would not (``table.write.log_format``). The test that pins this fails once
-Apache Hudi is mended; then the rule may go.
+Of Parquet blocks it would not (``default_log_format`` of ``lakemark.write.log_file_writer``). The
+test that pins this fails once Apache Hudi is mended; then the rule may go.
 """
 
 from __future__ import annotations

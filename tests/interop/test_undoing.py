@@ -10,15 +10,16 @@ from typing import Literal
 import pyarrow as pa
 import pytest
 
-from sinks.hudi.compactions import Compaction, request_compaction
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action
+from lakemark.operations.compact import Compaction, request_compaction
+from lakemark.operations.metadata_table import metadata_differences
+from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.storage import StorageLocation
+from lakemark.timeline.locks.open_lock import open_lock
+from lakemark.transaction.attempt import AttemptLost
+from lakemark.transaction.rollback import roll_back_named
 from streamer.cli import OK, main
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, open_table
-from table.model.action import Action
-from table.storage import StorageLocation
-from table.timeline.lock import open_lock
-from table.transaction.attempt import AttemptLost
-from table.transaction.rollback import roll_back_named
 from tests.clocks import SharedClock
 from tests.interop import lakemark
 from tests.interop.lakemark import LakemarkWriter
@@ -66,7 +67,7 @@ def agreed(oracle: Oracle, path: Path) -> pa.Table:
         told = str(through).lower()
         options = {"hoodie.metadata.enable": told, "hoodie.enable.data.skipping": told}
         assert_same_rows(ours, oracle.read(path, options=options))
-    assert table.metadata_differences() == []
+    assert metadata_differences(table) == []
     return ours.select(SCHEMA.names)
 
 
@@ -205,7 +206,7 @@ def test_apache_ends_a_rollback_of_a_completed_commit_that_died(
         dying = FaultyStorage(opened.storage, nth, "after")
         # Whoever is dead keeps the lock; on this clock its lease is soon over.
         lock = open_lock(dying, clock=clock)
-        access = replace(HudiTable(dying, opened.properties).access, lock=lock)
+        access = replace(OpenTable(dying, opened.properties).context, lock=lock)
         with pytest.raises(SimulatedCrash):
             roll_back_named(access, newest)
         standing = open_table(StorageLocation(str(path))).timeline.find(newest)
@@ -235,7 +236,7 @@ def test_we_go_on_after_apache_has_rolled_our_commit_back(
     ours.upsert(rows(3, 1, 6))
     ours.compact()
     agreed(oracle, path)
-    assert open_table(StorageLocation(str(path))).metadata_differences() == []
+    assert metadata_differences(open_table(StorageLocation(str(path)))) == []
 
 
 @both_layouts

@@ -10,18 +10,20 @@ from typing import Literal
 import pyarrow as pa
 import pytest
 
-from sinks.hudi.compactions import Compaction, request_compaction
-from sinks.hudi.upkeep import archive, clean
-from table.execution.runner import LocalRunner
-from table.hudi_table import open_table
-from table.index.bucket import place_in_partition
-from table.model.action import Action
-from table.model.clean import CleanMetadata
-from table.read.queries import Snapshot
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning import request
-from table.services.cleaning_plan import CleaningPolicy, Retention
-from table.storage import StorageLocation
+from lakemark.execution.runner import LocalRunner
+from lakemark.index.bucket import bucket_or_file_id
+from lakemark.model.action import Action
+from lakemark.model.clean_plan import CleanMetadata
+from lakemark.operations.archive import archive
+from lakemark.operations.clean import clean
+from lakemark.operations.compact import Compaction, request_compaction
+from lakemark.operations.metadata_table import metadata_differences
+from lakemark.operations.open_table import open_table
+from lakemark.read.queries import ReadOptimized, Snapshot
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning import request
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
+from lakemark.storage import StorageLocation
 from tests.interop import lakemark
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import CLEANS_AND_ARCHIVES, ApacheTable, Oracle
@@ -95,7 +97,7 @@ def test_apache_goes_on_with_what_was_cleaned_and_archived(
     assert archived is not None
     assert _archived(oracle, path) == _archived_here(path)
     assert bool(table.properties.metadata_partitions) == twin.has_metadata
-    assert open_table(StorageLocation(str(path))).metadata_differences() == []
+    assert metadata_differences(open_table(StorageLocation(str(path)))) == []
 
 
 @pytest.mark.parametrize("retention", [Retention.COMMITS, Retention.FILE_VERSIONS])
@@ -148,7 +150,7 @@ def test_each_executes_the_others_plan(
     for at in range(1, 7):
         writer.upsert(_rows(at))
     table = open_table(StorageLocation(str(path)))
-    requested = request(table.access, lambda timeline: table.view(), CLEANING)
+    requested = request(table.context, lambda timeline: table.view(), CLEANING)
     assert requested is not None
     instant, plan = requested
     before = tmp_path / "before"
@@ -179,7 +181,7 @@ def test_each_executes_the_others_plan(
     assert not deleted & set(_data_files(path))
     assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
     assert bool(ours.properties.metadata_partitions) == twin.has_metadata
-    assert open_table(StorageLocation(str(path))).metadata_differences() == []
+    assert metadata_differences(open_table(StorageLocation(str(path)))) == []
 
 
 @pytest.mark.parametrize("index", ["BLOOM", "SIMPLE"])
@@ -197,13 +199,13 @@ def test_apache_finds_its_keys_in_what_was_compacted_here(
     Compaction.begin(table, planned).run(LocalRunner(2))
     assert_same_rows(_read_optimized(path), oracle.read(path))
     groups = table.view().groups.keys()
-    assert any(isinstance(place_in_partition(group.file_id), str) for group in groups)
+    assert any(isinstance(bucket_or_file_id(group.file_id), str) for group in groups)
     oracle.write(path, _rows(3), twin)
     after = open_table(StorageLocation(str(path)))
     assert after.view().groups.keys() == groups, "no key was taken for a new one"
     assert [s.group for s in after.view().latest_slices() if s.logs]
     assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
-    assert after.metadata_differences() == []
+    assert metadata_differences(after) == []
 
 
 def _two(retention: Retention) -> CleaningPolicy:
@@ -218,7 +220,7 @@ def _newest_clean(path: Path) -> CleanMetadata:
 
 
 def _read_optimized(path: Path) -> pa.Table:
-    return open_table(StorageLocation(str(path))).read_optimized().read_all()
+    return open_table(StorageLocation(str(path))).scan(ReadOptimized()).to_reader().read_all()
 
 
 def _assert_same_past(oracle: Oracle, path: Path, instant: str) -> None:

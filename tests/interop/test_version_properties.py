@@ -9,12 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sinks.hudi.version_change import take_to_version
-from table.config import keys
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, open_table
-from table.model.format_version import FormatVersion
-from table.storage import StorageLocation
+from lakemark.config import keys
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.format_version import FormatVersion
+from lakemark.operations.change_version import change_table_version
+from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.storage import StorageLocation
 from tests.interop.oracle import ApacheTable, Oracle
 
 pytestmark = pytest.mark.oracle
@@ -92,16 +92,16 @@ def test_both_leave_the_same_properties(
     shutil.copytree(theirs, ours)
     upgrading = {"hoodie.write.auto.upgrade": "true"}
     oracle.write(theirs, ROWS, replace(table, version=9), options=upgrading)
-    take_to_version(opened(ours), FormatVersion.V9, LocalRunner(1))
+    change_table_version(opened(ours), FormatVersion.V9, LocalRunner(1))
     assert compared(ours) == compared(theirs)
     if goes_back:
         with oracle.named("t", theirs):
             oracle.query("call downgrade_table(table => 't', to_version => 'EIGHT')")
-        take_to_version(opened(ours), FormatVersion.V8, LocalRunner(1))
+        change_table_version(opened(ours), FormatVersion.V8, LocalRunner(1))
         assert compared(ours) == compared(theirs)
 
 
-def opened(path: Path) -> HudiTable:
+def opened(path: Path) -> OpenTable:
     return open_table(StorageLocation(str(path)))
 
 

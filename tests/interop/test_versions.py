@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from sinks.hudi.version_change import take_to_version
-from table.execution.runner import LocalRunner
-from table.hudi_table import open_table
-from table.model.format_version import FormatVersion
-from table.storage import StorageLocation
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.format_version import FormatVersion
+from lakemark.operations.change_version import change_table_version
+from lakemark.operations.metadata_table import metadata_differences
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation
 from tests.interop import lakemark
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable, Oracle
@@ -30,7 +31,7 @@ def test_both_write_on_after_each_change(oracle: Oracle, tmp_path: Path) -> None
         writer.upsert(stream.rows())
     for version in (9, 6, 8):
         table = open_table(StorageLocation(str(path)))
-        take_to_version(table, FormatVersion(version), LocalRunner(2))
+        change_table_version(table, FormatVersion(version), LocalRunner(2))
         _agree(oracle, path, version)
         twin = replace(TABLE, version=version)
         oracle.write(path, stream.rows(), twin)
@@ -55,7 +56,7 @@ def test_we_go_on_when_apache_took_our_table_to_version_9(oracle: Oracle, tmp_pa
 def _agree(oracle: Oracle, path: Path, version: int) -> None:
     table = open_table(StorageLocation(str(path)))
     assert table.version == version
-    assert table.metadata_differences() == []
+    assert metadata_differences(table) == []
     ours = lakemark.read_snapshot(path)
     assert_same_rows(ours, oracle.read(path))
     assert_same_rows(ours, oracle.read(path, options={"hoodie.metadata.enable": "true"}))

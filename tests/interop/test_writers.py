@@ -12,20 +12,21 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archive
-from table.config.table_properties import TableType
-from table.errors import WriteConflict
-from table.index.bucket import bucket_of
-from table.model.action import COMMITS, Action, State
-from table.model.instant import Instant
-from table.services.archival_plan import ArchivalPolicy
-from table.storage import Storage, StorageLocation, open_storage
-from table.timeline.lock import LockProvider, open_lock
-from table.timeline.lock_file_system import APACHE_LOCK_PATH
-from table.transaction.access import LOCK_WAIT_S
-from table.transaction.heartbeat import HeartbeatPolicy
-from table.transaction.sharing import Sharing
+from lakemark.config.table_properties import TableType
+from lakemark.errors import WriteConflict
+from lakemark.index.bucket import bucket_of
+from lakemark.model.action import COMMITS, Action, State
+from lakemark.model.instant import Instant
+from lakemark.operations.archive import archive
+from lakemark.operations.metadata_table import metadata_differences
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.timeline.locks.file_system_lock import APACHE_LOCK_PATH
+from lakemark.timeline.locks.open_lock import LockProviderName, open_lock
+from lakemark.transaction.heartbeat import HeartbeatPolicy
+from lakemark.transaction.multi_writer import MultiWriter
+from lakemark.transaction.table_context import LOCK_WAIT_S
 from tests.interop import lakemark
 from tests.interop.oracle import ApacheTable, Oracle, OracleError
 from tests.interop.same_rows import assert_same_rows
@@ -57,14 +58,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.oracle
 
 #: All clocks are this machine's. Nobody counts as dead only because the machine is busy.
-SHARING = Sharing(HeartbeatPolicy(1.0, 120), clock_skew_ms=1)
+SHARING = MultiWriter(HeartbeatPolicy(1.0, 120), clock_skew_ms=1)
 LEASE_S = 600.0
 
 #: Of writers that die. Who stands still for longer is undone as well, and starts again; but no step
 #: under the lock may stand still for half of the lease. Apache Hudi that was undone while it stood
 #: still fails in many ways, so this is longer than a busy machine makes it stand still.
 MORTAL_MISSES = 10
-MORTAL_SHARING = Sharing(HeartbeatPolicy(1.0, MORTAL_MISSES), clock_skew_ms=1)
+MORTAL_SHARING = MultiWriter(HeartbeatPolicy(1.0, MORTAL_MISSES), clock_skew_ms=1)
 MORTAL_LEASE_S = 10.0
 
 #: In what Apache Hudi says when a batch is to be written again.
@@ -212,7 +213,7 @@ def test_some_hundred_commits_by_all_who_change_a_table_are_a_history(
     _check_both_agree(oracle, storage)
     table = writer(storage).table
     assert table.properties.metadata_partitions
-    assert table.metadata_differences() == []
+    assert metadata_differences(table) == []
     assert all(s.failed for s in streamers)
     if table_type is TableType.COPY_ON_WRITE:
         assert not servants[0].done, "there is nothing to compact"
@@ -273,7 +274,7 @@ def _shared_table(folder: Path, table_type: TableType = TableType.MERGE_ON_READ)
 
 _opened = partial(
     shared_writer,
-    provider=LockProvider.FILE_SYSTEM,
+    provider=LockProviderName.FILE_SYSTEM,
     sharing=MORTAL_SHARING,
     lease_s=MORTAL_LEASE_S,
 )

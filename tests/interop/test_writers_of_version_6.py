@@ -14,12 +14,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from table.config.table_properties import PROPERTIES_PATH
-from table.config.table_spec import TableSpec
-from table.errors import WriteConflict
-from table.model.format_version import FormatVersion
-from table.storage import Storage, StorageLocation, open_storage
-from table.timeline.lock import LockProvider
+from lakemark.config.table_properties import PROPERTIES_PATH
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import WriteConflict
+from lakemark.model.format_version import FormatVersion
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.timeline.locks.open_lock import LockProviderName
 from tests.interop import lakemark
 from tests.interop.oracle import Oracle
 from tests.interop.same_rows import assert_same_rows
@@ -34,7 +34,7 @@ NORTH, SOUTH = Row("k1", v=1), Row("k2", v=1, region="south")
 
 opened = partial(
     shared_writer,
-    provider=LockProvider.FILE_SYSTEM,
+    provider=LockProviderName.FILE_SYSTEM,
     sharing=SHARING,
     has_metadata=False,
     lease_s=LEASE_S,
@@ -81,7 +81,9 @@ def test_a_commit_that_meets_a_compaction_by_apache_is_written_again(
 
 def _table(folder: Path) -> Storage:
     storage = open_storage(StorageLocation(str(folder / "t")))
-    spec = TableSpec("shared", ("id",), partition_by=("region",), version=FormatVersion.V6)
+    spec = TableSpec(
+        name="shared", record_key=("id",), partition_by=("region",), version=FormatVersion.V6
+    )
     storage.create(PROPERTIES_PATH, spec.to_properties().to_bytes())
     return storage
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from table.model.changes import ChangeKind
+from lakemark.model.changes import ChangeKind
 from tests.merging.modes import MODELLED, VALUES, Mode
 from tests.merging.rules import UNAVAILABLE, Record, Value
 from tests.merging.written_table import changes_of, with_written
@@ -21,7 +21,7 @@ _DELETE_BLOCKS = (ChangeKind.DELETE, ChangeKind.COMMIT_TIME_DELETE)
 
 
 def histories(mode: Mode) -> st.SearchStrategy[list[Step]]:
-    """Histories of up to six steps, of eight keys, which do not meet: many histories in one."""
+    """Histories of up to six steps with eight independent keys: many histories in one."""
     commit = st.lists(_records(mode), min_size=1, max_size=20)
     return st.lists(st.one_of(commit, commit, commit, st.none()), min_size=2, max_size=6)
 
@@ -43,7 +43,7 @@ def record(
     values: Sequence[Value],
     written: frozenset[str] | None = None,
 ) -> Record:
-    """A record that holds nothing that its kind or its columns leave out."""
+    """A record with only the values that its kind and its columns have."""
     held = dict(zip(VALUES, values, strict=True))
     if kind in _DELETE_BLOCKS:
         held, written = {}, None

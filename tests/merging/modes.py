@@ -1,4 +1,4 @@
-"""Every way in which a table may merge: its properties, and the same told record by record."""
+"""All merge modes: the table properties, and the same rule applied record by record."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from table.config import keys
-from table.config.table_properties import (
+from lakemark.config import keys
+from lakemark.config.table_properties import (
     MergeMode,
     TableProperties,
     TableType,
     new_table_properties,
 )
-from table.model.meta_columns import COMMIT_TIME
+from lakemark.model.meta_columns import COMMIT_TIME
 from tests.merging.rules import (
     UNAVAILABLE,
     Record,
@@ -27,9 +27,9 @@ from tests.merging.rules import (
 )
 from tests.merging.written_table import KEY
 
-#: Columns that say nothing of order.
+#: Columns that do not decide the order.
 VALUES = ("name", "price")
-#: What a record of the models holds: the same, and when it was written.
+#: The columns of a record of the models: the same, and the time at which it was written.
 MODELLED = (COMMIT_TIME, *VALUES)
 
 _DEFAULTS = {keys.PARTIAL_UPDATE_MODE: "IGNORE_DEFAULTS"}
@@ -45,10 +45,10 @@ class Mode:
 
     Attributes:
         merge_mode: of the table.
-        rule: the same, of two records.
-        properties: of the table, besides.
+        rule: the same rule for two records.
+        properties: further properties of the table.
         ordering: its ordering columns.
-        is_in_part: whether rows carry some of their columns only.
+        is_in_part: whether rows may be partial.
     """
 
     merge_mode: MergeMode
@@ -65,7 +65,7 @@ class Mode:
 
     @property
     def smallest_ts(self) -> int:
-        """0 where that is Hudi's default, so that it can be met."""
+        """0 if that is Hudi's default, so that it occurs."""
         return 0 if list(self.ordering.values()) == [pa.int32()] else 1
 
     def table_properties(self, table_type: TableType) -> TableProperties:
@@ -76,12 +76,12 @@ class Mode:
         return TableProperties({**plain.values, **self.properties})
 
     def row(self, record: Record) -> dict[str, object]:
-        """A record as a row of a table; what it was not written with is null."""
+        """A record as a row of a table; a column that was not written is null."""
         values = {name: record.values[name] for name in VALUES}
         return {KEY: record.key, **self._ordering_values(record.ts), **values}
 
     def _ordering_values(self, ts: int) -> dict[str, object]:
-        """The number itself; in several columns, its digits."""
+        """The number itself; for several columns, its digits."""
         digits = (ts // 3, ts % 3) if len(self.ordering) == 2 else (ts,)
         return {
             name: f"log.{digit:06}" if pa.types.is_string(kind) else digit

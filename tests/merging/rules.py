@@ -1,4 +1,4 @@
-"""How records of one key become one, told record by record: the model of every merge.
+"""The rules by which records of one key are merged, record by record: the model of every merge.
 
 Ordering values are those of a column of 32-bit integers, of which Hudi's default is 0. Source:
 ``BufferedRecordMergerFactory``, ``PartialUpdateHandler`` and the payload classes of Apache Hudi
@@ -11,25 +11,25 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from table.model.changes import ChangeKind
-from table.model.meta_columns import COMMIT_TIME
+from lakemark.model.changes import ChangeKind
+from lakemark.model.meta_columns import COMMIT_TIME
 
 Value: TypeAlias = object
 
-#: Stands for "unavailable" in all models and their tables.
+#: Means "unavailable" in all models and their tables.
 UNAVAILABLE = "?"
 
 
 @dataclass(frozen=True)
 class Record:
-    """One change to a key, or what the changes of a key have come to.
+    """One change to a key, or the merged result of its changes.
 
     Attributes:
         key: of the record.
-        ts: what it is ordered by.
+        ts: the ordering value.
         kind: data, or one of the deletes.
-        values: its columns, those of Hudi's own that matter included.
-        written: the columns that it carries; None for all of them.
+        values: its columns, including those of Hudi's own that matter.
+        written: the columns that it has; None for all of them.
     """
 
     key: str
@@ -53,7 +53,7 @@ IsHole: TypeAlias = Callable[[Record, str], bool]
 
 
 def folded(rule: Rule, changes: Iterable[Record]) -> Records:
-    """What the changes of each key come to, one after the other."""
+    """Merge the changes of each key, one after the other."""
     outcome: Records = {}
     for change in changes:
         older = outcome.get(change.key)
@@ -78,7 +78,7 @@ def is_unwritten(record: Record, column: str) -> bool:
 
 
 def fill(high: Record, low: Record, is_hole: IsHole) -> Record:
-    """``PartialUpdateHandler.partialMerge``: the record itself where it leaves nothing open."""
+    """``PartialUpdateHandler.partialMerge``; the record itself if it lacks no column."""
     if high.is_delete or low.is_delete:
         return high
     if high.written is None and not any(is_hole(high, c) for c in high.values):
@@ -92,7 +92,7 @@ def fill(high: Record, low: Record, is_hole: IsHole) -> Record:
 def by_event_time(
     is_hole: IsHole = never, *, late_fills: bool = True, blocks_win: bool = False
 ) -> Rule:
-    """The larger ordering value, of equal ones the newer."""
+    """The larger ordering value wins, of equal ones the newer record."""
 
     def merge(older: Record, newer: Record) -> Record:
         if newer.is_unconditional or (blocks_win and newer.kind is ChangeKind.DELETE):
@@ -107,12 +107,12 @@ def by_event_time(
 
 
 def by_commit_time(is_hole: IsHole = never) -> Rule:
-    """The newer one."""
+    """The newer record wins."""
     return lambda older, newer: fill(newer, older, is_hole)
 
 
 def by_payload(is_hole: IsHole, *, is_ordered: bool) -> Rule:
-    """``HoodieAvroRecordMerger`` with a payload that fills."""
+    """``HoodieAvroRecordMerger`` with a payload that fills missing columns."""
 
     def merge(older: Record, newer: Record) -> Record:
         if older.is_unconditional or newer.is_unconditional or older.kind is ChangeKind.DELETE:

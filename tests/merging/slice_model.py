@@ -1,12 +1,12 @@
-"""A file slice, record by record: what queries and compactions must make of its history."""
+"""A model of a file slice, record by record: the expected result of queries and compactions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from table.model.changes import ChangeKind
-from table.model.meta_columns import COMMIT_TIME
+from lakemark.model.changes import ChangeKind
+from lakemark.model.meta_columns import COMMIT_TIME
 from tests.merging.rules import Record, Records, Rule, folded
 
 
@@ -20,7 +20,7 @@ class SliceModel:
     logs: list[Record] = field(default_factory=list)
 
     def commit(self, changes: Iterable[Record], time: str) -> None:
-        """Changes of one commit, precombined, go to the log, or at once onto the base file."""
+        """Changes of one commit, precombined, go to the log, or immediately to the base file."""
         arrived = self._precombined([_stamped(change, time) for change in changes])
         if self.base is not None and self.is_merge_on_read:
             self.logs += map(_as_in_log, arrived)
@@ -31,7 +31,7 @@ class SliceModel:
             self.base = after if after or self.base is not None else None
 
     def compact(self) -> None:
-        """What the logs said becomes the base file, and is forgotten."""
+        """The merged rows become the base file, and the logs are dropped."""
         if self.logs:
             self.base, self.logs = self.rows(), []
 
@@ -40,12 +40,12 @@ class SliceModel:
         return self._onto_base(folded(self.rule, self.logs).values())
 
     def _precombined(self, changes: Sequence[Record]) -> list[Record]:
-        """One change of each key; rows written in part are made whole by what stands."""
+        """One change of each key; partial rows are completed from the current rows."""
         if all(change.written is None for change in changes):
             return [*folded(self.rule, changes).values()]
-        standing = self.rows()
-        outcome = folded(self.rule, [*standing.values(), *changes])
-        return [replace(r, written=None) for k, r in outcome.items() if r is not standing.get(k)]
+        current = self.rows()
+        outcome = folded(self.rule, [*current.values(), *changes])
+        return [replace(r, written=None) for k, r in outcome.items() if r is not current.get(k)]
 
     def _onto_base(self, changes: Iterable[Record]) -> Records:
         outcome = folded(self.rule, [*(self.base or {}).values(), *changes])
@@ -61,7 +61,7 @@ def _stamped(change: Record, time: str) -> Record:
 
 
 def _as_in_log(change: Record) -> Record:
-    """Every delete becomes a record of a delete block, which carries no columns."""
+    """Every delete becomes a record of a delete block, which has no columns."""
     if not change.is_delete:
         return change
     kind = ChangeKind.DELETE if change.kind is ChangeKind.FLAGGED_DELETE else change.kind

@@ -1,7 +1,7 @@
 """One table on local disk, written commit by commit by the real writer, without Spark and Kafka.
 
-A writer is opened anew for each commit, as a process that just started has it, and every read
-opens the table.
+Each commit opens a new writer, like a process that has just started, and every read opens the
+table.
 """
 
 from __future__ import annotations
@@ -14,22 +14,21 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from sinks.hudi.exchange import Target, Written
-from sinks.hudi.settings import SinkSettings
-from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import PROPERTIES_PATH, TableProperties
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, open_table
-from table.index.bucket import BucketIndex
-from table.merge.custom.loading import load_merger
-from table.merge.merge_stream import MergeStream
-from table.model.changes import CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
-from table.model.commit_metadata import WriteStat
-from table.model.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY, with_meta_columns
-from table.services.compaction import CompactionPolicy
-from table.storage import StorageLocation, open_storage
-from table.write.file_group_write import write_file_group
-from table.write.partitioner import Bucket, divide
+from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
+from lakemark.execution.runner import LocalRunner
+from lakemark.index.bucket import BucketIndex
+from lakemark.merge.custom.load import load_merger
+from lakemark.merge.merge_stream import MergeStream
+from lakemark.model.changes import CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
+from lakemark.model.commit_metadata import WriteStat
+from lakemark.model.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY, with_meta_columns
+from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.writer_settings import WriterSettings
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.write.file_group_write import write_file_group
+from lakemark.write.partitioner import Bucket, divide
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -38,12 +37,12 @@ KEY = "id"
 
 @dataclass(frozen=True)
 class WrittenTable:
-    """A table without partitions, of one bucket.
+    """A table without partitions, with one bucket.
 
     Attributes:
         path: its folder.
         schema: its columns without Hudi's own; ``id`` is the record key.
-        merger_class: what merges it in mode ``CUSTOM``.
+        merger_class: its custom merger in mode ``CUSTOM``.
         log_format: of its data blocks.
     """
 
@@ -65,42 +64,42 @@ class WrittenTable:
         storage.create(PROPERTIES_PATH, properties.to_bytes())
         return cls(path, schema, merger_class)
 
-    def open(self) -> HudiTable:
-        """The table, as whoever just started sees it."""
+    def open(self) -> OpenTable:
+        """The table, as a process that has just started opens it."""
         mergers = [load_merger(self.merger_class)] if self.merger_class else []
         return open_table(StorageLocation(str(self.path)), mergers=mergers)
 
     def upsert(self, *rows: Row) -> Commit:
-        """One commit of data rows; a column that a row does not name is null."""
+        """One commit of data rows; a missing column of a row is null."""
         return self.commit(changes_of(self.schema, [(row, ChangeKind.UPSERT) for row in rows]))
 
     def upsert_parts(self, *rows: Row) -> Commit:
-        """One commit of rows that carry the columns that they name, and no others."""
+        """One commit of partial rows, which have only the columns that they name."""
         changes = changes_of(self.schema, [(row, ChangeKind.UPSERT) for row in rows])
         return self.commit(with_written(changes, [[*row] for row in rows]))
 
     def delete(self, *rows: Row, kind: ChangeKind = ChangeKind.DELETE) -> Commit:
-        """One commit of deletes: of each row the key, and what it is ordered by."""
+        """One commit of deletes: of each row the key, and the ordering value."""
         return self.commit(changes_of(self.schema, [(row, kind) for row in rows]))
 
     def commit(self, *arriving: pa.Table) -> Commit:
         """One commit of changes, which may arrive in several tables."""
         writer = self._writer()
-        context, placement = writer.begin(), writer.placement()
+        context, assignment = writer.begin(), writer.assign_file_groups()
         parts: dict[Bucket, list[pa.Table]] = {}
         for changes in arriving:
             for bucket, part in divide(changes, writer.settings.index):
                 parts.setdefault(bucket, []).append(part)
-        stats = [
-            (sum(p.num_rows for p in some), write_file_group(context, placement.task(bucket), some))
+        written = (
+            write_file_group(context, assignment.task(bucket), some)
             for bucket, some in parts.items()
-        ]
-        written = [Written(Target.ROWS, count, stat) for count, stat in stats]
-        instant = writer.commit(written, {})
-        return Commit(instant.requested_at, [stat for _, stat in stats if stat is not None])
+        )
+        stats = [stat for stat in written if stat is not None]
+        instant = writer.commit(stats, {})
+        return Commit(instant.requested_at, stats)
 
     def compact(self) -> bool:
-        """Compact what has logs; whether there was any."""
+        """Compact file groups with logs; returns whether there were any."""
         return bool(self._writer().compact_if_due(CompactionPolicy(1), LocalRunner(1)))
 
     def rows(self, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
@@ -109,7 +108,9 @@ class WrittenTable:
         table = self.open()
         if table.schema is None:
             return []
-        read: pa.Table = table.snapshot([*dict.fromkeys([RECORD_KEY, *names])]).read_all()
+        read: pa.Table = (
+            table.scan(columns=[*dict.fromkeys([RECORD_KEY, *names])]).to_reader().read_all()
+        )
         return read.sort_by(RECORD_KEY).select(names).to_pylist()  # type: ignore[no-any-return]
 
     def merge(self) -> MergeStream:
@@ -118,7 +119,7 @@ class WrittenTable:
         return self.open().scan().reader.merge(file_slice)
 
     def _writer(self) -> TableWriter:
-        settings = SinkSettings(
+        settings = WriterSettings(
             BucketIndex(1, (KEY,)), log_format=self.log_format, merger_class=self.merger_class
         )
         return TableWriter(self.open(), self.schema, settings)
@@ -126,7 +127,7 @@ class WrittenTable:
 
 @dataclass(frozen=True)
 class Commit:
-    """What a commit wrote."""
+    """The result of a commit."""
 
     time: str
     stats: list[WriteStat]
@@ -146,7 +147,7 @@ def changes_of(schema: pa.Schema, kinded: Sequence[tuple[Row, ChangeKind]]) -> p
 
 
 def with_written(changes: pa.Table, written: Sequence[Sequence[str] | None]) -> pa.Table:
-    """The changes, and which columns each of them carries; all of them where None."""
+    """The changes, with the columns that each of them has; all columns if None."""
     names = [name for name in changes.column_names if name != CHANGE_KIND_FIELD.name]
     bits = [
         np.packbits(

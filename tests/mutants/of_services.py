@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_CLEANING = "table/services/cleaning.py"
-_RESTORE = "table/services/restore.py"
-_SAVEPOINT = "table/services/savepoint.py"
-_COMPACTION = "table/services/compaction.py"
-_ARCHIVAL = "table/services/archival.py"
-_ARCHIVAL_PLAN = "table/services/archival_plan.py"
-_ARCHIVING = "table/timeline/archiving.py"
-_LSM_WRITER = "table/timeline/lsm_writer.py"
-_UNDOABLE = "table/transaction/undoable.py"
-_TAKEN_BACK = "table/timeline/taken_back.py"
-_UPGRADE = "table/upgrade/change.py"
-_TABLE = "table/hudi_table.py"
-_BOOTSTRAP = "table/metadata/bootstrap.py"
-_PROPERTIES = "table/metadata/property_file.py"
-_METADATA = "table/metadata/metadata_writer.py"
-_METADATA_COMPACTION = "table/metadata/metadata_compaction.py"
+_CLEANING = "lakemark/services/cleaning.py"
+_RESTORE = "lakemark/services/restore.py"
+_SAVEPOINT = "lakemark/services/savepoint.py"
+_COMPACTION = "lakemark/services/compaction.py"
+_ARCHIVAL = "lakemark/services/archival.py"
+_ARCHIVAL_PLAN = "lakemark/services/archival_plan.py"
+_ARCHIVING = "lakemark/timeline/archiving.py"
+_LSM_WRITER = "lakemark/timeline/lsm_writer.py"
+_UNDOABLE = "lakemark/transaction/rollback_checks.py"
+_UNDONE = "lakemark/timeline/undone_instants.py"
+_UPGRADE = "lakemark/upgrade/change.py"
+_METADATA_TABLE = "lakemark/operations/metadata_table.py"
+_BOOTSTRAP = "lakemark/metadata/bootstrap.py"
+_PROPERTIES = "lakemark/storage/properties_file.py"
+_METADATA = "lakemark/metadata/metadata_writer.py"
+_METADATA_COMPACTION = "lakemark/metadata/metadata_compaction.py"
 
 _OF_CHECKS = ("tests/recovery/test_lease_checks.py",)
 _LATE_PLANS = ("tests/recovery/test_late_plans.py",)
@@ -53,15 +53,15 @@ _CLEANS = (
     ),
     Mutant(
         _CLEANING,
-        "        lease.check()  # created late, it is for ``take_up`` to judge\n",
+        "        lease.check()  # if it came late, ``claim`` removes it\n",
         "",
         "a clean whose plan appeared late deletes files that a savepoint keeps",
         _OF_CHECKS + _LATE_PLANS,
     ),
     Mutant(
         _CLEANING,
-        "        lease.check()\n        access.timeline.forget(standing)\n",
-        "        access.timeline.forget(standing)\n",
+        "        lease.check()\n        access.timeline.forget(current)\n",
+        "        access.timeline.forget(current)\n",
         "a process without the lock removes the plan of a clean that others execute",
         _OF_CHECKS,
     ),
@@ -123,14 +123,14 @@ _CLEANS = (
     ),
     Mutant(
         _CLEANING,
-        "        if standing is None:\n            raise Fenced(",
+        "        if current is None:\n            raise Fenced(",
         "        if False:\n            raise Fenced(",
         "a clean is published whose plan was removed",
         _OF_CLEANING,
     ),
     Mutant(
         _CLEANING,
-        "        if standing.is_completed:  # another executor of the same plan was faster\n",
+        "        if current.is_completed:  # another executor of the same plan was faster\n",
         "        if False:\n",
         "a clean that another process completed is completed twice",
         _OF_CLEANING,
@@ -154,15 +154,15 @@ _RESTORES = (
     ),
     Mutant(
         _RESTORE,
-        "    lease.check()  # created late, it may lack a commit: ``_with_later_commits``\n",
+        "    lease.check()  # if it came late, it may lack a commit: ``_with_later_commits``\n",
         "",
         "a restore whose plan appeared late keeps a commit that it should undo",
         _OF_CHECKS + _LATE_PLANS,
     ),
     Mutant(
         _RESTORE,
-        "    lease.check()\n    if standing is not None and",
-        "    if standing is not None and",
+        "    lease.check()\n    if current is not None and",
+        "    if current is not None and",
         "a restore that lost the lock deletes commits that came after it",
         _OF_CHECKS,
     ),
@@ -182,8 +182,8 @@ _RESTORES = (
     ),
     Mutant(
         _RESTORE,
-        "        access.timeline.unpublish(standing)\n        standing",
-        "        standing",
+        "        access.timeline.unpublish(current)\n        current",
+        "        current",
         "a restore deletes files of commits that queries still see",
         _UNDOING,
     ),
@@ -210,8 +210,8 @@ _RESTORES = (
     ),
     Mutant(
         _RESTORE,
-        "            drop(access.storage, read_properties(access.storage), lease.check)\n",
-        "",
+        "drop_metadata_table(access.storage, read_properties(access.storage), lease.check)\n",
+        "pass\n",
         "the metadata table lists files that a restore deleted",
         _UNDOING,
     ),
@@ -290,8 +290,8 @@ _RESTORES = (
 _COMPACTIONS = (
     Mutant(
         _COMPACTION,
-        "        lease.check()\n",
-        "",
+        "        lease.check()\n        # model: request compaction\n",
+        "        # model: request compaction\n",
         "a compaction is planned without the lock, and lacks a commit",
         _OF_CHECKS,
     ),
@@ -311,14 +311,14 @@ _COMPACTIONS = (
         ("tests/unit/services/test_under_the_lock.py",),
     ),
     Mutant(
-        "sinks/hudi/compactions.py",
-        "return {**own_metadata(), **carried}",
-        "return {**own_metadata()}",
+        "lakemark/operations/compact.py",
+        "return {**table_facts(), **carried}",
+        "return {**table_facts()}",
         "a compaction carries no checkpoint: the next run begins anew once commits are archived",
         _UNDOING,
     ),
     Mutant(
-        "sinks/hudi/table_writer.py",
+        "lakemark/operations/table_writer.py",
         "            self.check_columns(timeline)\n",
         "            pass\n",
         "a commit hides the column that another one added meanwhile",
@@ -398,14 +398,14 @@ _ARCHIVALS = (
         ("tests/unit/services/test_under_the_lock.py",),
     ),
     Mutant(
-        _TAKEN_BACK,
-        "set(instants) - completed_in(archived, instants)",
+        _UNDONE,
+        "set(instants) - find_completed(archived, instants)",
         "set(instants)",
         "files of a compaction that was executed again and archived are deleted",
         _UNDOING,
     ),
     Mutant(
-        _TAKEN_BACK,
+        _UNDONE,
         "    rolled_back |= {plan.instant for plan in rollbacks_since(store, since, timeline)}\n",
         "",
         "late files of an instant that was just rolled back are read",
@@ -458,8 +458,8 @@ _HISTORIES = (
     ),
     Mutant(
         _LSM_WRITER,
-        "                self._check()\n                self._move_on_to",
-        "                self._move_on_to",
+        "                self._check()\n                self._move_pointer",
+        "                self._move_pointer",
         "an archiver without the lock names the next version of the history",
         ("tests/unit/services/test_under_the_lock.py",),
     ),
@@ -489,8 +489,8 @@ _HISTORIES = (
 _VERSIONS = (
     Mutant(
         _BOOTSTRAP,
-        "    check_lease()\n    if properties.names",
-        "    if properties.names",
+        "replace_properties(storage, properties, bare, check_lease)\n",
+        "replace_properties(storage, properties, bare, lambda: None)\n",
         "a process without the lock takes a metadata table away that another has made",
         ("tests/unit/services/test_under_the_lock.py",),
     ),
@@ -506,14 +506,14 @@ _VERSIONS = (
         "            storage.replace(PROPERTIES_PATH, content, version)\n",
         "            storage.put(PROPERTIES_PATH, content)\n",
         "a process that was paused names a timeline that an upgrade has deleted",
-        ("tests/unit/metadata/test_property_file.py", "tests/unit/services"),
+        ("tests/unit/storage/test_properties_file.py", "tests/unit/services"),
     ),
     Mutant(
         _PROPERTIES,
         "    if TableProperties.parse(content).to_bytes() != before.to_bytes():\n",
         "    if False:\n",
         "on a local disk a process that was paused writes properties that were made from old ones",
-        ("tests/unit/metadata/test_property_file.py", "tests/unit/services"),
+        ("tests/unit/storage/test_properties_file.py", "tests/unit/services"),
     ),
     Mutant(
         _UPGRADE,
@@ -545,7 +545,7 @@ _VERSIONS = (
     ),
     Mutant(
         _UPGRADE,
-        "            bare = drop(access.storage, bare, lease.check)\n",
+        "            bare = drop_metadata_table(access.storage, bare, lease.check)\n",
         "            pass\n",
         "an upgraded table has a metadata table of the old version",
         _UNDOING,
@@ -561,23 +561,23 @@ _VERSIONS = (
 
 _METADATA_TABLES = (
     Mutant(
-        _TABLE,
-        "                self._make_metadata_table(timeline, lease.check)\n",
-        "                self._make_metadata_table(timeline, lambda: None)\n",
+        _METADATA_TABLE,
+        "            _build(table, timeline, lease.check)\n",
+        "            _build(table, timeline, lambda: None)\n",
         "a metadata table that is made without the lock lacks a commit: rows are hidden",
         ("tests/unit/services/test_under_the_lock.py",),
     ),
     Mutant(
-        _TABLE,
-        "            self._make_metadata_table(self.store.load(), lease.check)\n",
-        "            self._make_metadata_table(self.store.load(), lambda: None)\n",
+        _METADATA_TABLE,
+        "        _build(table, table.store.load(), lease.check)\n",
+        "        _build(table, table.store.load(), lambda: None)\n",
         "a metadata table that is made anew without the lock lacks a commit: rows are hidden",
         ("tests/unit/services/test_under_the_lock.py",),
     ),
     Mutant(
-        _TABLE,
-        "            self._metadata_writer.compact(self.store.load(), lease.check)\n",
-        "            self._metadata_writer.compact(self.store.load(), lambda: None)\n",
+        _METADATA_TABLE,
+        "        table.metadata_writer.compact(table.store.load(), lease.check)\n",
+        "        table.metadata_writer.compact(table.store.load(), lambda: None)\n",
         "a compaction of the metadata table without the lock lacks a commit",
         ("tests/unit/services/test_under_the_lock.py",),
     ),
@@ -589,8 +589,8 @@ _METADATA_TABLES = (
         _OF_METADATA,
     ),
     Mutant(
-        _METADATA,
-        "or completed - known.told:",
+        "lakemark/metadata/writer_state.py",
+        "or completed - state.instants:",
         "or False:",
         "the metadata table goes on although it lacks a commit of another writer",
         (*_OF_METADATA, "tests/unit/services/test_under_the_lock.py"),
@@ -604,22 +604,22 @@ _METADATA_TABLES = (
     ),
     Mutant(
         _METADATA_COMPACTION,
-        " or not all(_counts(i, data) for i in since)",
+        " and all(_has_completed(i, data) for i in since)",
         "",
         "a base file of the metadata table holds a commit that may be rolled back",
         _UNDOING,
     ),
     Mutant(
         _METADATA_COMPACTION,
-        "        if difference is not None:\n            raise FilesDiffer(difference)\n",
+        "        if mismatch is not None:\n            raise FilesDiffer(mismatch)\n",
         "",
         "a compaction of a damaged metadata table hides files for good",
         ("tests/unit/metadata",),
     ),
     Mutant(
-        "table/metadata/metadata_store.py",
-        "        self.instants.prepare(pending, content)\n        check_standing()\n",
-        "        self.instants.prepare(pending, content)\n",
+        "lakemark/metadata/metadata_store.py",
+        "            self.instants.make_durable()\n            check_not_fenced()\n",
+        "            self.instants.make_durable()\n",
         "a commit of the metadata table is published without the lock",
         _OF_METADATA,
     ),

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_LOCK = "table/timeline/lock.py"
-_LOCK_FILE = "table/timeline/lock_file.py"
-_DISK = "table/storage/disk.py"
-_LOCAL = "table/storage/local_storage.py"
-_OBJECTS = "table/storage/object_storage.py"
+_LOCK = "lakemark/timeline/locks/table_lock.py"
+_OPEN_LOCK = "lakemark/timeline/locks/open_lock.py"
+_LOCK_RECORD = "lakemark/timeline/locks/lock_provider.py"
+_STORAGE_LOCK = "lakemark/timeline/locks/storage_lock.py"
+_DISK = "lakemark/storage/disk.py"
+_LOCAL = "lakemark/storage/local_storage.py"
+_OBJECTS = "lakemark/storage/object_storage.py"
 
 _OF_LOCKS = ("tests/contract/test_lock.py", "tests/property/test_lock_interleavings.py")
 _TAKE_OVERS = ("tests/recovery/test_lost_lease.py",)
@@ -23,14 +25,14 @@ _LOCKS = (
         _TAKE_OVERS,
     ),
     Mutant(
-        _LOCK,
+        _OPEN_LOCK,
         "# model: take over\n    lease.check_time()\n",
         "\n",
         "a writer that is slow to take a lock over removes what the next holder prepared",
         ("tests/unit/transaction/test_publication.py",),
     ),
     Mutant(
-        _LOCK,
+        _OPEN_LOCK,
         "    lease.check_time()\n\n",
         "\n",
         "a take-over that lasted longer than the lease counts as one",
@@ -38,34 +40,34 @@ _LOCKS = (
     ),
     Mutant(
         _LOCK,
-        "                    self._file.rewrite(claim, claim.given_back())\n",
-        "                    self._file.rewrite(claim, replace(claim.record, expired=True))\n",
+        "replace_record(claim, claim.released_unused())\n",
+        "replace_record(claim, replace(claim.record, expired=True))\n",
         "a take-over that failed looks like a lock that was released: nothing is withdrawn",
         _TAKE_OVERS,
     ),
     Mutant(
-        _LOCK_FILE,
+        _LOCK_RECORD,
         "return replace(self.record, valid_until_ms=0, expired=not self.taken_over)",
         "return replace(self.record, valid_until_ms=0, expired=True)",
         "after a take-over that failed the next holder withdraws nothing",
         _TAKE_OVERS,
     ),
     Mutant(
-        _LOCK_FILE,
+        _STORAGE_LOCK,
         "taken_over=not seen.record.expired)",
         "taken_over=False)",
         "on an object store a lock is taken over without a withdrawal",
         _TAKE_OVERS,
     ),
     Mutant(
-        _LOCK_FILE,
+        _STORAGE_LOCK,
         "bool(highest) and not seen[highest].expired)",
         "False)",
         "on a local disk a lock is taken over without a withdrawal",
         _TAKE_OVERS,
     ),
     Mutant(
-        "table/timeline/prepared.py",
+        "lakemark/timeline/prepared.py",
         'f".hoodie/metadata/{_FOLDER}"',
         '".hoodie/.none"',
         "a commit of the metadata table is published after its lock was taken over",
@@ -73,7 +75,7 @@ _LOCKS = (
     ),
     Mutant(
         _LOCK,
-        "            elif not self._file.stands(claim):",
+        "            elif not self._provider.is_current(claim):",
         "            elif False:",
         "a lock that Apache Hudi has taken over is believed to be held",
         _OF_LOCKS + _TAKE_OVERS,
@@ -107,14 +109,14 @@ _LOCKS = (
         _OF_LOCKS,
     ),
     Mutant(
-        _LOCK_FILE,
+        _STORAGE_LOCK,
         "        if overtaken or not all(map(is_free, others.values())):\n",
         "        if False:\n",
         "two processes hold the lock of a table on a local disk",
         _OF_LOCKS,
     ),
     Mutant(
-        _LOCK_FILE,
+        _STORAGE_LOCK,
         "self._storage.replace(LOCK_PATH, record.to_bytes(), claim.version)",
         "self._storage.replace(LOCK_PATH, record.to_bytes(), self._read().version)",
         "two writers hold the lock of a table on an object store",
@@ -132,24 +134,24 @@ _WRITES = (
     ),
     Mutant(
         _LOCAL,
-        "            os.replace(staging, place)\n",
-        "            with open(place, 'wb') as file:\n                file.write(data)\n",
+        "            os.replace(staging, full_path)\n",
+        "            with open(full_path, 'wb') as file:\n                file.write(data)\n",
         "a reader finds half of a file that is being replaced",
         ("tests/unit/storage/test_local_storage.py", *_OF_STORAGE),
     ),
     Mutant(
         _LOCAL,
-        "            link(staging, self._place(path))\n        except FileExistsError:\n"
+        "            link(staging, self._full_path(path))\n        except FileExistsError:\n"
         "            with suppress",
-        "            os.replace(staging, self._place(path))\n        except FileExistsError:\n"
+        "            os.replace(staging, self._full_path(path))\n        except FileExistsError:\n"
         "            with suppress",
         "on a local disk two writers create one file: the later replaces the other's",
         _OF_STORAGE,
     ),
     Mutant(
         _LOCAL,
-        "                link(source, place)\n",
-        "                os.replace(source, place)\n",
+        "                link(source, full_path)\n",
+        "                os.replace(source, full_path)\n",
         "on a local disk a completed instant is replaced by another",
         _OF_STORAGE,
     ),
@@ -177,7 +179,8 @@ _WRITES = (
     Mutant(
         _OBJECTS,
         "                    if self.read(path) != data:\n"
-        "                        raise _other_bytes(path) from None\n                    return\n",
+        "                        raise _content_mismatch(path) from None\n"
+        "                    return\n",
         "                    return\n",
         "a file that another writer created is taken for our own",
         ("tests/unit/storage/test_object_storage.py", *_OF_STORAGE),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from tests.mutants.mutant import Mutant
 
-_TRANSACTION = "table/transaction/transaction.py"
-_PUBLICATION = "table/transaction/publication.py"
-_ROLLBACK = "table/transaction/rollback.py"
-_CONFLICTS = "table/transaction/conflicts.py"
-_HEARTBEAT = "table/transaction/heartbeat.py"
-_SHARING = "table/transaction/sharing.py"
-_LOSS = "table/transaction/completion_loss.py"
-_ATTEMPT = "table/transaction/attempt.py"
+_TRANSACTION = "lakemark/transaction/transaction.py"
+_PUBLICATION = "lakemark/transaction/publication.py"
+_ROLLBACK = "lakemark/transaction/rollback.py"
+_CONFLICTS = "lakemark/transaction/conflicts.py"
+_HEARTBEAT = "lakemark/transaction/heartbeat.py"
+_SHARING = "lakemark/transaction/multi_writer.py"
+_LOSS = "lakemark/transaction/completion_loss.py"
+_ATTEMPT = "lakemark/transaction/attempt.py"
 
 _OF_CONFLICTS = ("tests/unit/transaction/test_conflicts.py",)
 _OF_HEARTBEATS = ("tests/unit/transaction/test_heartbeat.py",)
@@ -24,6 +24,7 @@ _OF_TRANSACTIONS = (
 )
 _OF_CHECKS = ("tests/recovery/test_lease_checks.py",)
 _OF_BASES = ("tests/recovery/test_base_of_a_commit.py",)
+_LATE_PLANS = ("tests/recovery/test_late_plans.py",)
 _LATE_FILES = ("tests/recovery/test_late_files.py",)
 _OF_ATTEMPTS = ("tests/unit/transaction/test_attempt.py",)
 
@@ -91,8 +92,8 @@ _BEGINNING = (
     ),
     Mutant(
         _TRANSACTION,
-        "            lease.check()\n            try:\n",
-        "            try:\n",
+        "                lease.check()\n                access.timeline.create(attempt, content)\n",
+        "                access.timeline.create(attempt, content)\n",
         "an attempt is begun without the lock beside another",
         _OF_CHECKS,
     ),
@@ -182,6 +183,13 @@ _ATTEMPTS = (
         "",
         "an attempt that was published deletes its files because it is taken for lost",
         _OF_ATTEMPTS,
+    ),
+    Mutant(
+        _ATTEMPT,
+        "    found = archived.find(attempt.requested_at)\n",
+        "    found = None\n",
+        "an attempt that was published and archived deletes its files: rows are lost",
+        ("tests/recovery/test_attempts.py",),
     ),
     Mutant(
         _ATTEMPT,
@@ -331,8 +339,8 @@ _COMPLETION = (
     ),
     Mutant(
         _PUBLICATION,
-        "        self.lease.check()\n        try:\n",
-        "        try:\n",
+        "            self.lease.check()\n            return self.store.publish",
+        "            return self.store.publish",
         "an instant is published without the lock beside Apache Hudi",
         ("tests/recovery/test_lost_lease.py", *_OF_CHECKS),
     ),
@@ -347,7 +355,7 @@ _COMPLETION = (
 
 _ROLLBACKS = (
     Mutant(
-        "table/transaction/instant_files.py",
+        "lakemark/transaction/instant_files.py",
         "may_name_slice = names_slice or _was_version_6(storage)",
         "may_name_slice = names_slice",
         "after an upgrade, rows in logs of version 6 stay when their commit is undone",
@@ -419,14 +427,14 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "        if completed_in(archived, [target.requested_at]):\n            return False\n",
+        "        if find_completed(archived, [target.requested_at]):\n            return False\n",
         "",
         "a compaction that was executed again and archived is reported as undone",
         _LATE_FILES,
     ),
     Mutant(
         _ROLLBACK,
-        "        if taken_back(access.timeline, [target.requested_at], timeline, archived):\n",
+        "        if find_undone(access.timeline, [target.requested_at], timeline, archived):\n",
         "        if True:\n",
         "files of an instant are deleted although no rollback of it is known",
         _OF_ROLLBACKS,
@@ -448,8 +456,8 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "        check_no_restore(timeline)\n        for rollback in",
-        "        for rollback in",
+        "        check_no_restore(timeline)\n        for rollback, plan in",
+        "        for rollback, plan in",
         "an operator's rollback goes on in the middle of a restore",
         _OF_ROLLBACKS,
     ),
@@ -469,8 +477,8 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "        if _was_outlived(access, rollback, timeline):\n",
-        "        if False:\n",
+        "not _is_planned(access, rollback) or _was_outlived(access, rollback, timeline):\n",
+        "not _is_planned(access, rollback):\n",
         "a dead writer's rollback deletes a commit that has completed since",
         (
             "tests/recovery/test_writers.py::test_a_rollback_whose_target_completed_since_is_given"
@@ -514,17 +522,38 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "    drop_markers(access.storage, plan.instant)\n    forget",
-        "    forget",
+        "    drop_markers(access.storage, plan.instant)\n    if not keeps_plan",
+        "    if not keeps_plan",
         "markers of undone instants stay, and prove what is not so",
         _OF_ROLLBACKS,
     ),
     Mutant(
         _ROLLBACK,
-        "    forget_heartbeat(access.storage, plan.instant)\n    return done",
-        "    return done",
+        "        forget_heartbeat(access.storage, plan.instant)\n    return done",
+        "        pass\n    return done",
         "heartbeats of undone instants stay",
         _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "    if not keeps_plan:  # otherwise",
+        "    if True:  # otherwise",
+        "a late rollback deletes the heartbeat of the next attempt, which others then undo",
+        _OF_ATTEMPTS,
+    ),
+    Mutant(
+        _HEARTBEAT,
+        "            if self._silent_s() > self._policy.expires_after_s:\n                return\n",
+        "",
+        "an attempt deletes the heartbeat of the one that replaced it, which others then undo",
+        _OF_ATTEMPTS,
+    ),
+    Mutant(
+        _TRANSACTION,
+        "        heartbeat.abandon()\n        raise\n",
+        "        heartbeat.stop()\n        raise\n",
+        "a writer deletes the heartbeat of the writer that has begun the instant",
+        _OF_ATTEMPTS,
     ),
     Mutant(
         _ROLLBACK,
@@ -556,11 +585,24 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "            if access.timeline.read_rollback_plan(rollback.requested_at).instant"
-        " == requested_at:\n",
+        "            if plan.instant == requested_at:\n",
         "            if False:\n",
         "an instant gets a second rollback beside the one that is pending",
         _OF_ROLLBACKS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "        if not _is_planned(access, rollback) or ",
+        "        if ",
+        "a rollback that began after it was archived stops every writer",
+        _LATE_PLANS,
+    ),
+    Mutant(
+        _ROLLBACK,
+        "            access.timeline.forget(rollback.inflight())\n",
+        "            pass\n",
+        "a process that has lost the lock leaves a rollback without a plan",
+        _LATE_PLANS,
     ),
 )
 
@@ -640,7 +682,7 @@ _MEETINGS = (
     ),
     Mutant(
         _CONFLICTS,
-        "place_in_partition(file_id)) for",
+        "bucket_or_file_id(file_id)) for",
         "file_id) for",
         "two writers each make a file group of one bucket",
         _OF_CONFLICTS,

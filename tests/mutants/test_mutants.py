@@ -71,7 +71,7 @@ def test_command_runs_the_tests_on_the_changed_code() -> None:
 
     assert result.returncode == 0, result.stdout + result.stderr
     assert "1 of 1 killed, 0 not as listed" in result.stdout
-    assert "test_several_fields_compare_the_first_one_first" in result.stdout
+    assert "test_first_ordering_field_is_most_significant" in result.stdout
 
 
 def _defined(path: Path) -> set[str]:

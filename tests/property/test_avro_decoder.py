@@ -1,4 +1,4 @@
-"""Avro decoding against fastavro, and against whatever bytes there are."""
+"""Avro decoding, compared with fastavro, and of random bytes."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.codec.avro_rows import decode_rows
-from table.errors import CorruptData
+from lakemark.codec.avro_rows import decode_rows
+from lakemark.errors import CorruptData
 from tests.depth import examples
 from transforms.decode.avro import AvroDecoder
+from transforms.decode.avro_decoding import find_datum_fault
 from transforms.decode.avro_differences import column_types
-from transforms.decode.avro_framing import PlainFraming, WriterSchema, writer_schema
-from transforms.decode.avro_record import reason_against
+from transforms.decode.avro_framing import PlainFraming, WriterSchema, load_writer_schema
 from transforms.decode.avro_references import StoredSchema
-from transforms.decode.decoded import Decoded
+from transforms.decode.decode_result import DecodeResult
 
 _DAY_US = 86_400_000_000
 _TIMES = st.integers(-719_162 * _DAY_US, 2_932_896 * _DAY_US)
 
-#: Types without parts, each with its values as fastavro takes them without a logical type.
+#: Types that are not nested, each with its values for fastavro without a logical type.
 _LEAVES: list[tuple[object, st.SearchStrategy[object]]] = [
     ("boolean", st.booleans()),
     ("int", st.integers(-(2**31), 2**31 - 1)),
@@ -44,7 +44,7 @@ _LEAVES: list[tuple[object, st.SearchStrategy[object]]] = [
     ({"type": "long", "logicalType": "local-timestamp-micros"}, _TIMES),
 ]
 
-#: Unions of numbers; fastavro takes the first branch that holds a value.
+#: Unions of numbers; fastavro uses the first branch that fits a value.
 _NUMBERS: list[tuple[object, st.SearchStrategy[object]]] = [
     (["int", "long"], st.integers(-(2**63), 2**63 - 1)),
     (["null", "int", "long"], st.none() | st.integers(-(2**33), 2**33)),
@@ -54,7 +54,7 @@ _NUMBERS: list[tuple[object, st.SearchStrategy[object]]] = [
 
 @st.composite
 def types(draw: st.DrawFn, depth: int = 2) -> tuple[object, st.SearchStrategy[Any]]:
-    """A type, and values of it."""
+    """Draw a type, and a strategy for its values."""
     number = draw(st.integers(0, len(_LEAVES) + (6 if depth else 2)))
     if number < len(_LEAVES):
         return _LEAVES[number]
@@ -77,7 +77,7 @@ def types(draw: st.DrawFn, depth: int = 2) -> tuple[object, st.SearchStrategy[An
 
 @st.composite
 def records(draw: st.DrawFn, depth: int = 2) -> tuple[dict[str, Any], st.SearchStrategy[Any]]:
-    """A record, and values of it."""
+    """Draw a record, and a strategy for its values."""
     members = {f"f{n}": draw(types(depth)) for n in range(draw(st.integers(1, 4)))}
     fields = [{"name": name, "type": kind} for name, (kind, _) in members.items()]
     record = {"type": "record", "name": f"r{draw(st.uuids()).hex}", "fields": fields}
@@ -86,7 +86,7 @@ def records(draw: st.DrawFn, depth: int = 2) -> tuple[dict[str, Any], st.SearchS
 
 @given(st.data())
 @settings(max_examples=examples(80), deadline=None)
-def test_what_fastavro_wrote_is_read_and_what_is_cut_off_or_too_long_is_not(
+def test_records_of_fastavro_are_read_unless_truncated_or_extended(
     data: st.DataObject,
 ) -> None:
     avro, values = data.draw(records())
@@ -101,21 +101,21 @@ def test_what_fastavro_wrote_is_read_and_what_is_cut_off_or_too_long_is_not(
 
 @given(st.data())
 @settings(max_examples=examples(80), deadline=None)
-def test_no_record_is_larger_in_memory_than_its_length_allows(data: st.DataObject) -> None:
+def test_memory_of_a_record_is_within_the_upper_bound(data: st.DataObject) -> None:
     avro, values = data.draw(records())
     schema, datum = _schema(avro), _encode(avro, data.draw(values))
-    at_most = int(schema.sizes.at_most(np.array([len(datum)]))[0])
+    bound = int(schema.sizes.upper_bounds(np.array([len(datum)]))[0])
     ends = np.arange(1, 101) * len(datum)
     rows = decode_rows(memoryview(datum * 100), ends - len(datum), ends, schema.avro)
-    # A bit for each value says whether it is there, and each column has a last offset.
-    assert rows.nbytes <= 100 * 1.2 * at_most + 2_000
-    assert schema.sizes.excess(datum, at_most) is None
-    assert schema.sizes.excess(datum, len(datum)) is not None
+    # Each value also has a validity bit, and each column a last offset.
+    assert rows.nbytes <= 100 * 1.2 * bound + 2_000
+    assert schema.sizes.find_excess(datum, bound) is None
+    assert schema.sizes.find_excess(datum, len(datum)) is not None
 
 
 @given(st.data())
 @settings(max_examples=examples(60), deadline=None)
-def test_random_bytes_are_rows_or_rejects_and_nothing_in_between(data: st.DataObject) -> None:
+def test_random_bytes_become_rows_or_rejects(data: st.DataObject) -> None:
     avro, values = data.draw(records())
     good = _encode(avro, data.draw(values))
     bad = data.draw(st.lists(st.binary(max_size=40) | _damaged(good), max_size=8))
@@ -124,14 +124,14 @@ def test_random_bytes_are_rows_or_rejects_and_nothing_in_between(data: st.DataOb
     accepted = set(decoded.accepted.tolist())
     assert accepted | set(decoded.rejected.tolist()) == set(range(len(datums)))
     assert len(datums) - 1 in accepted
-    # A record's fate does not depend on those beside it.
+    # The result for a record does not depend on other records.
     for index, datum in enumerate(datums):
         assert (_decode(avro, [datum]).accepted.tolist() == [0]) is (index in accepted)
 
 
 @given(st.data())
 @settings(max_examples=examples(150), deadline=None)
-def test_single_records_are_judged_as_columns_are_read(data: st.DataObject) -> None:
+def test_inspection_of_single_records_agrees_with_columnar_decoding(data: st.DataObject) -> None:
     avro, values = data.draw(records())
     datum = data.draw(st.binary(max_size=40) | _damaged(_encode(avro, data.draw(values))))
     schema = _schema(avro)
@@ -140,11 +140,13 @@ def test_single_records_are_judged_as_columns_are_read(data: st.DataObject) -> N
         is_read = True
     except CorruptData:
         is_read = False
-    assert (reason_against(datum, schema.root) is None) is is_read
+    assert (find_datum_fault(datum, schema.root) is None) is is_read
 
 
-def _near(*places: int) -> st.SearchStrategy[int]:
-    return st.builds(lambda place, step: place + step, st.sampled_from(places), st.integers(-2, 2))
+def _near(*positions: int) -> st.SearchStrategy[int]:
+    return st.builds(
+        lambda position, step: position + step, st.sampled_from(positions), st.integers(-2, 2)
+    )
 
 
 _LONGS = st.one_of(
@@ -208,30 +210,30 @@ def test_value_of_another_type_is_stored_exactly_or_its_dead_letter_names_the_co
     decoded = decoder.decode(pa.array(datums, pa.binary()))
     expected = [one for value in drawn if (one := model(value)) is not None]
     found = decoded.rows.column("v").to_pylist()
-    assert [*map(_told_apart, found)] == [*map(_told_apart, expected)]
+    assert [*map(_distinguishable, found)] == [*map(_distinguishable, expected)]
     assert all(reason.startswith("column 'v': ") for reason in decoded.reasons)
     assert len(found) + len(decoded.reasons) == len(drawn)
 
 
-def _told_apart(value: object) -> object:
+def _distinguishable(value: object) -> object:
     return repr(value) if isinstance(value, float) else value
 
 
 def _damaged(good: bytes) -> st.SearchStrategy[bytes]:
-    """Bytes of a record, of which one was changed."""
+    """Draw the bytes of a record with one byte changed."""
     if not good:
         return st.just(b"")
-    places = st.tuples(st.integers(0, len(good) - 1), st.integers(0, 255))
-    return places.map(lambda p: good[: p[0]] + bytes([p[1]]) + good[p[0] + 1 :])
+    positions = st.tuples(st.integers(0, len(good) - 1), st.integers(0, 255))
+    return positions.map(lambda p: good[: p[0]] + bytes([p[1]]) + good[p[0] + 1 :])
 
 
 def _schema(avro: dict[str, Any]) -> WriterSchema:
-    schema = writer_schema("it", StoredSchema(json.dumps(avro)), None)
+    schema = load_writer_schema("it", StoredSchema(json.dumps(avro)), None)
     assert isinstance(schema, WriterSchema), schema
     return schema
 
 
-def _decode(avro: dict[str, Any], datums: list[bytes]) -> Decoded:
+def _decode(avro: dict[str, Any], datums: list[bytes]) -> DecodeResult:
     columns = column_types(_schema(avro).root.arrow)
     decoder = AvroDecoder(columns, framing=PlainFraming(StoredSchema(json.dumps(avro))))
     return decoder.decode(pa.array(datums, pa.binary()))
@@ -244,7 +246,7 @@ def _encode(avro: dict[str, Any], value: object) -> bytes:
 
 
 def _bare(avro: Any) -> Any:
-    """The schema without logical types: values are given as they are written."""
+    """Return the schema without logical types, because values are given as they are written."""
     if isinstance(avro, list):
         return [_bare(branch) for branch in avro]
     if isinstance(avro, dict):
@@ -253,7 +255,7 @@ def _bare(avro: Any) -> Any:
 
 
 def _plain(rows: pa.Table) -> list[dict[str, Any]]:
-    """Rows with dates and times as integers."""
+    """Return rows with dates and times as integers."""
     numbers = rows.cast(pa.schema([f.with_type(_numbers(f.type)) for f in rows.schema]))
     plain: list[dict[str, Any]] = numbers.to_pylist(maps_as_pydicts="lossy")
     return plain

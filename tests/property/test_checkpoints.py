@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from checkpoints import codec
+from checkpoints import commit_keys
 from checkpoints.checkpoint import KafkaCheckpoint
 
 _offsets = st.dictionaries(
@@ -23,7 +23,7 @@ checkpoints = st.builds(
 @given(checkpoints)
 def test_text_metadata_and_pickle_round_trip(checkpoint: KafkaCheckpoint) -> None:
     assert KafkaCheckpoint.parse(str(checkpoint)) == checkpoint
-    assert codec.decode(codec.encode(checkpoint)) == checkpoint
+    assert commit_keys.decode(commit_keys.encode(checkpoint)) == checkpoint
     restored = pickle.loads(pickle.dumps(checkpoint))
     assert restored == checkpoint
     assert hash(restored) == hash(checkpoint)
@@ -40,7 +40,7 @@ def test_any_text_parses_or_is_refused(text: str) -> None:
 
 
 @given(_counts, _counts, _counts)
-def test_moving_forward_adds_up_and_never_looks_earlier(
+def test_advanced_checkpoints_add_up_and_are_never_earlier(
     start: dict[int, int], first: dict[int, int], second: dict[int, int]
 ) -> None:
     before = KafkaCheckpoint("orders", start)

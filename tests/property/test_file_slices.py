@@ -1,4 +1,4 @@
-"""File slices of random histories: nothing committed is lost, nothing else is seen."""
+"""File slices of random histories: no committed file is lost, and no other file is visible."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.model.action import Action, State
-from table.model.commit_metadata import CommitMetadata, WriteStat
-from table.model.compaction_plan import CompactionOperation, CompactionPlan
-from table.model.file_names import BaseFileName, LogFileName
-from table.model.file_slice import BaseFile, FileGroupId, LogFile, join
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.timeline.timeline import Timeline
-from table.view.file_lister import DataFile
-from table.view.file_system_view import FileSystemView
+from lakemark.model.action import Action, State
+from lakemark.model.commit_metadata import CommitMetadata, WriteStat
+from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
+from lakemark.model.file_names import BaseFileName, LogFileName
+from lakemark.model.file_slice import BaseFile, FileGroupId, LogFile, join
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.timeline.timeline import Timeline
+from lakemark.view.file_lister import DataFile
+from lakemark.view.file_system_view import FileSystemView
 
 _PARTITION = "p"
 _GROUPS = ("g0", "g1")
@@ -49,17 +49,22 @@ class Event:
     @property
     def metadata(self) -> CommitMetadata:
         stats = (WriteStat(path=join(_PARTITION, str(file.name))) for file in self.files)
-        return CommitMetadata(tuple(stats))
+        return CommitMetadata(write_stats=tuple(stats))
 
     @property
     def plan(self) -> CompactionPlan:
         groups = (FileGroupId(_PARTITION, file_id) for file_id in self.file_ids)
-        return CompactionPlan(tuple(CompactionOperation(g, "", None, ()) for g in groups))
+        return CompactionPlan(
+            tuple(
+                CompactionOperation(group=g, base_instant="", data_file=None, log_files=())
+                for g in groups
+            )
+        )
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Event]:
-    """Commits that overlap at will; of each group at most the last compaction is pending."""
+    """Commits that overlap arbitrarily; in each group at most the last compaction is pending."""
     count = draw(st.integers(1, 8))
     times = draw(st.permutations(range(100, 100 + 2 * count)))
     pairs = sorted(sorted(times[2 * i : 2 * i + 2]) for i in range(count))
@@ -77,7 +82,7 @@ def histories(draw: st.DrawFn) -> list[Event]:
 
 
 def view_of(events: list[Event]) -> FileSystemView:
-    """The view of a listing that shows the files of every event, dead or alive."""
+    """The view of a listing with the files of every event, completed or not."""
     pending = (e for e in events if e.is_compaction and not e.completed_at)
     return FileSystemView.of(
         {_PARTITION: [file for event in events for file in event.files]},
@@ -88,7 +93,7 @@ def view_of(events: list[Event]) -> FileSystemView:
 
 @settings(deadline=None)
 @given(histories())
-def test_every_committed_file_is_in_one_slice_and_no_other_is(events: list[Event]) -> None:
+def test_every_committed_file_is_in_exactly_one_slice(events: list[Event]) -> None:
     found = [
         file
         for group in view_of(events).file_groups()
@@ -102,7 +107,7 @@ def test_every_committed_file_is_in_one_slice_and_no_other_is(events: list[Event
 
 @settings(deadline=None)
 @given(histories())
-def test_a_log_completed_while_its_slice_was_the_newest(events: list[Event]) -> None:
+def test_log_belongs_to_the_newest_slice_at_its_completion(events: list[Event]) -> None:
     completion = {event.requested_at: event.completed_at or "" for event in events}
     for group in view_of(events).file_groups():
         following_starts = [*(s.base_instant for s in group.slices[1:]), "999"]
@@ -115,7 +120,7 @@ def test_a_log_completed_while_its_slice_was_the_newest(events: list[Event]) -> 
 
 @settings(deadline=None)
 @given(histories())
-def test_readers_lose_nothing_while_a_compaction_is_pending(events: list[Event]) -> None:
+def test_readers_see_all_files_while_a_compaction_is_pending(events: list[Event]) -> None:
     with_pending = view_of(events).latest_slices()
     planless = view_of([e for e in events if e.completed_at or not e.is_compaction]).latest_slices()
     assert [(s.base, s.logs) for s in with_pending] == [(s.base, s.logs) for s in planless]
@@ -123,7 +128,7 @@ def test_readers_lose_nothing_while_a_compaction_is_pending(events: list[Event])
 
 @settings(deadline=None)
 @given(histories())
-def test_a_writer_who_never_lists_again_sees_the_same(events: list[Event]) -> None:
+def test_view_updated_by_commits_equals_a_new_listing(events: list[Event]) -> None:
     view = FileSystemView(Timeline(()))
     steps: list[tuple[str, bool, Event]] = []
     for event in events:
@@ -145,7 +150,7 @@ def test_a_writer_who_never_lists_again_sees_the_same(events: list[Event]) -> No
 
 @settings(deadline=None)
 @given(histories(), st.integers(0, 8))
-def test_archiving_the_oldest_instants_moves_no_file(events: list[Event], count: int) -> None:
+def test_archival_moves_no_file_to_another_slice(events: list[Event], count: int) -> None:
     done = [event.completed_at is not None for event in events]
     count = min(count, [*done, False].index(False), len(events) - 1)
     archived = {event.requested_at: event.completed_at for event in events[:count]}
@@ -157,7 +162,7 @@ def test_archiving_the_oldest_instants_moves_no_file(events: list[Event], count:
 
 @settings(deadline=None)
 @given(histories(), st.integers(100, 116))
-def test_the_past_holds_nothing_requested_later(events: list[Event], moment: int) -> None:
+def test_past_view_has_no_file_requested_later(events: list[Event], moment: int) -> None:
     view, instant = view_of(events), str(moment)
     past = view.as_of(instant)
     found = {path for paths in _paths(past) for path in paths}
@@ -169,7 +174,7 @@ def test_the_past_holds_nothing_requested_later(events: list[Event], moment: int
 
 @settings(deadline=None)
 @given(histories(), st.integers(100, 116))
-def test_the_past_of_commits_one_after_another_is_what_was_then(
+def test_past_view_of_sequential_commits_equals_the_view_at_that_time(
     events: list[Event], moment: int
 ) -> None:
     serial = one_after_another(events)
@@ -181,7 +186,7 @@ def test_the_past_of_commits_one_after_another_is_what_was_then(
 
 @settings(deadline=None)
 @given(histories())
-def test_both_rules_make_the_same_slices_of_one_history(events: list[Event]) -> None:
+def test_both_layouts_give_the_same_slices_for_one_history(events: list[Event]) -> None:
     serial = one_after_another(events)
     by_completion = view_of(serial).file_groups()
     by_name = view_of_version_6(serial).file_groups()
@@ -193,7 +198,7 @@ def test_both_rules_make_the_same_slices_of_one_history(events: list[Event]) -> 
 
 
 def one_after_another(events: list[Event]) -> list[Event]:
-    """The same commits, each completed before the next is requested; compactions may stay open."""
+    """The same commits, each completed before the next request; compactions may stay pending."""
     return [
         replace(
             event,
@@ -207,7 +212,7 @@ def one_after_another(events: list[Event]) -> list[Event]:
 
 
 def view_of_version_6(events: list[Event]) -> FileSystemView:
-    """The same history as version 6 writes it: a log is named after the slice it was added to."""
+    """The same history as version 6 writes it: a log is named after its slice."""
     files: list[DataFile] = []
     slice_of: dict[str, str] = {}
     for number, event in enumerate(events):

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.config.table_properties import TableType
-from table.model.meta_columns import COMMIT_TIME
+from lakemark.config.table_properties import TableType
+from lakemark.model.meta_columns import COMMIT_TIME
 from tests.depth import examples
 from tests.merging.histories import changes, histories
 from tests.merging.modes import MODES, Mode

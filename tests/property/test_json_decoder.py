@@ -1,4 +1,4 @@
-"""The columnar JSON decoder against a reader that takes one record and one value at a time."""
+"""The columnar JSON decoder, compared with a model that reads single records and values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.depth import examples
 from transforms.decode.base64_column import decode_base64
-from transforms.decode.decoded import Decoded
+from transforms.decode.decode_result import DecodeResult
 from transforms.decode.json import JsonDecoder
 
 TIMESTAMP = pa.timestamp("us", "UTC")
@@ -26,7 +26,7 @@ NAMES = ("a", "b", "c", "né")
 
 
 class Broken(Exception):
-    """The model refuses the record."""
+    """The model rejects the record."""
 
 
 # The model: the rules of ``transforms.decode.json``, value by value.
@@ -42,12 +42,12 @@ def model_record(text: str, schema: pa.Schema) -> dict[str, object]:
     return row
 
 
-#: Path of a timestamp to the kinds of its values; one record keeps to one kind for each.
+#: Path of a timestamp to the types of its values; a record may use only one type for each.
 Forms = dict[str, set[type]]
 
 
 class Pairs(list[tuple[str, object]]):
-    """A JSON object with its fields as they came."""
+    """A JSON object as a list of its fields, repeated ones included."""
 
 
 def list_of_pairs(pairs: list[tuple[str, object]]) -> Pairs:
@@ -184,20 +184,20 @@ MODELS = {
 }
 
 
-# Records: values that mostly fit their column, some that do not, some fields nobody knows.
+# Records: most values fit their column, some do not, and some fields are unknown.
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 decimals = st.builds(
-    lambda digits, places: str(Decimal(digits).scaleb(-places)),
+    lambda digits, scale: str(Decimal(digits).scaleb(-scale)),
     st.integers(0, 12).flatmap(lambda digits: st.integers(-(10**digits), 10**digits)),
     st.integers(0, 4),
 )
 instants = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30))  # noqa: DTZ001 as written
 zones = st.sampled_from(["", "Z", "+00:00", "-05:30", "+0530", "+02"])
-spelled_times = st.builds(
-    lambda at, separator, places, zone: (
+timestamp_texts = st.builds(
+    lambda at, separator, digits, zone: (
         at.strftime(f"%Y-%m-%d{separator}%H:%M:%S").rjust(19, "0")
-        + (f".{at.microsecond:06}123"[: places + 1] if places else "")
+        + (f".{at.microsecond:06}123"[: digits + 1] if digits else "")
         + zone
     ),
     instants,
@@ -207,7 +207,7 @@ spelled_times = st.builds(
 )
 epochs = st.integers(-62_000_000_000_000, 253_000_000_000_000)
 
-fitting = {
+converter = {
     pa.string(): texts,
     pa.bool_(): st.booleans(),
     pa.int32(): st.integers(-(2**31), 2**31 - 1),
@@ -215,12 +215,12 @@ fitting = {
     pa.float32(): st.floats(width=32, allow_nan=False, allow_infinity=False),
     pa.float64(): st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**53), 2**53),
     pa.date32(): st.dates().map(lambda day: day.isoformat()),
-    TIMESTAMP: spelled_times | epochs,
+    TIMESTAMP: timestamp_texts | epochs,
     pa.binary(): st.binary(max_size=7).map(lambda data: base64.b64encode(data).decode()),
     pa.decimal128(10, 2): decimals,
     pa.decimal128(38, 20): decimals | st.decimals(places=18, allow_nan=False).map(str),
 }
-leaf_types = st.sampled_from(list(fitting))
+leaf_types = st.sampled_from(list(converter))
 anything = st.recursive(
     st.none()
     | st.booleans()
@@ -229,7 +229,7 @@ anything = st.recursive(
     | st.floats(allow_nan=False, allow_infinity=False)
     | texts
     | decimals
-    | spelled_times
+    | timestamp_texts
     | st.sampled_from(["2024-02-30", "2024-01-01T24:00:00Z", "QQ=", "QQ==", "1e3", "true", ""]),
     lambda inner: (
         st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=3)
@@ -255,7 +255,7 @@ def values_of(wanted: pa.DataType, *, mostly: int = 12) -> st.SearchStrategy[obj
     elif pa.types.is_list(wanted):
         good = st.lists(values_of(wanted.value_type), max_size=3)
     else:
-        good = fitting[wanted]
+        good = converter[wanted]
     choices = st.integers(0, mostly)
     return choices.flatmap(
         lambda drawn: anything if drawn == 0 else st.none() if drawn == 1 else good
@@ -283,7 +283,7 @@ batches = schemas.flatmap(
 )
 
 
-def decode(decoder: JsonDecoder, values: list[bytes]) -> Decoded:
+def decode(decoder: JsonDecoder, values: list[bytes]) -> DecodeResult:
     decoded = decoder.decode(pa.array(values, pa.binary()))
     every = np.concatenate([decoded.accepted, decoded.rejected])
     assert sorted(every.tolist()) == list(range(len(values)))
@@ -295,7 +295,7 @@ def decode(decoder: JsonDecoder, values: list[bytes]) -> Decoded:
 @pytest.mark.parametrize("rescue_column", [None, "_rescued"])
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(batch=batches)
-def test_records_are_read_as_one_by_one(
+def test_batch_is_decoded_as_its_single_records_are(
     rescue_column: str | None, batch: tuple[pa.Schema, list[str]]
 ) -> None:
     schema, texts_ = batch
@@ -356,8 +356,8 @@ GOOD = (
 
 
 def mutated(record: bytes) -> st.SearchStrategy[bytes]:
-    """Bytes put in, taken out or written over somewhere."""
-    places = st.integers(0, len(record))
+    """Draw the record with bytes inserted, removed or overwritten."""
+    positions = st.integers(0, len(record))
     pieces = st.binary(max_size=3) | st.sampled_from(
         [
             *(b"{", b"}", b'"', b"\n", b"\0", b",", b"}{", b"[", b"]", b"null", b"\\", b"Inf"),
@@ -375,7 +375,7 @@ def mutated(record: bytes) -> st.SearchStrategy[bytes]:
     )
     return st.builds(
         lambda start, length, piece: record[:start] + piece + record[start + length :],
-        places,
+        positions,
         st.integers(0, 4),
         pieces,
     )
@@ -392,7 +392,7 @@ def mutated(record: bytes) -> st.SearchStrategy[bytes]:
         max_size=10,
     )
 )
-def test_a_record_fares_the_same_whatever_is_beside_it(
+def test_result_for_a_record_does_not_depend_on_other_records(
     rescue_column: str | None, values: list[bytes]
 ) -> None:
     decoder = JsonDecoder(SCHEMA, rescue_column)
@@ -407,14 +407,14 @@ def test_a_record_fares_the_same_whatever_is_beside_it(
 
 @settings(deadline=None)
 @given(st.lists(st.none() | st.binary(max_size=9)))
-def test_base64_gives_back_what_went_in(data: list[bytes | None]) -> None:
-    spelled = [None if one is None else base64.b64encode(one).decode() for one in data]
-    assert decode_base64(pa.array(spelled, pa.string())).to_pylist() == data
+def test_base64_is_decoded_to_the_encoded_bytes(data: list[bytes | None]) -> None:
+    encoded = [None if one is None else base64.b64encode(one).decode() for one in data]
+    assert decode_base64(pa.array(encoded, pa.string())).to_pylist() == data
 
 
 @settings(deadline=None)
 @given(st.lists(st.text("AQ=/-\n ", max_size=8), min_size=1))
-def test_what_is_not_base64_is_refused(texts_: list[str]) -> None:
+def test_invalid_base64_is_refused(texts_: list[str]) -> None:
     try:
         expected = [model_binary(text) for text in texts_]
     except Broken:

@@ -16,9 +16,10 @@ from uuid import uuid4
 
 import pytest
 
-from table.errors import LockTimeout
-from table.storage import Storage, StorageLocation, open_storage
-from table.timeline.lock import Lease, LeaseLost, TableLock, open_lock
+from lakemark.errors import LockTimeout
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.timeline.locks.open_lock import open_lock
+from lakemark.timeline.locks.table_lock import Lease, LeaseLost, TableLock
 from tests.storages.wrapped_storage import WrappedStorage
 
 T = TypeVar("T")

@@ -8,12 +8,13 @@ from uuid import uuid4
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import TableType
-from table.execution.runner import LocalRunner
-from table.model.changes import ChangeKind
-from table.services.compaction import CompactionPolicy
-from table.storage import Storage, StorageLocation, open_storage
+from lakemark.config.table_properties import TableType
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.changes import ChangeKind
+from lakemark.operations.metadata_table import drop_metadata_table, metadata_differences
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import Storage, StorageLocation, open_storage
 from tests.depth import examples
 from tests.storages import FaultyStorage, SimulatedCrash
 from tests.tables import Row, commit, contents, data_files, make, write_files, writer
@@ -56,12 +57,12 @@ def test_any_history(steps: list[tuple[str, object]], table_type: TableType) -> 
         table = _DO[step](table, storage, given_)
         _assert_true(table)
     seen = contents(storage)
-    writer(storage).table.drop_metadata_table()
+    drop_metadata_table(writer(storage).table)
     assert contents(storage) == seen
 
 
 def _assert_true(to: TableWriter) -> None:
-    assert to.table.metadata_differences() == []
+    assert metadata_differences(to.table) == []
     listed = {
         file.path
         for group in writer(to.table.storage).table.view().file_groups()

@@ -1,6 +1,6 @@
-"""Odd JSON values on their way into a table: each is read back exactly, or is a dead letter.
+"""Odd JSON values are stored in a table exactly, or become dead letters.
 
-A dead letter's reason names the field.
+The reason of a dead letter names the field.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.storage import StorageLocation
+from lakemark.storage import StorageLocation
 from tests.depth import examples
 from tests.json_stream import COLUMNS, JsonStream, present
 from transforms.decode.json import JsonDecoder
@@ -97,8 +97,8 @@ TEXTS = [
     *("9999-12-31T23:59:59.9999999Z", "9999-12-31T23:59:59-00:01", "10000-01-01T00:00:00Z"),
     *("QQ==", "QQ=", "QQ", "-_==", "Q Q=", "x" * 40_000),
 ]
-#: JSON that no parser of texts makes.
-SPELLED = [
+#: JSON that ``json.dumps`` does not generate from texts.
+JSON_TEXTS = [
     *(
         '"\\ud800"',
         '"x\\udc00"',
@@ -118,15 +118,15 @@ SPELLED = [
         '{"":' * 1_500 + "1" + "}" * 1_500,
     ),
 ]
-ODD = [*NUMBERS, *map(json.dumps, TEXTS), *SPELLED]
+ODD = [*NUMBERS, *map(json.dumps, TEXTS), *JSON_TEXTS]
 
 
 class Broken(Exception):
-    """The model refuses the value."""
+    """The model rejects the value."""
 
 
 def exactly(text: str) -> Decimal:
-    """The number of a JSON text."""
+    """Return the number of a JSON text."""
     if not re.fullmatch(r"-?\d+(\.\d+)?([eE][+-]?\d+)?", text, re.ASCII) or len(text) > 4_000:
         raise Broken
     exponent = re.search(r"[eE]\+?(\d+)$", text)
@@ -169,7 +169,7 @@ def decimal(precision: int, scale: int) -> Callable[[str], Decimal]:
             text = plain(text).removeprefix("+")
             text = re.sub(r"^(-?)0+(?=\d)", r"\1", text)
         number = exactly(text)
-        if len(text) > 76:  # pyarrow reads no more digits, whatever they are
+        if len(text) > 76:  # pyarrow reads at most 76 digits
             raise Broken
         unscaled = Fraction(number) * 10**scale
         if unscaled.denominator != 1 or abs(unscaled) >= 10**precision:
@@ -271,7 +271,7 @@ def test_odd_value_is_read_back_exactly_or_its_dead_letter_names_the_field() -> 
 
 
 @pytest.mark.parametrize(
-    ("record", "fate"),
+    ("record", "reason"),
     [
         (b'\xef\xbb\xbf{"id":"a","ts":1}', "it starts with '\\ufeff'"),
         (b'{"id":"a","ts":1,"s":"\xff"}', "the value is not UTF-8"),
@@ -285,21 +285,21 @@ def test_odd_value_is_read_back_exactly_or_its_dead_letter_names_the_field() -> 
     ],
 )
 def test_odd_record_is_a_row_or_a_dead_letter_with_its_reason(
-    record: bytes, fate: str | None
+    record: bytes, reason: str | None
 ) -> None:
     decoder = JsonDecoder(parse_schema({**COLUMNS, **TYPES}))
     decoded = decoder.decode(pa.array([record], pa.binary()))
-    if fate is None:
+    if reason is None:
         assert present(decoded.rows.to_pylist()[0]) == {"id": "a", "ts": 1}
     else:
-        assert fate in decoded.reasons[0]
+        assert reason in decoded.reasons[0]
 
 
 def faults(values: list[tuple[str, str]]) -> list[tuple[str, str, object, object]]:
-    """Fields and values that fare otherwise than the model says, with what became of them.
+    """Return fields and values whose result differs from the model, with both results.
 
     Args:
-        values: each is one record, with this field and its JSON.
+        values: field and JSON of the value, for each record.
     """
     with TemporaryDirectory() as folder:
         stream = JsonStream(StorageLocation(str(Path(folder) / "t")), columns={**COLUMNS, **TYPES})
@@ -313,22 +313,24 @@ def faults(values: list[tuple[str, str]]) -> list[tuple[str, str, object, object
         expected = model(name, text)
         row, reason = rows.get(str(number)), reasons.get(number)
         if isinstance(expected, Broken):
-            is_right = row is None and f"column '{name}" in (reason or "")
+            is_correct = row is None and f"column '{name}" in (reason or "")
         else:
-            is_right = row is not None and told_apart(row.get(name)) == told_apart(expected)
-        if not is_right:
+            is_correct = row is not None and distinguishable(row.get(name)) == distinguishable(
+                expected
+            )
+        if not is_correct:
             found.append((name, text[:40], expected, row or reason))
     return found
 
 
 def model(name: str, text: str) -> object:
-    """The value of a column, or the refusal."""
+    """Return the value of a column, or the error of the model."""
     try:
         return None if text == "null" else MODELS[name](text)
     except Broken as refusal:
         return refusal
 
 
-def told_apart(value: object) -> object:
-    """A value that differs from others as they do: 0.0 from -0.0, and not NaN from NaN."""
+def distinguishable(value: object) -> object:
+    """Return a value for comparisons in which 0.0 differs from -0.0, and NaN equals NaN."""
     return repr(value) if isinstance(value, float) else value

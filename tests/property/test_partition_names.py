@@ -1,4 +1,4 @@
-"""No partition is hidden by its name: not by a listing, nor by anything that relies on one."""
+"""No partition name hides a partition: not from a listing, nor from a service that uses one."""
 
 from __future__ import annotations
 
@@ -13,19 +13,24 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sinks.hudi.upkeep import clean
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable
-from table.keygen.partition_path import partition_paths
-from table.model.format_version import FormatVersion
-from table.services.cleaning_plan import CleaningPolicy
-from table.services.compaction import CompactionPolicy
-from table.services.restore import restore
-from table.services.savepoint import create_savepoint, delete_savepoint
-from table.storage import Storage, StorageLocation, open_storage
-from table.transaction.rollback import plan_rollback, roll_back_named
-from table.upgrade.change import change_version
-from table.view.file_lister import StorageFileLister
+from lakemark.execution.runner import LocalRunner
+from lakemark.keygen.partition_path import partition_paths
+from lakemark.model.format_version import FormatVersion
+from lakemark.operations.clean import clean
+from lakemark.operations.metadata_table import (
+    keep_metadata_table,
+    metadata_differences,
+    rebuild_metadata_table,
+)
+from lakemark.operations.open_table import OpenTable
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.services.restore import restore
+from lakemark.services.savepoint import create_savepoint, delete_savepoint
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.transaction.rollback import plan_rollback, roll_back_named
+from lakemark.upgrade.change import change_version
+from lakemark.view.file_lister import StorageFileLister
 from tests.depth import examples
 from tests.fixtures.quick_s3 import QuickS3
 from tests.tables import Row, commit, make, writer
@@ -33,7 +38,7 @@ from tests.upkeep import make_plain
 
 StoreKind = Literal["local", "s3"]
 
-#: Names that some part of a file system, of Hadoop or of Spark treats in a way of its own.
+#: Names that some part of a file system, of Hadoop or of Spark treats specially.
 TRAPS = (
     "order#42",
     "#7",
@@ -94,7 +99,7 @@ legal_names = st.lists(_names.filter(is_legal), min_size=1, max_size=4, unique=T
 
 @contextmanager
 def place(kind: StoreKind, quick_s3: QuickS3) -> Iterator[Storage]:
-    """A root of this kind where nothing lies yet."""
+    """A root of this kind without any objects."""
     with TemporaryDirectory() as folder:
         locations = {
             "local": lambda: StorageLocation(str(Path(folder) / "table")),
@@ -107,8 +112,8 @@ def rows(names: Sequence[str], at: int) -> list[Row]:
     return [Row(f"of {name}", at, at, name) for name in names]
 
 
-def contents(table: HudiTable) -> list[tuple[str, str, int]]:
-    found = table.snapshot(["id", "region", "v"]).read_all().to_pylist()
+def contents(table: OpenTable) -> list[tuple[str, str, int]]:
+    found = table.scan(columns=["id", "region", "v"]).to_reader().read_all().to_pylist()
     return sorted((row["id"], row["region"], row["v"]) for row in found)
 
 
@@ -116,19 +121,19 @@ def expected(names: Sequence[str], at: int) -> list[tuple[str, str, int]]:
     return sorted((row.id, row.region, row.v) for row in rows(names, at))
 
 
-def fresh(storage: Storage) -> HudiTable:
+def fresh(storage: Storage) -> OpenTable:
     return writer(storage).table
 
 
 def check(storage: Storage, names: Sequence[str], at: int) -> None:
-    """All rows are there, however they are found, and both listings agree."""
+    """All rows are found in every way, and both listings agree."""
     listed = StorageFileLister(storage).list_files()
     assert set(listed) == set(names)
     assert all(listed.values())
     table = fresh(storage)
     assert contents(table) == expected(names, at)
     assert set(table.view().partitions) == set(names)
-    assert table.metadata_differences() == []
+    assert metadata_differences(table) == []
 
 
 @pytest.mark.parametrize("kind", ["local", "s3"])
@@ -146,9 +151,9 @@ def test_every_partition_name_survives_every_service(
         second = commit(to, rows(names, 2))
         check(storage, names, 2)
 
-        planned = plan_rollback(fresh(storage).access, second.requested_at)
+        planned = plan_rollback(fresh(storage).context, second.requested_at)
         assert set(planned.files) == set(names)
-        roll_back_named(fresh(storage).access, second.requested_at)
+        roll_back_named(fresh(storage).context, second.requested_at)
         check(storage, names, 1)
 
         to = writer(storage)
@@ -157,13 +162,13 @@ def test_every_partition_name_survives_every_service(
         check(storage, names, 3)
         assert not any(one.logs for one in fresh(storage).view().latest_slices())
 
-        fresh(storage).rebuild_metadata_table()
+        rebuild_metadata_table(fresh(storage))
         check(storage, names, 3)
-        # A store that dates objects itself cannot keep the times that version 6 goes by.
+        # A store that sets modification times itself cannot keep the times that version 6 needs.
         for version in VERSIONS if kind == "local" else VERSIONS[:2]:
-            change_version(fresh(storage).access, version)
+            change_version(fresh(storage).context, version)
             check(storage, names, 3)
-        fresh(storage).keep_metadata_table()
+        keep_metadata_table(fresh(storage))
         check(storage, names, 3)
 
 
@@ -179,13 +184,13 @@ def test_every_partition_name_is_restored_and_cleaned(
         to = writer(storage)
         first = commit(to, rows(names, 1))
         slices = to.table.view().latest_slices()
-        create_savepoint(to.table.access, first.requested_at, lambda *_: slices, "me", "")
+        create_savepoint(to.table.context, first.requested_at, lambda *_: slices, "me", "")
         commit(to, rows(names, 2))
         to.compact_if_due(CompactionPolicy(1), LocalRunner(1))
-        _, undone = restore(to.table.access, first.requested_at, True)
+        _, undone = restore(to.table.context, first.requested_at, True)
         assert {folder for one in undone for folder in one.files} == set(names)
         check(storage, names, 1)
-        delete_savepoint(to.table.access, first.requested_at)
+        delete_savepoint(to.table.context, first.requested_at)
 
         to = writer(storage)
         for at in (2, 3):

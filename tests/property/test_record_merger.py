@@ -1,4 +1,4 @@
-"""The columnar merge against the rules told record by record, as the format states them."""
+"""The columnar merge compared with the rules of the format, applied record by record."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.merge.merge_stream import merge_streams
-from table.merge.record_merger import RecordMerger, commit_time_merger, event_time_merger
-from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
-from table.model.meta_columns import RECORD_KEY
+from lakemark.merge.merge_stream import merge_streams
+from lakemark.merge.record_merger import RecordMerger, commit_time_merger, event_time_merger
+from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
+from lakemark.model.meta_columns import RECORD_KEY
 from tests.depth import examples
 
 Ordering: TypeAlias = tuple[int | None, ...]
@@ -29,7 +29,7 @@ class Change:
 
 
 def merge_pair(older: Change, newer: Change, *, int_zero_is_default: bool) -> Change:
-    """Section 7 of the format, for one record that meets what its key has come to."""
+    """Section 7 of the format, for one record and the current result of its key."""
     if _is_unconditional(newer, int_zero_is_default):
         return newer
     if _is_unconditional(older, int_zero_is_default):
@@ -98,7 +98,7 @@ _LIVE = [ChangeKind.UPSERT]
 @pytest.mark.parametrize("kind", [*_INT_TYPES, *_OTHER_TYPES], ids=str)
 @settings(deadline=None, max_examples=examples(60))
 @given(data=st.data())
-def test_fold_is_the_sequential_fold(kind: pa.DataType, data: st.DataObject) -> None:
+def test_fold_equals_the_sequential_fold(kind: pa.DataType, data: st.DataObject) -> None:
     fields = data.draw(st.integers(1, 2))
     changes = data.draw(sequences(fields, list(ChangeKind)))
     merger = event_time_merger([f"o{i}" for i in range(fields)])
@@ -111,7 +111,7 @@ def test_fold_is_the_sequential_fold(kind: pa.DataType, data: st.DataObject) -> 
 @pytest.mark.parametrize("kind", [pa.int32(), pa.int64(), pa.decimal128(30, 2)], ids=str)
 @settings(deadline=None, max_examples=examples(60))
 @given(data=st.data())
-def test_apply_is_the_pair_rule_with_the_base_row_as_the_older_one(
+def test_apply_equals_the_pair_rule_with_the_base_row_as_older(
     kind: pa.DataType, data: st.DataObject
 ) -> None:
     int_zero = kind in _INT_TYPES
@@ -140,7 +140,7 @@ def test_apply_is_the_pair_rule_with_the_base_row_as_the_older_one(
 
 @settings(deadline=None, max_examples=examples(60))
 @given(changes=sequences(1, list(ChangeKind)), base=sequences(1, _LIVE))
-def test_commit_time_keeps_what_came_last(changes: list[Change], base: list[Change]) -> None:
+def test_last_change_wins_by_commit_time(changes: list[Change], base: list[Change]) -> None:
     merger = commit_time_merger()
     last = {change.key: change for change in changes}
     folded = merger.fold(table_of(changes, 1, pa.int64()))
@@ -158,7 +158,7 @@ def test_commit_time_keeps_what_came_last(changes: list[Change], base: list[Chan
 @pytest.mark.parametrize("memory_budget_bytes", [1, 200, 1 << 20])
 @settings(deadline=None, max_examples=examples(25))
 @given(changes=sequences(1, list(ChangeKind)), base=sequences(1, _LIVE), cut=st.integers(1, 5))
-def test_streams_come_to_the_same_in_any_memory(
+def test_result_does_not_depend_on_the_memory_budget(
     merger: RecordMerger,
     memory_budget_bytes: int,
     changes: list[Change],

@@ -1,4 +1,4 @@
-"""A condition finds the rows that SQLite finds with the same words."""
+"""A condition selects the same rows as SQLite does for the same text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.read.where import InvalidWhere, parse_where
+from lakemark.read.where import InvalidWhere, parse_where
 
 SCHEMA = pa.schema([("row", pa.int64()), ("n", pa.int64()), ("s", pa.string())])
 
@@ -44,7 +44,9 @@ rows = st.lists(
 
 
 @given(conditions, rows)
-def test_it_agrees_with_sqlite(condition: str, data: list[tuple[int | None, str | None]]) -> None:
+def test_condition_selects_the_same_rows_as_sqlite(
+    condition: str, data: list[tuple[int | None, str | None]]
+) -> None:
     numbered = [(row, n, s) for row, (n, s) in enumerate(data)]
     table = pa.table(
         [pa.array([r[i] for r in numbered], SCHEMA.field(i).type) for i in range(3)], schema=SCHEMA
@@ -59,7 +61,7 @@ def test_it_agrees_with_sqlite(condition: str, data: list[tuple[int | None, str 
 
 
 @given(st.text() | st.text("()ns=<>!'` inotrull,.0-9", max_size=40))
-def test_any_text_is_a_condition_or_is_refused(text: str) -> None:
+def test_any_text_parses_or_is_refused(text: str) -> None:
     try:
         parse_where(text, SCHEMA)
     except InvalidWhere as error:

@@ -4,45 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from checkpoints.book import DEFAULT_IDENTITY
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import write_checkpoint
-from sinks.hudi.settings import SinkSettings
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archive, clean, tend_metadata_table_now
-from sinks.hudi.version_change import take_to_version
-from table.config.table_properties import PROPERTIES_PATH, TableProperties, TableType
-from table.errors import HudiError
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable
-from table.model.action import COMMITS, Action
-from table.model.file_slice import FileSlice
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy, Retention
-from table.services.compaction import CompactionPolicy
-from table.services.metadata_upkeep import MetadataPolicies
-from table.services.restore import restore
-from table.services.savepoint import create_savepoint, delete_savepoint
-from table.storage import Storage
-from table.timeline.clock import UTC_CLOCK
-from table.timeline.lock import open_lock
-from table.timeline.timeline import Timeline
-from table.transaction.heartbeat import HeartbeatPolicy
-from table.transaction.rollback import roll_back_named
-from table.transaction.sharing import Sharing
+from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties, TableType
+from lakemark.errors import HudiError
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import COMMITS, Action
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.operations.archive import archive
+from lakemark.operations.change_version import change_table_version
+from lakemark.operations.clean import clean
+from lakemark.operations.metadata_table import (
+    compact_and_maintain_metadata_table,
+    keep_metadata_table,
+    rebuild_metadata_table,
+)
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.writer_settings import WriterSettings
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.services.metadata_table_services import MetadataPolicies
+from lakemark.services.restore import restore
+from lakemark.services.savepoint import create_savepoint, delete_savepoint
+from lakemark.storage import Storage
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.locks.open_lock import open_lock
+from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.heartbeat import HeartbeatPolicy
+from lakemark.transaction.multi_writer import MultiWriter
+from lakemark.transaction.rollback import roll_back_named
+from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
 from tests.protocol.virtual_time import VirtualTime, VirtualTimelineClock
 from tests.tables import INDEX, SCHEMA, Row, commit, spec
 
 #: Ordering value and payload of a key.
 Rows: TypeAlias = Mapping[str, tuple[int, int]]
 
-SHARING = Sharing(HeartbeatPolicy(60.0, 2), clock_skew_ms=1)
+SHARING = MultiWriter(HeartbeatPolicy(60.0, 2), clock_skew_ms=1)
 A_LEASE_AND_MORE_S = 61.0
 A_HEARTBEAT_AND_MORE_S = 121.0
 
@@ -135,7 +141,7 @@ def lay_down(
     made = spec(table_type, version=version)
     storage.create(PROPERTIES_PATH, made.to_properties().to_bytes())
     if has_metadata:
-        open_writer(storage, clock, has_metadata=True).table.keep_metadata_table()
+        keep_metadata_table(open_writer(storage, clock, has_metadata=True).table)
 
 
 def open_writer(
@@ -149,11 +155,14 @@ def open_writer(
     """A writer as a process that just started has it; nothing is recovered yet."""
     properties = TableProperties.parse(storage.read(PROPERTIES_PATH))
     timeline_clock = VirtualTimelineClock(UTC_CLOCK.zone, virtual=clock)
-    table = HudiTable(storage, properties, clock=timeline_clock)
-    lock = open_lock(storage, lease_s=lease_s, clock=clock)
-    sharing = SHARING if mode is Mode.MULTIPLE else None
-    table.access = replace(table.access, lock=lock, sharing=sharing)
-    settings = SinkSettings(INDEX, "parquet", metadata_table=has_metadata)
+    table = OpenTable(
+        storage,
+        properties,
+        clock=timeline_clock,
+        lock=open_lock(storage, lease_s=lease_s, clock=clock),
+        multi_writer=SHARING if mode is Mode.MULTIPLE else None,
+    )
+    settings = WriterSettings(INDEX, "parquet", metadata_table=has_metadata)
     return TableWriter(table, SCHEMA, settings)
 
 
@@ -204,7 +213,7 @@ def roll_back_newest(to: TableWriter) -> Acknowledged:
 
 
 def roll_back(to: TableWriter, requested_at: str) -> Acknowledged:
-    return Acknowledged(undone=(roll_back_named(to.table.access, requested_at).instant,))
+    return Acknowledged(undone=(roll_back_named(to.table.context, requested_at).instant,))
 
 
 def restore_older(to: TableWriter) -> Acknowledged:
@@ -216,9 +225,9 @@ def restore_to(to: TableWriter, requested_at: str | None) -> Acknowledged:
     """To a commit, or to that of the pending restore; the metadata table is made anew."""
     had_metadata = bool(to.table.properties.metadata_partitions)
     is_merge_on_read = to.table.properties.is_merge_on_read
-    done, undone = restore(to.table.access, requested_at, is_merge_on_read)
+    done, undone = restore(to.table.context, requested_at, is_merge_on_read)
     if had_metadata:
-        to.table.rebuild_metadata_table()
+        rebuild_metadata_table(to.table)
     restored = Restored(done.requested_at, done.completed_at or "", requested_at or "")
     return Acknowledged(undone=tuple(one.instant for one in undone), restored=restored)
 
@@ -226,7 +235,7 @@ def restore_to(to: TableWriter, requested_at: str | None) -> Acknowledged:
 def keep_newest(to: TableWriter) -> Acknowledged:
     """A savepoint of the newest commit."""
     name = commits(to)[-1].requested_at
-    create_savepoint(to.table.access, name, slices_as_of(to), "ann", "")
+    create_savepoint(to.table.context, name, slices_as_of(to), "ann", "")
     return Acknowledged(kept=name)
 
 
@@ -234,19 +243,19 @@ def let_go_oldest(to: TableWriter) -> Acknowledged:
     """The oldest savepoint, ended or not."""
     found = [i for i in to.table.timeline.instants if i.action is Action.SAVEPOINT]
     name = found[0].requested_at
-    delete_savepoint(to.table.access, name)
+    delete_savepoint(to.table.context, name)
     return Acknowledged(let_go=name)
 
 
 def change_to(to: TableWriter, version: FormatVersion) -> Acknowledged:
     """Take the table to another version."""
-    done = take_to_version(to.table, version, LocalRunner(1))
+    done = change_table_version(to.table, version, LocalRunner(1))
     return Acknowledged(undone=done.rolled_back, version=version)
 
 
-def tend_metadata(to: TableWriter) -> Acknowledged:
+def maintain_metadata(to: TableWriter) -> Acknowledged:
     """Compact, clean and archive the metadata table, as far as that is due."""
-    tend_metadata_table_now(to.table, METADATA)
+    compact_and_maintain_metadata_table(to.table, METADATA)
     return Acknowledged()
 
 

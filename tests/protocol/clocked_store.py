@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import IO, BinaryIO, NamedTuple
 from uuid import uuid4
 
-from table.errors import OutcomeUnknown
-from table.storage.spooled_file import SpooledFile
-from table.storage.storage import (
+from lakemark.errors import OutcomeUnknown
+from lakemark.storage.spooled_file import SpooledFile
+from lakemark.storage.storage import (
     AlreadyExists,
     NotFound,
     ObjectInfo,

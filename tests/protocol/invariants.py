@@ -10,17 +10,18 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from checkpoints.of_table import progress_of
-from table.index.bucket import bucket_of
-from table.metadata.opening import METADATA_FOLDER
-from table.metadata.property_file import read_properties
-from table.model.action import COMMITS
-from table.model.file_slice import join
-from table.services.savepoint import savepoints
-from table.storage import Storage
-from table.storage.folder_storage import FolderStorage
-from table.timeline.timeline_store import TimelineStore
-from table.transaction.heartbeat import HEARTBEAT_FOLDER
+from checkpoints.lookup import find_progress
+from lakemark.index.bucket import bucket_of
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.model.action import COMMITS
+from lakemark.model.file_slice import join
+from lakemark.operations.metadata_table import metadata_differences
+from lakemark.services.savepoint import savepoints
+from lakemark.storage import Storage
+from lakemark.storage.folder_storage import FolderStorage
+from lakemark.storage.properties_file import read_properties
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from tests.protocol.actors import Acknowledged, Committed, Rows
 from tests.tables import Row, contents, writer
 from tests.upkeep import archived_names, as_of, since
@@ -184,7 +185,7 @@ def check_checkpoint(storage: Storage, history: History) -> None:
         return  # one of those may have set it
     newest = max(certain, key=lambda one: one.completed_at)
     table = writer(storage).table
-    progress = progress_of(table, table.timeline)
+    progress = find_progress(table, table.timeline)
     found = progress.checkpoint if progress is not None else None
     assert found == newest.checkpoint, f"set to {newest.checkpoint}, and found is {found}"
 
@@ -206,7 +207,7 @@ def check_savepoints(storage: Storage) -> None:
 def check_metadata(storage: Storage) -> None:
     """The metadata table says what a listing says."""
     table = writer(storage).table
-    differences = table.metadata_differences()
+    differences = metadata_differences(table)
     assert not differences, f"the metadata table differs: {differences[:3]}"
 
 

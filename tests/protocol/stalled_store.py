@@ -7,8 +7,8 @@ from contextlib import suppress
 from enum import Enum
 from typing import TypeVar
 
-from table.errors import HudiError, StorageUnavailable
-from table.storage import Storage
+from lakemark.errors import HudiError, StorageUnavailable
+from lakemark.storage import Storage
 from tests.storages import SimulatedCrash
 from tests.storages.wrapped_storage import WrappedStorage
 

@@ -8,8 +8,8 @@ from typing import TypeAlias
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.errors import HudiError
-from table.storage import Storage
+from lakemark.errors import HudiError
+from lakemark.storage import Storage
 from tests.protocol.clocked_store import ClockedStore
 from tests.protocol.virtual_time import VirtualTime
 from tests.upkeep import new_storage

@@ -61,7 +61,7 @@ def test_every_action_is_a_step_of_some_program() -> None:
 
 
 def test_the_code_names_the_actions_of_the_model_where_it_performs_them() -> None:
-    files = [*ROOT.glob("table/**/*.py"), *ROOT.glob("sinks/**/*.py")]
+    files = [*ROOT.glob("lakemark/**/*.py"), *ROOT.glob("sinks/**/*.py")]
     text = "\n".join(file.read_text() for file in files)
     named = {name for line in re.findall(r"# model: (.+)", text) for name in line.split(", ")}
     assert named == {*ACTIONS, "renew"}

@@ -19,9 +19,8 @@ import pytest
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import WriterPending
-from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import TableType
-from table.errors import (
+from lakemark.config.table_properties import TableType
+from lakemark.errors import (
     CorruptData,
     Fenced,
     InvalidConfig,
@@ -30,10 +29,12 @@ from table.errors import (
     Retriable,
     StorageUnavailable,
 )
-from table.model.action import Action
-from table.model.format_version import FormatVersion
-from table.services.savepoint import delete_savepoint
-from table.storage import Storage
+from lakemark.model.action import Action
+from lakemark.model.format_version import FormatVersion
+from lakemark.operations.metadata_table import metadata_differences
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.savepoint import delete_savepoint
+from lakemark.storage import Storage
 from tests.protocol import actors
 from tests.protocol.actors import (
     A_HEARTBEAT_AND_MORE_S,
@@ -209,7 +210,7 @@ _OF_PIPELINES: Mapping[str, Act] = {
     "compaction": lambda process: actors.compact(process.to),
     "clean": lambda process: actors.clean_up(process.to),
     "archive": lambda process: actors.put_away(process.to),
-    "metadata": lambda process: actors.tend_metadata(process.to),
+    "metadata": lambda process: actors.maintain_metadata(process.to),
 }
 #: Those of commands.
 _OF_COMMANDS: Mapping[str, Act] = {
@@ -431,7 +432,7 @@ class _Run:
         for act in (actors.recover, actors.finish_compactions, actors.clean_up):
             self.history.note(act(to))
         for savepoint in to.table.store.load().pending(Action.SAVEPOINT):
-            delete_savepoint(to.table.access, savepoint.requested_at)  # by who asked for it
+            delete_savepoint(to.table.context, savepoint.requested_at)  # by who asked for it
         self._delete_late_file()
         check_nothing_pending(self.store)
         check_savepoints(self.store)
@@ -442,8 +443,8 @@ class _Run:
 
         The process that wrote it is dead, and the rollback of its instant is archived by then.
         """
-        found = self._opened().table.metadata_differences() if self.late_file else []
-        if any((d.place, d.what, d.stored) == (self.late_file, "size", "absent") for d in found):
+        found = metadata_differences(self._opened().table) if self.late_file else []
+        if any((d.path, d.aspect, d.stored) == (self.late_file, "size", "absent") for d in found):
             self.store.delete([self.late_file])
 
     def _go_on(self) -> None:
@@ -476,7 +477,7 @@ def _same_attempts() -> Iterator[None]:
     """Attempts at planned services get the same names each time: names of files depend on them."""
     with pytest.MonkeyPatch.context() as patch:
         name = lambda: UUID(int=random.getrandbits(128))  # noqa: E731
-        patch.setattr("table.transaction.attempt.uuid4", name)
+        patch.setattr("lakemark.transaction.attempt.uuid4", name)
         yield
 
 
@@ -484,7 +485,7 @@ def _same_attempts() -> Iterator[None]:
 def _busy_metadata_table() -> Iterator[None]:
     """Its services are due after every second commit."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("table.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+        patch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
         yield
 
 

@@ -10,7 +10,7 @@ from math import ceil
 
 import pytest
 
-from table.timeline.clock import TimelineClock, Turn
+from lakemark.timeline.clock import ClockSlot, TimelineClock
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -56,7 +56,7 @@ class VirtualTimelineClock(TimelineClock):
     def next_instant(
         self,
         newest_time: str | None,
-        turn: Turn | None = None,
+        turn: ClockSlot | None = None,
         now: Callable[[], datetime] | None = None,
         sleep: Callable[[float], None] | None = None,
     ) -> str:
@@ -72,9 +72,9 @@ def on_virtual_time(passed_ms: int = 0) -> Iterator[VirtualTime]:
     """
     virtual = VirtualTime(passed_ms)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("table.transaction.heartbeat.time", virtual)
-        patch.setattr("table.transaction.heartbeat.datetime", virtual)
-        patch.setattr("table.transaction.heartbeat.Heartbeat._run", lambda self: None)
-        patch.setattr("table.transaction.sharing.time", virtual)
-        patch.setattr("table.transaction.transaction.time", virtual)
+        patch.setattr("lakemark.transaction.heartbeat.time", virtual)
+        patch.setattr("lakemark.transaction.heartbeat.datetime", virtual)
+        patch.setattr("lakemark.transaction.heartbeat.Heartbeat._run", lambda self: None)
+        patch.setattr("lakemark.transaction.multi_writer.time", virtual)
+        patch.setattr("lakemark.transaction.transaction.time", virtual)
         yield virtual

@@ -6,12 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from table.config.table_properties import PROPERTIES_PATH
-from table.hudi_table import HudiTable
-from table.metadata.opening import METADATA_FOLDER
-from table.storage import Storage, StorageLocation
-from table.transaction.access import LOCK_WAIT_S
-from table.transaction.heartbeat import HEARTBEAT_FOLDER
+from lakemark.config.table_properties import PROPERTIES_PATH
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
+from lakemark.operations.open_table import OpenTable
+from lakemark.storage import Storage, StorageLocation
+from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
+from lakemark.transaction.table_context import LOCK_WAIT_S
 from tests.recovery.places import Place, storage_at
 from tests.recovery.scenarios import Rows, Scenario
 from tests.storages import WatchedStorage
@@ -81,12 +82,12 @@ class Checked:
         expected = self.scenario.write_more(root)
         assert self.scenario.rows(root) == expected, what
         for table in self.scenario.tables(root):
-            table.access.lock.acquire(0.0).release()
+            table.context.lock.acquire(0.0).release()
             _check_nothing_is_left(table, what)
-            assert table.metadata_differences() == [], what
+            assert metadata_differences(table) == [], what
 
 
-def _check_nothing_is_left(table: HudiTable, what: str) -> None:
+def _check_nothing_is_left(table: OpenTable, what: str) -> None:
     """Nothing pending, no beat, no lock for longer than a dead owner's lease, no orphan."""
     storage, timeline = table.storage, table.timeline
     assert not timeline.pending(), what
@@ -94,9 +95,9 @@ def _check_nothing_is_left(table: HudiTable, what: str) -> None:
     completed = {i.requested_at for i in timeline.completed() if i.action.is_write}
     known = completed | {name for name, _ in archived_names(storage)}
     assert {_TIME.findall(path)[-1] for path in data_files(storage)} <= known, what
-    table.access.lock.acquire(LOCK_WAIT_S).release()
+    table.context.lock.acquire(LOCK_WAIT_S).release()
     if table.properties.metadata_partitions:
-        assert table.keep_metadata_table() is None, what
+        assert keep_metadata_table(table) is None, what
 
 
 def _look(root: StorageLocation, has_scratch: bool = True) -> str:

@@ -12,8 +12,8 @@ from uuid import uuid4
 
 from obstore.store import S3Store
 
-from table.storage import Storage, StorageLocation, open_storage
-from table.storage.object_storage import ObjectStorage, StoreAbilities
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.storage.object_storage import ObjectStorage, StoreAbilities
 from tests.fixtures.quick_s3 import QuickS3
 
 if TYPE_CHECKING:

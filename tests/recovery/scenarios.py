@@ -14,49 +14,54 @@ from functools import cache, partial
 from typing import Protocol, TypeAlias
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 
-from checkpoints.book import DEFAULT_IDENTITY
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import write_checkpoint
-from checkpoints.of_table import progress_of
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archivable, archive, clean
-from sinks.hudi.version_change import take_to_version
-from streamer.compaction_beside import BesidePolicy, CompactionBeside
-from table.config.table_properties import TableType
-from table.config.table_spec import TableSpec
-from table.errors import Refused, TableNotFound
-from table.execution.runner import LocalRunner, Result, Task
-from table.hudi_table import HudiTable, create_on
-from table.metadata.opening import METADATA_FOLDER
-from table.metadata.property_file import read_properties
-from table.model.action import COMMITS, Action
-from table.model.file_slice import FileSlice
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.archival import metadata_compacted_at
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy, Retention
-from table.services.compaction import CompactionPolicy
-from table.services.metadata_upkeep import Tended, tend
-from table.services.restore import restore
-from table.services.savepoint import create_savepoint, delete_savepoint
-from table.storage import Storage, StorageLocation
-from table.storage.folder_storage import FolderStorage
-from table.timeline.clock import UTC_CLOCK
-from table.timeline.layout import LayoutV1
-from table.timeline.lock import open_lock
-from table.timeline.timeline import Timeline
-from table.timeline.timeline_store import TimelineStore
-from table.transaction.heartbeat import HeartbeatPolicy
-from table.transaction.rollback import roll_back_named
-from table.transaction.sharing import Sharing
+from checkpoints.lookup import find_progress
+from lakemark.config.table_properties import TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import Refused, TableNotFound
+from lakemark.execution.runner import LocalRunner, Result, Task
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.model.action import COMMITS, Action
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.operations.archive import archive, plan_archival
+from lakemark.operations.change_version import change_table_version
+from lakemark.operations.clean import clean
+from lakemark.operations.create import create_on
+from lakemark.operations.metadata_table import keep_metadata_table, rebuild_metadata_table
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.write import RowWriter
+from lakemark.services.archival import metadata_compacted_at
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.services.metadata_table_services import Maintained, maintain
+from lakemark.services.restore import restore
+from lakemark.services.savepoint import create_savepoint, delete_savepoint
+from lakemark.storage import Storage, StorageLocation
+from lakemark.storage.folder_storage import FolderStorage
+from lakemark.storage.properties_file import read_properties
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.layout import LayoutV1
+from lakemark.timeline.locks.open_lock import open_lock
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.transaction.heartbeat import HeartbeatPolicy
+from lakemark.transaction.multi_writer import MultiWriter
+from lakemark.transaction.rollback import roll_back_named
+from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
+from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
 from tests.clocks import SharedClock, on_clock
 from tests.json_stream import JsonStream, Record
 from tests.recovery.places import storage_at
 from tests.storages import SimulatedCrash, WatchedStorage
-from tests.tables import Row, commit, contents, make, write_files, writer
+from tests.tables import SCHEMA, Row, commit, contents, make, write_files, writer
 from tests.upkeep import HISTORY, active_names, archived_names, copy_of, make_plain
 
 TABLE = "table"
@@ -149,7 +154,7 @@ class Scenario(Protocol):
         """A process that writes something else; what queries find then, by a model."""
         ...
 
-    def tables(self, root: StorageLocation) -> Iterator[HudiTable]:
+    def tables(self, root: StorageLocation) -> Iterator[OpenTable]:
         """Each table, as a process that just opened it has it."""
         ...
 
@@ -171,7 +176,7 @@ class OfTable:
 
     prepare: Prepare
     step: Step
-    proves: Callable[[HudiTable], object]
+    proves: Callable[[OpenTable], object]
     states: tuple[Rows, ...] = ()
     finish: Step | None = None
     has_metadata: bool = True
@@ -204,15 +209,14 @@ class OfTable:
         commit(self._started(root, unchanged), [Row("z", 9, 9)])
         return {**before, "z": (9, 9)}
 
-    def tables(self, root: StorageLocation) -> Iterator[HudiTable]:
+    def tables(self, root: StorageLocation) -> Iterator[OpenTable]:
         yield _opened(unchanged, root.child(TABLE))
 
     def _started(self, root: StorageLocation, wrap: Wrap) -> TableWriter:
-        to = on_clock(writer(wrap(storage_at(root.child(TABLE)))), CLOCK)
+        sharing = MultiWriter(_SinceItsStart(), clock_skew_ms=0) if self.is_shared else None
+        to = writer(wrap(storage_at(root.child(TABLE))), multi_writer=sharing)
+        to = on_clock(to, CLOCK)
         to.settings = replace(to.settings, metadata_table=self.has_metadata)
-        if self.is_shared:
-            sharing = Sharing(_SinceItsStart(), clock_skew_ms=0)
-            to.table.access = replace(to.table.access, sharing=sharing)
         if not to.table.timeline.pending(Action.RESTORE):
             to.recover()
         return to
@@ -259,7 +263,7 @@ class Pipeline:
 
     def rows(self, root: StorageLocation) -> Rows:
         assert all(map(has_timeline_folder, self.tables(root)))
-        of = {table.properties.table_name: table.snapshot() for table in self.tables(root)}
+        of = {table.properties.table_name: table.scan().to_reader() for table in self.tables(root)}
         of_table, of_rejects = (
             of[name].read_all().to_pylist() if name in of else [] for name in ("orders", "rejects")
         )
@@ -272,7 +276,7 @@ class Pipeline:
         self._stream(root, unchanged).write([{"id": "z", "ts": 9, "n": 9}])
         return {**before, "z": 9}
 
-    def tables(self, root: StorageLocation) -> Iterator[HudiTable]:
+    def tables(self, root: StorageLocation) -> Iterator[OpenTable]:
         for name in _TABLES:
             with suppress(TableNotFound):
                 yield _opened(unchanged, root.child(name))
@@ -292,17 +296,21 @@ _RECORDS: tuple[Record, ...] = (
 )
 
 
-def _opened(wrap: Wrap, location: StorageLocation, spec: TableSpec | None = None) -> HudiTable:
+def _opened(
+    wrap: Wrap,
+    location: StorageLocation,
+    spec: TableSpec | None = None,
+    multi_writer: MultiWriter | None = None,
+) -> OpenTable:
     """A table, made where there is none and a spec is given."""
     storage = wrap(storage_at(location))
+    lock = open_lock(storage, clock=CLOCK)
     try:
-        table = HudiTable(storage, read_properties(storage))
+        return OpenTable(storage, read_properties(storage), lock=lock, multi_writer=multi_writer)
     except TableNotFound:
         if spec is None:
             raise
-        table = create_on(storage, spec)
-    table.access = replace(table.access, lock=open_lock(storage, clock=CLOCK))
-    return table
+        return create_on(storage, spec, lock=lock, multi_writer=multi_writer)
 
 
 # Tables
@@ -375,7 +383,7 @@ def changed_to(version: FormatVersion) -> Prepare:
 
 
 def with_metadata(storage: Storage) -> None:
-    writer(storage).table.keep_metadata_table()
+    keep_metadata_table(writer(storage).table)
 
 
 def archived(storage: Storage) -> None:
@@ -417,7 +425,7 @@ def to_be_archived(storage: Storage) -> None:
             to.abandon()
         to.compact_if_due(CompactionPolicy(2), LocalRunner(1))
         clean(to.table, CLEANING)
-        due = archivable(to.table, ARCHIVAL, CLEANING)
+        due = plan_archival(to.table, ARCHIVAL, CLEANING)
         if any(instant.action is Action.ROLLBACK for instant in due):
             return
         archivals += archivals < 9 and archive_it(to) is not None
@@ -442,7 +450,7 @@ def to_be_tended(storage: Storage) -> None:
     for number in range(100):
         commit(to, [Row("a", number, number)])
         to.compact_if_due(CompactionPolicy(2), LocalRunner(1))
-        if to.table.metadata_compacted_at:
+        if to.table.metadata_writer.compacted_at:
             archive_it(to)
         done = tend_it(writer(copy_of(storage))) if number > 30 else None
         if done is not None and done.deleted and done.archived:
@@ -459,6 +467,14 @@ def nothing(_: TableWriter) -> None:
 
 def commit_second(to: TableWriter) -> object:
     return commit(to, COMMITTED[1])
+
+
+def upsert_and_delete(to: TableWriter) -> None:
+    """What a Python program does: two commits, one after the other."""
+    rows = [{"id": row.id, "region": row.region, "ts": row.ts, "v": row.v} for row in COMMITTED[1]]
+    program = RowWriter(to.table, runner=LocalRunner(1))
+    program.upsert(pa.Table.from_pylist(rows, schema=SCHEMA))
+    program.delete(["c"], None)
 
 
 def compact(to: TableWriter) -> object:
@@ -482,16 +498,16 @@ def archive_again(to: TableWriter) -> object:
     return archive_it(to)
 
 
-def tend_it(to: TableWriter) -> Tended | None:
-    return tend(to.table.access, own_timeline(to.table.storage), to.table.timeline)
+def tend_it(to: TableWriter) -> Maintained | None:
+    return maintain(to.table.context, own_timeline(to.table.storage), to.table.timeline)
 
 
 def rebuild(to: TableWriter) -> None:
-    to.table.rebuild_metadata_table()
+    rebuild_metadata_table(to.table)
 
 
 def take_to(version: FormatVersion) -> Step:
-    return lambda to: take_to_version(to.table, version, LocalRunner(1))
+    return lambda to: change_table_version(to.table, version, LocalRunner(1))
 
 
 def set_checkpoint(to: TableWriter) -> object:
@@ -522,23 +538,23 @@ class _Held(LocalRunner):
         return super().map(function, tasks)
 
 
-def compact_beside(to: TableWriter) -> None:
+def compact_async(to: TableWriter) -> None:
     """Batch by batch: one is committed while the new base files are written, in another thread."""
     runner = _Held()
-    policy = BesidePolicy(CompactionPolicy(every_delta_commits=1), backoff_s=0.0)
-    beside = CompactionBeside(policy, runner, lambda _: None)
+    policy = AsyncCompactionPolicy(CompactionPolicy(every_delta_commits=1), backoff_s=0.0)
+    compactor = AsyncCompactor(policy, runner, lambda _: None)
     try:
-        with beside.turn:
-            assert beside.advance(to)
+        with compactor.mutex:
+            assert compactor.start_next(to)
         assert runner.is_asked.wait(_SOON_S)
-        with beside.turn:
+        with compactor.mutex:
             commit(to, COMMITTED[2])
         runner.may_go.set()
-        with beside.turn:
-            assert beside.turn.wait_for(lambda: not to.table.timeline.pending(), _SOON_S)
+        with compactor.mutex:
+            assert compactor.mutex.wait_for(lambda: not to.table.timeline.pending(), _SOON_S)
     finally:
         runner.may_go.set()
-        assert not beside.end(_SOON_S)
+        assert not compactor.end(_SOON_S)
 
 
 def commit_and_compact(to: TableWriter) -> None:
@@ -550,19 +566,19 @@ def commit_and_compact(to: TableWriter) -> None:
 def undo_newest(to: TableWriter) -> None:
     """Once: what is newest then was there before."""
     if not to.table.timeline.completed(Action.ROLLBACK):
-        roll_back_named(to.table.access, newest_commit(to).requested_at)
+        roll_back_named(to.table.context, newest_commit(to).requested_at)
 
 
 def keep_second(to: TableWriter) -> None:
     if not to.table.timeline.completed(Action.SAVEPOINT):
         name = ingests(to)[1].requested_at
-        create_savepoint(to.table.access, name, slices_as_of(to), "ann", "before the change")
+        create_savepoint(to.table.context, name, slices_as_of(to), "ann", "before the change")
 
 
 def keep_no_more(to: TableWriter) -> None:
     for savepoint in to.table.timeline.instants:
         if savepoint.action is Action.SAVEPOINT:
-            delete_savepoint(to.table.access, savepoint.requested_at)
+            delete_savepoint(to.table.context, savepoint.requested_at)
             return
 
 
@@ -571,9 +587,9 @@ def restore_first(to: TableWriter) -> None:
     if to.table.timeline.pending(Action.RESTORE):
         with pytest.raises(Refused, match="has not ended"):
             to.recover()
-        restore(to.table.access, None, is_merge_on_read)
+        restore(to.table.context, None, is_merge_on_read)
     elif not to.table.timeline.completed(Action.RESTORE):
-        restore(to.table.access, ingests(to)[0].requested_at, is_merge_on_read)
+        restore(to.table.context, ingests(to)[0].requested_at, is_merge_on_read)
 
 
 def ingests(to: TableWriter) -> list[Instant]:
@@ -602,19 +618,19 @@ def own_timeline(storage: Storage) -> Timeline:
 # What a table shows of a step
 
 
-def count_of(*actions: Action) -> Callable[[HudiTable], int]:
+def count_of(*actions: Action) -> Callable[[OpenTable], int]:
     return lambda table: len(table.timeline.completed(*actions))
 
 
-def has_ingested(count: int) -> Callable[[HudiTable], bool]:
+def has_ingested(count: int) -> Callable[[OpenTable], bool]:
     return lambda table: count_of(*COMMITS)(table) >= count
 
 
-def is_compacted(table: HudiTable) -> bool:
+def is_compacted(table: OpenTable) -> bool:
     return not any(one.logs for one in table.view().latest_slices())
 
 
-def is_merged(table: HudiTable) -> bool:
+def is_merged(table: OpenTable) -> bool:
     """Whether the history has a file of the second layer, and each instant is in one place."""
     before = storage_at(laid_down("archival").child(TABLE))
     archived, active = archived_names(table.storage), active_names(table.storage)
@@ -624,7 +640,7 @@ def is_merged(table: HudiTable) -> bool:
     return any(info.name.endswith("_1.parquet") for info in table.storage.list_tree(HISTORY))
 
 
-def is_of(version: FormatVersion, writes: int) -> Callable[[HudiTable], bool]:
+def is_of(version: FormatVersion, writes: int) -> Callable[[OpenTable], bool]:
     """Whether it is of that version, knows its past, and no other timeline is left.
 
     Args:
@@ -632,7 +648,7 @@ def is_of(version: FormatVersion, writes: int) -> Callable[[HudiTable], bool]:
         writes: how many completed writes it knows, archived ones among them.
     """
 
-    def shows(table: HudiTable) -> bool:
+    def shows(table: OpenTable) -> bool:
         names = {*archived_names(table.storage), *active_names(table.storage)}
         known = [action for _, action in names if Action(action).is_write]
         _, objects = table.storage.list_folder(".hoodie")
@@ -644,29 +660,29 @@ def is_of(version: FormatVersion, writes: int) -> Callable[[HudiTable], bool]:
     return shows
 
 
-def is_to_go_on_at(checkpoint: KafkaCheckpoint | None) -> Callable[[HudiTable], bool]:
-    def shows(table: HudiTable) -> bool:
-        progress = progress_of(table, table.timeline)
+def is_to_go_on_at(checkpoint: KafkaCheckpoint | None) -> Callable[[OpenTable], bool]:
+    def shows(table: OpenTable) -> bool:
+        progress = find_progress(table, table.timeline)
         return progress is not None and progress.checkpoint == checkpoint
 
     return shows
 
 
-def is_let_go(table: HudiTable) -> bool:
+def is_let_go(table: OpenTable) -> bool:
     return not table.timeline.completed(Action.SAVEPOINT)
 
 
-def has_timeline_folder(table: HudiTable) -> bool:
+def has_timeline_folder(table: OpenTable) -> bool:
     """Whether Apache Hudi, which lists it first of all, can read the table; S3 has no folders."""
     folders, _ = table.storage.list_folder(".hoodie")
     return table.storage.supports_compare_and_swap or ".hoodie/timeline" in folders
 
 
-def is_known(table: HudiTable) -> bool:
+def is_known(table: OpenTable) -> bool:
     return bool(table.properties.metadata_partitions)
 
 
-def is_tended(table: HudiTable) -> bool:
+def is_tended(table: OpenTable) -> bool:
     own = own_timeline(table.storage)
     return bool(own.completed(Action.CLEAN)) and own.has_history
 
@@ -674,6 +690,12 @@ def is_tended(table: HudiTable) -> bool:
 _COW = TableType.COPY_ON_WRITE
 _V6, _V8, _V9 = FormatVersion
 _UNDONE = count_of(Action.ROLLBACK)
+#: The rows before, between and after the two commits of a program.
+_OF_PROGRAM: tuple[Rows, ...] = (
+    STATES[0],
+    STATES[1],
+    {key: row for key, row in STATES[1].items() if key != "c"},
+)
 
 _SOON_S = 300.0
 
@@ -704,10 +726,24 @@ SCENARIOS: dict[str, Scenario] = {
         (STATES[0], STATES[1]),
         has_metadata=False,
     ),
+    "upsert and delete by a program": OfTable(
+        committed(1), upsert_and_delete, has_ingested(3), _OF_PROGRAM
+    ),
+    "upsert and delete by a program, copy-on-write": OfTable(
+        plain(1, _COW), upsert_and_delete, has_ingested(3), _OF_PROGRAM, has_metadata=False
+    ),
+    "upsert and delete by one of several programs": OfTable(
+        plain(1),
+        upsert_and_delete,
+        has_ingested(3),
+        _OF_PROGRAM,
+        has_metadata=False,
+        is_shared=True,
+    ),
     "compaction": OfTable(committed(2), compact, is_compacted, is_shared=True),
-    "compaction beside a batch": OfTable(
+    "asynchronous compaction during a batch": OfTable(
         plain(2),
-        compact_beside,
+        compact_async,
         lambda table: has_ingested(4)(table) and count_of(Action.COMMIT)(table),
         (STATES[1], STATES[2]),
         finish=commit_and_compact,

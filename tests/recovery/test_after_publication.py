@@ -7,11 +7,11 @@ from typing import TypeVar
 
 import pytest
 
-from sinks.hudi.table_writer import TableWriter
-from table.errors import StorageUnavailable
-from table.model.action import Action
-from table.services.savepoint import create_savepoint
-from table.storage import Storage
+from lakemark.errors import StorageUnavailable
+from lakemark.model.action import Action
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.savepoint import create_savepoint
+from lakemark.storage import Storage
 from tests.storages import WatchedStorage
 from tests.storages.wrapped_storage import WrappedStorage
 from tests.tables import Row, commit, contents, writer
@@ -84,6 +84,6 @@ def test_savepoint_is_published_while_the_writer_of_its_commit_removes_its_lefto
         if method == "publish":
             storage.delete(late.kept_back)
 
-    access = opened(WatchedStorage(storage, before_write)).table.access
+    access = opened(WatchedStorage(storage, before_write)).table.context
     create_savepoint(access, done.requested_at, lambda timeline, at: (), "ann", "")
     assert len(writer(storage).table.timeline.completed(Action.SAVEPOINT)) == 1

@@ -15,30 +15,33 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from checkpoints.codec import CHECKPOINT_KEY
-from sinks.hudi.compactions import Compaction, Planned, pending_compactions, request_compaction
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archive, clean
-from table.config import keys
-from table.config.table_properties import TableType
-from table.errors import HudiError, Retriable
-from table.execution.runner import LocalRunner
-from table.model.action import Action
-from table.model.format_version import FormatVersion
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy, Retention
-from table.services.compaction import CompactionPolicy
-from table.services.restore import restore
-from table.storage import Storage
-from table.timeline.lock import LeaseLost
-from table.transaction.attempt import AttemptLost
-from table.transaction.rollback import roll_back_named
-from table.write.markers import drop_markers
+from lakemark.config import keys
+from lakemark.config.table_properties import TableType
+from lakemark.errors import HudiError, Retriable
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action
+from lakemark.model.format_version import FormatVersion
+from lakemark.operations.archive import archive
+from lakemark.operations.clean import clean
+from lakemark.operations.compact import Compaction, Planned, pending_compactions, request_compaction
+from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.services.restore import restore
+from lakemark.storage import Storage
+from lakemark.timeline.locks.table_lock import LeaseLost
+from lakemark.transaction.attempt import AttemptLost
+from lakemark.transaction.carried_metadata import CHECKPOINT_KEY
+from lakemark.transaction.rollback import roll_back, roll_back_named
+from lakemark.write.markers import drop_markers
 from tests.clocks import SharedClock, on_clock
 from tests.depth import sample
 from tests.protocol import actors
 from tests.protocol.clocked_store import ClockedStore
 from tests.protocol.virtual_time import on_virtual_time
+from tests.storages import CountingStorage
 from tests.storages.interrupted_storage import InterruptedStorage
 from tests.tables import SCHEMA, Row, commit, contents, data_files, writer
 from tests.upkeep import copy_of, make_plain, new_storage
@@ -66,7 +69,7 @@ def _planned(version: FormatVersion, has_metadata: bool) -> Storage:
     storage = new_storage()
     make_plain(storage, version=version)
     if has_metadata:
-        opened(storage).table.keep_metadata_table()
+        keep_metadata_table(opened(storage).table)
     for value in (1, 2):
         commit(opened(storage), [Row("a", value, value), Row("b", value, value, region="south")])
     assert request_compaction(opened(storage).table) is not None
@@ -103,7 +106,7 @@ def compact(storage: Storage) -> None:
 
 
 def undo(storage: Storage) -> None:
-    roll_back_named(opened(storage).table.access, plan_of(storage)[0].requested_at)
+    roll_back_named(opened(storage).table.context, plan_of(storage)[0].requested_at)
 
 
 def check_whole(storage: Storage, at: object = None, *, may_be_undone: bool = False) -> None:
@@ -129,7 +132,7 @@ def check_whole(storage: Storage, at: object = None, *, may_be_undone: bool = Fa
     assert contents(storage) == EXPECTED, at
     commit(to, [Row("a", 3, 3)])
     assert contents(storage) == {**EXPECTED, "a": (3, 3)}, at
-    assert to.table.metadata_differences() == [], at
+    assert metadata_differences(to.table) == [], at
 
 
 @pytest.mark.parametrize("is_rolled_back", [False, True], ids=["found dead", "rolled back"])
@@ -199,7 +202,7 @@ def test_an_attempt_whose_table_was_restored_meanwhile_is_lost_and_not_the_table
 ) -> None:
     late, other = begun(storage), opened(storage)
     first = other.table.timeline.completed(Action.DELTA_COMMIT)[0]
-    restore(other.table.access, first.requested_at, is_merge_on_read=True)
+    restore(other.table.context, first.requested_at, is_merge_on_read=True)
     with pytest.raises(AttemptLost):
         other.publish_compaction(late, late.rewrite(LocalRunner(1)))
 
@@ -239,12 +242,14 @@ def test_a_file_that_appears_after_another_attempt_completed_is_not_read(
     assert contents(storage) == {**expected, "a": (9, 9)}
 
 
+@pytest.mark.parametrize("is_undone", [False, True], ids=["found dead", "rolled back"])
 def test_an_archival_deletes_the_files_of_attempts_that_did_not_complete(
-    version: FormatVersion,
+    version: FormatVersion, is_undone: bool
 ) -> None:
     storage = copy_of(_planned(version, has_metadata=False))
     first = begun(storage)
-    undo(storage)
+    if is_undone:
+        undo(storage)
     compact(storage)
     late = [stat.path or "" for stat in first.rewrite(LocalRunner(1))]
     to, deleted = opened(storage), set[str]()
@@ -255,6 +260,70 @@ def test_an_archival_deletes_the_files_of_attempts_that_did_not_complete(
     assert deleted == {*late}
     assert not [path for path in late if storage.head(path)]
     assert contents(storage) == ARCHIVED
+
+
+def test_undoing_an_attempt_that_was_published_and_archived_keeps_its_files(
+    version: FormatVersion,
+) -> None:
+    """The store published it without an answer, so its writer undoes it."""
+    storage = copy_of(_planned(version, has_metadata=False))
+    ours = begun(storage)
+    stats = ours.rewrite(LocalRunner(1))
+    ours.publish(stats, dict)
+    archive_compactions(storage)
+    assert roll_back(opened(storage).table.context, ours.execution.instant) is False
+    assert all(storage.head(stat.path or "") for stat in stats)
+    assert contents(storage) == ARCHIVED
+
+
+def test_undoing_a_lost_attempt_deletes_its_files_after_another_one_was_archived(
+    version: FormatVersion,
+) -> None:
+    storage = copy_of(_planned(version, has_metadata=False))
+    first = begun(storage)
+    compact(storage)
+    archive_compactions(storage)
+    late = [stat.path or "" for stat in first.rewrite(LocalRunner(1))]
+    assert roll_back(opened(storage).table.context, first.execution.instant) is False
+    assert not [path for path in late if storage.head(path)]
+    assert contents(storage) == ARCHIVED
+
+
+def test_undoing_an_attempt_deletes_no_file_if_the_archive_is_damaged() -> None:
+    storage = copy_of(_planned(FormatVersion.V9, has_metadata=False))
+    ours = begun(storage)
+    stats = ours.rewrite(LocalRunner(1))
+    ours.publish(stats, dict)
+    archive_compactions(storage)
+    for info in storage.list_tree(".hoodie/timeline/history"):
+        if info.name.startswith("manifest_"):
+            storage.put(info.path, b"damaged")
+    roll_back(opened(storage).table.context, ours.execution.instant)
+    assert all(storage.head(stat.path or "") for stat in stats)
+
+
+def test_the_archive_is_loaded_once_for_all_late_files_of_compactions() -> None:
+    storage = copy_of(_planned(FormatVersion.V9, has_metadata=False))
+    loads = []
+    for _ in range(2):
+        first = begun(storage)
+        compact(storage)
+        archive_compactions(storage)
+        first.rewrite(LocalRunner(1))
+        counting = CountingStorage(storage)
+        opened(counting).table.view()
+        loads.append(sum("/history/manifest_" in r.path for r in counting.requests))
+        assert contents(storage) == ARCHIVED
+        request_compaction(opened(storage).table)
+    assert loads[0] == loads[1] > 0
+
+
+def archive_compactions(storage: Storage) -> None:
+    to = opened(storage)
+    for number in range(3, 9):
+        commit(to, [Row("c", number, number, region="west")])
+        archive(to.table, ARCHIVAL, None)
+    assert not to.table.timeline.completed(Action.COMMIT)
 
 
 def test_an_attempt_of_apache_hudi_that_died_leaves_no_file(storage: Storage) -> None:
@@ -302,11 +371,12 @@ def test_a_process_that_completes_the_compaction_of_a_dead_one_goes_on_with_its_
     """It had listed the files of the other attempt before it deleted them."""
     storage = copy_of(_planned(version, has_metadata=False))
     names = iter([UUID(int=2**127), UUID(int=2**126)])  # of two files the larger would be read
-    monkeypatch.setattr("table.transaction.attempt.uuid4", lambda: next(names))
+    monkeypatch.setattr("lakemark.transaction.attempt.uuid4", lambda: next(names))
     begun(storage).rewrite(LocalRunner(1))
     to = opened(storage)
     assert to.compact_if_due(CompactionPolicy(100), LocalRunner(1))
-    assert sorted(to.table.snapshot(["id"]).read_all()["id"].to_pylist()) == ["a", "b"]
+    found = to.table.scan(columns=["id"]).to_reader().read_all()
+    assert sorted(found["id"].to_pylist()) == ["a", "b"]
     monkeypatch.undo()
     commit(to, [Row("a", 3, 3)])
     assert to.compact_if_due(CompactionPolicy(1), LocalRunner(1))
@@ -344,7 +414,7 @@ def test_a_late_attempt_deletes_its_files_although_its_heartbeat_has_expired(
         named = sorted(stat.path or "" for stat in table.store.read_commit(done).write_stats)
         assert [p for p in data_files(store) if done.requested_at in p] == named
         assert closed[1] not in named
-        assert table.metadata_differences() == []
+        assert metadata_differences(table) == []
 
 
 def complete_and_archive(storage: Storage) -> None:

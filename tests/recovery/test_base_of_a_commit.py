@@ -10,15 +10,15 @@ import pytest
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import write_checkpoint
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archive
-from table.config.table_properties import TableType
-from table.errors import Refused
-from table.model.format_version import FormatVersion
-from table.services.archival_plan import ArchivalPolicy
-from table.storage import Storage
-from table.timeline.lock import LeaseLost
-from table.timeline.lock_file import LOCK_PATH
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Refused
+from lakemark.model.format_version import FormatVersion
+from lakemark.operations.archive import archive
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.storage import Storage
+from lakemark.timeline.locks.lock_provider import LOCK_PATH
+from lakemark.timeline.locks.table_lock import LeaseLost
 from tests.clocks import SharedClock, on_clock
 from tests.storages.interrupted_storage import InterruptedStorage
 from tests.tables import Row, commit, contents, write_files, writer

@@ -7,10 +7,11 @@ from typing import TypeVar
 
 import pytest
 
-from table.errors import CorruptData, SnapshotChanged
-from table.metadata.bootstrap import drop
-from table.metadata.property_file import read_properties
-from table.storage import Storage
+from lakemark.errors import CorruptData, SnapshotChanged
+from lakemark.metadata.bootstrap import drop_metadata_table
+from lakemark.operations.metadata_table import keep_metadata_table
+from lakemark.storage import Storage
+from lakemark.storage.properties_file import read_properties
 from tests.storages.wrapped_storage import WrappedStorage
 from tests.tables import Row, commit, contents, make, writer
 from tests.upkeep import new_storage
@@ -29,7 +30,7 @@ class DroppedWhileOpened(WrappedStorage):
 
     def _reading(self, method: str, path: str, call: Callable[[], T]) -> T:
         if path == PROPERTIES and self._opened_before == 0:
-            drop(self.inner, read_properties(self.inner), lambda: None)
+            drop_metadata_table(self.inner, read_properties(self.inner), lambda: None)
         self._opened_before -= path == PROPERTIES
         return call()
 
@@ -49,9 +50,9 @@ def test_reader_lists_storage_if_the_metadata_table_is_dropped(storage: Storage)
 def test_writer_may_start_again_if_the_metadata_table_is_dropped(storage: Storage) -> None:
     starting = writer(DroppedWhileOpened(storage, opened_before=1)).table
     with pytest.raises(SnapshotChanged, match="start again"):
-        starting.keep_metadata_table()
+        keep_metadata_table(starting)
     again = writer(storage)
-    assert again.table.keep_metadata_table() is not None
+    assert keep_metadata_table(again.table) is not None
     commit(again, [Row("a", 2, 2)])
     assert contents(storage) == {"a": (2, 2)}
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from table.errors import HudiError
-from table.storage import StorageLocation
+from lakemark.errors import HudiError
+from lakemark.storage import StorageLocation
 from tests.depth import EVERYTHING, SEED, sample
 from tests.recovery.checked import Checked
 from tests.recovery.places import OnDisk, storage_at, transfer

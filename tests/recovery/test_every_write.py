@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from table.errors import HudiError
-from table.storage import Storage, StorageLocation
+from lakemark.errors import HudiError
+from lakemark.storage import Storage, StorageLocation
 from tests.depth import EVERYTHING, sample
 from tests.fixtures.quick_s3 import QuickS3
 from tests.recovery.checked import Checked

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import pytest
 
-from sinks.hudi.table_writer import TableWriter
-from table.errors import Fenced, HudiError
-from table.storage import Storage
-from table.timeline.clock import TimelineClock
+from lakemark.errors import Fenced, HudiError
+from lakemark.operations.table_writer import TableWriter
+from lakemark.storage import Storage
+from lakemark.timeline.clock import TimelineClock
 from tests.clocks import SharedClock, on_clock
 from tests.depth import sample
 from tests.storages import WatchedStorage

@@ -1,15 +1,20 @@
-"""The disk is full at any write of small files, or of a name: nothing is half there."""
+"""The disk is full at any write of small files, of a name, or when a file is forced to the disk.
+
+Nothing is half there, and the process continues once there is room again.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from table.errors import HudiError
+from lakemark.errors import HudiError
+from lakemark.storage import durability
 from tests.depth import sample
 from tests.recovery.checked import Checked
 from tests.recovery.places import OnDisk, transfer
@@ -29,7 +34,13 @@ class FullAt:
         return self._call(*given)
 
 
-@pytest.mark.parametrize("function", ["write", "link"])
+@pytest.fixture(autouse=True)
+def in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are forced one by one, so that the number of a call always means the same file."""
+    monkeypatch.setattr(durability, "_THREADS", 1)
+
+
+@pytest.mark.parametrize("function", ["write", "link", "fsync"])
 def test_a_commit_on_a_full_disk_is_set_right(
     function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -52,3 +63,38 @@ def test_a_commit_on_a_full_disk_is_set_right(
 
     for nth in sample(range(act(None)), one_in=2):
         act(nth)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        r"/west/.*\.parquet",
+        r"/north/\..*\.log\..*",
+        r"/west",
+        r"/\.hoodie/\.aux/prepared/\d+",
+        r"/\.hoodie/metadata/files/\..*\.log\..*",
+    ],
+)
+def test_process_continues_after_another_process_rolled_back_its_commit(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system reports once that it could not force a file; the other process deletes it."""
+    scenario, root = SCENARIOS["commit"], OnDisk(tmp_path).new()
+    transfer(laid_down("commit"), root)
+    failed: list[str] = []
+
+    def fsync(descriptor: int) -> None:
+        target = os.readlink(f"/proc/self/fd/{descriptor}")
+        if not failed and re.fullmatch(f"{root.url}/table{place}", target):
+            failed.append(target)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.fsync", fsync)
+    with pytest.raises(HudiError, match="is full"):
+        scenario.act(root, unchanged)
+    with monkeypatch.context() as patch:  # another process has its own files to force
+        patch.setattr(durability, "_of_roots", {})
+        scenario.recover(root, unchanged)
+    durability.sync_process()
+    scenario.go_on(root, unchanged)
+    assert scenario.rows(root) == scenario.states[-1]

@@ -8,31 +8,32 @@ from typing import TypeVar
 
 import pytest
 
-from sinks.hudi.compactions import request_compaction
-from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import PROPERTIES_PATH, TableType
-from table.errors import OutcomeUnknown, StorageUnavailable
-from table.execution.runner import LocalRunner
-from table.model.action import COMMITS
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.compaction import CompactionPolicy
-from table.services.restore import restore
-from table.services.savepoint import create_savepoint
-from table.storage import Storage
-from table.transaction.heartbeat import HeartbeatPolicy
-from table.transaction.rollback import roll_back_named
-from table.transaction.sharing import Sharing
+from lakemark.config.table_properties import PROPERTIES_PATH, TableType
+from lakemark.errors import OutcomeUnknown, StorageUnavailable
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import COMMITS
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.operations.compact import request_compaction
+from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.services.restore import restore
+from lakemark.services.savepoint import create_savepoint
+from lakemark.storage import Storage
+from lakemark.transaction.heartbeat import HeartbeatPolicy
+from lakemark.transaction.multi_writer import MultiWriter
+from lakemark.transaction.rollback import roll_back_named
 from tests.clocks import SharedClock, on_clock
 from tests.storages import CountingStorage, SimulatedCrash
 from tests.storages.wrapped_storage import WrappedStorage
-from tests.tables import Row, commit, contents, data_files, spec, writer
+from tests.tables import Row, commit, contents, data_files, reopened, spec, writer
 from tests.upkeep import new_storage
 
 T = TypeVar("T")
 
 CLOCK = SharedClock()
-SHARING = Sharing(HeartbeatPolicy(60.0, 2), clock_skew_ms=1)
+SHARING = MultiWriter(HeartbeatPolicy(60.0, 2), clock_skew_ms=1)
 
 VERSIONS = [FormatVersion.V6, FormatVersion.V9]
 OLD = {"a": (1, 1)}
@@ -82,7 +83,7 @@ def new_table(
     made = spec(table_type, version=version)
     storage.create(PROPERTIES_PATH, made.to_properties().to_bytes())
     if has_metadata:
-        started(storage).table.keep_metadata_table()
+        keep_metadata_table(started(storage).table)
     commit(started(storage, has_metadata), [Row("a", 1, 1)])
     return storage
 
@@ -117,7 +118,7 @@ def test_a_commit_that_completes_after_its_rollback_is_undone_at_the_next_start(
     assert not [path for path in data_files(storage) if name in path]
     commit(started(storage, has_metadata), [Row("c", 3, 3)])
     assert contents(storage) == {**OLD, "c": (3, 3)}
-    assert not started(storage).table.metadata_differences()
+    assert not metadata_differences(started(storage).table)
     assert started(storage, has_metadata).recover() == []
 
 
@@ -136,8 +137,7 @@ def test_a_writer_of_a_shared_table_undoes_it_after_its_own_batch() -> None:
     storage = new_table()
     copy = undone_copy(storage)
     counting = CountingStorage(storage)
-    to = started(counting, False)
-    to.table.access = replace(to.table.access, sharing=SHARING)
+    to = reopened(started(counting, False), multi_writer=SHARING)
     to.recover()
     commit(to, [Row("c", 3, 3)])
     assert to.clear_dead() == []
@@ -158,7 +158,7 @@ def test_a_commit_that_completes_after_a_restore_took_it_back_is_undone() -> Non
     store = started(storage).table.store
     late.path = store.path_of(second)
     late.content = storage.read(late.path)
-    restore(started(storage).table.access, first.requested_at, True)
+    restore(started(storage).table.context, first.requested_at, True)
     late.land()
     assert started(storage).recover() == [second.requested_at]
     assert commits(storage) == (first,)
@@ -171,7 +171,7 @@ def test_a_compaction_that_is_executed_again_after_its_rollback_stays() -> None:
     planned = request_compaction(started(storage).table)
     assert planned is not None
     started(storage).begin_compaction(planned)
-    roll_back_named(started(storage).table.access, planned[0].requested_at)
+    roll_back_named(started(storage).table.context, planned[0].requested_at)
     assert started(storage).compact_if_due(CompactionPolicy(1), LocalRunner(1))
     expected = commits(storage)
     assert started(storage, False).recover() == []
@@ -181,7 +181,7 @@ def test_a_compaction_that_is_executed_again_after_its_rollback_stays() -> None:
 
 def keep_savepoint(storage: Storage) -> None:
     newest = commits(storage)[-1].requested_at
-    create_savepoint(started(storage).table.access, newest, lambda timeline, at: (), "ann", "")
+    create_savepoint(started(storage).table.context, newest, lambda timeline, at: (), "ann", "")
 
 
 @pytest.mark.parametrize("has_files", [False, True])
@@ -235,5 +235,5 @@ def test_a_process_that_dies_while_it_undoes_it_leaves_nothing_that_is_read() ->
         started(storage).recover()
         assert contents(storage) == OLD
         assert len(commits(storage)) == 1
-        assert not started(storage).table.metadata_differences()
+        assert not metadata_differences(started(storage).table)
     assert deaths > 3

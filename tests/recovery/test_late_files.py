@@ -7,20 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from sinks.hudi.compactions import Compaction, request_compaction
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archive
-from table.config.table_properties import TableType
-from table.errors import Fenced
-from table.execution.runner import LocalRunner
-from table.model.action import Action
-from table.model.format_version import FormatVersion
-from table.services.archival_plan import ArchivalPolicy
-from table.services.compaction import CompactionPolicy
-from table.storage import Storage, StorageLocation, open_storage
-from table.transaction.rollback import roll_back_named
-from table.write.file_group_write import write_file_group
-from table.write.partitioner import divide
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Fenced
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action
+from lakemark.model.format_version import FormatVersion
+from lakemark.operations.archive import archive
+from lakemark.operations.compact import Compaction, request_compaction
+from lakemark.operations.metadata_table import rebuild_metadata_table
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.transaction.rollback import roll_back_named
+from lakemark.write.file_group_write import write_file_group
+from lakemark.write.partitioner import divide
 from tests.clocks import SharedClock, on_clock
 from tests.recovery.scenarios import ARCHIVAL, CLEANING
 from tests.storages import CountingStorage
@@ -38,7 +39,7 @@ def test_files_of_an_instant_that_was_rolled_back(storage: Storage, is_first: bo
         commit(writer(storage), [Row("b", 1, 1)])
         expected["b"] = (1, 1)
     late = writer(storage)
-    context, placement = late.begin(), late.placement()
+    context, placement = late.begin(), late.assign_file_groups()
 
     replacement = writer(storage)
     assert replacement.recover() == [context.instant]
@@ -75,7 +76,7 @@ def written_after_its_rollback_was_archived(
 ) -> tuple[TableWriter, str, dict[str, tuple[int, int]]]:
     """A writer that left a file too late, its instant, and the rows that the table has."""
     late = writer(storage)
-    context, placement = late.begin(), late.placement()
+    context, placement = late.begin(), late.assign_file_groups()
     to = on_clock(writer(storage), CLOCK)
     assert to.recover() == [context.instant]
     for value in (1, 5):
@@ -100,7 +101,7 @@ def test_a_late_file_is_deleted_by_its_writer_after_its_rollback_was_archived(
         late.abandon()
     assert not [path for path in data_files(storage) if instant in path]
     assert contents(storage) == expected
-    writer(storage).table.rebuild_metadata_table()
+    rebuild_metadata_table(writer(storage).table)
     assert contents(storage) == expected
     commit(writer(storage), [Row("a", 6, 6)])
     assert contents(storage) == {**expected, "a": (6, 6)}
@@ -116,7 +117,7 @@ def test_a_late_file_is_not_read_while_its_writer_has_not_deleted_it(
     (file,) = (path for path in data_files(storage) if instant in path)
     storage.set_modified_at(file, datetime.now(UTC) + timedelta(minutes=10))
     assert contents(storage) == expected
-    writer(storage).table.rebuild_metadata_table()
+    rebuild_metadata_table(writer(storage).table)
     assert contents(storage) == expected
     commit(writer(storage), [Row("a", 6, 6)])
     assert contents(storage) == {**expected, "a": (6, 6)}
@@ -196,7 +197,7 @@ def test_a_late_attempt_deletes_nothing_of_a_compaction_that_was_executed_again(
     assert planned is not None
     attempt = Compaction.begin(late.table, planned)
     commit(on_clock(writer(storage), CLOCK), [Row("z", 1, 1, region="south")])
-    roll_back_named(writer(storage).table.access, planned[0].requested_at)
+    roll_back_named(writer(storage).table.context, planned[0].requested_at)
     to = on_clock(writer(storage), CLOCK)
     (done,) = to.compact_if_due(CompactionPolicy(1), LocalRunner(1))
     assert done[0].requested_at == planned[0].requested_at

@@ -8,27 +8,29 @@ from typing import TypeVar
 
 import pytest
 
-from sinks.hudi.compactions import request_compaction
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archive, clean
-from table.config.table_properties import TableType
-from table.execution.runner import LocalRunner
-from table.model.action import COMMITS
-from table.model.format_version import FormatVersion
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy, Retention
-from table.services.compaction import CompactionPolicy
-from table.services.restore import restore
-from table.services.savepoint import create_savepoint
-from table.storage import Storage
-from table.timeline.lock import LeaseLost
-from table.transaction.rollback import roll_back_named
-from table.write.file_group_write import write_file_group
-from table.write.partitioner import divide
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Fenced
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import COMMITS, Action
+from lakemark.model.format_version import FormatVersion
+from lakemark.operations.archive import archive
+from lakemark.operations.clean import clean
+from lakemark.operations.compact import request_compaction
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.services.restore import restore
+from lakemark.services.savepoint import create_savepoint
+from lakemark.storage import Storage
+from lakemark.timeline.locks.table_lock import LeaseLost
+from lakemark.transaction.rollback import roll_back_named
+from lakemark.write.file_group_write import write_file_group
+from lakemark.write.partitioner import divide
 from tests.clocks import SharedClock, on_clock
 from tests.storages import SimulatedCrash
 from tests.storages.wrapped_storage import WrappedStorage
-from tests.tables import Row, changes, commit, contents, data_files, writer
+from tests.tables import Row, changes, commit, contents, data_files, write_files, writer
 from tests.upkeep import archived_names, make_plain, new_storage, since
 
 T = TypeVar("T")
@@ -84,11 +86,11 @@ def commits(storage: Storage) -> list[str]:
 
 
 def restore_to_the_second(storage: Storage) -> None:
-    restore(started(storage).table.access, commits(storage)[1], False)
+    restore(started(storage).table.context, commits(storage)[1], False)
 
 
 def undo_the_newest(storage: Storage) -> None:
-    roll_back_named(started(storage).table.access, commits(storage)[-1])
+    roll_back_named(started(storage).table.context, commits(storage)[-1])
 
 
 def write_another_row(storage: Storage) -> None:
@@ -98,7 +100,7 @@ def write_another_row(storage: Storage) -> None:
 def keep_the_first(storage: Storage) -> None:
     table = started(storage).table
     slices_as_of = lambda _, instant: table.view().as_of(instant).latest_slices()  # noqa: E731
-    create_savepoint(table.access, commits(storage)[0], slices_as_of, "ann", "")
+    create_savepoint(table.context, commits(storage)[0], slices_as_of, "ann", "")
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["wakes", "dies"])
@@ -128,9 +130,9 @@ def test_a_restore_planned_before_another_commit_undoes_that_commit_too(dies: bo
     second = commits(storage)[1]
     late = LatePlan(storage, ".restore.requested", write_another_row, dies)
     with pytest.raises(SimulatedCrash if dies else LeaseLost):
-        restore(started(late).table.access, second, False)
+        restore(started(late).table.context, second, False)
     assert late.has_stood_still
-    restore(started(storage).table.access, None, False)
+    restore(started(storage).table.context, None, False)
     assert contents(storage) == {"a": (1, 1)}
     assert not started(storage).table.timeline.pending()
     assert commits(storage)[-1] == second
@@ -151,7 +153,7 @@ def test_a_rollback_planned_before_others_wrote_over_its_target_is_given_up(
         commit(started(storage), [Row("a", number, number)])
     late = LatePlan(storage, ".rollback.requested", meanwhile, dies)
     with pytest.raises(SimulatedCrash if dies else LeaseLost):
-        roll_back_named(started(late).table.access, commits(storage)[-1])
+        roll_back_named(started(late).table.context, commits(storage)[-1])
     assert late.has_stood_still
     before = contents(storage)
     assert before["a"] == (2, 2)
@@ -170,7 +172,7 @@ def compact_and_clean(storage: Storage) -> None:
 
 
 def restore_the_first(storage: Storage) -> None:
-    restore(started(storage).table.access, commits(storage)[0], True)
+    restore(started(storage).table.context, commits(storage)[0], True)
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["wakes", "dies"])
@@ -271,7 +273,7 @@ def test_a_file_of_an_undone_instant_is_not_read_while_such_a_plan_is_pending() 
     def begin_undo_and_archive(other: Storage) -> None:
         compact_all(other)
         slow = started(other)
-        undone.append((slow, slow.begin(), slow.placement()))
+        undone.append((slow, slow.begin(), slow.assign_file_groups()))
         assert started(other).recover() == [slow.pending_instant]
         write_and_archive(other)
 
@@ -283,3 +285,90 @@ def test_a_file_of_an_undone_instant_is_not_read_while_such_a_plan_is_pending() 
         write_file_group(context, placement.task(bucket), [part])
     assert [path for path in data_files(storage) if context.instant in path]
     assert contents(storage) == {"a": (3, 3), "b": (9, 9)}
+
+
+def leave_a_dead_commit(storage: Storage) -> None:
+    write_files(started(storage), [Row("a", 8, 8)])
+
+
+def recover_and_archive(storage: Storage) -> None:
+    assert started(storage).recover()
+    write_and_archive(storage)
+    assert not [i for i in started(storage).table.timeline.instants if i.action is Action.ROLLBACK]
+
+
+def commit_without_recovery(storage: Storage) -> None:
+    commit(started(storage), [Row("c", 1, 1)])
+
+
+def undo_a_dead_compaction(storage: Storage) -> None:
+    to = started(storage)
+    requested = request_compaction(to.table)
+    assert requested is not None
+    to.begin_compaction(requested)
+    roll_back_named(to.table.context, requested[0].requested_at)
+
+
+def compact_a_plan(storage: Storage) -> None:
+    assert request_compaction(started(storage).table) is not None
+    assert started(storage).compact_if_due(CompactionPolicy(10**6), LocalRunner(1))
+
+
+def restore_the_newest_but_one(storage: Storage) -> None:
+    restore(started(storage).table.context, commits(storage)[-2], True)
+
+
+@pytest.mark.parametrize("version", [FormatVersion.V9, FormatVersion.V6])
+@pytest.mark.parametrize("dies", [False, True], ids=["wakes", "dies"])
+@pytest.mark.parametrize(
+    "then",
+    [
+        commit_without_recovery,
+        undo_the_newest,
+        undo_a_dead_compaction,
+        compact_a_plan,
+        restore_the_newest_but_one,
+        leave_a_dead_commit,
+    ],
+)
+def test_a_rollback_that_begins_after_it_was_archived_blocks_no_writer(
+    then: Act, dies: bool, version: FormatVersion
+) -> None:
+    storage = three_commits(version)
+    leave_a_dead_commit(storage)
+    late = LatePlan(storage, ".rollback.inflight", recover_and_archive, dies)
+    with pytest.raises(SimulatedCrash if dies else LeaseLost):
+        started(late).recover()
+    assert late.has_stood_still
+    left = started(storage).table.timeline.pending(Action.ROLLBACK)
+    assert bool(left) == dies
+    then(storage)
+    started(storage).recover()
+    started(storage).compact_if_due(CompactionPolicy(10**6), LocalRunner(1))
+    assert not started(storage).table.timeline.pending()
+    assert contents(storage)["a"] == (3, 3)
+    commit(started(storage), [Row("a", 9, 9)])
+    assert contents(storage)["a"] == (9, 9)
+
+
+def clean_and_archive(storage: Storage) -> None:
+    clean(started(storage).table, ONE_COMMIT)
+    write_and_archive(storage)
+    assert not [i for i in started(storage).table.timeline.instants if i.action is Action.CLEAN]
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["wakes", "dies"])
+def test_a_clean_that_begins_after_it_was_archived_is_not_completed_again(dies: bool) -> None:
+    storage = five_versions()
+    late = LatePlan(storage, ".clean.inflight", clean_and_archive, dies)
+    with pytest.raises(SimulatedCrash if dies else Fenced):
+        clean(started(late).table, ONE_COMMIT)
+    assert late.has_stood_still
+    before = contents(storage)
+    clean(started(storage).table, CleaningPolicy(commits=100))
+    timeline = started(storage).table.timeline
+    assert not timeline.pending()
+    archived = {name for name, action in archived_names(storage) if action == Action.CLEAN}
+    assert archived
+    assert archived.isdisjoint(i.requested_at for i in timeline.completed(Action.CLEAN))
+    assert contents(storage) == before

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pytest
 
-from sinks.hudi.upkeep import archive
-from table.config.table_properties import TableType
-from table.model.action import Action, State
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.archival_plan import ArchivalPolicy
-from table.services.savepoint import delete_savepoint
+from lakemark.config.table_properties import TableType
+from lakemark.model.action import Action, State
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.operations.archive import archive
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.savepoint import delete_savepoint
 from tests.tables import Row, commit, contents, writer
 from tests.upkeep import active_names, make_plain, new_storage
 
@@ -35,5 +35,5 @@ def test_rows_of_an_archived_commit_stay_when_its_savepoint_is_begun_late(
     writer(storage).table.store.create(late)
 
     assert contents(storage) == {"old": (1, 1), "new": (5, 5)}
-    delete_savepoint(writer(storage).table.access, oldest)
+    delete_savepoint(writer(storage).table.context, oldest)
     assert contents(storage) == {"old": (1, 1), "new": (5, 5)}

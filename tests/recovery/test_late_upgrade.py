@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.version_change import take_to_version
-from table.config.table_properties import PROPERTIES_PATH, TableType
-from table.errors import WriteConflict
-from table.execution.runner import LocalRunner
-from table.model.format_version import FormatVersion
-from table.storage import Storage
-from table.timeline.lock import LeaseLost
+from lakemark.config.table_properties import PROPERTIES_PATH, TableType
+from lakemark.errors import WriteConflict
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.format_version import FormatVersion
+from lakemark.operations.change_version import change_table_version
+from lakemark.operations.metadata_table import keep_metadata_table
+from lakemark.operations.table_writer import TableWriter
+from lakemark.storage import Storage
+from lakemark.timeline.locks.table_lock import LeaseLost
 from tests.clocks import SharedClock, on_clock
 from tests.storages.interrupted_storage import InterruptedStorage
 from tests.tables import Row, commit, contents, writer
@@ -50,11 +51,11 @@ def test_commits_during_a_version_change_that_lost_the_lock_are_kept(
     late = InterruptedStorage(storage, others_go_on)
     late.is_before = lambda _, method, path: f"{method} {path}".startswith(before)
     with pytest.raises((WriteConflict, LeaseLost)):
-        take_to_version(opened(late).table, FormatVersion.V9, LocalRunner(1))
+        change_table_version(opened(late).table, FormatVersion.V9, LocalRunner(1))
     assert late.stopped_at
     assert contents(storage) == {"a": (9, 9)}
     assert writer(storage).table.version is FormatVersion.V6
-    take_to_version(opened(storage).table, FormatVersion.V9, LocalRunner(1))
+    change_table_version(opened(storage).table, FormatVersion.V9, LocalRunner(1))
     assert contents(storage) == {"a": (9, 9)}
     commit(opened(storage), [Row("a", 10, 10)])
     assert contents(storage) == {"a": (10, 10)}
@@ -66,12 +67,12 @@ def test_a_metadata_table_that_another_made_meanwhile_stays_named() -> None:
 
     def others_go_on() -> None:
         CLOCK.sleep(A_LEASE_AND_MORE_S)
-        take_to_version(opened(storage).table, FormatVersion.V9, LocalRunner(1))
+        change_table_version(opened(storage).table, FormatVersion.V9, LocalRunner(1))
 
     late = InterruptedStorage(storage, others_go_on)
     late.is_before = lambda _, method, path: (method, path) == ("replace", PROPERTIES_PATH)
     with pytest.raises((WriteConflict, LeaseLost)):
-        opened(late, has_metadata=True).table.keep_metadata_table()
+        keep_metadata_table(opened(late, has_metadata=True).table)
     assert late.stopped_at
     assert writer(storage).table.version is FormatVersion.V9
     assert contents(storage) == {"a": (2, 2)}

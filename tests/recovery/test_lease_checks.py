@@ -12,24 +12,26 @@ from itertools import pairwise
 
 import pytest
 
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archive, clean
-from table.config.table_properties import TableType
-from table.execution.runner import LocalRunner
-from table.model.action import COMMITS, Action, State
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning import take_up
-from table.services.cleaning_plan import CleaningPolicy, Retention
-from table.services.compaction import CompactionPolicy
-from table.services.restore import restore
-from table.services.savepoint import create_savepoint, delete_savepoint
-from table.storage import Storage
-from table.timeline.lock_file import LOCK_PATH
-from table.transaction.heartbeat import HEARTBEAT_FOLDER
-from table.transaction.rollback import roll_back_named
-from table.upgrade.change import change_version
+from lakemark.config.table_properties import TableType
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import COMMITS, Action, State
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.operations.archive import archive
+from lakemark.operations.clean import clean
+from lakemark.operations.metadata_table import drop_metadata_table, keep_metadata_table
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning import claim
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.services.restore import restore
+from lakemark.services.savepoint import create_savepoint, delete_savepoint
+from lakemark.storage import Storage
+from lakemark.timeline.locks.lock_provider import LOCK_PATH
+from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
+from lakemark.transaction.rollback import roll_back_named
+from lakemark.upgrade.change import change_version
 from tests.storages import CountingStorage
 from tests.tables import Row, commit, write_files, writer
 from tests.upkeep import copy_of, make_plain, new_storage
@@ -79,8 +81,7 @@ def delete_late_files(to: TableWriter) -> None:
     storage = to.table.storage
     storage.delete([info.path for info in storage.list_folder(HEARTBEAT_FOLDER)[1]])
     writer(storage).recover()
-    assert late.stat is not None
-    storage.put(late.stat.path or "", b"late")
+    storage.put(late.path or "", b"late")
     assert isinstance(storage, CountingStorage)
     storage.forget()  # what the other writer asked for
     to.abandon()
@@ -89,24 +90,24 @@ def delete_late_files(to: TableWriter) -> None:
 def drop_lost_plan(to: TableWriter) -> None:
     requested = Instant("20200101000000000", Action.CLEAN, State.REQUESTED)
     to.table.store.create(requested)
-    assert take_up(to.table.access, requested) is None
+    assert claim(to.table.context, requested) is None
 
 
 def roll_back_last(to: TableWriter) -> None:
-    roll_back_named(to.table.access, last(to))
+    roll_back_named(to.table.context, last(to))
 
 
 def restore_to_first(to: TableWriter) -> None:
-    restore(to.table.access, first(to), to.table.properties.is_merge_on_read)
+    restore(to.table.context, first(to), to.table.properties.is_merge_on_read)
 
 
 def keep_last(to: TableWriter) -> None:
-    create_savepoint(to.table.access, last(to), lambda timeline, at: (), "ann", "")
+    create_savepoint(to.table.context, last(to), lambda timeline, at: (), "ann", "")
 
 
 def let_last_go(to: TableWriter) -> None:
     keep_last(to)
-    delete_savepoint(to.table.access, last(to))
+    delete_savepoint(to.table.context, last(to))
 
 
 def compact_and_clean(to: TableWriter) -> None:
@@ -124,16 +125,19 @@ def downgrade(to: TableWriter) -> None:
     """From one layout of the timeline to the other, once all logs are merged and gone."""
     to.compact_if_due(CompactionPolicy(1), LocalRunner(1))
     clean(to.table, CleaningPolicy(Retention.FILE_VERSIONS, file_versions=1))
-    change_version(to.table.access, FormatVersion.V6)
+    change_version(to.table.context, FormatVersion.V6)
 
 
 def make_metadata_table(to: TableWriter) -> None:
-    assert to.table.keep_metadata_table() == "there is none"
+    assert keep_metadata_table(to.table) == "there is none"
 
 
-def drop_metadata_table(to: TableWriter) -> None:
+def drop_new_metadata_table(to: TableWriter) -> None:
     make_metadata_table(to)
-    to.table.drop_metadata_table()
+    storage = to.table.storage
+    assert isinstance(storage, CountingStorage)
+    storage.forget()
+    drop_metadata_table(to.table)
 
 
 #: An operation; the step, by the method and a part of the path; whether the look comes after it.
@@ -141,6 +145,8 @@ STEPS: list[tuple[Act, str, str, bool]] = [
     (write, "create", ".inflight", True),
     (write, "publish", "", False),
     (undo_own, "create", ".rollback.requested", False),
+    (undo_own, "create", ".rollback.inflight", False),
+    (undo_own, "create", ".rollback.inflight", True),
     (undo_own, "delete", "north/", False),
     (undo_own, "publish", "", False),
     (delete_late_files, "delete", "north/", False),
@@ -164,7 +170,10 @@ STEPS: list[tuple[Act, str, str, bool]] = [
     (downgrade, "create", ".hoodie/20", False),
     (downgrade, "delete", ".hoodie/timeline/", False),
     (make_metadata_table, "create", ".hoodie/metadata/.hoodie/hoodie.properties", False),
-    (drop_metadata_table, "delete", ".hoodie/metadata/.hoodie/hoodie.properties", False),
+    (make_metadata_table, "put", "index.json", False),
+    (make_metadata_table, "replace", ".hoodie/hoodie.properties", False),
+    (drop_new_metadata_table, "replace", ".hoodie/hoodie.properties", False),
+    (drop_new_metadata_table, "delete", ".hoodie/metadata/.hoodie/hoodie.properties", False),
 ]
 
 

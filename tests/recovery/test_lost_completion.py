@@ -6,15 +6,16 @@ from contextlib import suppress
 
 import pytest
 
-from sinks.hudi.compactions import request_compaction
-from table.config.table_properties import TableType
-from table.errors import Refused
-from table.model.action import State
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.savepoint import create_savepoint
-from table.storage import Storage
-from table.transaction.rollback import roll_back_named
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Refused
+from lakemark.model.action import State
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.operations.compact import request_compaction
+from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
+from lakemark.services.savepoint import create_savepoint
+from lakemark.storage import Storage
+from lakemark.transaction.rollback import roll_back_named
 from tests.recovery.scenarios import slices_as_of
 from tests.storages import SimulatedCrash, WatchedStorage
 from tests.tables import Row, commit, contents, data_files, make, write_files, writer
@@ -28,7 +29,7 @@ def table(*times: int, version: FormatVersion = FormatVersion.V9) -> tuple[Stora
     storage = new_storage()
     make_plain(storage, version=version)
     to = writer(storage)
-    to.table.keep_metadata_table()
+    keep_metadata_table(to.table)
     return storage, [_commit(storage, ts) for ts in times]
 
 
@@ -51,7 +52,7 @@ def as_of_another(storage: Storage, instant: Instant) -> None:
 
 def keep(storage: Storage, instant: Instant) -> None:
     to = writer(storage)
-    create_savepoint(to.table.access, instant.requested_at, slices_as_of(to), "ann", "")
+    create_savepoint(to.table.context, instant.requested_at, slices_as_of(to), "ann", "")
 
 
 def _inflight(instant: Instant) -> Instant:
@@ -80,11 +81,11 @@ def test_its_rows_are_there_again_with_its_file(version: FormatVersion) -> None:
 def test_who_gives_its_rows_up_goes_on_without_them(version: FormatVersion) -> None:
     storage, (_, newest) = table(1, 2, version=version)
     lose(storage, newest)
-    roll_back_named(writer(storage).table.access, newest.requested_at)
+    roll_back_named(writer(storage).table.context, newest.requested_at)
     restarted = writer(storage)
     restarted.recover()
     assert contents(storage) == {"a": (1, 1), "b": (1, 1)}
-    assert restarted.table.metadata_differences() == []
+    assert metadata_differences(restarted.table) == []
 
 
 def test_a_commit_with_later_ones_is_kept_too() -> None:

@@ -11,16 +11,18 @@ from typing import TypeVar
 
 import pytest
 
-from sinks.hudi.table_writer import TableWriter
-from table.errors import Fenced, OutcomeUnknown, Retriable, StorageUnavailable
-from table.execution.runner import LocalRunner
-from table.services.compaction import CompactionPolicy
-from table.storage import Storage, StorageLocation, open_storage
-from table.storage.storage import NotFound
-from table.timeline.lock import LeaseLost, open_lock
-from table.timeline.lock_file import LOCK_PATH, LockRecord
-from table.transaction.heartbeat import HEARTBEAT_FOLDER
-from table.transaction.sharing import Sharing
+from lakemark.errors import Fenced, OutcomeUnknown, Retriable, StorageUnavailable
+from lakemark.execution.runner import LocalRunner
+from lakemark.operations.metadata_table import metadata_differences
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.storage.storage import NotFound
+from lakemark.timeline.locks.lock_provider import LOCK_PATH, LockRecord
+from lakemark.timeline.locks.open_lock import open_lock
+from lakemark.timeline.locks.table_lock import LeaseLost
+from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
+from lakemark.transaction.multi_writer import MultiWriter
 from tests.clocks import SharedClock, on_clock
 from tests.storages import CountingStorage
 from tests.storages.interrupted_storage import InterruptedStorage
@@ -42,7 +44,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     return open_storage(StorageLocation(str(tmp_path / "table")))
 
 
-def opened(storage: Storage, sharing: Sharing | None = SHARING) -> TableWriter:
+def opened(storage: Storage, sharing: MultiWriter | None = SHARING) -> TableWriter:
     return on_clock(shared_writer(storage, sharing=sharing, has_metadata=False), CLOCK)
 
 
@@ -75,7 +77,7 @@ def _with_two_commits(make_table: Callable[[Storage], None]) -> Storage:
 @pytest.mark.parametrize("is_expired", [False, True], ids=["beyond lease", "beyond heartbeat"])
 @pytest.mark.parametrize("sharing", [SHARING, None], ids=["multiple", "single"])
 def test_wherever_a_writer_stands_still_it_publishes_in_time_or_not_at_all(
-    plain: Storage, sharing: Sharing | None, is_expired: bool
+    plain: Storage, sharing: MultiWriter | None, is_expired: bool
 ) -> None:
     outcomes: set[str] = set()
     nth = 0
@@ -88,7 +90,7 @@ def test_wherever_a_writer_stands_still_it_publishes_in_time_or_not_at_all(
 def test_the_metadata_table_stays_true_wherever_a_writer_stands_still(
     with_metadata: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("table.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+    monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
     steps = _steps_in_metadata_table(copy_of(with_metadata))
     assert [path for path in steps.values() if "compaction" in path]
     for nth in steps:
@@ -117,7 +119,9 @@ def _steps_in_metadata_table(storage: Storage) -> dict[int, str]:
     }
 
 
-def _stopped_before(nth: int, storage: Storage, sharing: Sharing | None, is_expired: bool) -> str:
+def _stopped_before(
+    nth: int, storage: Storage, sharing: MultiWriter | None, is_expired: bool
+) -> str:
     """What became of a commit whose writer stood still there; "" if it has fewer requests."""
     others: list[str] = []
 
@@ -162,7 +166,7 @@ def _check_the_next(storage: Storage, expected: dict[str, tuple[int, int]], at: 
     after.recover()
     commit(after, [Row("a", 10, 10)])
     assert contents(storage) == {**expected, "a": (10, 10)}, at
-    assert after.table.metadata_differences() == [], at
+    assert metadata_differences(after.table) == [], at
 
 
 def _forget_heartbeats(storage: Storage) -> None:
@@ -172,7 +176,7 @@ def _forget_heartbeats(storage: Storage) -> None:
 def test_a_compaction_of_the_metadata_table_is_not_published_without_the_lock(
     with_metadata: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("table.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+    monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
     storage = copy_of(with_metadata)
 
     def take_over() -> None:

@@ -9,12 +9,13 @@ from typing import TypeVar
 
 import pytest
 
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import clean
-from table.config.table_properties import TableType
-from table.errors import Retriable, SnapshotChanged, WriteConflict
-from table.services.cleaning_plan import CleaningPolicy
-from table.storage import Storage
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Retriable, SnapshotChanged, WriteConflict
+from lakemark.operations.clean import clean
+from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.storage import Storage
 from tests.clocks import SharedClock, on_clock
 from tests.storages.wrapped_storage import WrappedStorage
 from tests.tables import Row, commit, contents, writer
@@ -81,7 +82,7 @@ def test_a_metadata_table_is_whole_or_not_used_whenever_its_maker_stops(meanwhil
         storage = copy_of(plain)
         stops = Stops(storage, nth, meanwhile)
         with suppress(Retriable, WriteConflict, SnapshotChanged):
-            started(stops, True).table.keep_metadata_table()
+            keep_metadata_table(started(stops, True).table)
         has_stopped = stops.has_stopped
         if has_stopped:
             assert contents(storage) == expected, nth
@@ -89,7 +90,7 @@ def test_a_metadata_table_is_whole_or_not_used_whenever_its_maker_stops(meanwhil
             next_start = started(storage, True)
             next_start.recover()
             commit(next_start, [Row("z", 1, 1)])
-            assert next_start.table.metadata_differences() == [], nth
+            assert metadata_differences(next_start.table) == [], nth
             assert contents(storage) == {**expected, "z": (1, 1)}, nth
         nth += STRIDE
     assert nth > 40

@@ -9,27 +9,37 @@ from typing import TypeVar
 
 import pytest
 
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archive, clean, tend_metadata_table, tend_metadata_table_now
-from sinks.hudi.version_change import take_to_version
-from table.config.table_properties import PROPERTIES_PATH
-from table.errors import Fenced, Refused
-from table.execution.runner import LocalRunner
-from table.metadata.opening import METADATA_FOLDER
-from table.metadata.property_file import read_properties
-from table.model.action import Action, State
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.model.rollback import RollbackPlan
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy
-from table.services.compaction import CompactionPolicy
-from table.services.metadata_upkeep import MetadataPolicies
-from table.storage import Storage
-from table.storage.folder_storage import FolderStorage
-from table.timeline.lock import LeaseLost
-from table.timeline.timeline import Timeline
-from table.timeline.timeline_store import TimelineStore, rollback_plan_content
+from lakemark.config.table_properties import PROPERTIES_PATH
+from lakemark.errors import Fenced, Refused
+from lakemark.execution.runner import LocalRunner
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.model.action import Action, State
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.model.rollback_plan import RollbackPlan
+from lakemark.operations.archive import archive
+from lakemark.operations.change_version import change_table_version
+from lakemark.operations.clean import clean
+from lakemark.operations.metadata_table import (
+    compact_and_maintain_metadata_table,
+    compact_metadata_table,
+    keep_metadata_table,
+    maintain_metadata_table,
+    metadata_differences,
+    rebuild_metadata_table,
+)
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.services.metadata_table_services import MetadataPolicies
+from lakemark.storage import Storage
+from lakemark.storage.folder_storage import FolderStorage
+from lakemark.storage.properties_file import read_properties
+from lakemark.timeline.content import encode_rollback_plan
+from lakemark.timeline.locks.table_lock import LeaseLost
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
 from tests.clocks import SharedClock, on_clock
 from tests.storages import SimulatedCrash
 from tests.storages.interrupted_storage import InterruptedStorage
@@ -41,7 +51,7 @@ T = TypeVar("T")
 
 CLOCK = SharedClock()
 CLEANING, ARCHIVAL = CleaningPolicy(commits=2), ArchivalPolicy(4, 6, 2)
-POLICIES = MetadataPolicies.beside(CLEANING, ARCHIVAL)
+POLICIES = MetadataPolicies.for_data_table(CLEANING, ARCHIVAL)
 
 VERSIONS = [FormatVersion.V6, FormatVersion.V9]
 
@@ -80,7 +90,7 @@ def started(storage: Storage) -> TableWriter:
 def new_table(version: FormatVersion) -> Storage:
     storage = new_storage()
     storage.create(PROPERTIES_PATH, spec(version=version).to_properties().to_bytes())
-    started(storage).table.keep_metadata_table()
+    keep_metadata_table(started(storage).table)
     commit(started(storage), [Row("z", 1, 1)])
     return storage
 
@@ -112,7 +122,7 @@ def live_on(storage: Storage, commits: int) -> None:
         to.compact_if_due(CompactionPolicy(3), LocalRunner(1))
         clean(to.table, CLEANING)
         archive(to.table, ARCHIVAL, CLEANING)
-        tend_metadata_table_now(to.table, POLICIES)
+        compact_and_maintain_metadata_table(to.table, POLICIES)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -122,15 +132,15 @@ def test_a_commit_that_appears_after_its_rollback_is_undone(
 ) -> None:
     storage = new_table(version)
     pending = leave_commit(storage, suffix)
-    tended = tend_metadata_table_now(started(storage).table, POLICIES)
-    assert tended is not None
-    assert [i.requested_at for i in tended.undone] == [pending.requested_at]
-    assert not tended.timeline.pending()
-    assert tended.timeline == metadata_timeline(storage)
+    maintained = compact_and_maintain_metadata_table(started(storage).table, POLICIES)
+    assert maintained is not None
+    assert [i.requested_at for i in maintained.undone] == [pending.requested_at]
+    assert not maintained.timeline.pending()
+    assert maintained.timeline == metadata_timeline(storage)
     paths = [info.path for info in storage.list_tree(METADATA_FOLDER)]
     assert not [path for path in paths if pending.requested_at in path]
     assert contents(storage) == {"z": (1, 1), "new": (9, 9)}
-    assert not started(storage).table.metadata_differences()
+    assert not metadata_differences(started(storage).table)
 
 
 def test_the_metadata_table_is_cleaned_and_archived_after_a_late_commit() -> None:
@@ -151,8 +161,8 @@ def test_the_rollback_of_apache_hudi_is_not_anticipated() -> None:
     store = metadata_store(storage)
     at = store.clock.next_instant(store.load().newest_time)
     plan = RollbackPlan(pending.requested_at, Action.DELTA_COMMIT, {})
-    store.create(Instant(at, Action.ROLLBACK, State.REQUESTED), rollback_plan_content(plan))
-    tend_metadata_table_now(started(storage).table, POLICIES)
+    store.create(Instant(at, Action.ROLLBACK, State.REQUESTED), encode_rollback_plan(plan))
+    compact_and_maintain_metadata_table(started(storage).table, POLICIES)
     assert metadata_timeline(storage).find(pending.requested_at) == pending
 
 
@@ -168,7 +178,7 @@ def test_a_commit_whose_data_instant_is_pending_stays() -> None:
     with pytest.raises(SimulatedCrash):
         commit(started(Dies(storage)), [Row("old", 9, 9)])
     (pending,) = metadata_timeline(storage).pending()
-    assert tend_metadata_table_now(started(storage).table, POLICIES) is None
+    assert compact_and_maintain_metadata_table(started(storage).table, POLICIES) is None
     assert metadata_timeline(storage).pending() == (pending,)
     started(storage).recover()
     assert not metadata_timeline(storage).pending()
@@ -186,17 +196,17 @@ def test_nothing_is_undone_under_a_lock_that_was_lost() -> None:
             if method == "list_folder" and path == ".hoodie/timeline" and armed:
                 armed.clear()
                 CLOCK.sleep(61)
-                with started(storage).table.access.lock.hold(1):
+                with started(storage).table.context.lock.hold(1):
                     pass
             return result
 
     armed: list[bool] = []
     table = started(Stalls(storage)).table
     assert table.timeline.completed(), "it is loaded before the lock is taken"
-    table.compact_metadata_table()
+    compact_metadata_table(table)
     armed.append(True)
     with pytest.raises(LeaseLost):
-        tend_metadata_table(table, POLICIES)
+        maintain_metadata_table(table, POLICIES)
     assert metadata_timeline(storage).pending() == (pending,)
 
 
@@ -205,7 +215,7 @@ def test_a_late_archival_of_the_metadata_table_deletes_instants_of_the_next_one(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """The first instants of all metadata tables of version 6 have the same names."""
-    monkeypatch.setattr("table.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+    monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
     storage = new_table(FormatVersion.V6)
     for number in range(2, 9):
         commit(started(storage), [Row("z", number, number)])
@@ -213,27 +223,27 @@ def test_a_late_archival_of_the_metadata_table_deletes_instants_of_the_next_one(
 
     def build_another() -> None:
         CLOCK.sleep(61)
-        started(storage).table.rebuild_metadata_table()
+        rebuild_metadata_table(started(storage).table)
 
     stopped = InterruptedStorage(storage, build_another)
     stopped.is_before = lambda _, method, path: method == "delete" and path.endswith(f"/{name}")
     policies = MetadataPolicies(CLEANING, ArchivalPolicy(2, 3, 1))
-    tend_metadata_table_now(started(stopped).table, policies)
+    compact_and_maintain_metadata_table(started(stopped).table, policies)
     assert stopped.stopped_at
     assert contents(storage) == expected, "queries list storage"
     to = started(storage)
     to.recover()
-    assert not to.table.metadata_differences()
+    assert not metadata_differences(to.table)
     commit(to, [Row("new", 9, 9)])
     assert contents(storage) == {**expected, "new": (9, 9)}
-    assert not to.table.metadata_differences()
+    assert not metadata_differences(to.table)
 
 
 def test_a_writer_says_that_it_lost_the_lock_if_the_table_has_changed_its_version_since(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It reads the timeline of its metadata table again, which is in another folder by then."""
-    monkeypatch.setattr("table.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+    monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
     made = new_table(FormatVersion.V6)
     commit(started(made), [Row("z", 2, 2)])
     listings = 0
@@ -261,4 +271,4 @@ def _is_listing(seen: list[int], nth: int, number: int, method: str, path: str) 
 def change_version(storage: Storage) -> None:
     CLOCK.sleep(61)
     to = started(storage)
-    take_to_version(to.table, FormatVersion.V9, LocalRunner(1))
+    change_table_version(to.table, FormatVersion.V9, LocalRunner(1))

@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import pytest
 
-from table.storage import StorageLocation
+from lakemark.storage import StorageLocation
 from tests.depth import EVERYTHING, SEED, examples
 from tests.recovery.checked import Checked
 from tests.recovery.places import OnDisk, transfer

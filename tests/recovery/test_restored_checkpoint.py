@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from checkpoints.of_table import commits_kept_active, progress_of
-from sinks.hudi.compactions import request_compaction
-from table.hudi_table import open_table
-from table.model.action import Action
-from table.services.restore import restore
-from table.storage import StorageLocation
+from checkpoints.lookup import find_progress
+from lakemark.model.action import Action
+from lakemark.operations.compact import request_compaction
+from lakemark.operations.open_table import open_table
+from lakemark.services.restore import restore
+from lakemark.storage import StorageLocation
+from lakemark.transaction.streamer_progress import commits_kept_active
 from tests.json_stream import JsonStream
 
 
@@ -22,13 +23,13 @@ def test_a_compaction_that_outlives_a_restore_does_not_pass_over_what_was_undone
     stream.write([{"id": "c", "ts": 1}])
     stream.compact()
     table = open_table(stream.location)
-    restore(table.access, kept, is_merge_on_read=True)
+    restore(table.context, kept, is_merge_on_read=True)
     table.refresh()
     assert table.timeline.completed(Action.COMMIT), "the compaction is there"
-    progress = progress_of(table, table.timeline)
+    progress = find_progress(table, table.timeline)
     assert progress is not None
     assert progress.commit == kept
-    assert kept in commits_kept_active(table, table.timeline), "archival leaves what counts"
+    assert kept in commits_kept_active(table.store, table.timeline), "archival leaves what counts"
     again = JsonStream(stream.location)
     assert (set(again.read()), again.offset) == (set("ab"), 3)
     again.write([{"id": "c", "ts": 1}])

@@ -7,16 +7,17 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sinks.hudi.upkeep import archive, clean
-from table.config.table_properties import TableType
-from table.errors import Fenced, Retriable, SnapshotChanged
-from table.execution.runner import LocalRunner
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy
-from table.services.compaction import CompactionPolicy
-from table.storage import Storage
-from table.transaction.heartbeat import HEARTBEAT_FOLDER
-from table.transaction.rollback import recover
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Fenced, Retriable, SnapshotChanged
+from lakemark.execution.runner import LocalRunner
+from lakemark.operations.archive import archive
+from lakemark.operations.clean import clean
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import Storage
+from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
+from lakemark.transaction.rollback import recover
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages.stale_listings import StaleListings
 from tests.tables import Row, commit, contents, data_files, make, write_files, writer
@@ -137,10 +138,10 @@ def test_a_writer_whose_heartbeat_is_not_listed_is_rolled_back_and_publishes_not
     before = StaleListings(table.storage, lambda folder: folder == HEARTBEAT_FOLDER)
     living = table.open()
     written = write_files(living, [Row("b", 2, 2)])
-    assert recover(table.open(before).table.access) == [], "its instant is not old enough"
+    assert recover(table.open(before).table.context) == [], "its instant is not old enough"
     table.wait_until_dead(living)
-    assert recover(table.open().table.access) == [], "its heartbeat is alive"
-    assert recover(table.open(before).table.access) == [living.pending_instant]
+    assert recover(table.open().table.context) == [], "its heartbeat is alive"
+    assert recover(table.open(before).table.context) == [living.pending_instant]
     assert before.shown
     with pytest.raises((Fenced, Retriable)):
         living.commit(written, {})

@@ -15,14 +15,14 @@ from typing import TypeVar
 
 import pytest
 
-from sinks.hudi.upkeep import archive
-from table.errors import Retriable
-from table.model.format_version import FormatVersion
-from table.services.archival_plan import ArchivalPolicy
-from table.storage import Storage
-from table.timeline import timeline_store
-from table.timeline.lsm_history import VERSION_FILE, LsmHistory
-from table.timeline.lsm_writer import HistorySettings, LsmWriter
+from lakemark.errors import Retriable
+from lakemark.model.format_version import FormatVersion
+from lakemark.operations.archive import archive
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.storage import Storage
+from lakemark.timeline import timeline_store
+from lakemark.timeline.lsm_history import VERSION_FILE, LsmHistory
+from lakemark.timeline.lsm_writer import HistorySettings, LsmWriter
 from tests.clocks import SharedClock, on_clock
 from tests.depth import sample
 from tests.recovery.places import OnDisk, storage_at

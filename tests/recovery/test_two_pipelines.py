@@ -6,19 +6,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from checkpoints.checkpoint import KafkaCheckpoint
-from table.errors import Retriable
-from table.execution.runner import LocalRunner
-from table.hudi_table import open_table
-from table.services.compaction import CompactionPolicy
-from table.storage import StorageLocation
-from table.transaction.heartbeat import HeartbeatPolicy
-from table.transaction.sharing import Sharing
+from lakemark.errors import Retriable
+from lakemark.execution.runner import LocalRunner
+from lakemark.operations.open_table import open_table
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import StorageLocation
+from lakemark.transaction.heartbeat import HeartbeatPolicy
+from lakemark.transaction.multi_writer import MultiWriter
 from tests.json_stream import JsonStream, Record
 
 BATCHES, SIZE = 4, 4
 
 #: Longer than the test: nobody counts as dead only because the machine is busy.
-SHARING = Sharing(HeartbeatPolicy(60.0, 2), clock_skew_ms=1)
+SHARING = MultiWriter(HeartbeatPolicy(60.0, 2), clock_skew_ms=1)
 
 #: Identity of a pipeline, and its topic.
 PIPELINES = (("", "orders"), ("returns", "refunds"))
@@ -85,5 +85,5 @@ def records_of(topic: str) -> list[Record]:
 
 
 def rejected(stream: JsonStream) -> list[tuple[str, int]]:
-    rows = open_table(stream.rejects.table.location).snapshot().read_all().to_pylist()
+    rows = open_table(stream.rejects.table.location).scan().to_reader().read_all().to_pylist()
     return sorted((row["topic"], row["offset"]) for row in rows)

@@ -8,20 +8,20 @@ from functools import cache
 
 import pytest
 
-from sinks.hudi.compactions import request_compaction
-from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import TableType
-from table.errors import Fenced, InvalidConfig, Refused
-from table.execution.runner import LocalRunner
-from table.model.action import Action, State
-from table.model.file_slice import FileSlice
-from table.model.instant import Instant
-from table.services.compaction import CompactionPolicy
-from table.services.restore import plan_restore, restore
-from table.services.savepoint import create_savepoint, delete_savepoint, savepoints
-from table.storage import Storage
-from table.timeline.timeline import Timeline
-from table.transaction.rollback import plan_rollback, roll_back_named
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Fenced, InvalidConfig, Refused
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action, State
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.instant import Instant
+from lakemark.operations.compact import request_compaction
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.services.restore import plan_restore, restore
+from lakemark.services.savepoint import create_savepoint, delete_savepoint, savepoints
+from lakemark.storage import Storage
+from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.rollback import plan_rollback, roll_back_named
 from tests.clocks import SharedClock, on_clock
 from tests.storages import FaultyStorage, SimulatedCrash
 from tests.tables import Row, commit, contents, data_files, write_files, writer
@@ -83,11 +83,11 @@ def slices_as_of(of: TableWriter) -> Callable[[Timeline, str], Iterable[FileSlic
 
 
 def keep(of: TableWriter, instant: str) -> None:
-    create_savepoint(of.table.access, instant, slices_as_of(of), "ann", "before the change")
+    create_savepoint(of.table.context, instant, slices_as_of(of), "ann", "before the change")
 
 
 def restore_to(of: TableWriter, instant: str | None) -> None:
-    restore(of.table.access, instant, of.table.properties.is_merge_on_read)
+    restore(of.table.context, instant, of.table.properties.is_merge_on_read)
 
 
 def assert_nothing_left(storage: Storage) -> None:
@@ -109,13 +109,13 @@ def test_the_rollback_of_a_compaction_under_way_keeps_its_plan() -> None:
         started(dying).compact_if_due(policy, LocalRunner(1))
     (pending,) = started(storage).table.timeline.pending(Action.COMPACTION)
     assert pending.state is State.INFLIGHT
-    undone = roll_back_named(started(storage).table.access, pending.requested_at)
+    undone = roll_back_named(started(storage).table.context, pending.requested_at)
     assert undone.files
     assert not [path for path in data_files(storage) if pending.requested_at in path]
     (planned,) = started(storage).table.timeline.pending()
     assert (planned.requested_at, planned.state) == (pending.requested_at, State.REQUESTED)
     with pytest.raises(Refused, match="nothing was written"):
-        roll_back_named(started(storage).table.access, pending.requested_at)
+        roll_back_named(started(storage).table.context, pending.requested_at)
     assert compact(storage).requested_at == pending.requested_at
     assert contents(storage) == STATES[2]
 
@@ -172,7 +172,7 @@ def test_a_writer_whose_ground_was_undone_publishes_nothing() -> None:
     own = [info.path for info in timeline if late.pending_instant in info.path]
     states = {path: storage.read(path) for path in own}
     storage.delete(own)  # who undoes looked for writers before there was one
-    roll_back_named(started(storage).table.access, newest)
+    roll_back_named(started(storage).table.context, newest)
     for path, content in states.items():
         storage.create(path, content)
     with pytest.raises(Fenced, match="was rolled back"):
@@ -184,7 +184,7 @@ def test_a_writer_whose_ground_was_undone_publishes_nothing() -> None:
 def test_what_would_lose_rows_is_refused_and_changes_nothing() -> None:
     storage = table_of(TableType.MERGE_ON_READ)
     first, second, third = (i.requested_at for i in commits(storage))
-    access = started(storage).table.access
+    access = started(storage).table.context
     for name, kind, message in (
         (second, Refused, "came after it"),
         ("20200101000000000", InvalidConfig, "not on the active timeline"),
@@ -217,8 +217,8 @@ def test_a_commit_under_a_planned_compaction_stays() -> None:
     to = started(storage)
     assert request_compaction(to.table) is not None
     with pytest.raises(Refused, match="was planned over it"):
-        roll_back_named(to.table.access, third)
+        roll_back_named(to.table.context, third)
     compaction = compact(storage)
-    roll_back_named(started(storage).table.access, compaction.requested_at)
-    roll_back_named(started(storage).table.access, third)
+    roll_back_named(started(storage).table.context, compaction.requested_at)
+    roll_back_named(started(storage).table.context, third)
     assert contents(storage) == STATES[1]

@@ -11,28 +11,30 @@ from typing import TypeVar
 
 import pytest
 
-from sinks.hudi.upkeep import clean
-from sinks.hudi.version_change import take_to_version
-from table.config.table_properties import TableType
-from table.errors import CorruptData, Refused, Unsupported, WriteConflict
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable
-from table.model.action import COMMITS, Action, State
-from table.model.compaction_plan import CompactionPlan
-from table.model.file_slice import FileSlice
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.cleaning_plan import CleaningPolicy, Retention
-from table.services.compaction import CompactionPolicy, request
-from table.services.restore import restore
-from table.services.savepoint import create_savepoint
-from table.storage import Storage, StorageLocation, open_storage
-from table.timeline.clock import UTC_CLOCK
-from table.timeline.timeline import Timeline
-from table.timeline.timeline_store import compaction_plan_content
-from table.transaction.instant_files import files_of, names_of
-from table.transaction.rollback import recover, roll_back_named
-from table.upgrade.change import change_version
+from lakemark.config.table_properties import TableType
+from lakemark.errors import CorruptData, Refused, Unsupported, WriteConflict
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import COMMITS, Action, State
+from lakemark.model.compaction_plan import CompactionPlan
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.operations.change_version import change_table_version
+from lakemark.operations.clean import clean
+from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
+from lakemark.operations.open_table import OpenTable
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
+from lakemark.services.compaction import request_compaction
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.services.restore import restore
+from lakemark.services.savepoint import create_savepoint
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.content import encode_compaction_plan
+from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.instant_files import files_of, names_of
+from lakemark.transaction.rollback import recover, roll_back_named
+from lakemark.upgrade.change import change_version
 from tests.storages import SimulatedCrash, WholeSeconds
 from tests.storages.wrapped_storage import WrappedStorage
 from tests.tables import Row, commit, contents, data_files, make, write_files, writer
@@ -50,11 +52,11 @@ def table_with_logs() -> Storage:
     return storage
 
 
-def planned_by_others(table: HudiTable, plan: CompactionPlan) -> Instant:
+def planned_by_others(table: OpenTable, plan: CompactionPlan) -> Instant:
     """A compaction, planned while somebody writes, as another release may do."""
     at = table.store.clock.next_instant(table.store.load().newest_time)
     requested = Instant(at, Action.COMPACTION, State.REQUESTED)
-    table.store.create(requested, compaction_plan_content(plan))
+    table.store.create(requested, encode_compaction_plan(plan))
     return requested
 
 
@@ -64,7 +66,7 @@ def test_a_compaction_that_was_planned_since_conflicts(names_the_log: bool) -> N
     to, other = writer(storage), writer(storage).table
     slices = other.view().slices_for_writing()
     written = write_files(to, [Row("a", 3, 3)])
-    assert request(other.access, lambda _: slices) is None
+    assert request_compaction(other.context, lambda _: slices) is None
     if names_the_log:  # Apache Hudi looks at the timeline, but not at what is pending there
         slices = writer(storage).table.view().slices_for_writing()
     compaction = planned_by_others(other, CompactionPlan.of(slices))
@@ -90,7 +92,7 @@ def test_a_dead_writers_log_is_found_by_its_blocks() -> None:
     for info in storage.list_tree(".hoodie/.temp"):
         storage.delete([info.path])
     assert data_files(storage) != before
-    assert recover(writer(storage).table.access)
+    assert recover(writer(storage).table.context)
     assert data_files(storage) == before
     assert contents(storage) == {"a": (2, 2), "b": (2, 2)}
 
@@ -105,15 +107,15 @@ def test_a_savepoint_is_restored_to_again_though_it_lists_logs_of_later_commits(
         table.refresh(timeline)
         return table.view().as_of(instant).latest_slices()
 
-    create_savepoint(table.access, kept.requested_at, slices_as_of, "ann", "")
+    create_savepoint(table.context, kept.requested_at, slices_as_of, "ann", "")
     for v in (4, 5):
-        restore(writer(storage).table.access, kept.requested_at, is_merge_on_read=True)
+        restore(writer(storage).table.context, kept.requested_at, is_merge_on_read=True)
         assert contents(storage) == {"a": (2, 2), "b": (2, 2)}
         commit(writer(storage), [Row("a", v, v)])
     own = next(path for path in data_files(storage) if ".log." in path)
     storage.delete([own])
     with pytest.raises(Refused, match="which its savepoint keeps, is gone"):
-        restore(writer(storage).table.access, kept.requested_at, is_merge_on_read=True)
+        restore(writer(storage).table.context, kept.requested_at, is_merge_on_read=True)
 
 
 class _BesideCleaner(WrappedStorage):
@@ -129,7 +131,7 @@ def test_a_log_that_was_cleaned_meanwhile_is_nobodys() -> None:
     storage = table_with_logs()
     write_files(writer(storage), [Row("a", 3, 3)])
     dead = writer(storage).table
-    access = replace(dead.access, storage=_BesideCleaner(storage))
+    access = replace(dead.context, storage=_BesideCleaner(storage))
     assert not [path for path in files_of(access, "20200101000000000") if ".log." in path]
 
 
@@ -139,11 +141,11 @@ def test_a_damaged_log_is_nobodys_unless_a_marker_names_it() -> None:
     damaged = log.replace(".log.1_", ".log.9_")
     storage.create(damaged, b"\0" * 100)
     write_files(writer(storage), [Row("a", 3, 3)])
-    (undone,) = recover(writer(storage).table.access)
+    (undone,) = recover(writer(storage).table.context)
     assert damaged in data_files(storage)
     storage.create(f".hoodie/.temp/{undone}/{damaged}.marker.CREATE", b"")
     with pytest.raises(CorruptData, match="a log block's magic"):
-        files_of(writer(storage).table.access, undone)
+        files_of(writer(storage).table.context, undone)
 
 
 def test_a_log_counts_for_the_metadata_table_once_its_commit_has_completed() -> None:
@@ -151,14 +153,14 @@ def test_a_log_counts_for_the_metadata_table_once_its_commit_has_completed() -> 
     writer(storage).recover()  # makes the metadata table
     to = writer(storage)
     written = write_files(to, [Row("a", 3, 3)])
-    assert writer(storage).table.metadata_differences() == []
+    assert metadata_differences(writer(storage).table) == []
     to.commit(written, {})
-    assert writer(storage).table.metadata_differences() == []
+    assert metadata_differences(writer(storage).table) == []
     log = next(path for path in data_files(storage) if ".log." in path)
     copied = log.replace(".log.1_", ".log.9_")
     storage.create(copied, storage.read(log))
-    (difference,) = writer(storage).table.metadata_differences()
-    assert (difference.place, difference.stored) == (copied, "absent")
+    (difference,) = metadata_differences(writer(storage).table)
+    assert (difference.path, difference.stored) == (copied, "absent")
 
 
 def test_a_metadata_table_that_was_made_in_the_second_of_a_commit_is_continued() -> None:
@@ -174,7 +176,7 @@ def test_a_metadata_table_that_was_made_in_the_second_of_a_commit_is_continued()
         assert made is not None
         is_of_that_second = UTC_CLOCK.format(made.modified_at) < (first.completed_at or "")
     commit(writer(storage), [Row("a", 2, 2)])
-    assert writer(storage).table.keep_metadata_table() is None
+    assert keep_metadata_table(writer(storage).table) is None
     assert contents(storage) == {"a": (2, 2)}
 
 
@@ -203,17 +205,17 @@ def test_a_clean_after_a_dead_metadata_compaction_is_not_lost() -> None:
     storage = new_storage()
     make_plain(storage, TableType.COPY_ON_WRITE, FormatVersion.V6)
     dying = writer(_StopsInMetadataCompaction(storage))
-    dying.table.keep_metadata_table()
+    keep_metadata_table(dying.table)
     with pytest.raises(SimulatedCrash):
         for v in range(12):
             commit(dying, [Row("a", v, v)])
     next_one = writer(storage)
     next_one.recover()
     assert clean(next_one.table, CleaningPolicy(Retention.FILE_VERSIONS, file_versions=1))
-    assert writer(storage).table.metadata_differences() == []
+    assert metadata_differences(writer(storage).table) == []
     for v in range(12, 24):
         commit(next_one, [Row("a", v, v)])
-        assert writer(storage).table.metadata_differences() == []
+        assert metadata_differences(writer(storage).table) == []
 
 
 def test_a_log_that_was_appended_to_is_left_to_apache_hudi() -> None:
@@ -222,7 +224,7 @@ def test_a_log_that_was_appended_to_is_left_to_apache_hudi() -> None:
     first, second = sorted(p for p in data_files(storage) if ".log." in p and "00000000" in p)[:2]
     storage.put(second, storage.read(first) + storage.read(second))
     with pytest.raises(Unsupported, match="an older release appended to it; roll back with"):
-        roll_back_named(writer(storage).table.access, last.requested_at)
+        roll_back_named(writer(storage).table.context, last.requested_at)
     assert contents(storage) == {"a": (3, 3), "b": (3, 3)}
 
 
@@ -233,10 +235,10 @@ def test_a_store_that_keeps_no_times_takes_a_downgrade_without_logs_only() -> No
     for v in (1, 2):
         commit(to, [Row("a", v, v), Row("b", v, v)])
     with pytest.raises(Refused, match="first: lakemark table compact TABLE --run"):
-        change_version(to.table.access, FormatVersion.V6)
+        change_version(to.table.context, FormatVersion.V6)
     to.compact_if_due(CompactionPolicy(1), LocalRunner(1))
     clean(to.table, CleaningPolicy(Retention.FILE_VERSIONS, file_versions=1))
-    change_version(to.table.access, FormatVersion.V6)
+    change_version(to.table.context, FormatVersion.V6)
     assert contents(storage) == {"a": (2, 2), "b": (2, 2)}
     commit(writer(storage), [Row("a", 3, 3)])
     assert contents(storage) == {"a": (3, 3), "b": (2, 2)}
@@ -252,7 +254,7 @@ def test_a_commit_since_the_compaction_is_not_lost(version: FormatVersion, tmp_p
     to.compact_if_due(CompactionPolicy(1), LocalRunner(1))
     commit(to, [Row("1", 3, 3)])
     with pytest.raises(Refused, match="is not merged yet; stop the table's writers"):
-        change_version(to.table.access, version)
+        change_version(to.table.context, version)
     assert contents(storage) == {**rows, "1": (3, 3)}
     assert writer(storage).table.version is FormatVersion.V9
 
@@ -268,9 +270,9 @@ def test_a_writer_of_the_old_version_writes_nothing(
     make_plain(storage, version=before)
     to = writer(storage)
     commit(to, [Row("a", 1, 1)])
-    change_version(writer(storage).table.access, after)
+    change_version(writer(storage).table.context, after)
     files = data_files(storage)
-    with pytest.raises(Refused, match=f"is of version {after:d} now; start again"):
+    with pytest.raises(Refused, match=f"has version {after:d} now; start again"):
         commit(to, [Row("a", 2, 2)])
     assert data_files(storage) == files
     commit(writer(storage), [Row("a", 3, 3)])
@@ -282,8 +284,8 @@ def test_a_writer_of_the_old_version_completes_nothing() -> None:
     make_plain(storage, version=FormatVersion.V8)
     late = writer(storage)
     late.table.refresh()
-    change_version(writer(storage).table.access, FormatVersion.V9)
-    with pytest.raises(Refused, match="was of version 8 when it was opened and is of version 9"):
+    change_version(writer(storage).table.context, FormatVersion.V9)
+    with pytest.raises(Refused, match="had version 8 when it was opened, and has version 9"):
         commit(late, [Row("a", 2, 2)])
     with pytest.raises(Refused, match="start again"):
         late.abandon()
@@ -298,15 +300,15 @@ def test_rows_in_logs_of_version_6_are_undone_after_an_upgrade(is_restored: bool
     make_plain(storage, version=FormatVersion.V6)
     for value in (1, 2, 3, 4):
         commit(writer(storage), [Row("a", value, value)])
-    take_to_version(writer(storage).table, FormatVersion.V9, LocalRunner(1))
+    change_table_version(writer(storage).table, FormatVersion.V9, LocalRunner(1))
     to = writer(storage)
     assert to.table.version is FormatVersion.V9
     commits = [i.requested_at for i in to.table.timeline.completed(*COMMITS)]
     if is_restored:
-        restore(to.table.access, commits[2], is_merge_on_read=True)
+        restore(to.table.context, commits[2], is_merge_on_read=True)
     else:  # of the compaction that the upgrade needs, and of the fourth commit
         for name in reversed(commits[3:]):
-            roll_back_named(writer(storage).table.access, name)
+            roll_back_named(writer(storage).table.context, name)
     assert contents(storage) == {"a": (3, 3)}
     commit(writer(storage), [Row("b", 5, 5)])
     assert contents(storage) == {"a": (3, 3), "b": (5, 5)}

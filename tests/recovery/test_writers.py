@@ -7,44 +7,43 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from sinks.hudi.exchange import Written
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archive
-from table.config.table_properties import TableType
-from table.errors import Fenced, WriteConflict
-from table.execution.runner import LocalRunner
-from table.model.action import Action, State
-from table.model.commit_metadata import CommitMetadata
-from table.model.instant import Instant
-from table.services.archival_plan import ArchivalPolicy
-from table.services.compaction import CompactionPolicy
-from table.storage import Storage, StorageLocation, open_storage
-from table.timeline import clock
-from table.timeline.clock import UTC_CLOCK
-from table.timeline.lock import LockProvider
-from table.timeline.timeline_store import commit_content, rollback_plan_content
-from table.transaction import heartbeat
-from table.transaction.access import LOCK_WAIT_S
-from table.transaction.conflicts import ClusteringPlanned
-from table.transaction.heartbeat import (
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Fenced, WriteConflict
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action, State
+from lakemark.model.commit_metadata import CommitMetadata, WriteStat
+from lakemark.model.instant import Instant
+from lakemark.operations.archive import archive
+from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.timeline import clock
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.content import encode_commit, encode_rollback_plan
+from lakemark.timeline.locks.open_lock import LockProviderName
+from lakemark.transaction import heartbeat
+from lakemark.transaction.conflicts import ClusteringPlanned
+from lakemark.transaction.heartbeat import (
     HEARTBEAT_FOLDER,
     HeartbeatExpired,
     HeartbeatPolicy,
     WriterAlive,
     beating,
 )
-from table.transaction.rollback import plan_rollback
-from table.transaction.sharing import Sharing
+from lakemark.transaction.multi_writer import MultiWriter
+from lakemark.transaction.rollback import plan_rollback
+from lakemark.transaction.table_context import LOCK_WAIT_S
 from tests.fixtures.quick_s3 import QuickS3
 from tests.storages import CountingStorage
-from tests.tables import Row, commit, contents, data_files, write_files, writer
+from tests.tables import Row, commit, contents, data_files, reopened, write_files, writer
 from tests.upkeep import active_names
 from tests.waiting import until
 from tests.writers import (
@@ -62,7 +61,7 @@ from tests.writers import (
 )
 
 #: Nobody beats a second time within a test, and whoever is silent for two hours is dead.
-HOURLY_SHARING = Sharing(HeartbeatPolicy(3600.0, 1), clock_skew_ms=1)
+HOURLY_SHARING = MultiWriter(HeartbeatPolicy(3600.0, 1), clock_skew_ms=1)
 
 
 class _AnHourAgo(datetime):
@@ -109,7 +108,9 @@ def local(tmp_path: Path) -> Storage:
 def share(storage: Storage, batches: int, faults: int, has_metadata: bool) -> list[Streamer]:
     """Two writers of a table; both have written all of it, once, when it returns."""
     provider = (
-        LockProvider.STORAGE if storage.supports_compare_and_swap else LockProvider.FILE_SYSTEM
+        LockProviderName.STORAGE
+        if storage.supports_compare_and_swap
+        else LockProviderName.FILE_SYSTEM
     )
     opened = partial(
         shared_writer,
@@ -154,7 +155,7 @@ def test_a_living_writer_is_left_alone_and_a_dead_one_is_not(
     local: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_shared(local)
-    living = shared_writer(local, sharing=Sharing(HeartbeatPolicy(0.05, 12_000), 1))
+    living = shared_writer(local, sharing=MultiWriter(HeartbeatPolicy(0.05, 12_000), 1))
     dead = shared_writer(local)  # it beats once, and never again
     with monkeypatch.context() as changed:
         changed.setattr(clock, "datetime", _AnHourAgo)
@@ -197,8 +198,7 @@ def test_who_was_silent_for_too_long_publishes_nothing_and_may_start_again(
             silent.commit(written, {})
         silent.abandon()
     assert not data_files(local)
-    silent.table.access = replace(silent.table.access, sharing=SHARING)
-    commit(silent, [Row("a", 2, 2)])
+    commit(reopened(silent, multi_writer=SHARING), [Row("a", 2, 2)])
     assert contents(local) == {"a": (2, 2)}
 
 
@@ -206,7 +206,7 @@ def test_the_only_writer_of_a_table_does_not_undo_a_living_one(local: Storage) -
     make_shared(local)
     living = shared_writer(local)
     written = write_files(living, [Row("a", 1, 1)])
-    with pytest.raises(WriterAlive, match="mode: multiple"):
+    with pytest.raises(WriterAlive, match="mode: multi_writer"):
         writer(local).recover()
     living.commit(written, {})
     writer(local).recover()
@@ -221,7 +221,7 @@ def test_two_first_files_of_one_bucket_conflict(local: Storage) -> None:
     first, second = shared_writer(local), shared_writer(local)
     ours = write_files(first, [Row("a", 1, 1)])
     theirs = write_files(second, [Row("a", 2, 2)])
-    groups = {w.stat.file_id for w in (*ours, *theirs) if w.stat is not None}
+    groups = {stat.file_id for stat in (*ours, *theirs)}
     assert len(groups) == 2, "each has made a file group of its own"
     second.commit(theirs, {})
     with pytest.raises(WriteConflict, match="file group"):
@@ -259,7 +259,7 @@ def test_bounds_of_a_partition_hold_what_a_late_commit_wrote(
     local: Storage, is_compacted: bool
 ) -> None:
     make_shared(local)
-    assert shared_writer(local).table.keep_metadata_table()
+    assert keep_metadata_table(shared_writer(local).table)
     for value in (2, 3):
         commit(shared_writer(local), [Row("a", value, value), Row("b", value, value)])
     slow, quick = shared_writer(local), shared_writer(local)
@@ -272,7 +272,7 @@ def test_bounds_of_a_partition_hold_what_a_late_commit_wrote(
     commit(quick, [Row("b", 5, 5)])
     assert len(writer(local).table.view().latest_slices()) == 2, "one of each bucket"
     assert contents(local) == {"a": (1, 1), "b": (5, 5)}
-    assert shared_writer(local).table.metadata_differences() == []
+    assert metadata_differences(shared_writer(local).table) == []
 
 
 def test_a_compaction_that_another_is_at_work_on_is_left_to_it(local: Storage) -> None:
@@ -344,7 +344,7 @@ def test_who_asked_before_ours_looks_at_the_table_before_ours_is_published(local
         "a writer that looks at the timeline again and again",
     )
     assert publishing.is_alive() and contents(local) == {"a": (0, 0)}
-    with ours.table.access.lock.hold(LOCK_WAIT_S):  # they need it to come so far
+    with ours.table.context.lock.hold(LOCK_WAIT_S):  # they need it to come so far
         store.create(theirs.inflight(), b"{}")
     publishing.join()
     assert contents(local) == {"a": (1, 1)}
@@ -354,7 +354,7 @@ def test_nobody_is_waited_for_longer_than_a_writer_may_be_silent(local: Storage)
     make_shared(local, TableType.COPY_ON_WRITE)
     theirs = requested_as_apache(local, Action.COMMIT)
     policy = HeartbeatPolicy(0.5, 6)
-    ours = commit(shared_writer(local, sharing=Sharing(policy, 1)), [Row("a", 1, 1)])
+    ours = commit(shared_writer(local, sharing=MultiWriter(policy, 1)), [Row("a", 1, 1)])
     waited = UTC_CLOCK.parse(ours.completed_at or "") - UTC_CLOCK.parse(theirs.requested_at)
     assert waited.total_seconds() >= policy.expires_after_s
     assert contents(local) == {"a": (1, 1)}
@@ -408,24 +408,23 @@ def test_an_instant_that_somebody_rolls_back_is_not_published(local: Storage) ->
     assert not local.list_tree(HEARTBEAT_FOLDER)
 
 
-def in_the_history(local: Storage, dead: Instant, written: Written) -> None:
+def in_the_history(local: Storage, dead: Instant, written: WriteStat) -> None:
     for value in range(5):
         commit(shared_writer(local), [Row("b", value, value, region="south")])
     assert archive(shared_writer(local).table, ArchivalPolicy(2, 4), None)
     assert dead.requested_at not in {name for name, _ in active_names(local)}
 
 
-def under_another(local: Storage, dead: Instant, written: Written) -> None:
+def under_another(local: Storage, dead: Instant, written: WriteStat) -> None:
     commit(shared_writer(local), [Row("b", 4, 4, region="south")])
 
 
-def in_part(local: Storage, dead: Instant, written: Written) -> None:
-    local.delete([written.stat.path or ""] if written.stat else [])
+def in_part(local: Storage, dead: Instant, written: WriteStat) -> None:
+    local.delete([written.path or ""])
 
 
-def taken_back(local: Storage, dead: Instant, written: Written) -> None:
-    assert written.stat is not None
-    local.put(written.stat.path or "", b"of another size")
+def taken_back(local: Storage, dead: Instant, written: WriteStat) -> None:
+    local.put(written.path or "", b"of another size")
 
 
 @pytest.mark.parametrize(
@@ -440,7 +439,7 @@ def taken_back(local: Storage, dead: Instant, written: Written) -> None:
 )
 def test_a_rollback_whose_target_completed_since_is_given_up_unless_it_has_begun_to_delete(
     local: Storage,
-    meanwhile: Callable[[Storage, Instant, Written], None] | None,
+    meanwhile: Callable[[Storage, Instant, WriteStat], None] | None,
     left: dict[str, tuple[int, int]] | None,
 ) -> None:
     """The target's writer counted as dead, and does not look for rollbacks, as Apache Hudi."""
@@ -464,21 +463,23 @@ def test_a_rollback_whose_target_completed_since_is_given_up_unless_it_has_begun
 
 def leave_a_rollback(to: TableWriter, pending: Instant) -> None:
     """One that was begun, and whose writer died before it deleted anything."""
-    access = to.table.access
-    to.table.access.storage.delete([f"{HEARTBEAT_FOLDER}/{pending.requested_at}"])
+    access = to.table.context
+    to.table.context.storage.delete([f"{HEARTBEAT_FOLDER}/{pending.requested_at}"])
     plan = plan_rollback(access, pending.requested_at)
     requested = Instant(
         access.generate_time(pending.requested_at), Action.ROLLBACK, State.REQUESTED
     )
-    access.timeline.create(requested, rollback_plan_content(plan))
+    access.timeline.create(requested, encode_rollback_plan(plan))
     access.timeline.create(requested.inflight())
 
 
-def complete_as_apache(to: TableWriter, pending: Instant, written: Written) -> None:
+def complete_as_apache(to: TableWriter, pending: Instant, written: WriteStat) -> None:
     """Without a look at what others do to it."""
-    access = to.table.access
-    metadata = CommitMetadata((written.stat,) if written.stat else (), to._own_metadata(), "UPSERT")
-    content = commit_content(pending.action, metadata, access.timeline.version)
+    access = to.table.context
+    metadata = CommitMetadata(
+        write_stats=(written,), extra_metadata=to._table_facts(), operation="UPSERT"
+    )
+    content = encode_commit(pending.action, metadata, access.timeline.version)
     access.timeline.prepare(pending, content)
     access.timeline.publish(pending, access.generate_time(access.timeline.load().newest_time))
-    to.table.access.storage.delete([f"{HEARTBEAT_FOLDER}/{pending.requested_at}"])
+    to.table.context.storage.delete([f"{HEARTBEAT_FOLDER}/{pending.requested_at}"])

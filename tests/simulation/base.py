@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import TableType
-from table.model.format_version import FormatVersion
+from lakemark.config.table_properties import TableType
+from lakemark.model.format_version import FormatVersion
+from lakemark.operations.table_writer import TableWriter
 from tests.protocol import actors
 from tests.protocol.clocked_store import ClockedStore
 from tests.protocol.virtual_time import VirtualTime
@@ -105,7 +105,7 @@ class _Builder:
             self._commit("a", "c")
             self._rewritten += actors.compact(self._opened()).rewritten
             actors.clean_up(self._opened())
-        for act in (actors.put_away, actors.tend_metadata):
+        for act in (actors.put_away, actors.maintain_metadata):
             act(self._opened())
         self._commit("b")
 

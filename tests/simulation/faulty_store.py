@@ -1,7 +1,7 @@
 """The store as one process reaches it: each request is a point at which anything may happen.
 
-The contract is that of ``table.storage.storage``: an object appears whole, everyone sees it once it
-was written, and a request that is not answered may have been carried out, or may be later. So a
+The contract is that of ``lakemark.storage.storage``: an object appears whole, everyone sees it once
+it was written, and a request that is not answered may have been carried out, or may be later. So a
 listing is never late. It may be spread over time, as pages of a store are: what is created or
 deleted meanwhile is in it or not.
 """
@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
-from table.errors import HudiError, StorageUnavailable
-from table.storage.storage import ObjectInfo, StreamingFile
+from lakemark.errors import HudiError, StorageUnavailable
+from lakemark.storage.storage import ObjectInfo, StreamingFile
 from tests.protocol.clocked_store import ClockedStore
 from tests.protocol.virtual_time import VirtualTime
 from tests.simulation.scheduler import Process, Scheduler

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count
 
-from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import TableType
-from table.errors import Refused
-from table.model.action import Action
-from table.model.format_version import FormatVersion
-from table.services.savepoint import delete_savepoint
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Refused
+from lakemark.model.action import Action
+from lakemark.model.format_version import FormatVersion
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.savepoint import delete_savepoint
 from tests.protocol import actors
 from tests.protocol.actors import Acknowledged
 from tests.protocol.invariants import (
@@ -63,7 +63,7 @@ _ACTS = (
     actors.compact,
     actors.clean_up,
     actors.put_away,
-    actors.tend_metadata,
+    actors.maintain_metadata,
 )
 _RATES = (0.002, 0.005, 0.01, 0.03)
 _MOST_LIVES = 3
@@ -215,7 +215,7 @@ class History:
             self._note("end", act.__name__, "")
             self._oracle.note(act(to))
         for savepoint in to.table.store.load().pending(Action.SAVEPOINT):
-            delete_savepoint(to.table.access, savepoint.requested_at)
+            delete_savepoint(to.table.context, savepoint.requested_at)
         self._check()
         check_metadata(self._store)
 

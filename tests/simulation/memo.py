@@ -13,14 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from table.codec.hfile.data_block import parse_entries
-from table.codec.hfile.file_info import parse_file_info
-from table.config.table_properties import parse_properties
-from table.log.log_block import HeaderKey, LogBlock
-from table.metadata.payload import read_payload
-from table.timeline.archive_log import _records
-from table.timeline.content import Record, decode_commit
-from table.timeline.layout import LayoutV1, LayoutV2
+from lakemark.codec.hfile.file_info import parse_file_info
+from lakemark.codec.hfile.hfile_data_block import parse_entries
+from lakemark.config.table_properties import parse_properties
+from lakemark.log.log_block import HeaderKey, LogBlock
+from lakemark.metadata.payload import read_payload
+from lakemark.timeline.archive_log import _records
+from lakemark.timeline.content import Record, decode_commit
+from lakemark.timeline.layout import LayoutV1, LayoutV2
 
 #: Results of each function. A history needs fewer; more would only take memory.
 _MOST = 2048
@@ -54,14 +54,14 @@ def _archived(block: LogBlock) -> Sequence[Record]:
 
 
 _KEPT: Mapping[str, Callable[..., Any]] = {
-    "table.config.table_properties.parse_properties": _properties,
-    "table.timeline.timeline_store.decode_commit": lru_cache(_MOST)(decode_commit),
-    "table.timeline.layout.LayoutV1.parse": lru_cache(_MOST)(LayoutV1.parse),
-    "table.timeline.layout.LayoutV2.parse": lru_cache(_MOST)(LayoutV2.parse),
-    "table.timeline.archive_log._records": _archived,
-    "table.codec.hfile.reader.parse_entries": lru_cache(_MOST)(parse_entries),
-    "table.codec.hfile.reader.parse_file_info": lru_cache(_MOST)(parse_file_info),
-    "table.metadata.slice_rows.read_payload": _payload,
+    "lakemark.config.table_properties.parse_properties": _properties,
+    "lakemark.timeline.timeline_reader.decode_commit": lru_cache(_MOST)(decode_commit),
+    "lakemark.timeline.layout.LayoutV1.parse": lru_cache(_MOST)(LayoutV1.parse),
+    "lakemark.timeline.layout.LayoutV2.parse": lru_cache(_MOST)(LayoutV2.parse),
+    "lakemark.timeline.archive_log._records": _archived,
+    "lakemark.codec.hfile.reader.parse_entries": lru_cache(_MOST)(parse_entries),
+    "lakemark.codec.hfile.reader.parse_file_info": lru_cache(_MOST)(parse_file_info),
+    "lakemark.metadata.slice_rows.read_payload": _payload,
 }
 
 

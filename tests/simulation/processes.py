@@ -11,14 +11,14 @@ from itertools import count
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import WriterPending
-from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import PROPERTIES_PATH, TableProperties
-from table.errors import Fenced, InvalidConfig, OutcomeUnknown, Refused, Retriable
-from table.hudi_table import HudiTable
-from table.model.action import COMMITS, Action
-from table.read.queries import Incremental, Snapshot
-from table.storage import Storage
-from table.timeline.clock import UTC_CLOCK
+from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
+from lakemark.errors import Fenced, InvalidConfig, OutcomeUnknown, Refused, Retriable
+from lakemark.model.action import COMMITS, Action
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.table_writer import TableWriter
+from lakemark.read.queries import Incremental, Snapshot
+from lakemark.storage import Storage
+from lakemark.timeline.clock import UTC_CLOCK
 from tests.protocol import actors
 from tests.protocol.actors import Acknowledged, open_writer
 from tests.protocol.virtual_time import VirtualTime, VirtualTimelineClock
@@ -102,11 +102,11 @@ class Program:
         """A writer that has recovered nothing."""
         return open_writer(self.storage, self.world.time, has_metadata=self.world.has_metadata)
 
-    def table(self) -> HudiTable:
+    def table(self) -> OpenTable:
         """For reading."""
         properties = TableProperties.parse(self.storage.read(PROPERTIES_PATH))
         clock = VirtualTimelineClock(UTC_CLOCK.zone, virtual=self.world.time)
-        return HudiTable(self.storage, properties, clock=clock)
+        return OpenTable(self.storage, properties, clock=clock)
 
     def told(self, what: str, told: Acknowledged) -> None:
         """An act ended well."""
@@ -173,7 +173,7 @@ _SERVICES = {
     _act(actors.compact): 3,
     _act(actors.clean_up): 3,
     _act(actors.put_away): 3,
-    _act(actors.tend_metadata): 1,
+    _act(actors.maintain_metadata): 1,
     _act(actors.recover): 1,
 }
 
@@ -255,7 +255,11 @@ def _traveller(program: Program) -> Act:
         began = oracle.now()
         table = program.table()
         commits = table.timeline.completed(*COMMITS)
-        retained = [i for i in commits[-4:] if i.requested_at > _last_clean(table)]
+        retained = [
+            i
+            for i in commits[-4:]
+            if i.requested_at > _last_clean(table) and not _omits_rows(table, i.requested_at)
+        ]
         if not retained:
             return
         name = program.draw.choice(retained).requested_at
@@ -272,7 +276,22 @@ def _traveller(program: Program) -> Act:
     return read
 
 
-def _last_clean(table: HudiTable) -> str:
+def _omits_rows(table: OpenTable, requested_at: str) -> bool:
+    """Whether a commit until then has logs in the slice of a later compaction.
+
+    Queries as of that time omit these logs, as in Apache Hudi.
+    """
+    timeline = table.timeline
+    compactions = [*timeline.pending(Action.COMPACTION), *timeline.completed(Action.COMMIT)]
+    later = [i.requested_at for i in compactions if i.requested_at > requested_at]
+    return any(
+        commit.requested_at <= requested_at and min(later) < (commit.completed_at or "")
+        for commit in timeline.completed(Action.DELTA_COMMIT)
+        if later
+    )
+
+
+def _last_clean(table: OpenTable) -> str:
     """The newest clean, which may still be deleting files.
 
     The services count file versions. Which older instants they leave readable is recorded nowhere,
@@ -310,7 +329,7 @@ def _follower(program: Program) -> Act:
     return read
 
 
-def _contents(table: HudiTable, as_of: str | None = None) -> dict[str, tuple[int, int]]:
+def _contents(table: OpenTable, as_of: str | None = None) -> dict[str, tuple[int, int]]:
     found = table.scan(Snapshot(as_of), ["id", "ts", "v"]).to_reader(1).read_all().to_pylist()
     assert len({row["id"] for row in found}) == len(found), f"a key is there twice: {found}"
     return {row["id"]: (row["ts"], row["v"]) for row in found}

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from checkpoints.of_table import _ExtraMetadata
+from lakemark.transaction.streamer_progress import _ExtraMetadata
 from tests.simulation.memo import keep_results
 from tests.simulation.scheduler import Scheduler
 
@@ -96,21 +96,21 @@ def simulated(scheduler: Scheduler, seed: str) -> Iterator[None]:
     time = scheduler.time
     with pytest.MonkeyPatch.context() as patch:
         threads = SimulatedThreads(scheduler)
-        for module in ("transaction.heartbeat", "timeline.lock"):
-            patch.setattr(f"table.{module}.threading", threads)
+        for module in ("transaction.heartbeat", "timeline.locks.table_lock"):
+            patch.setattr(f"lakemark.{module}.threading", threads)
         # Until Python 3.12 a cached property is under a lock. This one reads from the store.
-        patch.setattr(vars(_ExtraMetadata)["_asked"], "lock", _Lock(scheduler), raising=False)
-        for module in ("heartbeat", "sharing", "transaction", "rollback"):
-            patch.setattr(f"table.transaction.{module}.time", time)
+        patch.setattr(vars(_ExtraMetadata)["_loaded"], "lock", _Lock(scheduler), raising=False)
+        for module in ("heartbeat", "multi_writer", "transaction", "rollback"):
+            patch.setattr(f"lakemark.transaction.{module}.time", time)
         for module in ("restore", "savepoint", "cleaning"):
-            patch.setattr(f"table.services.{module}.time", time)
+            patch.setattr(f"lakemark.services.{module}.time", time)
         for module in ("transaction.heartbeat", "services.cleaning"):
-            patch.setattr(f"table.{module}.datetime", time)
-        patch.setattr("table.timeline.lock.random", draw)
-        patch.setattr("table.read.arrow_stream.interleaved", _one_after_another)
-        patch.setattr("table.write.file_group_write.read_ahead", _read_here)
-        patch.setattr("table.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
-        patch.setattr("table.model.column_ranges.MAX_COLUMNS", 1)  # of statistics
+            patch.setattr(f"lakemark.{module}.datetime", time)
+        patch.setattr("lakemark.timeline.locks.table_lock.random", draw)
+        patch.setattr("lakemark.read.scan.interleaved", _one_after_another)
+        patch.setattr("lakemark.write.file_group_write.read_ahead", _read_here)
+        patch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+        patch.setattr("lakemark.model.column_ranges.MAX_COLUMNS", 1)  # of statistics
         keep_results(patch)
         patch.setattr(uuid, "os", SimpleNamespace(urandom=draw.randbytes))
         yield

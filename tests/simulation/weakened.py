@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from table.model.action import Action
-from table.timeline.timeline import Timeline
-from table.transaction.access import TableAccess
-from table.transaction.transaction import Transaction
+from lakemark.model.action import Action
+from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.table_context import TableContext
+from lakemark.transaction.transaction import Transaction
 
 
 def _nothing(*_: object, **__: object) -> None:
@@ -22,7 +22,7 @@ def _nothing(*_: object, **__: object) -> None:
 
 
 def _begin_over_old_timeline(
-    access: TableAccess, action: Action, decide: Callable[[Timeline], Any]
+    access: TableContext, action: Action, decide: Callable[[Timeline], Any]
 ) -> tuple[Transaction, Any]:
     timeline = access.timeline.load()
     decided = decide(timeline)
@@ -33,15 +33,15 @@ def _begin_over_old_timeline(
 
 #: What takes the place of which part of the code, for each rule.
 RULES: Mapping[str, tuple[str, Any]] = {
-    "withdrawal": ("table.timeline.lock._withdraw_prepared", _nothing),
-    "conflicts": ("table.transaction.transaction.check_conflicts", _nothing),
+    "withdrawal": ("lakemark.timeline.locks.open_lock._withdraw_prepared", _nothing),
+    "conflicts": ("lakemark.transaction.transaction.check_conflicts", _nothing),
     "base": (
-        "table.transaction.transaction.Transaction.begin",
+        "lakemark.transaction.transaction.Transaction.begin",
         staticmethod(_begin_over_old_timeline),
     ),
-    "lease": ("table.timeline.lock.Lease.check", _nothing),
-    "heartbeats": ("table.transaction.sharing.beating", lambda *_: frozenset[str]()),
-    "standing": ("table.transaction.transaction.Transaction._check_standing", _nothing),
+    "lease": ("lakemark.timeline.locks.table_lock.Lease.check", _nothing),
+    "heartbeats": ("lakemark.transaction.multi_writer.beating", lambda *_: frozenset[str]()),
+    "standing": ("lakemark.transaction.transaction.Transaction._check_standing", _nothing),
 }
 
 

@@ -1,4 +1,4 @@
-"""Apache's answers as Spark has them, and ways to ask this project for the same."""
+"""Apache Hudi's answers, and functions that run the same queries with lakemark on Spark."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TypeAlias
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from table.read.queries import Incremental, Query, ReadOptimized, Snapshot
-from table.spark.read import read_table
+from lakemark.read.queries import Incremental, Query, ReadOptimized, Snapshot
+from lakemark.spark.read import read_table
 from tests.golden.golden_table import GoldenTable
 
 Door: TypeAlias = Callable[[SparkSession, GoldenTable, Query], DataFrame]
 
-#: A few tables, each with something that the others do not have.
+#: A few tables, each with a feature that the others do not have.
 TABLES = [
     "v6_mor_compacted",
     "v9_cow_simple",
@@ -25,17 +25,17 @@ TABLES = [
 
 
 def queries_of(golden: GoldenTable) -> dict[str, Query]:
-    """What Apache was asked about a table, by the name of its answer."""
-    asked: dict[str, Query] = {"snapshot": Snapshot(), "read_optimized": ReadOptimized()}
+    """The queries that Apache Hudi answered for a table, by the name of the answer."""
+    queries: dict[str, Query] = {"snapshot": Snapshot(), "read_optimized": ReadOptimized()}
     if "as_of" in golden.queries:
-        asked["as_of"] = Snapshot(golden.queries["as_of"]["as.of.instant"])
+        queries["as_of"] = Snapshot(golden.queries["as_of"]["as.of.instant"])
         begin = golden.queries["incremental"]["hoodie.datasource.read.begin.instanttime"]
-        asked["incremental"] = Incremental(begin)
-    return asked
+        queries["incremental"] = Incremental(begin)
+    return queries
 
 
 def apaches(spark: SparkSession, golden: GoldenTable, query: str) -> DataFrame:
-    """Apache's answer, which Spark wrote with its own types beside it."""
+    """Apache Hudi's answer, which Spark wrote with its own types."""
     return spark.read.parquet(str(golden.root.parent / "expected" / f"{query}.parquet"))
 
 

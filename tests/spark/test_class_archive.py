@@ -1,4 +1,4 @@
-"""The JVM of a session takes Spark's classes from their archive."""
+"""The JVM of a session loads Spark's classes from their archive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.short_lived import short_lived
 
 pytestmark = pytest.mark.spark
 
-#: Prints what the JVM of a new session has mapped, and ends.
+#: Prints the files that the JVM of a new session has mapped, and ends.
 _MAPPED = """
 from pathlib import Path
 from pyspark import SparkContext
@@ -25,14 +25,14 @@ session.stop()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what a process has mapped is in Linux's /proc")
-def test_a_session_maps_the_archive() -> None:
+def test_session_maps_the_class_archive() -> None:
     archive = make(find_java(), find_spark())
     assert archive is not None
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", _MAPPED],
         env=short_lived(),
         capture_output=True,
         text=True,
         check=True,
     )
-    assert str(archive) in told.stdout
+    assert str(archive) in output.stdout

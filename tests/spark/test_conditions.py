@@ -1,4 +1,4 @@
-"""A condition means to Spark what it means to Arrow, whatever the session's settings."""
+"""A condition has the same meaning in Spark as in Arrow, for any session settings."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from table.read.where import parse_where
-from table.spark.conditions import spark_condition
-from table.spark.types import spark_schema
+from lakemark.read.where import parse_where
+from lakemark.spark.conditions import spark_condition
+from lakemark.spark.types import spark_schema
 
 pytestmark = pytest.mark.spark
 
@@ -82,7 +82,7 @@ def frame(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.mark.parametrize("where", CONDITIONS)
-def test_spark_finds_the_same_rows(frame: DataFrame, where: str) -> None:
+def test_spark_condition_selects_the_same_rows_as_arrow(frame: DataFrame, where: str) -> None:
     expected = ROWS.filter(parse_where(where, ROWS.schema))["big"].to_pylist()
     found = frame.where(spark_condition(where, ROWS.schema)).select("big").collect()
     assert {row["big"] for row in found} == set(expected)

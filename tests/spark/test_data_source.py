@@ -1,4 +1,4 @@
-"""The format ``lakemark`` of Spark 4 gives Apache's answers; Spark 3.5 is told what to do."""
+"""The data source ``lakemark`` of Spark 4 returns Apache Hudi's answers; 3.5 gets a hint."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from table.read.queries import Incremental, Query, ReadOptimized
-from table.spark.read import read_slice
+from lakemark.read.queries import Incremental, Query, ReadOptimized
+from lakemark.spark.read import read_slice
 from tests.golden.golden_table import GoldenTable, unpack
 from tests.spark.answers import apaches, queries_of, sorted_rows
 
@@ -24,7 +24,7 @@ spark_4 = pytest.mark.skipif(not _HAS_SOURCES, reason="Spark 3.5 has no data sou
 
 @pytest.fixture(scope="module")
 def registered(spark: SparkSession) -> SparkSession:
-    importlib.import_module("table.spark.data_source").register(spark)
+    importlib.import_module("lakemark.spark.data_source").register(spark)
     return spark
 
 
@@ -34,28 +34,28 @@ def compacted(tmp_path_factory: pytest.TempPathFactory) -> GoldenTable:
 
 
 @pytest.mark.skipif(_HAS_SOURCES, reason="Spark 4 has data sources in Python")
-def test_spark_35_is_told_what_reads_tables_there() -> None:
+def test_data_source_on_spark_35_names_the_alternative() -> None:
     with pytest.raises(ImportError, match="read_table"):
-        importlib.import_module("table.spark.data_source")
+        importlib.import_module("lakemark.spark.data_source")
 
 
 @spark_4
 @pytest.mark.parametrize("name", ["v9_mor_compacted", "v9_mor_hive_complex_ts"])
-def test_every_query_answers_as_apache_does(
+def test_every_query_returns_the_rows_of_apache_hudi(
     registered: SparkSession, name: str, tmp_path: Path
 ) -> None:
     golden = unpack(name, tmp_path)
-    for asked, query in queries_of(golden).items():
+    for answer, query in queries_of(golden).items():
         found, expected = (
             _ours(registered, golden, _options(query)),
-            apaches(registered, golden, asked),
+            apaches(registered, golden, answer),
         )
-        assert found.schema == expected.schema, asked
-        assert sorted_rows(found) == sorted_rows(expected), asked
+        assert found.schema == expected.schema, answer
+        assert sorted_rows(found) == sorted_rows(expected), answer
 
 
 @spark_4
-def test_options_and_schemas_choose_rows_and_columns(
+def test_options_and_schemas_select_rows_and_columns(
     registered: SparkSession, compacted: GoldenTable
 ) -> None:
     where = "region = 'r1' and qty > 3"
@@ -73,7 +73,7 @@ def test_options_and_schemas_choose_rows_and_columns(
 
 @spark_4
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"colums": "id"}, "columns"),
         ({"query": "latest"}, "read_optimized"),
@@ -83,15 +83,15 @@ def test_options_and_schemas_choose_rows_and_columns(
         ({"where": "no_such = 1"}, "no_such"),
     ],
 )
-def test_what_cannot_be_meant_is_told_at_once(
-    registered: SparkSession, compacted: GoldenTable, options: dict[str, str], told: str
+def test_invalid_options_are_refused_immediately(
+    registered: SparkSession, compacted: GoldenTable, options: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(AnalysisException, match=told):
+    with pytest.raises(AnalysisException, match=message):
         _ours(registered, compacted, options)
 
 
 @spark_4
-def test_a_type_of_the_users_own_is_refused(
+def test_schema_with_another_type_is_refused(
     registered: SparkSession, compacted: GoldenTable
 ) -> None:
     reader = registered.read.format("lakemark").schema("qty STRING")
@@ -100,8 +100,8 @@ def test_a_type_of_the_users_own_is_refused(
 
 
 @spark_4
-def test_a_worker_gets_no_more_than_it_reads(compacted: GoldenTable) -> None:
-    source = importlib.import_module("table.spark.data_source")
+def test_worker_receives_only_its_slices(compacted: GoldenTable) -> None:
+    source = importlib.import_module("lakemark.spark.data_source")
     scan = compacted.table.scan(columns=["id"])
     reader = source.SliceReader(scan)
     partitions = [pickle.loads(pickle.dumps(one)) for one in reader.partitions()]

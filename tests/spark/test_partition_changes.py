@@ -1,4 +1,4 @@
-"""Rows that change their partition are found alike by both exchanges."""
+"""Both exchanges find the same rows that change their partition."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from lakemark.operations.open_table import open_table
+from lakemark.operations.stored_rows import repeated_keys
+from lakemark.storage import StorageLocation
 from sinks.batch import KafkaBatch
 from sinks.hudi.exchange import OpenWrite, Prepare, Written
 from sinks.hudi.partition_rule import PartitionChange
 from sinks.hudi.spark_exchange import SparkExchange
-from table.hudi_table import open_table
-from table.storage import StorageLocation
 from tests.json_stream import InThisProcess, JsonStream
 
 pytestmark = pytest.mark.spark
@@ -26,12 +27,12 @@ RECORDS = "key binary, value binary, partition int, offset long, timestamp times
 
 @dataclass(frozen=True)
 class OnExecutors(InThisProcess):
-    """Brings the records to Spark's workers; two tasks read and two write."""
+    """Sends the records to Spark's workers; two tasks read and two write."""
 
     spark: SparkSession | None = None
 
     def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
-        """As the streamer does with a batch that does not fit the driver."""
+        """Run like the streamer does for a batch that does not fit the driver."""
         assert self.spark is not None
         rows = [tuple(row.values()) for row in cast(pa.Table, batch.records).to_pylist()]
         records = self.spark.createDataFrame(rows, RECORDS).repartition(2)
@@ -46,7 +47,7 @@ def test_executors_refuse_rows_that_change_their_partition(
         location,
         columns=COLUMNS,
         partition_by=("region",),
-        partition_change=PartitionChange.REFUSE,
+        partition_change=PartitionChange.REJECT,
         exchange=OnExecutors(spark=spark),
     )
     stream.write([_row(f"k{number}", "north") for number in range(20)])
@@ -54,7 +55,7 @@ def test_executors_refuse_rows_that_change_their_partition(
     assert (result.records, result.rejected) == (3, 1)
     reason = stream.reasons()[20]
     assert reason.startswith("record key 'k3' exists in partition 'north', and the row is in")
-    assert not open_table(location).repeated_keys().keys
+    assert not repeated_keys(open_table(location)).keys
 
 
 def _row(key: str, region: str) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Tables of Apache Hudi, read into DataFrames, are what Apache Hudi's own DataFrames are."""
+"""DataFrames of tables of Apache Hudi equal Apache Hudi's own DataFrames."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from table.errors import InvalidConfig, SnapshotChanged
-from table.read.queries import ReadOptimized, Snapshot
-from table.spark.plain_slices import plain_slices
-from table.spark.read import ReadSlices, read_table
-from table.storage import StorageLocation, open_storage
+from lakemark.errors import InvalidConfig, SnapshotChanged
+from lakemark.read.queries import ReadOptimized, Snapshot
+from lakemark.spark.plain_slices import plain_slices
+from lakemark.spark.read import ReadSlices, read_table
+from lakemark.storage import StorageLocation, open_storage
 from tests import tables
 from tests.fixtures.s3 import S3Server
 from tests.golden.golden_table import GoldenTable, unpack
@@ -46,15 +46,17 @@ def compacted(tmp_path_factory: pytest.TempPathFactory) -> GoldenTable:
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_query_answers_as_apache_does(spark: SparkSession, name: str, tmp_path: Path) -> None:
+def test_every_query_returns_the_rows_of_apache_hudi(
+    spark: SparkSession, name: str, tmp_path: Path
+) -> None:
     golden = unpack(name, tmp_path)
-    for asked, query in queries_of(golden).items():
-        found, expected = ours(spark, golden, query), apaches(spark, golden, asked)
-        assert found.schema == expected.schema, asked
-        assert sorted_rows(found) == sorted_rows(expected), asked
+    for answer, query in queries_of(golden).items():
+        found, expected = ours(spark, golden, query), apaches(spark, golden, answer)
+        assert found.schema == expected.schema, answer
+        assert sorted_rows(found) == sorted_rows(expected), answer
 
 
-def test_spark_reads_plain_files_and_workers_those_with_logs(
+def test_spark_reads_plain_files_and_workers_read_slices_with_logs(
     spark: SparkSession, compacted: GoldenTable
 ) -> None:
     scan = compacted.table.scan()
@@ -66,7 +68,7 @@ def test_spark_reads_plain_files_and_workers_those_with_logs(
     assert "MapInArrow" in plan_of(frame)
 
 
-def test_what_spark_cannot_reach_is_left_to_workers(
+def test_workers_read_files_that_spark_cannot_reach(
     spark: SparkSession, compacted: GoldenTable
 ) -> None:
     frame = read_table(spark, compacted.root, spark_reads_files=False)
@@ -74,7 +76,7 @@ def test_what_spark_cannot_reach_is_left_to_workers(
     assert sorted_rows(frame) == sorted_rows(apaches(spark, compacted, "snapshot"))
 
 
-def test_older_schemas_are_not_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_spark_does_not_read_files_of_older_schemas(spark: SparkSession, tmp_path: Path) -> None:
     golden = unpack("v9_mor_evolved", tmp_path)
     scan = golden.table.scan(ReadOptimized())
     assert scan.slices
@@ -82,7 +84,9 @@ def test_older_schemas_are_not_left_to_spark(spark: SparkSession, tmp_path: Path
 
 
 @pytest.mark.parametrize("where", _CONDITIONS)
-def test_both_halves_filter_alike(spark: SparkSession, compacted: GoldenTable, where: str) -> None:
+def test_spark_and_workers_filter_alike(
+    spark: SparkSession, compacted: GoldenTable, where: str
+) -> None:
     expected = compacted.table.scan(columns=["id", "qty"], where=where).to_table()
     frame = read_table(spark, compacted.root, columns=["id", "qty"], where=where)
     found = [row.asDict() for row in frame.collect()]
@@ -90,7 +94,7 @@ def test_both_halves_filter_alike(spark: SparkSession, compacted: GoldenTable, w
     assert sorted(found, key=str) == sorted(expected.to_pylist(), key=str)
 
 
-def test_pruned_partitions_are_in_neither_half(spark: SparkSession, compacted: GoldenTable) -> None:
+def test_pruned_partitions_are_not_read(spark: SparkSession, compacted: GoldenTable) -> None:
     frame = ours(spark, compacted, Snapshot(), "_hoodie_partition_path = 'r1'")
     scan = compacted.table.scan(where="_hoodie_partition_path = 'r1'")
     plain = plain_slices(compacted.table, scan)
@@ -101,7 +105,7 @@ def test_pruned_partitions_are_in_neither_half(spark: SparkSession, compacted: G
     assert ours(spark, compacted, Snapshot(), "region = 'nowhere'").collect() == []
 
 
-def test_a_worker_gets_no_more_than_it_reads(compacted: GoldenTable) -> None:
+def test_worker_receives_only_its_slices(compacted: GoldenTable) -> None:
     scan = compacted.table.scan(columns=["id"])
     function = pickle.loads(pickle.dumps(ReadSlices.of(scan)))
     assert function.scan.slices == ()
@@ -109,7 +113,7 @@ def test_a_worker_gets_no_more_than_it_reads(compacted: GoldenTable) -> None:
     assert len(pickle.dumps(function)) < 50_000
 
 
-def test_folders_of_any_name_are_no_patterns(spark: SparkSession, tmp_path: Path) -> None:
+def test_folder_names_are_not_treated_as_patterns(spark: SparkSession, tmp_path: Path) -> None:
     root = tmp_path / "a {b} 100% *"
     storage = open_storage(StorageLocation(str(root)))
     tables.make(storage)
@@ -123,14 +127,12 @@ def test_folders_of_any_name_are_no_patterns(spark: SparkSession, tmp_path: Path
     assert len(files_read_by_spark(frame)) == len(rows) - 2, "one has a log, one Spark passes over"
 
 
-def test_an_unknown_column_is_told_at_once(spark: SparkSession, compacted: GoldenTable) -> None:
+def test_unknown_column_is_refused_immediately(spark: SparkSession, compacted: GoldenTable) -> None:
     with pytest.raises(InvalidConfig, match="no_such"):
         read_table(spark, compacted.root, columns=["no_such"])
 
 
-def test_a_file_that_was_cleaned_meanwhile_asks_for_a_new_plan(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_file_cleaned_meanwhile_requires_a_new_plan(spark: SparkSession, tmp_path: Path) -> None:
     golden = unpack("v9_mor_recordindex", tmp_path)
     plain = plain_slices(golden.table, golden.table.scan())
     assert plain[0].base is not None
@@ -139,7 +141,7 @@ def test_a_file_that_was_cleaned_meanwhile_asks_for_a_new_plan(
         read_table(spark, golden.root)
 
 
-def test_workers_reach_a_store_that_spark_does_not(
+def test_workers_read_a_store_that_spark_cannot_reach(
     spark: SparkSession, s3_server: S3Server
 ) -> None:
     location = s3_server.location()

@@ -1,4 +1,4 @@
-"""Spark jobs of the project: beside others of their session, and where executors differ."""
+"""Spark jobs of lakemark: concurrent with others of their session, and with other executors."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from lakemark.errors import Permanent
+from lakemark.execution.runner import Cancelled
+from lakemark.spark.versions import versions
 from sinks.hudi.spark_exchange import SparkExchange
-from streamer.cluster_runner import ClusterRunner, ClusterRunnerBeside
-from streamer.stream_failure import translated
-from table.errors import Permanent
-from table.execution.runner import Cancelled
-from table.spark.versions import versions
+from streamer.cluster_runner import CancellableClusterRunner, ClusterRunner
+from streamer.stream_failure import translate
 from tests.waiting import until
 
 pytestmark = pytest.mark.spark
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def old_driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """This process takes itself for one of an older Python than the executors'."""
+    """This process claims an older Python than the executors'."""
     monkeypatch.setattr(platform, "python_version_tuple", lambda: ("3", "7", "0"))
     versions.cache_clear()
     yield
@@ -45,20 +45,23 @@ def run_exchange(spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("run", [run_tasks, run_exchange])
 @pytest.mark.usefixtures("old_driver")
-def test_an_executor_that_comes_later_must_run_what_the_driver_runs(
+def test_executor_with_other_versions_is_refused_when_it_joins_later(
     spark: SparkSession, run: Callable[[SparkSession], None]
 ) -> None:
     with pytest.raises((PySparkException, Permanent)) as raised:
         run(spark)
-    error = translated(raised.value)
+    error = translate(raised.value)
     assert type(error) is Permanent, "the run ends: another start would meet the same"
     here = ".".join(map(str, sys.version_info[:2]))
-    told = f"the executor on {platform.node()} differs from the driver: Python is {here} there and"
-    assert str(error).startswith(f"{told} 3.7 here; ship ")
+    message = (
+        f"the executor on {platform.node()} differs from the driver: Python is {here} there and"
+    )
+    assert str(error).startswith(f"{message} 3.7 here; ship ")
 
 
-def test_jobs_beside_others_are_a_group_that_can_be_cancelled(spark: SparkSession) -> None:
-    runner, jobs = ClusterRunnerBeside(spark, "beside"), spark.sparkContext.statusTracker()
+def test_background_jobs_are_a_group_that_can_be_cancelled(spark: SparkSession) -> None:
+    runner = CancellableClusterRunner(spark, "background")
+    jobs = spark.sparkContext.statusTracker()
     ended: list[object] = []
 
     def work() -> None:
@@ -70,10 +73,10 @@ def test_jobs_beside_others_are_a_group_that_can_be_cancelled(spark: SparkSessio
 
     thread = threading.Thread(target=work)
     thread.start()
-    until(lambda: len(jobs.getJobIdsForGroup("beside")) > 1 and bool(jobs.getActiveJobsIds()))
+    until(lambda: len(jobs.getJobIdsForGroup("background")) > 1 and bool(jobs.getActiveJobsIds()))
     runner.cancel()
     thread.join(120)
     assert ended == [[1, 2], "cancelled"]
     with pytest.raises(Cancelled):
         runner.map(abs, [1])
-    assert spark.sparkContext.getLocalProperty("spark.scheduler.pool") != "beside"
+    assert spark.sparkContext.getLocalProperty("spark.scheduler.pool") != "background"

@@ -1,29 +1,28 @@
 """The specification's example of a custom merger: two services write parts of the same orders.
 
-And mergers that are like it but for one guideline of the specification.
+Also mergers that differ from it by one guideline of the specification.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from table.merge.custom.buffered_record import BufferedRecord, Operation
-from table.merge.custom.buffered_record_merger import BufferedRecordMerger
-from table.merge.custom.record_context import RecordContext
+from lakemark.merge.custom.api import BufferedRecordMerger
+from lakemark.merge.custom.buffered_record import BufferedRecord, Operation, RecordContext
 
 #: Each is written by one service, and null in the records of the other.
 PARTS = ("order_info", "payment_info")
 
 
 class OrderMerger(BufferedRecordMerger):
-    """The later state wins, and takes over what the other service wrote."""
+    """The later state wins, and keeps the parts that the other service wrote."""
 
     merging_strategy = "4d9f3a5e-6f0c-4f3e-9f2b-0a4f0f0f6a11"
 
     def merge(
         self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
     ) -> BufferedRecord:
-        """By event time; parts that the winner lacks come from the other."""
+        """Merge by event time; parts that the winner lacks come from the other record."""
         wins = context.newer_wins(older, newer)
         winner, other = (newer, older) if wins else (older, newer)
         if winner.is_delete or other.is_delete:
@@ -42,21 +41,21 @@ class DeletingMerger(OrderMerger):
     def merge(
         self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
     ) -> BufferedRecord:
-        """A delete when the merged state is ``refunded``; it keeps data and ordering value."""
+        """A delete if the merged state is ``refunded``; it keeps data and ordering value."""
         merged = super().merge(older, newer, context)
         is_refunded = context.get_value(merged, "state") == "refunded"
         return context.delete(merged) if is_refunded else merged
 
 
 class RevivingMerger(DeletingMerger):
-    """The same, and what was deleted lends its parts to what comes after."""
+    """The same, and a deleted order provides its parts to later states."""
 
     merging_strategy = "4d9f3a5e-6f0c-4f3e-9f2b-0a4f0f0f6a14"
 
     def merge(
         self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
     ) -> BufferedRecord:
-        """As before, but a deleted order that is heard of again has its parts."""
+        """As before, but a deleted order that appears again has its parts."""
         if newer.is_delete or not older.is_delete:
             return super().merge(older, newer, context)
         missing = [part for part in PARTS if context.get_value(newer, part) is None]
@@ -73,7 +72,7 @@ class ForgettingMerger(DeletingMerger):
     def merge(
         self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
     ) -> BufferedRecord:
-        """A delete of key and ordering value alone."""
+        """A delete with only key and ordering value."""
         merged = super().merge(older, newer, context)
         if not merged.is_delete:
             return merged
@@ -81,7 +80,7 @@ class ForgettingMerger(DeletingMerger):
 
 
 class WitnessMerger(OrderMerger):
-    """The same; it tells the tests what it was given."""
+    """The same; it records its arguments for the tests."""
 
     merging_strategy = "4d9f3a5e-6f0c-4f3e-9f2b-0a4f0f0f6a16"
 
@@ -96,19 +95,19 @@ class WitnessMerger(OrderMerger):
 
 
 class FirstMerger(BufferedRecordMerger):
-    """What came first stays; it has the strategy id of ``OrderMerger``."""
+    """The first record wins; it has the strategy id of ``OrderMerger``."""
 
     merging_strategy = OrderMerger.merging_strategy
 
     def merge(
         self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
     ) -> BufferedRecord:
-        """The older one."""
+        """Return the older record."""
         return older
 
 
 class VisitMerger(BufferedRecordMerger):
-    """Counts visits, and says where the last one was: through the context alone."""
+    """Counts visits, and keeps the location of the last one, with the context only."""
 
     merging_strategy = "4d9f3a5e-6f0c-4f3e-9f2b-0a4f0f0f6a17"
 

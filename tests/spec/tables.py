@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from table.config.table_properties import (
+from lakemark.config.table_properties import (
     MergeMode,
     TableProperties,
     TableType,
@@ -21,7 +21,7 @@ MERGE_ON_READ, COPY_ON_WRITE = TableType.MERGE_ON_READ, TableType.COPY_ON_WRITE
 PRICES = pa.schema(
     [(KEY, pa.string()), ("ts", pa.int64()), ("name", pa.string()), ("price", pa.string())]
 )
-#: Its example of two services that tell of the same orders.
+#: Its example of two services that write the same orders.
 ORDERS = pa.schema(
     [(KEY, pa.string()), ("ts", pa.int64()), ("state", pa.string()), ("note", pa.string())]
 )
@@ -51,7 +51,7 @@ def commit_time(
     table_type: TableType = MERGE_ON_READ,
     ordering: Sequence[str] = (),
 ) -> WrittenTable:
-    """A table in ``COMMIT_TIME_ORDERING``; an ordering field may be there all the same."""
+    """A table in ``COMMIT_TIME_ORDERING``, which may have an ordering field nevertheless."""
     return _table(folder, schema, properties(MergeMode.COMMIT_TIME, ordering, table_type))
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from table.config import keys
-from table.config.merger_name import MergerName
-from table.config.table_properties import MergeMode, TableType
-from table.config.table_spec import TableSpec
-from table.errors import InvalidConfig, Unsupported
-from table.hudi_table import open_table
-from table.merge.custom import BufferedRecord, BufferedRecordMerger, RecordContext, load_merger
-from table.model.changes import ChangeKind
-from table.storage import StorageLocation
+from lakemark.config import keys
+from lakemark.config.merger_name import MergerName
+from lakemark.config.table_properties import MergeMode, TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import InvalidConfig, Unsupported
+from lakemark.merge.custom import BufferedRecord, BufferedRecordMerger, RecordContext, load_merger
+from lakemark.model.changes import ChangeKind
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation
 from tests.merging.written_table import KEY, Row, WrittenTable, changes_of
 from tests.spec.order_mergers import (
     DeletingMerger,
@@ -57,7 +57,9 @@ def table_of(
     schema: pa.Schema = SCHEMA,
 ) -> WrittenTable:
     name = MergerName(path_of(merger), merger.merging_strategy)
-    spec = TableSpec("orders", (KEY,), table_type, ordering=("ts",), merger=name)
+    spec = TableSpec(
+        name="orders", record_key=(KEY,), table_type=table_type, ordering=("ts",), merger=name
+    )
     path = folder / f"table-{len(list(folder.iterdir()))}"
     return WrittenTable.create(path, schema, spec.to_properties(), name.class_path)
 
@@ -68,7 +70,7 @@ def test_order_info_is_merged_into_the_record_that_has_payment_info(
 ) -> None:
     """CUSTOM: not only the correct status, but order_info from created merged into canceled.
 
-    Whichever of the two services is heard first.
+    The order in which the records of the two services arrive does not matter.
     """
     for changes in permutations([CREATED, CANCELED]):
         table = table_of(tmp_path, table_type=table_type)
@@ -86,64 +88,66 @@ def test_records_of_one_batch_are_merged_by_the_same_logic(tmp_path: Path) -> No
     assert table.rows() == [RECONCILED]
 
 
-def test_downstream_filters_across_both_without_a_join(tmp_path: Path) -> None:
+def test_queries_filter_both_parts_without_a_join(tmp_path: Path) -> None:
     """CUSTOM: queries simply filter fields across order_info and payment_info."""
     table = table_of(tmp_path)
     table.upsert(CREATED, {**CREATED, KEY: "2", "order_info": "a lamp"})
     table.upsert(CANCELED, {**CANCELED, KEY: "2"})
     where = "order_info = 'two books' and payment_info = 'card expired'"
-    found = table.open().snapshot([KEY, "state"], where).read_all()
+    found = table.open().scan(columns=[KEY, "state"], where=where).to_reader().read_all()
     assert found.to_pylist() == [{KEY: "1", "state": "canceled"}]
 
 
-def test_the_strategy_is_kept_in_the_table(tmp_path: Path) -> None:
+def test_strategy_id_is_stored_in_the_table(tmp_path: Path) -> None:
     """CUSTOM: the strategy id is persisted in the table config; the merger returns the same."""
     values = table_of(tmp_path).open().properties.values
     assert values[keys.MERGE_MODE] == MergeMode.CUSTOM
     assert values[keys.MERGE_STRATEGY_ID] == OrderMerger.merging_strategy
 
 
-def test_the_merger_is_found_by_the_strategy_of_the_table(tmp_path: Path) -> None:
-    """Merge Mode Configs: of the implementations, the first with the strategy id is taken."""
+def test_merger_is_selected_by_the_strategy_id_of_the_table(tmp_path: Path) -> None:
+    """Merge Mode Configs: of the implementations, the first with the strategy id is used."""
     table = table_of(tmp_path)
     table.upsert(CREATED)
     table.upsert(CANCELED)
     location = StorageLocation(str(table.path))
     given = [DeletingMerger(), OrderMerger()]
-    rows = open_table(location, mergers=given).snapshot(SCHEMA.names).read_all()
+    rows = open_table(location, mergers=given).scan(columns=SCHEMA.names).to_reader().read_all()
     assert rows.to_pylist() == [RECONCILED]
     with pytest.raises(Unsupported, match=OrderMerger.merging_strategy):
-        open_table(location, mergers=[DeletingMerger()]).snapshot().read_all()
+        open_table(location, mergers=[DeletingMerger()]).scan().to_reader().read_all()
     with pytest.raises(Unsupported, match=OrderMerger.merging_strategy):
-        open_table(location).snapshot().read_all()
+        open_table(location).scan().to_reader().read_all()
 
 
 def test_the_order_of_the_mergers_matters(tmp_path: Path) -> None:
-    """Merge Mode Configs: of implementations with the same strategy id the first one is taken."""
+    """Merge Mode Configs: of implementations with the same strategy id the first one is used."""
     table = table_of(tmp_path)
     table.upsert(CREATED)
     table.upsert(CANCELED)
     location, first, order = StorageLocation(str(table.path)), FirstMerger(), OrderMerger()
     found = [
-        open_table(location, mergers=mergers).snapshot(["state"]).read_all().to_pylist()
+        open_table(location, mergers=mergers)
+        .scan(columns=["state"])
+        .to_reader()
+        .read_all()
+        .to_pylist()
         for mergers in ([order, first], [first, order])
     ]
     assert found == [[{"state": "canceled"}], [{"state": "created"}]]
 
 
-def test_custom_logic_needs_strategy_and_class(tmp_path: Path) -> None:
+def test_custom_mode_requires_strategy_id_and_class(tmp_path: Path) -> None:
     """Merge Mode Configs: with custom logic both the id and the class have to be specified."""
     with pytest.raises(InvalidConfig, match="merger"):
-        TableSpec("t", (KEY,), merge_mode=MergeMode.CUSTOM).to_properties()
+        TableSpec(name="t", record_key=(KEY,), merge_mode=MergeMode.CUSTOM).to_properties()
     with pytest.raises(InvalidConfig, match="UUID"):
         MergerName("shop.mergers:Orders", "latest")
 
 
 @both_table_types
-def test_the_older_record_is_the_one_that_was_written_before(
-    table_type: TableType, tmp_path: Path
-) -> None:
-    """CUSTOM: the interface takes an older and a newer record, wherever they meet."""
+def test_older_record_is_the_one_written_before(table_type: TableType, tmp_path: Path) -> None:
+    """CUSTOM: the interface takes an older and a newer record, wherever they are merged."""
     table = table_of(tmp_path, FirstMerger, table_type)
     table.upsert(CANCELED, CREATED)
     table.upsert(CREATED)
@@ -160,8 +164,8 @@ def test_a_record_comes_with_key_ordering_value_and_operation(
 ) -> None:
     """CUSTOM: BufferedRecord wraps the data along with key, ordering value and operation.
 
-    And with the identifier of its schema, in Apache Hudi; here there is one schema for all records
-    of a call, which the context has.
+    In Apache Hudi it also has the identifier of its schema. Here all records of a call have one
+    schema, which is in the context.
     """
     table = table_of(tmp_path, WitnessMerger, table_type)
     table.upsert(CREATED)
@@ -190,14 +194,14 @@ class _Forgetful(BufferedRecordMerger):
 
 
 def test_a_merger_that_returns_nothing_is_refused(tmp_path: Path) -> None:
-    """Implementation Guidelines, 1: merge must return a record; one that does not is named."""
+    """Implementation Guidelines, 1: merge must return a record; otherwise it is refused by name."""
     table = table_of(tmp_path, _Forgetful)
     with pytest.raises(InvalidConfig, match="_Forgetful"):
         table.upsert(CREATED, CANCELED)
 
 
 class _ForgetfulInPart(OrderMerger):
-    """Returns nothing for records that were written in part."""
+    """Returns nothing for partial records."""
 
     merging_strategy = "4d9f3a5e-6f0c-4f3e-9f2b-0a4f0f0f6a18"
 
@@ -212,17 +216,17 @@ class _ForgetfulInPart(OrderMerger):
 
 
 def test_a_partial_merge_that_returns_nothing_is_refused(tmp_path: Path) -> None:
-    """Implementation Guidelines, 1: so must partialMerge."""
+    """Implementation Guidelines, 1: partialMerge must return a record too."""
     table = table_of(tmp_path, _ForgetfulInPart)
     table.upsert(CREATED)
     with pytest.raises(InvalidConfig, match="_ForgetfulInPart"):
         table.upsert_parts(CANCELED, {**CANCELED, "ts": 31})
 
 
-def test_the_data_of_a_deleted_record_is_there_for_the_next_merge(tmp_path: Path) -> None:
-    """Implementation Guidelines, 1: merges to come can reference the data of a deletion.
+def test_data_of_a_deleted_record_is_available_to_the_next_merge(tmp_path: Path) -> None:
+    """Implementation Guidelines, 1: later merges can reference the data of a deleted record.
 
-    Within a batch. A log keeps of a delete its key and ordering value only, as Apache Hudi's does.
+    Within a batch. A log keeps only the key and ordering value of a delete, as in Apache Hudi.
     """
     refunded: Row = {KEY: "1", "ts": 40, "state": "refunded"}
     reopened: Row = {KEY: "1", "ts": 50, "state": "reopened", "payment_info": "paid in cash"}
@@ -237,8 +241,8 @@ def test_the_data_of_a_deleted_record_is_there_for_the_next_merge(tmp_path: Path
 
 
 @both_table_types
-def test_a_delete_may_come_back_without_data(table_type: TableType, tmp_path: Path) -> None:
-    """Implementation Guidelines, 1: null data is acceptable where it is not needed.
+def test_result_may_be_a_delete_without_data(table_type: TableType, tmp_path: Path) -> None:
+    """Implementation Guidelines, 1: null data is acceptable if it is not needed.
 
     Its ordering value stays (3), so that an older record does not come back.
     """
@@ -250,7 +254,7 @@ def test_a_delete_may_come_back_without_data(table_type: TableType, tmp_path: Pa
 
 
 @both_table_types
-def test_a_result_that_is_a_delete_deletes_the_row(table_type: TableType, tmp_path: Path) -> None:
+def test_delete_result_removes_the_row(table_type: TableType, tmp_path: Path) -> None:
     """Implementation Guidelines, 2: a result with operation DELETE removes the row of its key."""
     table = table_of(tmp_path, DeletingMerger, table_type)
     table.upsert(CREATED, {**CREATED, KEY: "2"})
@@ -260,8 +264,8 @@ def test_a_result_that_is_a_delete_deletes_the_row(table_type: TableType, tmp_pa
     assert [row[KEY] for row in table.rows()] == ["2"]
 
 
-def test_a_result_keeps_its_ordering_value_for_merges_to_come(tmp_path: Path) -> None:
-    """Implementation Guidelines, 3: an older record that arrives later still meets that value."""
+def test_result_keeps_its_ordering_value_for_later_merges(tmp_path: Path) -> None:
+    """Implementation Guidelines, 3: a late older record is still compared with that value."""
     table = table_of(tmp_path)
     table.upsert(CREATED)
     table.upsert(CANCELED)
@@ -286,7 +290,7 @@ class _Unordered(OrderMerger):
 
 
 def test_a_result_without_ordering_value_is_refused(tmp_path: Path) -> None:
-    """Implementation Guidelines, 3: always set ordering values; who does not is named."""
+    """Implementation Guidelines, 3: always set ordering values; otherwise it is refused by name."""
     table = table_of(tmp_path, _Unordered)
     with pytest.raises(InvalidConfig, match=r"_Unordered.*: ts is null|ordering value was lost"):
         table.upsert(CREATED, CANCELED)
@@ -294,12 +298,12 @@ def test_a_result_without_ordering_value_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("log_format", ["parquet", "avro"])
 @both_table_types
-def test_the_context_is_all_that_a_merger_needs(
+def test_record_context_is_sufficient_for_a_merger(
     table_type: TableType, log_format: str, tmp_path: Path
 ) -> None:
-    """Implementation Guidelines, 4: the context has values, keys and new records of old ones.
+    """Implementation Guidelines, 4: the context provides values, keys and modified records.
 
-    Of every field, those inside structs too, and the same whatever form a record is stored in.
+    For every field, also inside structs, and for every storage format of a record.
     """
     place = ("place", pa.struct([("city", pa.string())]))
     counted = [("visits", pa.int64()), ("note", pa.string())]
@@ -319,8 +323,8 @@ def test_the_context_is_all_that_a_merger_needs(
     assert table.rows() == [{**visit(4, None), "visits": 4, "note": "ann was in None"}]
 
 
-def test_an_unconditional_delete_reaches_the_merger(tmp_path: Path) -> None:
-    """Implementation Guidelines, 1 and 2: a delete may have no data; the merger sees it too."""
+def test_unconditional_delete_is_passed_to_the_merger(tmp_path: Path) -> None:
+    """Implementation Guidelines, 1 and 2: a delete may have no data; the merger gets it too."""
     table = table_of(tmp_path)
     table.upsert(CREATED)
     table.commit(changes_of(SCHEMA, [({KEY: "1"}, ChangeKind.COMMIT_TIME_DELETE)]))
@@ -328,7 +332,7 @@ def test_an_unconditional_delete_reaches_the_merger(tmp_path: Path) -> None:
 
 
 def test_merging_is_associative_for_the_states_of_an_order(tmp_path: Path) -> None:
-    """Implementation Guidelines, 5: three versions, grouped either way, come to the same."""
+    """Implementation Guidelines, 5: three versions give one result, however they are grouped."""
     shipped: Row = {KEY: "1", "ts": 40, "state": "shipped"}
     for order in permutations([CREATED, CANCELED, shipped]):
         left, right = table_of(tmp_path), table_of(tmp_path)
@@ -339,7 +343,7 @@ def test_merging_is_associative_for_the_states_of_an_order(tmp_path: Path) -> No
         assert left.rows() == right.rows() == [{**RECONCILED, **shipped}]
 
 
-def test_a_partial_record_is_merged_with_the_columns_that_it_carries(tmp_path: Path) -> None:
+def test_partial_record_is_merged_with_its_written_columns(tmp_path: Path) -> None:
     """CUSTOM: the merger API supports full and partial merges."""
     table = table_of(tmp_path)
     table.upsert(CREATED)
@@ -349,7 +353,7 @@ def test_a_partial_record_is_merged_with_the_columns_that_it_carries(tmp_path: P
     assert table.rows() == [RECONCILED]
 
 
-def test_a_partial_result_has_the_fields_that_changed_and_no_others(tmp_path: Path) -> None:
+def test_partial_result_has_only_the_changed_fields(tmp_path: Path) -> None:
     """CUSTOM: partialMerge returns a record with only changed fields; the others stay."""
     table = table_of(tmp_path)
     table.upsert(CREATED)
@@ -363,7 +367,7 @@ def test_a_partial_result_has_the_fields_that_changed_and_no_others(tmp_path: Pa
 
 @both_table_types
 def test_a_partial_result_may_be_a_delete(table_type: TableType, tmp_path: Path) -> None:
-    """CUSTOM: partialMerge, too, deletes by the operation of what it returns."""
+    """CUSTOM: partialMerge, too, deletes by the operation of its result."""
     table = table_of(tmp_path, DeletingMerger, table_type)
     table.upsert(CREATED, {**CREATED, KEY: "2"})
     table.upsert_parts({KEY: "1", "ts": 40, "state": "refunded"})
@@ -373,5 +377,5 @@ def test_a_partial_result_may_be_a_delete(table_type: TableType, tmp_path: Path)
 
 
 def test_a_merger_is_named_by_its_class() -> None:
-    """Merge Mode Configs: the implementation class is what a writer is told."""
+    """Merge Mode Configs: a writer is configured with the implementation class."""
     assert isinstance(load_merger(path_of(OrderMerger)), OrderMerger)

@@ -1,7 +1,7 @@
 """The specification "Record Merger", sentence by sentence: merge modes.
 
-Each test says what its sentence states and where it stands. All of it goes through the real writer,
-the real reader and the real compaction on local disk.
+Each test quotes its sentence in short, with the section. All tests use the real writer, the real
+reader and the real compaction on local disk.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from lakemark.config import keys
+from lakemark.config.table_properties import MergeMode, TableProperties, TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import CorruptData, InvalidConfig
+from lakemark.model.changes import ChangeKind
+from lakemark.read.queries import ReadOptimized
 from streamer.config.load import validated
-from table.config import keys
-from table.config.table_properties import MergeMode, TableProperties, TableType
-from table.config.table_spec import TableSpec
-from table.errors import CorruptData, InvalidConfig
-from table.model.changes import ChangeKind
 from tests.golden.golden_table import unpack
 from tests.merging.written_table import KEY, Row, WrittenTable, changes_of
 from tests.spec.tables import (
@@ -30,13 +31,13 @@ from tests.spec.tables import (
     properties,
 )
 
-#: What two services tell of one order, in the order in which it happened.
+#: States of one order that two services write, in the order in which they happened.
 CREATED: Row = {KEY: "1", "ts": 10, "state": "created"}
 PAID: Row = {KEY: "1", "ts": 20, "state": "paid"}
 CANCELED: Row = {KEY: "1", "ts": 30, "state": "canceled"}
 
 Make = Callable[..., WrittenTable]
-#: Writes some changes in one way, and reads what they came to.
+#: Writes some changes in one way, and reads the result.
 Way = Callable[[Make, Path, list[Row]], list[dict[str, object]]]
 
 
@@ -65,7 +66,9 @@ def compacted(make: Make, folder: Path, changes: list[Row]) -> list[dict[str, ob
     for change in changes:
         table.upsert(change)
     assert table.compact()
-    read: pa.Table = table.open().read_optimized(table.schema.names).read_all()
+    read: pa.Table = (
+        table.open().scan(ReadOptimized(), columns=table.schema.names).to_reader().read_all()
+    )
     return read.to_pylist()  # type: ignore[no-any-return]
 
 
@@ -87,7 +90,7 @@ each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 
 
 @each_way
-def test_changes_of_a_key_arrive_in_any_order_at_any_time(way: Way, tmp_path: Path) -> None:
+def test_result_does_not_depend_on_the_order_of_arrival(way: Way, tmp_path: Path) -> None:
     """Record Merger: changes to the same key may arrive in different orders; late ones are fine."""
     arrivals = [list(order) for order in permutations([CREATED, PAID, CANCELED])]
     found = [states(way(event_time, tmp_path, arrival)) for arrival in arrivals]
@@ -112,12 +115,12 @@ def test_changes_of_a_batch_are_combined_before_they_are_written(tmp_path: Path)
 
 
 def test_the_mode_decides_which_change_of_a_batch_is_written(tmp_path: Path) -> None:
-    """Merge Modes, writing: the merge mode is what changes of one batch are combined by."""
+    """Merge Modes, writing: the merge mode decides how changes of one batch are combined."""
     assert states(precombined(event_time, tmp_path, [CANCELED, PAID])) == ["canceled"]
     assert states(precombined(commit_time, tmp_path, [CANCELED, PAID])) == ["paid"]
 
 
-def test_copy_on_write_merges_a_full_update_against_the_record_in_storage(tmp_path: Path) -> None:
+def test_full_update_is_merged_with_the_stored_record_in_copy_on_write(tmp_path: Path) -> None:
     """Merge Modes, writing: a full update is merged against the existing record of a COW table."""
     table = event_time(tmp_path, table_type=COPY_ON_WRITE)
     table.upsert({**CREATED, "note": "by hand"})
@@ -128,10 +131,10 @@ def test_copy_on_write_merges_a_full_update_against_the_record_in_storage(tmp_pa
 
 
 @pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
-def test_a_partial_update_is_merged_against_the_record_in_storage(
+def test_partial_update_is_merged_with_the_stored_record(
     table_type: TableType, tmp_path: Path
 ) -> None:
-    """Merge Modes, writing: so is a partial update, which changes the columns that it carries."""
+    """Merge Modes, writing: so is a partial update, which changes only the columns that it has."""
     table = event_time(tmp_path, table_type=table_type)
     table.upsert({**CREATED, "note": "by hand"})
     table.upsert_parts(PAID)
@@ -141,10 +144,8 @@ def test_a_partial_update_is_merged_against_the_record_in_storage(
 
 
 @pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
-def test_a_delete_is_merged_against_the_record_in_storage(
-    table_type: TableType, tmp_path: Path
-) -> None:
-    """Merge Modes, writing: so is a delete; one that is older than the record does nothing."""
+def test_delete_is_merged_with_the_stored_record(table_type: TableType, tmp_path: Path) -> None:
+    """Merge Modes, writing: so is a delete; one that is older than the record has no effect."""
     table = event_time(tmp_path, table_type=table_type)
     table.upsert(PAID)
     table.delete(CREATED)
@@ -154,7 +155,7 @@ def test_a_delete_is_merged_against_the_record_in_storage(
 
 
 @pytest.mark.parametrize(("make", "state"), [(event_time, "paid"), (commit_time, "created")])
-def test_compaction_merges_all_of_the_logs_by_the_mode(
+def test_compaction_merges_all_logs_by_the_merge_mode(
     make: Make, state: str, tmp_path: Path
 ) -> None:
     """Merge Modes, compaction: all changes in log files against base files, by the merge mode."""
@@ -171,23 +172,27 @@ def test_compaction_merges_all_of_the_logs_by_the_mode(
     assert not file_slice.logs
 
 
-def test_a_query_merges_whatever_columns_it_returns(tmp_path: Path) -> None:
-    """Merge Modes, query: logs are merged after projections, the ordering column among none."""
+def test_query_merges_for_any_projection(tmp_path: Path) -> None:
+    """Merge Modes, query: logs are merged for any projection, also without the ordering column."""
     table = event_time(tmp_path)
     table.upsert(PAID)
     table.upsert(CREATED)
     assert table.rows(["state"]) == [{"state": "paid"}]
-    assert table.open().snapshot(["note"]).read_all().to_pylist() == [{"note": None}]
+    assert table.open().scan(columns=["note"]).to_reader().read_all().to_pylist() == [
+        {"note": None}
+    ]
 
 
-def test_a_query_filters_what_the_merge_came_to(tmp_path: Path) -> None:
-    """Merge Modes, query: a filter finds no record by a value that a change has replaced."""
+def test_query_filters_merged_rows(tmp_path: Path) -> None:
+    """Merge Modes, query: a filter does not match a value that a change has replaced."""
     table = event_time(tmp_path)
     table.upsert(CREATED, {**CREATED, KEY: "2"})
     table.upsert(PAID)
 
     def found(where: str) -> list[str]:
-        ids: list[str] = table.open().snapshot([KEY], where).read_all()[KEY].to_pylist()
+        ids: list[str] = (
+            table.open().scan(columns=[KEY], where=where).to_reader().read_all()[KEY].to_pylist()
+        )
         return ids
 
     assert found("state = 'created'") == ["2"]
@@ -202,7 +207,7 @@ def test_the_mode_is_inferred_from_the_ordering_fields(ordering: str, mode: Merg
     stored = {keys.TABLE_NAME: "orders", keys.ORDERING_FIELDS: ordering}
     assert TableProperties(stored).merge_mode is mode
     tree: dict[str, object] = {
-        "source": {"bootstrap": "b:1", "topic": "t"},
+        "source": {"bootstrap_servers": "b:1", "topic": "t"},
         "decode": {"schema": {"id": "string", "ts": "bigint"}},
         "table": {
             "path": "/lake/t",
@@ -258,9 +263,11 @@ def test_several_ordering_fields_compare_one_after_the_other(tmp_path: Path) -> 
     assert table.rows() == []
 
 
-def test_an_explicit_mode_is_kept_in_the_table(tmp_path: Path) -> None:
-    """Merge Modes: the mode that is asked for is persisted as hoodie.record.merge.mode."""
-    spec = TableSpec("t", ("id",), ordering=("ts",), merge_mode=MergeMode.COMMIT_TIME)
+def test_explicit_merge_mode_is_stored_in_the_table(tmp_path: Path) -> None:
+    """Merge Modes: the requested mode is persisted as hoodie.record.merge.mode."""
+    spec = TableSpec(
+        name="t", record_key=("id",), ordering=("ts",), merge_mode=MergeMode.COMMIT_TIME
+    )
     stored = TableProperties.parse(spec.to_properties().to_bytes())
     assert stored.values[keys.MERGE_MODE] == "COMMIT_TIME_ORDERING"
     assert stored.merge_mode is MergeMode.COMMIT_TIME, "though it has an ordering field"
@@ -286,25 +293,27 @@ def test_all_reads_and_writes_use_the_mode_of_the_table(
         (MergeMode.COMMIT_TIME, MergeMode.EVENT_TIME),
     ],
 )
-def test_a_later_writer_may_not_ask_for_another_mode(stored: MergeMode, wanted: MergeMode) -> None:
+def test_writer_with_another_merge_mode_is_refused(stored: MergeMode, wanted: MergeMode) -> None:
     """Merge Modes, note: the mode should not be altered once a table is created.
 
     Apache Hudi lets a write config override it; then a compaction and the queries before it merge
-    differently. Here the writer is refused.
+    differently. Lakemark refuses the writer.
     """
-    found = TableSpec("t", ("id",), ordering=("ts",), merge_mode=stored).to_properties()
-    asked = TableSpec("t", ("id",), ordering=("ts",), merge_mode=wanted)
+    found = TableSpec(
+        name="t", record_key=("id",), ordering=("ts",), merge_mode=stored
+    ).to_properties()
+    requested = TableSpec(name="t", record_key=("id",), ordering=("ts",), merge_mode=wanted)
     with pytest.raises(InvalidConfig, match="merge_mode"):
-        asked.check(found, "/lake/t")
+        requested.check(found, "/lake/t")
 
 
 @each_way
-def test_commit_time_picks_the_record_of_the_latest_write(way: Way, tmp_path: Path) -> None:
-    """COMMIT_TIME_ORDERING: the record of the latest write is the result, whatever it holds."""
+def test_latest_write_wins_by_commit_time(way: Way, tmp_path: Path) -> None:
+    """COMMIT_TIME_ORDERING: the record of the latest write is the result, for any content."""
     assert states(way(commit_time, tmp_path, [CANCELED, PAID, CREATED])) == ["created"]
 
 
-def test_a_change_log_in_strict_order_is_applied_as_it_comes(tmp_path: Path) -> None:
+def test_ordered_change_log_is_applied_in_sequence(tmp_path: Path) -> None:
     """COMMIT_TIME_ORDERING: overwrites and deletes take effect in the order of the upstream lsn."""
     table = commit_time(tmp_path)
     table.upsert({**CREATED, "ts": 1}, {**CREATED, KEY: "2", "ts": 2})
@@ -315,7 +324,7 @@ def test_a_change_log_in_strict_order_is_applied_as_it_comes(tmp_path: Path) -> 
 
 
 @each_way
-def test_event_time_picks_the_highest_value(way: Way, tmp_path: Path) -> None:
+def test_highest_ordering_value_wins_by_event_time(way: Way, tmp_path: Path) -> None:
     """EVENT_TIME_ORDERING: the record with the highest ordering value is the merged result."""
     assert states(way(event_time, tmp_path, [PAID, CANCELED, CREATED])) == ["canceled"]
 
@@ -332,9 +341,9 @@ def test_a_paid_order_does_not_wait_for_its_payment_again(way: Way, tmp_path: Pa
     assert states(way(event_time, tmp_path, [CREATED, PAID, CREATED])) == ["paid"]
 
 
-#: What the writers of the golden tables ``*_non_blocking_*`` wrote, in the order in which they
+#: Changes of the writers of the golden tables ``*_non_blocking_*``, in the order in which they
 #: completed: numbers of records, event time and version. The first version began before the three
-#: that stand above it, and wrote to the same file groups.
+#: that are listed above it, and wrote to the same file groups.
 _WRITES = (
     (range(30), 100, 0),
     (range(5, 15), 200, 2),
@@ -354,17 +363,17 @@ _AFTER_THE_COMPACTION = ((4, 5), 190, 6)
         ("v9_mor_non_blocking_pending", _WRITES),
     ],
 )
-def test_event_time_orders_what_writers_wrote_that_did_not_wait_for_each_other(
+def test_event_time_orders_changes_of_non_blocking_writers(
     name: str, writes: Sequence[tuple[Sequence[int], int, int]], tmp_path: Path
 ) -> None:
-    """EVENT_TIME_ORDERING: with non-blocking concurrency control, streams come out right.
+    """EVENT_TIME_ORDERING: with non-blocking concurrency control, streams give the right result.
 
-    Whoever began or completed first, and whether a compaction came between: each record is one of
-    those with its largest event time. Of equal ones the log's order decides, which is that of the
-    requests, or a compaction between them.
+    For any order of begins and completions, and with a compaction in between: each record is one of
+    those with its largest event time. Of equal ones the order of the log decides, which is that of
+    the requests, or a compaction between them.
     """
     table = unpack(name, tmp_path).table
-    found = table.snapshot(["id", "ts", "qty"]).read_all().to_pylist()
+    found = table.scan(columns=["id", "ts", "qty"]).to_reader().read_all().to_pylist()
     assert len(found) == 30
     for number, row in enumerate(sorted(found, key=lambda row: str(row["id"]))):
         versions = {version: ts for of, ts, version in writes if number in of}
@@ -374,9 +383,9 @@ def test_event_time_orders_what_writers_wrote_that_did_not_wait_for_each_other(
 
 
 def test_a_deleted_order_stays_deleted_when_an_older_state_arrives(tmp_path: Path) -> None:
-    """EVENT_TIME_ORDERING: a delete is ordered as every other change is.
+    """EVENT_TIME_ORDERING: a delete is ordered like every other change.
 
-    As long as a log holds it: a compaction forgets it, as in Apache Hudi.
+    This holds as long as a log has the delete; a compaction drops it, as in Apache Hudi.
     """
     table = event_time(tmp_path)
     table.upsert(CREATED, {**CREATED, KEY: "2"})
@@ -388,8 +397,8 @@ def test_a_deleted_order_stays_deleted_when_an_older_state_arrives(tmp_path: Pat
     assert states(table.rows()) == ["paid", "created"]
 
 
-def test_a_delete_without_ordering_value_wins_whatever_it_meets(tmp_path: Path) -> None:
-    """EVENT_TIME_ORDERING leaves open what a delete without a value does; Apache lets it win."""
+def test_delete_without_ordering_value_always_wins(tmp_path: Path) -> None:
+    """EVENT_TIME_ORDERING does not define a delete without a value; in Apache Hudi it wins."""
     table = event_time(tmp_path)
     table.upsert(CANCELED, {**CREATED, KEY: "2"})
     table.delete({KEY: "1"}, kind=ChangeKind.COMMIT_TIME_DELETE)
@@ -398,9 +407,9 @@ def test_a_delete_without_ordering_value_wins_whatever_it_meets(tmp_path: Path) 
 
 @each_way
 def test_merging_is_associative(way: Way, tmp_path: Path) -> None:
-    """Implementation Guidelines, 5: however three versions are grouped, the result is one.
+    """Implementation Guidelines, 5: three versions give one result, however they are grouped.
 
-    Of the first two, then the third; or of the first, then what the others come to.
+    The first two are merged, then the third; or the first with the result of the other two.
     """
     for order in permutations([CREATED, PAID, CANCELED]):
         left, right = event_time(tmp_path), event_time(tmp_path)
@@ -414,8 +423,8 @@ def test_merging_is_associative(way: Way, tmp_path: Path) -> None:
 def test_unconditional_deletes_are_not_associative_in_apache_hudi_either(tmp_path: Path) -> None:
     """Implementation Guidelines, 5, is broken by Apache Hudi itself; this is its answer.
 
-    A query folds the logs first: what came after the delete is older than the row of the base file,
-    which so returns. A compaction after the delete, or copy-on-write, drops the row for good.
+    A query folds the logs first. Changes after the delete are older than the row of the base file,
+    so that row returns. A compaction after the delete, or copy-on-write, drops the row permanently.
     """
     found = {}
     for way in ("query", "compaction between", "copy on write"):

@@ -1,7 +1,7 @@
 """The specification "Record Merger", sentence by sentence: record payloads (deprecated).
 
-Version 9 stores what a payload means as merge mode and the like. Each example is merged in every
-way that the specification lists.
+Version 9 stores the meaning of a payload as a merge mode and further settings. Each example is
+merged in every way that the specification lists.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from table.config import keys
-from table.config.merge_settings import PAYLOAD_CLASSES, merge_settings, payload_settings
-from table.config.table_properties import TableProperties, TableType
-from table.config.table_spec import TableSpec
-from table.errors import InvalidConfig
-from table.model.changes import ChangeKind
+from lakemark.config import keys
+from lakemark.config.merge_settings import PAYLOAD_CLASSES, merge_settings, payload_settings
+from lakemark.config.table_properties import TableProperties, TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import InvalidConfig
+from lakemark.model.changes import ChangeKind
 from tests.merging.written_table import KEY, Row, WrittenTable
 from tests.spec.tables import COPY_ON_WRITE, MERGE_ON_READ, PRICES
 
-#: The examples of the specification: what storage holds, and what comes in.
+#: The examples of the specification: the stored record, and the incoming one.
 STORED: Row = {KEY: "1", "ts": 2, "name": "name_2", "price": "price_2"}
 INCOMING: Row = {KEY: "1", "ts": 1, "name": "name_1", "price": "price_1"}
 
@@ -28,20 +28,22 @@ both_table_types = pytest.mark.parametrize("table_type", [MERGE_ON_READ, COPY_ON
 
 
 def spec_of(payload: str, table_type: TableType, *ordering: str) -> TableSpec:
-    return TableSpec("prices", (KEY,), table_type, ordering=ordering, payload=payload)
+    return TableSpec(
+        name="prices", record_key=(KEY,), table_type=table_type, ordering=ordering, payload=payload
+    )
 
 
 def table_of(
     folder: Path, payload: str, table_type: TableType, schema: pa.Schema = PRICES
 ) -> WrittenTable:
-    """A table by ``ts``, made with a payload; Debezium's orders by its own columns."""
+    """A table by ``ts``, created with a payload; Debezium's orders by its own columns."""
     ordering = ["ts"] if "ts" in schema.names else []
     properties = spec_of(payload, table_type, *ordering).to_properties()
     return WrittenTable.create(folder, schema, properties)
 
 
 def came_to(table: WrittenTable) -> list[dict[str, object]]:
-    """What a query gives, and again after a compaction."""
+    """The result of a query, checked again after a compaction."""
     before = table.rows()
     table.compact()
     assert table.rows() == before
@@ -49,10 +51,10 @@ def came_to(table: WrittenTable) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize("payload_class", PAYLOAD_CLASSES)
-def test_a_payload_goes_on_working(payload_class: str) -> None:
+def test_payload_configuration_continues_to_work(payload_class: str) -> None:
     """Record Payloads: payload-based configurations continue to work.
 
-    A table of version 9 keeps the class for the record, and says what it means in its own words.
+    A table of version 9 keeps the class name, and stores its meaning in its own settings.
     """
     spec = spec_of(payload_class.rpartition(".")[2], MERGE_ON_READ, "ts")
     if "Debezium" in payload_class:
@@ -89,11 +91,11 @@ def test_the_default_payload_honors_the_ordering_field(
 @pytest.mark.parametrize(
     "payload", ["OverwriteWithLatestAvroPayload", "OverwriteNonDefaultsWithLatestAvroPayload"]
 )
-def test_overwriting_payloads_combine_a_batch_as_it_comes(payload: str, tmp_path: Path) -> None:
+def test_overwriting_payloads_precombine_a_batch(payload: str, tmp_path: Path) -> None:
     """OverwriteWithLatestAvroPayload: of a batch, the record with the greatest value is picked.
 
-    Not in version 9, where Apache Hudi 1.2.0 makes a table in ``COMMIT_TIME_ORDERING`` of it: the
-    one that came last is.
+    Not in version 9, where Apache Hudi 1.2.0 creates a table in ``COMMIT_TIME_ORDERING``: the last
+    record is picked.
     """
     table = table_of(tmp_path, payload, MERGE_ON_READ)
     table.upsert(STORED, INCOMING)
@@ -116,15 +118,15 @@ def test_late_data_loses_by_event_time(table_type: TableType, tmp_path: Path) ->
     assert came_to(table) == [{**STORED, "ts": 3, "name": "name_3"}]
 
 
-def test_event_time_has_to_be_configured() -> None:
-    """EventTimeAvroPayload: users need to set the event time field; without one it is refused."""
+def test_event_time_payload_requires_an_ordering_field() -> None:
+    """EventTimeAvroPayload: users need to set the event time field; otherwise it is refused."""
     with pytest.raises(InvalidConfig, match="ordering"):
         spec_of("EventTimeAvroPayload", MERGE_ON_READ).to_properties()
 
 
 @pytest.mark.parametrize("payload", ["AWSDmsAvroPayload", "OverwriteWithLatestAvroPayload"])
 def test_a_payload_may_render_the_ordering_field_ineffective(payload: str, tmp_path: Path) -> None:
-    """Record Payload Configs: a payload overrides what the precombine field says."""
+    """Record Payload Configs: a payload overrides the precombine field."""
     schema = pa.schema([*PRICES, ("Op", pa.string())])
     table = table_of(tmp_path, payload, MERGE_ON_READ, schema)
     table.upsert({**STORED, "Op": "I"})
@@ -132,19 +134,19 @@ def test_a_payload_may_render_the_ordering_field_ineffective(payload: str, tmp_p
     assert came_to(table) == [{**INCOMING, "Op": "U"}]
 
 
-def test_a_payload_of_ones_own_is_refused() -> None:
-    """Record Payload Configs: your own merge logic is a Java class, which nothing here can run."""
+def test_custom_payload_class_is_refused() -> None:
+    """Record Payload Configs: custom merge logic is a Java class, which lakemark cannot run."""
     with pytest.raises(InvalidConfig, match=r"com\.shop\.OrderPayload"):
         spec_of("com.shop.OrderPayload", MERGE_ON_READ, "ts").to_properties()
 
 
 @both_table_types
-def test_only_fields_without_their_default_are_overwritten(
+def test_only_fields_that_differ_from_their_default_are_overwritten(
     table_type: TableType, tmp_path: Path
 ) -> None:
     """OverwriteNonDefaultsWithLatestAvroPayload: only fields that differ from their default.
 
-    The later record wins, whatever its ordering value.
+    The later record wins, for any ordering value.
     """
     table = table_of(tmp_path, "OverwriteNonDefaultsWithLatestAvroPayload", table_type)
     table.upsert(STORED)
@@ -153,8 +155,10 @@ def test_only_fields_without_their_default_are_overwritten(
 
 
 @both_table_types
-def test_a_partial_update_fills_what_storage_lacks(table_type: TableType, tmp_path: Path) -> None:
-    """PartialUpdateAvroPayload, the example: the late record gives the price that storage lacks."""
+def test_late_partial_update_fills_missing_fields_of_the_stored_record(
+    table_type: TableType, tmp_path: Path
+) -> None:
+    """PartialUpdateAvroPayload, the example: the late record has the price that storage lacks."""
     table = table_of(tmp_path, "PartialUpdateAvroPayload", table_type)
     table.upsert({**STORED, "name": "name_1", "price": None})
     table.upsert({**INCOMING, "name": None, "price": "price_1"})
@@ -162,7 +166,7 @@ def test_a_partial_update_fills_what_storage_lacks(table_type: TableType, tmp_pa
 
 
 @both_table_types
-def test_a_partial_update_leaves_what_it_does_not_set(
+def test_partial_update_keeps_fields_that_it_does_not_set(
     table_type: TableType, tmp_path: Path
 ) -> None:
     """PartialUpdateAvroPayload: certain fields are updated, the whole record is not replaced."""
@@ -183,7 +187,7 @@ def test_a_partial_update_is_combined_in_a_batch_too(tmp_path: Path) -> None:
 def test_a_partial_update_is_seen_by_an_incremental_query(
     table_type: TableType, tmp_path: Path
 ) -> None:
-    """PartialUpdateAvroPayload leaves Hudi's own columns out of it: the commit time is the new."""
+    """PartialUpdateAvroPayload excludes Hudi's own columns: the commit time is the new one."""
     table = table_of(tmp_path, "PartialUpdateAvroPayload", table_type)
     table.upsert(STORED, {**STORED, KEY: "2"})
     second = table.upsert({KEY: "1", "ts": 3, "name": "name_3"})
@@ -192,12 +196,12 @@ def test_a_partial_update_is_seen_by_an_incremental_query(
 
 
 @both_table_types
-def test_changes_of_mysql_are_ordered_by_their_place_in_the_binlog(
+def test_changes_of_mysql_are_ordered_by_binlog_position(
     table_type: TableType, tmp_path: Path
 ) -> None:
     """Record Payload Configs: MySqlDebeziumAvroPayload applies changes of MySQL seamlessly."""
-    place = [("_event_bin_file", pa.string()), ("_event_pos", pa.int64())]
-    schema = pa.schema([(KEY, pa.string()), *place, ("name", pa.string())])
+    binlog = [("_event_bin_file", pa.string()), ("_event_pos", pa.int64())]
+    schema = pa.schema([(KEY, pa.string()), *binlog, ("name", pa.string())])
 
     def row(file: str, position: int, name: str) -> Row:
         return {KEY: "1", "_event_bin_file": file, "_event_pos": position, "name": name}
@@ -211,7 +215,7 @@ def test_changes_of_mysql_are_ordered_by_their_place_in_the_binlog(
 
 
 @both_table_types
-def test_a_value_that_postgres_did_not_send_stays(table_type: TableType, tmp_path: Path) -> None:
+def test_value_that_postgres_did_not_send_is_kept(table_type: TableType, tmp_path: Path) -> None:
     """Record Payload Configs: PostgresDebeziumAvroPayload, with a value that was left unsent."""
     schema = pa.schema([(KEY, pa.string()), ("_event_lsn", pa.int64()), ("name", pa.string())])
     table = table_of(tmp_path, "PostgresDebeziumAvroPayload", table_type, schema)
@@ -223,10 +227,8 @@ def test_a_value_that_postgres_did_not_send_stays(table_type: TableType, tmp_pat
 
 
 @both_table_types
-def test_changes_of_the_migration_service_come_in_order(
-    table_type: TableType, tmp_path: Path
-) -> None:
-    """Record Payload Configs: AWSDmsAvroPayload applies changes, deletes among them, as they come.
+def test_changes_of_aws_dms_are_applied_in_order(table_type: TableType, tmp_path: Path) -> None:
+    """Record Payload Configs: AWSDmsAvroPayload applies changes, deletes among them, in order.
 
     Rows with ``Op`` ``D`` are deletes; ``tests/unit/transforms`` shows that they arrive as such.
     """

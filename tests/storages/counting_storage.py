@@ -4,7 +4,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import NamedTuple, TypeVar
 
-from table.storage.storage import Storage
+from lakemark.storage.storage import Storage
 from tests.storages.wrapped_storage import WrappedStorage
 
 T = TypeVar("T")

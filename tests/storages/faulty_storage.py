@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Literal, TypeVar
 
-from table.errors import StorageUnavailable
-from table.storage.storage import Storage
+from lakemark.errors import StorageUnavailable
+from lakemark.storage.storage import Storage
 from tests.storages.wrapped_storage import WrappedStorage
 
 T = TypeVar("T")

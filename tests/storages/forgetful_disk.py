@@ -90,20 +90,20 @@ class ForgetfulDisk:
         self._lay_down(self._root, target, loss)
 
     def _fsync(self, descriptor: int) -> None:
-        place = os.readlink(f"/proc/self/fd/{descriptor}")
-        if place != self._root and not place.startswith(f"{self._root}/"):
+        source = os.readlink(f"/proc/self/fd/{descriptor}")
+        if source != self._root and not source.startswith(f"{self._root}/"):
             return
         self.forced += 1
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
-            self._folders[place] = _entries(place)
+            self._folders[source] = _entries(source)
         else:
-            self._keep(place)
+            self._keep(source)
 
-    def _keep(self, place: str) -> None:
+    def _keep(self, source: str) -> None:
         """A second name keeps the content after its file is deleted, and its inode from reuse."""
-        kept = self._kept(os.stat(place).st_ino)
+        kept = self._kept(os.stat(source).st_ino)
         if not kept.exists():
-            os.link(place, kept)
+            os.link(source, kept)
 
     def _kept(self, inode: int) -> Path:
         return self._vault / str(inode)
@@ -116,19 +116,19 @@ class ForgetfulDisk:
             kept = now if forced.get(name, 0) == now.get(name, 0) or loss.keeps_change() else forced
             if name not in kept:
                 continue
-            place, inode = os.path.join(folder, name), kept[name]
+            source, inode = os.path.join(folder, name), kept[name]
             if inode is None:
-                self._lay_down(place, target / name, loss)
+                self._lay_down(source, target / name, loss)
             else:
-                self._lay_down_file(place, inode, target / name, loss)
+                self._lay_down_file(source, inode, target / name, loss)
 
-    def _lay_down_file(self, place: str, inode: int, target: Path, loss: Loss) -> None:
+    def _lay_down_file(self, source: str, inode: int, target: Path, loss: Loss) -> None:
         if self._kept(inode).exists():
             shutil.copy2(self._kept(inode), target)
-        elif os.path.exists(place) and os.stat(place).st_ino == inode:
-            shutil.copy2(place, target)
+        elif os.path.exists(source) and os.stat(source).st_ino == inode:
+            shutil.copy2(source, target)
             with target.open("r+b") as file:
-                file.truncate(loss.kept_bytes(os.stat(place).st_size))
+                file.truncate(loss.kept_bytes(os.stat(source).st_size))
         else:
             target.touch()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from table.storage import Storage
+from lakemark.storage import Storage
 from tests.storages.wrapped_storage import WrappedStorage
 
 T = TypeVar("T")

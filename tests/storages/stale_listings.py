@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from table.storage import Storage
-from table.storage.storage import ObjectInfo
+from lakemark.storage import Storage
+from lakemark.storage.storage import ObjectInfo
 from tests.storages.wrapped_storage import WrappedStorage
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TypeVar
 
-from table.errors import StorageUnavailable
-from table.storage import Storage
-from table.storage.storage import NotFound
+from lakemark.errors import StorageUnavailable
+from lakemark.storage import Storage
+from lakemark.storage.storage import NotFound
 from tests.storages.wrapped_storage import WrappedStorage
 
 T = TypeVar("T")

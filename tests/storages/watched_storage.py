@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from table.storage.storage import Storage
+from lakemark.storage.storage import Storage
 from tests.storages.wrapped_storage import WrappedStorage
 
 T = TypeVar("T")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from table.storage.storage import ObjectInfo
+from lakemark.storage.storage import ObjectInfo
 from tests.storages.wrapped_storage import WrappedStorage
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from typing import BinaryIO, TypeVar
 
-from table.storage.storage import ObjectInfo, Storage, StorageLocation, StreamingFile
+from lakemark.storage.storage import ObjectInfo, Storage, StorageLocation, StreamingFile
 
 T = TypeVar("T")
 

@@ -19,13 +19,13 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark import TaskContext
 
+from lakemark.write.partitioner import Bucket
 from sinks.batch import KafkaBatch
 from sinks.hudi.exchange import OpenWrite, Prepare, Target, Write, Written
 from sinks.hudi.spark_exchange import SparkExchange
 from streamer import pipeline
 from streamer.config.load import load
 from streamer.events import ignore
-from table.write.partitioner import Bucket
 
 REDUCE_TASKS = 4
 POLL_S = 0.02

@@ -1,4 +1,4 @@
-"""A run as whoever monitors it asks it, over HTTP."""
+"""Requests to the metrics and health endpoint of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The order stream as a pipeline, and what its table must hold."""
+"""The pipeline of the order stream, and the expected rows of its table."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 
 from checkpoints.checkpoint import KafkaCheckpoint
-from checkpoints.codec import decode
+from checkpoints.commit_keys import decode
+from lakemark.config import keys
+from lakemark.model.action import Action
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation
 from streamer.config.load import validated
 from streamer.config.pipeline import PipelineConfig
 from streamer.demo import ExpectedOrders
-from table.config import keys
-from table.hudi_table import open_table
-from table.model.action import Action
-from table.storage import StorageLocation
 
 COLUMNS = {
     "order_id": "string",
@@ -35,7 +35,7 @@ def pipeline_tree(
 ) -> dict[str, Any]:
     """A pipeline file of the order stream; ``changes`` are merged into its sections."""
     tree: dict[str, Any] = {
-        "source": {"bootstrap": bootstrap, "topic": topic, "max_records_per_batch": 4_000},
+        "source": {"bootstrap_servers": bootstrap, "topic": topic, "max_records_per_batch": 4_000},
         "decode": {"schema": COLUMNS},
         "table": {
             "path": path,
@@ -61,7 +61,7 @@ def pipeline_config(
 
 def assert_holds(location: StorageLocation, expected: ExpectedOrders) -> None:
     """The table holds exactly the expected orders."""
-    rows = open_table(location).snapshot(list(COLUMNS)).read_all()
+    rows = open_table(location).scan(columns=list(COLUMNS)).to_reader().read_all()
     wanted = expected.rows.select(list(COLUMNS)).cast(rows.schema)
     assert rows.sort_by("order_id").equals(wanted), _difference(rows, wanted)
 

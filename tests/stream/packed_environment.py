@@ -1,4 +1,4 @@
-"""The project and what it needs as an archive for executors, as venv-pack makes it.
+"""Packs the project and its dependencies for executors, as venv-pack does.
 
 A virtual environment in which nothing leads to the checkout: the interpreter is a link, the
 packages are files. PySpark is not in it; executors have that from Spark itself.
@@ -44,7 +44,7 @@ def pack_bare(archive: Path) -> None:
 
 
 def _add_interpreter(tar: tarfile.TarFile) -> None:
-    """What makes a folder a virtual environment: a link, and the configuration beside it."""
+    """Make a folder a virtual environment: a link and its configuration."""
     interpreter = Path(sys.executable).resolve()
     link = tarfile.TarInfo("bin/python")
     link.type, link.linkname = tarfile.SYMTYPE, str(interpreter)
@@ -53,7 +53,7 @@ def _add_interpreter(tar: tarfile.TarFile) -> None:
 
 
 def _needed_by(name: str) -> Iterator[Distribution]:
-    """What a distribution needs, and what that needs; each of them once."""
+    """The transitive dependencies of a distribution, each once."""
     seen, waiting = {name, "pyspark"}, [name]
     while waiting:
         for needed in map(Requirement, distribution(waiting.pop()).requires or ()):

@@ -1,10 +1,10 @@
-"""A merger that the workers import: versions of an order add up what they ordered."""
+"""A merger that the workers import; it adds up the quantities of an order."""
 
 from __future__ import annotations
 
 import pyarrow.compute as pc
 
-from table.merge.custom import Records, VectorMerge, VectorMerger, chosen
+from lakemark.merge.custom import Records, VectorMerge, VectorMerger, choose_rows
 
 
 class QuantityMerger(VectorMerger):
@@ -15,7 +15,7 @@ class QuantityMerger(VectorMerger):
     def merge(self, older: Records, newer: Records) -> VectorMerge:
         """Merge rows side by side."""
         newer_wins = newer.wins_over(older)
-        rows = chosen(newer_wins, newer.rows, older.rows)
+        rows = choose_rows(newer_wins, newer.rows, older.rows)
         place = rows.column_names.index("quantity")
         added = pc.add(older["quantity"], newer["quantity"])
         rows = rows.set_column(place, rows.schema.field(place), added)

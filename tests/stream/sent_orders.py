@@ -8,10 +8,10 @@ from pathlib import Path
 
 import yaml
 
-from checkpoints.codec import decode
+from checkpoints.commit_keys import decode
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation, open_storage
 from streamer.demo import expected_orders, produce
-from table.hudi_table import open_table
-from table.storage import StorageLocation, open_storage
 from tests.fixtures.kafka import Kafka
 from tests.stream.orders_pipeline import assert_holds, assert_offsets_chain, pipeline_tree
 from tests.tables import data_files
@@ -43,7 +43,7 @@ class SentOrders:
         produce(self.kafka.bootstrap, self.topic, self.count, keys=KEYS)
 
     def pipeline_file(self, folder: Path, **changes: Mapping[str, object]) -> Path:
-        """The pipeline, as ``lakemark run`` takes it."""
+        """The pipeline file for ``lakemark run``."""
         tree = pipeline_tree(self.kafka.bootstrap, self.topic, self.location.url, **changes)
         tree["table"]["storage"] = dict(self.location.options)
         file = folder / "orders.yaml"
@@ -56,7 +56,7 @@ class SentOrders:
         more_rejects = min(self.long_reject_bytes, 1)
         assert_holds(self.location, expected)
         dead_letters = StorageLocation(f"{self.location.url}_dead_letters", self.location.options)
-        dead = open_table(dead_letters).snapshot().read_all()
+        dead = open_table(dead_letters).scan().to_reader().read_all()
         assert dead.num_rows == expected.broken_count + more_rejects
         newest = open_table(self.location).newest_metadata()
         checkpoint = decode(newest.extra_metadata) if newest else None

@@ -66,7 +66,7 @@ class StandaloneCluster:
         archive: Path,
         conf: Mapping[str, str] | None = None,
     ) -> Iterator[subprocess.Popen[bytes]]:
-        """A program started with ``spark-submit``, ended at the end; what it prints goes to files.
+        """Run a program with ``spark-submit`` during the block; its output goes to files.
 
         Args:
             program: a Python file.
@@ -185,7 +185,7 @@ def _spark_home() -> Path:
 
 
 def _awaited(log: Path, sign: re.Pattern[str]) -> re.Match[str]:
-    """The first place in a log that says what is waited for."""
+    """Wait for the first line of a log that matches."""
     deadline = time.monotonic() + _START_S
     while (found := sign.search(log.read_text())) is None:
         assert time.monotonic() < deadline, f"no {sign.pattern!r} in {log.read_text()[-2000:]}"

@@ -13,17 +13,17 @@ import fastavro
 import pytest
 from pyspark.sql import SparkSession
 
-import table
+import lakemark
+from lakemark.execution.runner import LocalRunner
 from sinks.hudi.exchange import DriverExchange, Exchange
 from sinks.hudi.spark_exchange import SparkExchange
 from streamer import pipeline
 from streamer.config.load import validated
-from table.execution.runner import LocalRunner
 from tests.fixtures.kafka import Kafka
 from tests.fixtures.schema_registry import Apicurio
 from tests.schema_registry import FaultyRegistry
 from transforms.decode.avro_references import Reference
-from transforms.decode.registry import (
+from transforms.decode.schema_registry import (
     RegistryRefused,
     RegistryUnavailable,
     SchemaNotFound,
@@ -39,7 +39,7 @@ ID = ("id", "string")
 
 @pytest.fixture
 def gateway(apicurio: Apicurio) -> Iterator[FaultyRegistry]:
-    """What lies between the product and the registry, and may be away for a while."""
+    """A gateway to the registry that a test may stop."""
     with FaultyRegistry(apicurio.url) as server:
         yield server
 
@@ -55,7 +55,7 @@ def _framed(avro: Any, value: object, schema_id: int) -> bytes:
     return b"\0" + schema_id.to_bytes(4, "big") + body.getvalue()
 
 
-def test_a_registry_tells_what_it_has_and_what_it_has_not(apicurio: Apicurio) -> None:
+def test_registry_reports_known_and_missing_schemas(apicurio: Apicurio) -> None:
     item = {"type": "record", "name": "shop.item", "fields": [{"name": "sku", "type": "string"}]}
     order = _record(ID, ("item", "shop.item"))
     apicurio.register("items/of shop", "int")
@@ -68,20 +68,20 @@ def test_a_registry_tells_what_it_has_and_what_it_has_not(apicurio: Apicurio) ->
     registry = SchemaRegistry(f"{apicurio.url}/")
     stored = registry.schema(item_id)
     assert (json.loads(stored.text), stored.references) == (item, ())
-    assert registry.newest("items/of shop") == stored
-    for referring in (registry.schema(order_id), registry.newest("orders")):
+    assert registry.latest("items/of shop") == stored
+    for referring in (registry.schema(order_id), registry.latest("orders")):
         assert referring.references == (Reference("shop.item", stored),)
         assert json.loads(referring.text) == order
     with pytest.raises(SchemaNotFound, match="has no schemas/ids/99999"):
         registry.schema(99_999)
     with pytest.raises(SchemaNotFound, match="has no subjects/none/versions/latest"):
-        registry.newest("none")
+        registry.latest("none")
     with pytest.raises(SchemaNotFound, match="is of type PROTOBUF, not AVRO"):
-        registry.newest("messages")
+        registry.latest("messages")
     gone = apicurio.register("gone", _record(ID, ("gone", "int")))
     apicurio.delete("gone")
     with pytest.raises(SchemaNotFound, match="has no subjects/gone/versions/latest"):
-        registry.newest("gone")
+        registry.latest("gone")
     assert registry.schema(gone), "what was written with it can be read"
     apicurio.delete_for_good("gone")
     with pytest.raises(SchemaNotFound, match=f"has no schemas/ids/{gone}"):
@@ -103,10 +103,10 @@ def test_writers_that_change_their_schema_change_the_table(
     old_id = apicurio.register(f"{topic}-value", old)
     config = validated(
         {
-            "source": {"bootstrap": kafka.bootstrap, "topic": topic},
+            "source": {"bootstrap_servers": kafka.bootstrap, "topic": topic},
             "decode": {
                 "format": "avro",
-                "schema_registry": {"url": gateway.url, "patience_s": 120},
+                "schema_registry": {"url": gateway.url, "retry_timeout_s": 120},
                 "unknown_fields": "evolve",
                 "wider_values": "evolve",
                 "tombstone_key": "avro",
@@ -130,10 +130,10 @@ def test_writers_that_change_their_schema_change_the_table(
     _run(config, IN_WORKERS)
     up.join()
 
-    rows = table.open(str(path)).snapshot(["id", "n", "note"]).read_all()
+    rows = lakemark.open(str(path)).snapshot(["id", "n", "note"]).read_all()
     found = {row["id"]: (row["n"], row["note"]) for row in rows.to_pylist()}
     assert found == {f"o{n}": (n + 2**40, "b") if n < 10 else (n, None) for n in range(19)}
-    dead = table.open(f"{path}_dead_letters").snapshot(["reason"]).read_all()
+    dead = lakemark.open(f"{path}_dead_letters").snapshot(["reason"]).read_all()
     reasons = sorted(dead.column("reason").to_pylist())
     assert len(reasons) == 2
     assert all("has no schemas/ids/" in reason for reason in reasons), reasons
@@ -152,14 +152,14 @@ def test_a_registry_that_stays_down_stops_the_run_and_nothing_is_lost(
     value_id = apicurio.register(f"{topic}-value", avro)
     config = validated(
         {
-            "source": {"bootstrap": kafka.bootstrap, "topic": topic},
+            "source": {"bootstrap_servers": kafka.bootstrap, "topic": topic},
             "decode": {
                 "format": "avro",
                 "schema": {"id": "string"},
-                "schema_registry": {"url": gateway.url, "patience_s": 0},
+                "schema_registry": {"url": gateway.url, "retry_timeout_s": 0},
             },
             "table": {"path": str(path), "record_key": "id", "buckets": 1},
-            "run": {"mode": "once", "trigger_interval_s": 0, "on_error": {"max_attempts": 1}},
+            "run": {"mode": "once", "trigger_interval_s": 0, "retry": {"max_attempts": 1}},
         }
     )
     _send(kafka, topic, key_id, [("a", _framed(avro, {"id": "a"}, value_id))])
@@ -168,7 +168,7 @@ def test_a_registry_that_stays_down_stops_the_run_and_nothing_is_lost(
         _run(config, IN_DRIVER)
     gateway.start()
     _run(config, IN_DRIVER)
-    assert table.open(str(path)).snapshot(["id"]).read_all().to_pylist() == [{"id": "a"}]
+    assert lakemark.open(str(path)).snapshot(["id"]).read_all().to_pylist() == [{"id": "a"}]
 
 
 def _send(kafka: Kafka, topic: str, key_id: int, records: list[tuple[str, bytes | None]]) -> None:

@@ -1,4 +1,4 @@
-"""A standalone cluster: executors with what was shipped to them, lost ones, and slow ones."""
+"""A standalone cluster: executors with a shipped environment, lost ones, and slow ones."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from urllib.error import URLError
 import pytest
 
 import streamer.__main__
+from lakemark.storage import open_storage
 from streamer.broker.data_folder import free_ports
-from table.storage import open_storage
 from tests.fixtures.kafka import Kafka
 from tests.fixtures.s3 import S3Server
 from tests.stream import held_driver
@@ -159,7 +159,7 @@ def _run(
 def _refusal(
     cluster: StandaloneCluster, environment: Path, orders: SentOrders, folder: Path
 ) -> str:
-    """What a run says that fails before it has made a table."""
+    """The output of a run that fails before it creates a table."""
     arguments = ["run", orders.pipeline_file(folder), "--once"]
     assert _run(cluster, LAKEMARK, arguments, folder / "driver", environment) == 1
     assert not open_storage(orders.location).list_tree("")
@@ -169,7 +169,7 @@ def _refusal(
 
 
 def _wait_for_metrics_of_a_batch(port: int, driver: subprocess.Popen[bytes]) -> None:
-    """Return when the driver has told, over HTTP, that a batch is written and that it is well."""
+    """Wait until the driver reports, over HTTP, a written batch and good health."""
     deadline = time.monotonic() + END_WITHIN_S
     batches = 0.0
     while not batches:
@@ -177,7 +177,7 @@ def _wait_for_metrics_of_a_batch(port: int, driver: subprocess.Popen[bytes]) -> 
         with suppress(URLError, ConnectionError):  # it does not listen yet, or no more
             batches = scraped(port)["lakemark_batch_seconds_count"]
             assert get(port, "/health")[0] == 200
-        assert driver.poll() is None, "the driver ended before it told of a batch"
+        assert driver.poll() is None, "the driver ended before it reported a batch"
         time.sleep(0.1)
 
 

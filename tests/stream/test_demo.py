@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from checkpoints.codec import decode
+from checkpoints.commit_keys import decode
+from lakemark.errors import TableNotFound
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation
 from streamer import broker
 from streamer.commands.broker import FOLDER as BROKER_FOLDER
 from streamer.demo import expected_orders
-from table.errors import TableNotFound
-from table.hudi_table import open_table
-from table.storage import StorageLocation
 from tests.stream.orders_pipeline import assert_holds
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(600)]

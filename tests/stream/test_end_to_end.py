@@ -1,4 +1,4 @@
-"""From a topic to a table: every record is there once, whichever way it took."""
+"""From a topic to a table: every record is there once, with each exchange."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import pytest
 from pyspark.sql import SparkSession
 
 from checkpoints.checkpoint import KafkaCheckpoint
-from checkpoints.of_table import progress_of
+from checkpoints.lookup import find_progress
+from lakemark.config import keys
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation
 from sinks.hudi.exchange import DriverExchange, Exchange
 from sinks.hudi.sink import TooManyRejects
 from sinks.hudi.spark_exchange import SparkExchange
 from streamer import pipeline
 from streamer.demo import expected_orders, produce
-from streamer.events import BatchWritten, CompactionDone, Event, OffsetsSkipped
+from streamer.events import BatchWritten, CompactionCompleted, Event, OffsetsLost
 from streamer.sources.errors import LostOffsets
-from table.config import keys
-from table.execution.runner import LocalRunner
-from table.hudi_table import open_table
-from table.model.action import Action
-from table.storage import StorageLocation
 from tests.fixtures.kafka import Kafka
 from tests.stream.orders_pipeline import assert_holds, assert_offsets_chain, pipeline_config
 
@@ -46,9 +46,9 @@ def test_the_table_holds_the_newest_state_of_every_order(
     topic = kafka.create_topic(partitions=4)
     path = tmp_path / "orders"
     has_logs = table_type == "merge_on_read"
-    when = "beside" if has_logs and exchange is EXCHANGES["spark"] else "inline"
+    mode = "async" if has_logs and exchange is EXCHANGES["spark"] else "inline"
     config = pipeline_config(
-        kafka.bootstrap, topic, path, table={"type": table_type}, compaction={"when": when}
+        kafka.bootstrap, topic, path, table={"type": table_type}, compaction={"mode": mode}
     )
     sent, events, checkpoint = 0, list[Event](), None
     for count in (9_000, 3_000, 0):
@@ -61,13 +61,13 @@ def test_the_table_holds_the_newest_state_of_every_order(
             assert set(built.source.lag(checkpoint).values()) == {0}
         expected = expected_orders(sent, keys=KEYS)
         assert_holds(StorageLocation(str(path)), expected)
-        rejects = open_table(StorageLocation(f"{path}_dead_letters")).snapshot().read_all()
+        rejects = open_table(StorageLocation(f"{path}_dead_letters")).scan().to_reader().read_all()
         assert rejects.num_rows == expected.broken_count
         assert rejects["value"].null_count == 0
     if table_type == "merge_on_read":
         assert checkpoint is not None
         assert_offsets_chain(StorageLocation(str(path)), checkpoint)
-        assert any(isinstance(event, CompactionDone) for event in events)
+        assert any(isinstance(event, CompactionCompleted) for event in events)
         assert not open_table(StorageLocation(str(path))).timeline.pending()
     batches = [event for event in events if isinstance(event, BatchWritten)]
     assert sum(event.records_read for event in batches) == sent
@@ -107,12 +107,17 @@ def test_a_tombstone_deletes_by_key(
         kafka.produce(topic, messages)
         with pipeline.build(config, _deaf, exchange) as built:
             built.loop.run()
-    left = open_table(StorageLocation(str(tmp_path / "orders"))).snapshot(["order_id"]).read_all()
+    left = (
+        open_table(StorageLocation(str(tmp_path / "orders")))
+        .scan(columns=["order_id"])
+        .to_reader()
+        .read_all()
+    )
     assert left["order_id"].to_pylist() == ["b"]
 
 
 @pytest.mark.parametrize("policy", ["fail", "earliest", "latest"])
-def test_records_that_are_lost_while_the_stream_runs_are_what_the_policy_makes_of_them(
+def test_records_lost_while_the_stream_runs_follow_the_policy(
     kafka: Kafka, spark: SparkSession, policy: str, tmp_path: Path
 ) -> None:
     topic = kafka.create_topic(partitions=2)
@@ -130,14 +135,14 @@ def test_records_that_are_lost_while_the_stream_runs_are_what_the_policy_makes_o
             "on_offset_out_of_range": policy,
             "consumer": {"max.partition.fetch.bytes": "1000", "max.poll.records": "10"},
         },
-        run={"on_error": {"backoff_s": 0.01}},
+        run={"retry": {"backoff_s": 0.01}},
     )
-    skipped: list[OffsetsSkipped] = []
+    skipped: list[OffsetsLost] = []
 
     def listener(event: Event) -> None:
         if isinstance(event, BatchWritten) and event.batch_id == 0 and not skipped:
             kafka.delete_before(topic, 250)
-        if isinstance(event, OffsetsSkipped):
+        if isinstance(event, OffsetsLost):
             skipped.append(event)
 
     with pipeline.build(config, listener, DriverExchange(LocalRunner(2))) as built:
@@ -147,7 +152,9 @@ def test_records_that_are_lost_while_the_stream_runs_are_what_the_policy_makes_o
         else:
             assert built.loop.run().checkpoint == {0: 300, 1: 30}
     table = open_table(StorageLocation(str(tmp_path / "orders")))
-    orders = set(map(int, table.snapshot(["order_id"]).read_all()["order_id"].to_pylist()))
+    orders = set(
+        map(int, table.scan(columns=["order_id"]).to_reader().read_all()["order_id"].to_pylist())
+    )
     extras = [
         table.store.read_commit(i).extra_metadata
         for i in table.timeline.completed(Action.DELTA_COMMIT)
@@ -155,7 +162,7 @@ def test_records_that_are_lost_while_the_stream_runs_are_what_the_policy_makes_o
     kept = [json.loads(extra[keys.SOURCE_LOST]) for extra in extras if keys.SOURCE_LOST in extra]
     read = len([order for order in orders if order < 250])
     if policy == "fail":
-        assert kept == [], "nothing was passed over"
+        assert kept == [], "nothing was skipped"
         assert orders <= {*range(read), *range(1000, 1030)}
         assert not skipped
     else:
@@ -174,7 +181,7 @@ def test_records_that_are_lost_while_the_stream_runs_are_what_the_policy_makes_o
         assert sum(audit["records"] for audit in audits) == len(orders)
 
 
-def test_what_became_of_every_offset_is_in_the_commit(
+def test_commit_accounts_for_every_offset(
     kafka: Kafka, spark: SparkSession, exchange: Exchange, tmp_path: Path
 ) -> None:
     topic = kafka.create_topic()
@@ -204,7 +211,7 @@ def test_what_became_of_every_offset_is_in_the_commit(
     }
 
 
-def test_two_streamers_of_one_table_each_keep_their_own_place(
+def test_two_streamers_of_one_table_keep_separate_checkpoints(
     kafka: Kafka, spark: SparkSession, tmp_path: Path
 ) -> None:
     path = tmp_path / "orders"
@@ -220,12 +227,12 @@ def test_two_streamers_of_one_table_each_keep_their_own_place(
                 assert built.loop.run().rows_written == 1
     table = open_table(StorageLocation(str(path)))
     for identity, topic in topics.items():
-        progress = progress_of(table, table.timeline, identity)
+        progress = find_progress(table, table.timeline, identity)
         assert progress is not None
         assert progress.checkpoint == KafkaCheckpoint(topic, {0: 2})
-    keys_there = table.snapshot(["order_id"]).read_all()["order_id"].to_pylist()
+    keys_there = table.scan(columns=["order_id"]).to_reader().read_all()["order_id"].to_pylist()
     assert sorted(keys_there) == ["default0", "default1", "returns0", "returns1"]
 
 
 def _deaf(_: Event) -> None:
-    """Nobody listens."""
+    """Ignore the event."""

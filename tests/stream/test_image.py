@@ -12,10 +12,10 @@ from uuid import uuid4
 
 import pytest
 
+from lakemark.errors import SnapshotChanged, TableNotFound
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation
 from streamer.broker.data_folder import free_ports
-from table.errors import SnapshotChanged, TableNotFound
-from table.hudi_table import open_table
-from table.storage import StorageLocation
 from tests.fixtures.kafka import Kafka, Message
 from tests.fixtures.kafka_in_docker import BASE, LABEL
 from tests.waiting import until
@@ -56,7 +56,7 @@ def lake(kafka: Kafka, topic: str, tmp_path: Path) -> Path:
     """A folder that the image's user may write, and the pipeline file next to it."""
     kafka.create_topic(topic, partitions=2)
     (tmp_path / "pipeline.yaml").write_text(
-        f"source: {{bootstrap: '{kafka.bootstrap}', topic: {topic}}}\n"
+        f"source: {{bootstrap_servers: '{kafka.bootstrap}', topic: {topic}}}\n"
         "decode: {schema: {id: string, n: bigint}}\n"
         "table: {path: /lake/orders, record_key: id, ordering: n}\n"
         "spark: {master: 'local[2]', conf: {spark.driver.memory: 1g}}\n"
@@ -82,7 +82,7 @@ def messages(first: int, end: int) -> Iterator[Message]:
 
 def rows(lake: Path) -> dict[str, int]:
     table = open_table(StorageLocation(str(lake / "orders")))
-    found = table.snapshot(["id", "n"]).read_all().to_pylist()
+    found = table.scan(columns=["id", "n"]).to_reader().read_all().to_pylist()
     assert len({row["id"] for row in found}) == len(found)
     return {row["id"]: row["n"] for row in found}
 

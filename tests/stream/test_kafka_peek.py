@@ -24,7 +24,7 @@ from streamer.sources.kafka import KafkaSource
 from streamer.sources.kafka_admin import KafkaAdmin
 from streamer.sources.kafka_offsets import OffsetRange
 from streamer.sources.kafka_peek import KafkaPeek
-from streamer.sources.poll_size import MOST_RECORDS
+from streamer.sources.poll_size import MAX_RECORDS
 from streamer.stream_failure import is_transient
 from tests.fixtures.kafka import Kafka
 
@@ -36,15 +36,15 @@ SHORT = b'{"id": 1}'
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the broker of a busy machine has not told yet is not left out."""
+    """Wait longer for a broker on a busy machine."""
     monkeypatch.setattr(kafka_peek, "ANSWER_WITHIN_S", 60.0)
-    monkeypatch.setattr(kafka_source, "_LOOK_WITHIN_S", 60.0)
+    monkeypatch.setattr(kafka_source, "_SAMPLE_TIMEOUT_S", 60.0)
 
 
 def source_of(
     spark: SparkSession, kafka: Kafka, topic: str, starting: str = "earliest", **consumer: str
 ) -> KafkaSource:
-    source = {"bootstrap": kafka.bootstrap, "topic": topic, "starting": starting}
+    source = {"bootstrap_servers": kafka.bootstrap, "topic": topic, "starting_offsets": starting}
     tree = {"source": {**source, "consumer": consumer}, "table": {"path": "p", "record_key": "k"}}
     config: SourceConfig = validated(tree).source
     return KafkaSource(spark, config)
@@ -64,18 +64,18 @@ def test_a_poll_holds_no_more_long_records_than_fit_however_they_are_compressed(
 ) -> None:
     topic = kafka.create_topic()
     with source_of(spark, kafka, topic) as source:
-        unseen = source.poll_records(source.start_map(None))
+        unseen = source.poll_records(source.start_checkpoint(None))
         kafka.produce(topic, [(b"k", SHORT)] * 30)
-        short = source.poll_records(source.start_map(None))
+        short = source.poll_records(source.start_checkpoint(None))
         send_compressed(kafka, topic, 1)
-        long = source.poll_records(source.start_map(None))
-    assert (unseen, short) == (500, MOST_RECORDS)
+        long = source.poll_records(source.start_checkpoint(None))
+    assert (unseen, short) == (500, MAX_RECORDS)
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     heap_bytes = int(jvm.java.lang.Runtime.getRuntime().maxMemory())
     assert heap_bytes // 64 < long * LONG_BYTES < heap_bytes // 32
     with source_of(spark, kafka, topic, **{"max.poll.records": "7"}) as source:
-        assert source.poll_records(source.start_map(None)) == 7
+        assert source.poll_records(source.start_checkpoint(None)) == 7
 
 
 def test_a_schema_is_inferred_from_what_is_there_wherever_the_run_starts(
@@ -108,7 +108,7 @@ def test_a_schema_is_not_inferred_from_partitions_that_are_silent(
     with (
         source_of(spark, kafka, topic) as source,
         closing(source.peek()) as peek,
-        pytest.raises(BrokerUnreachable, match=r"partition 1 .* gave no records within 1 s"),
+        pytest.raises(BrokerUnreachable, match=r"partition 1 .* returned no records within 1 s"),
     ):
         peek.values({0: 0, 1: 0}, {0: 3, 1: 3}, 1 << 20)
 
@@ -152,7 +152,7 @@ def test_gap_that_the_broker_does_not_answer_for_is_not_taken_for_empty(
         kafka.delete_before(topic, 4)
         as_before = {n: OffsetRange(0, 5) for n in (0, 1)}
         monkeypatch.setattr(KafkaAdmin, "ranges", lambda _: as_before)
-        with pytest.raises(GapCheckFailed, match="offsets 1 to 2: the broker does not hold"):
+        with pytest.raises(GapCheckFailed, match="offsets 1 to 2: the broker no longer has"):
             source.check_read(topic_id, [OffsetGap(0, 1, 3)])
         assert not source.check_read(topic_id, [])
 

@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
 from checkpoints.checkpoint import KafkaCheckpoint
+from lakemark.storage.scratch import scratch_folder
 from streamer.config.load import validated
 from streamer.config.source import SourceConfig
 from streamer.events import Event, GroupCommitFailed
@@ -26,14 +27,13 @@ from streamer.sources.errors import (
 )
 from streamer.sources.kafka import KafkaSource
 from streamer.sources.offset_log import planned_end
-from table.storage.scratch import scratch_folder
 from tests.fixtures.kafka import Kafka
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
-def config(bootstrap: str, topic: str, **settings: object) -> SourceConfig:
-    source = {"bootstrap": bootstrap, "topic": topic, **settings}
+def config(bootstrap_servers: str, topic: str, **settings: object) -> SourceConfig:
+    source = {"bootstrap_servers": bootstrap_servers, "topic": topic, **settings}
     return validated({"source": source, "table": {"path": "p", "record_key": "k"}}).source
 
 
@@ -69,7 +69,7 @@ def test_the_planned_ends_join_and_cover_each_record_once(
     spark: SparkSession, bootstrap: str, orders: str
 ) -> None:
     with KafkaSource(spark, config(bootstrap, orders, max_records_per_batch=20)) as source:
-        begin = source.start_map(KafkaCheckpoint(orders, {0: 7}))
+        begin = source.start_checkpoint(KafkaCheckpoint(orders, {0: 7}))
         assert begin == KafkaCheckpoint(orders, {0: 7, 1: 0})
         assert source.lag(begin) == {0: 23, 1: 20}
         batches = drain(source, begin)
@@ -83,7 +83,7 @@ def test_the_planned_ends_join_and_cover_each_record_once(
         assert source.lag(at) == {0: 0, 1: 0}
 
 
-def test_aborted_records_are_passed_over_and_the_end_lies_behind_them(
+def test_aborted_records_are_skipped_and_the_end_is_after_them(
     spark: SparkSession, kafka: Kafka, bootstrap: str, orders: str
 ) -> None:
     with kafka.transaction(orders, [(None, b"aborted")] * 5, aborts=True):
@@ -98,15 +98,15 @@ def test_run_starts_as_the_pipeline_says_after_a_reset_of_its_checkpoint(
     spark: SparkSession, kafka: Kafka, bootstrap: str, orders: str
 ) -> None:
     with KafkaSource(spark, config(bootstrap, orders)) as source:
-        source.stream(source.start_map(KafkaCheckpoint(orders, {0: 7, 1: 7})))
-        assert source.start_map(None) == KafkaCheckpoint(orders, {0: 0, 1: 0})
-    with KafkaSource(spark, config(bootstrap, orders, starting="latest")) as source:
-        first = source.start_map(None)
+        source.stream(source.start_checkpoint(KafkaCheckpoint(orders, {0: 7, 1: 7})))
+        assert source.start_checkpoint(None) == KafkaCheckpoint(orders, {0: 0, 1: 0})
+    with KafkaSource(spark, config(bootstrap, orders, starting_offsets="latest")) as source:
+        first = source.start_checkpoint(None)
         source.stream(first)
         kafka.produce(orders, [(b"k", b"new")], partition=0)
-        assert source.start_map(None) == first, "nothing has recorded it"
+        assert source.start_checkpoint(None) == first, "nothing has recorded it"
         source.forget_first_start()
-        assert source.start_map(None) == KafkaCheckpoint(orders, {0: 31, 1: 20})
+        assert source.start_checkpoint(None) == KafkaCheckpoint(orders, {0: 31, 1: 20})
 
 
 def test_a_key_is_read_only_where_it_is_all_there_is(
@@ -134,8 +134,8 @@ def test_partitions_added_later_are_read_from_their_first_record(
 ) -> None:
     kafka.add_partitions(orders, 3)
     kafka.produce(orders, [(b"k", b"new")], partition=2)
-    with KafkaSource(spark, config(bootstrap, orders, starting="latest")) as source:
-        start = source.start_map(KafkaCheckpoint(orders, {0: 30, 1: 20}))
+    with KafkaSource(spark, config(bootstrap, orders, starting_offsets="latest")) as source:
+        start = source.start_checkpoint(KafkaCheckpoint(orders, {0: 30, 1: 20}))
         ((_, rows),) = drain(source, start)
     assert rows == [(None, b"new", 2, 0)]
 
@@ -147,7 +147,7 @@ def test_lost_records_stop_the_run_or_are_in_the_start(
     read = KafkaCheckpoint(orders, {0: 3, 1: 4})
     with KafkaSource(spark, config(bootstrap, orders)) as source:
         with pytest.raises(LostOffsets, match="partition 0 lost offsets 3 to 9") as raised:
-            source.start_map(read)
+            source.start_checkpoint(read)
         assert [lost.partition for lost in raised.value.lost] == [0]
     for policy, at in (("earliest", 10), ("latest", 30)):
         tolerant = config(bootstrap, orders, on_offset_out_of_range=policy)
@@ -158,7 +158,7 @@ def test_lost_records_stop_the_run_or_are_in_the_start(
         assert [lost.facts(orders) for lost in start.lost] == [facts]
 
 
-def test_a_topic_made_anew_is_another_one_however_many_records_it_holds(
+def test_topic_created_again_is_recognised_regardless_of_its_size(
     spark: SparkSession, kafka: Kafka, bootstrap: str, orders: str
 ) -> None:
     with KafkaSource(spark, config(bootstrap, orders)) as source:
@@ -198,18 +198,20 @@ def test_a_moment_is_resolved_to_the_first_record_that_is_no_older(
         ({"timestamp": "2023-11-14T22:13:21Z"}, {0: 0, 1: 0, 2: 0}),
         ({"timestamp": 1_700_000_003_001}, {0: 3, 1: 2, 2: 0}),
     ):
-        with KafkaSource(spark, config(bootstrap, topic, starting=starting)) as source:
-            assert source.start_map(None) == KafkaCheckpoint(topic, at)
+        with KafkaSource(spark, config(bootstrap, topic, starting_offsets=starting)) as source:
+            assert source.start_checkpoint(None) == KafkaCheckpoint(topic, at)
 
 
-def test_a_group_is_shown_how_far_the_table_has_read(
+def test_consumer_group_receives_the_offsets_of_the_table(
     spark: SparkSession, bootstrap: str, orders: str
 ) -> None:
     group = f"{orders}-lag"
-    told: list[Event] = []
-    with KafkaSource(spark, config(bootstrap, orders, commit_group=group), told.append) as source:
+    reported: list[Event] = []
+    with KafkaSource(
+        spark, config(bootstrap, orders, commit_group=group), reported.append
+    ) as source:
         for offset in (5, 6, 7):
-            source.show_group(KafkaCheckpoint(orders, {0: offset, 1: 2}))
+            source.commit_group_offsets(KafkaCheckpoint(orders, {0: offset, 1: 2}))
     watcher = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     asked = [TopicPartition(orders, partition) for partition in (0, 1)]
     assert [found.offset for found in watcher.committed(asked, 60)] == [7, 2]
@@ -218,35 +220,37 @@ def test_a_group_is_shown_how_far_the_table_has_read(
     while not watcher.assignment():
         assert time.monotonic() < deadline, "the group has no members"
         watcher.poll(0.2)
-    assert told == []
-    with KafkaSource(spark, config(bootstrap, orders, commit_group=group), told.append) as source:
-        source.show_group(KafkaCheckpoint(orders, {0: 8, 1: 2}))
+    assert reported == []
+    with KafkaSource(
+        spark, config(bootstrap, orders, commit_group=group), reported.append
+    ) as source:
+        source.commit_group_offsets(KafkaCheckpoint(orders, {0: 8, 1: 2}))
     watcher.close()
-    assert isinstance(told[0], GroupCommitFailed), "a group with members is its members' own"
+    assert isinstance(reported[0], GroupCommitFailed), "a group with members is its members' own"
 
 
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
         ({"topic": "nowhere"}, TopicNotFound),
-        ({"starting": {"7": 0}}, UnknownPartitions),
-        ({"starting": {"0": 31}}, LostOffsets),
-        ({"bootstrap": "no-such-host.invalid:9092"}, BrokerUnreachable),
+        ({"starting_offsets": {"7": 0}}, UnknownPartitions),
+        ({"starting_offsets": {"0": 31}}, LostOffsets),
+        ({"bootstrap_servers": "no-such-host.invalid:9092"}, BrokerUnreachable),
         ({"consumer": {"security.protocol": "SASL_SSL"}}, InvalidConsumer),
         ({"consumer": {"security.protocol": "TELNET"}}, InvalidConsumer),
     ],
     ids=str,
 )
-def test_what_is_wrong_has_a_name_before_anything_starts(
+def test_source_error_is_raised_before_the_stream_starts(
     spark: SparkSession,
     bootstrap: str,
     orders: str,
     settings: dict[str, object],
     error: type[SourceError],
 ) -> None:
-    chosen = {"bootstrap": bootstrap, "topic": orders, **settings}
+    chosen = {"bootstrap_servers": bootstrap, "topic": orders, **settings}
     with pytest.raises(error), KafkaSource(spark, config(**chosen)) as source:  # type: ignore[arg-type]
-        source.start_map(None)
+        source.start_checkpoint(None)
 
 
 def test_the_checkpoint_of_another_topic_is_refused(
@@ -256,7 +260,7 @@ def test_the_checkpoint_of_another_topic_is_refused(
         KafkaSource(spark, config(bootstrap, orders)) as source,
         pytest.raises(ForeignCheckpoint, match="another topic"),
     ):
-        source.start_map(KafkaCheckpoint("other", {0: 1}))
+        source.start_checkpoint(KafkaCheckpoint("other", {0: 1}))
 
 
 def test_a_broker_that_does_not_answer_is_given_up_soon(
@@ -268,5 +272,5 @@ def test_a_broker_that_does_not_answer_is_given_up_soon(
         pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1:1: .* \(within 2 s\)"),
         KafkaSource(spark, config("127.0.0.1:1", topic)) as source,
     ):
-        source.start_map(None)
+        source.start_checkpoint(None)
     assert time.monotonic() - started < 30, "a client of Kafka's asks for a minute by default"

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from checkpoints.codec import decode
+from checkpoints.commit_keys import decode
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation
 from streamer.demo import expected_orders, produce
-from table.hudi_table import open_table
-from table.storage import StorageLocation
 from tests.fixtures.kafka import Kafka
 from tests.short_lived import short_lived
 from tests.stream.orders_pipeline import assert_holds, assert_offsets_chain, pipeline_tree
@@ -32,7 +32,7 @@ LONGEST_PAUSE_S = 1.0
 
 STARTS_WITHIN_S = 60.0
 
-#: One that has read everything tells nothing more.
+#: A run that has read everything emits no more events.
 LONGEST_LIFE_S = 20.0
 
 
@@ -46,9 +46,9 @@ def test_killed_twenty_times_every_record_is_there_once(kafka: Kafka, tmp_path: 
         run={"mode": "continuous"},
     )
     events = tmp_path / "events.jsonl"
-    pipelines = [tmp_path / f"{when}.yaml" for when in ("inline", "beside")]
+    pipelines = [tmp_path / f"{mode}.yaml" for mode in ("inline", "async")]
     for pipeline in pipelines:
-        tree["compaction"]["when"] = pipeline.stem
+        tree["compaction"]["mode"] = pipeline.stem
         pipeline.write_text(yaml.safe_dump(tree))
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
@@ -74,7 +74,9 @@ def test_killed_twenty_times_every_record_is_there_once(kafka: Kafka, tmp_path: 
     assert sum(checkpoint.offsets.values()) == sent
     assert_offsets_chain(location, checkpoint)
     dead = open_table(StorageLocation(f"{tmp_path / 'orders'}_dead_letters"))
-    assert dead.snapshot().read_all().num_rows == expected_orders(sent, keys=KEYS).broken_count
+    assert (
+        dead.scan().to_reader().read_all().num_rows == expected_orders(sent, keys=KEYS).broken_count
+    )
 
 
 def _command(pipeline: Path, events: Path, *more: str) -> list[str]:
@@ -87,7 +89,7 @@ def _run(pipeline: Path, events: Path, *more: str) -> subprocess.CompletedProces
 
 
 def _live_and_die(pipeline: Path, events: Path, events_to_see: int, pause_s: float) -> None:
-    """Kill a run a moment after it has told so many events, whatever it is doing then."""
+    """Kill a run at a random moment after a number of events."""
     seen = _events(events)
     command = _command(pipeline, events)
     with subprocess.Popen(command, env=short_lived(), stdout=subprocess.DEVNULL) as process:

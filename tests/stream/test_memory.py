@@ -10,6 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from lakemark.execution.runner import LocalRunner
+from lakemark.log.log_reader import read_blocks
+from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.storage import StorageLocation
 from sinks.batch import KafkaBatch
 from sinks.hudi.adaptive_exchange import AdaptiveExchange
 from sinks.hudi.collect import MAX_ARROW_BATCH_BYTES
@@ -24,10 +28,6 @@ from sinks.hudi.exchange import (
 from sinks.hudi.spark_exchange import SparkExchange
 from streamer import pipeline
 from streamer.events import Event
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, open_table
-from table.log.log_reader import read_blocks
-from table.storage import StorageLocation
 from tests.fixtures.kafka import Kafka
 from tests.stream.orders_pipeline import pipeline_config
 
@@ -92,7 +92,7 @@ def test_large_messages_in_one_file_group(
     assert cluster.batches == 2, "what does not fit the driver goes the other way"
 
     table = open_table(StorageLocation(str(path)))
-    rows = table.snapshot(["order_id", "updated_at"]).read_all()
+    rows = table.scan(columns=["order_id", "updated_at"]).to_reader().read_all()
     assert rows.num_rows == MESSAGES
     assert set(rows["updated_at"].to_pylist()) == {2}
     (file_slice,) = table.view().latest_slices()
@@ -105,7 +105,7 @@ def test_large_messages_in_one_file_group(
     assert max(_log_block_bytes(table)) <= MAX_ARROW_BATCH_BYTES
 
 
-def _log_block_bytes(table: HudiTable) -> list[int]:
+def _log_block_bytes(table: OpenTable) -> list[int]:
     (file_slice,) = table.view().latest_slices()
     (log,) = file_slice.logs
     with table.storage.open(log.path) as file:
@@ -118,4 +118,4 @@ def _order(key: int, version: int) -> bytes:
 
 
 def _deaf(_: Event) -> None:
-    """Nobody listens."""
+    """Ignore the event."""

@@ -1,4 +1,4 @@
-"""What becomes of records that meet, on the whole way: Kafka, Spark's workers, commits, queries."""
+"""Merging on the whole path: Kafka, Spark's workers, commits, queries."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import table
+import lakemark
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action
+from lakemark.operations.open_table import open_table
+from lakemark.spark.read import read_table
+from lakemark.storage import StorageLocation
 from sinks.hudi.exchange import DriverExchange, Exchange
 from sinks.hudi.spark_exchange import SparkExchange
 from streamer import pipeline
 from streamer.config.pipeline import PipelineConfig
-from streamer.events import CompactionDone, Event, SchemaEvolved
-from table.execution.runner import LocalRunner
-from table.hudi_table import open_table
-from table.model.action import Action
-from table.spark.read import read_table
-from table.storage import StorageLocation
+from streamer.events import CompactionCompleted, Event, SchemaEvolved
 from tests.fixtures.kafka import Kafka
 from tests.stream.orders_pipeline import pipeline_config
 from tests.stream.quantity_merger import QuantityMerger
@@ -68,11 +68,14 @@ def test_a_schema_that_grows_in_the_middle_of_a_batch_loses_no_row(
     opened = open_table(StorageLocation(str(path)))
     assert len(opened.timeline.completed(Action.DELTA_COMMIT)) == 1
     columns = ["order_id", "quantity", "coupon"]
-    found = {row["order_id"]: row for row in opened.snapshot(columns).read_all().to_pylist()}
+    found = {
+        row["order_id"]: row
+        for row in opened.scan(columns=columns).to_reader().read_all().to_pylist()
+    }
     assert found == {
         str(o["order_id"]): {name: o.get(name) for name in columns} for o in [*before, *after]
     }
-    assert not table.open(f"{path}_dead_letters").timeline.completed(Action.COMMIT)
+    assert not lakemark.open(f"{path}_dead_letters").timeline.completed(Action.COMMIT)
 
 
 def test_a_merger_of_ones_own_merges_in_the_workers_in_compactions_and_in_queries(
@@ -85,8 +88,8 @@ def test_a_merger_of_ones_own_merges_in_the_workers_in_compactions_and_in_querie
         orders = [_order(n, quantity=10**k) for n in range(40) for k in range(3)]
         _send(kafka, topic, orders)
         events = _run(config, exchange)
-        compacted += sum(isinstance(event, CompactionDone) for event in events)
-        rows = table.open(str(path), mergers=[QuantityMerger()]).snapshot().read_all()
+        compacted += sum(isinstance(event, CompactionCompleted) for event in events)
+        rows = lakemark.open(str(path), mergers=[QuantityMerger()]).snapshot().read_all()
         assert rows.num_rows == 40
         assert set(rows["quantity"].to_pylist()) == {111 * run}
     assert compacted
@@ -110,5 +113,11 @@ def test_fields_that_a_record_lacks_stay_as_they_are(
         _send(kafka, topic, [_order(1, **step)])
         _run(config, exchange)
     columns = ["customer", "note", "quantity", "updated_at"]
-    (row,) = open_table(StorageLocation(str(path))).snapshot(columns).read_all().to_pylist()
+    (row,) = (
+        open_table(StorageLocation(str(path)))
+        .scan(columns=columns)
+        .to_reader()
+        .read_all()
+        .to_pylist()
+    )
     assert row == {"customer": "Ada", "note": None, "quantity": 5, "updated_at": 4}

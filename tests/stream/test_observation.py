@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from streamer import pipeline
 from streamer.events import Alive, BatchWritten, Event, MetricsServed
-from streamer.life_signs import telling_of_life
-from streamer.metrics.observation import observed
+from streamer.keepalive import emit_keepalives
+from streamer.metrics.server import monitor_run
 from tests.fixtures.kafka import Kafka
 from tests.stream.monitoring import get, scraped
 from tests.stream.orders_pipeline import pipeline_config
@@ -63,15 +63,15 @@ def test_metrics_and_health_of_a_real_run(
         topic,
         tmp_path / "orders",
         source={"max_records_per_batch": 15},
-        metrics={"port": 0, "look_interval_s": 0.1, "stuck_after_s": 15.0},
+        metrics={"port": 0, "poll_interval_s": 0.1, "stuck_after_s": 15.0},
     )
     watcher = Watcher()
-    with observed(config, watcher) as observation:
-        listener = observation.listener
+    with monitor_run(config, watcher) as monitor:
+        listener = monitor.listener
         with (
             pipeline.build(config, listener) as built,
-            observation.watching(built),
-            telling_of_life(built.loop, built.source, listener, 0.1),
+            monitor.watch(built),
+            emit_keepalives(built.loop, built.source, listener, 0.1),
         ):
             built.loop.run()
         after = scraped(watcher.port)
@@ -81,11 +81,11 @@ def test_metrics_and_health_of_a_real_run(
     assert watcher.amid["lakemark_next_offset0"] == 15
     assert watcher.amid["lakemark_table_file_groups"] >= 1
     assert watcher.amid["lakemark_table_active_instantsrows"] == 1
-    assert watcher.amid["lakemark_failed_looks_total"] == 0
+    assert watcher.amid["lakemark_failed_polls_total"] == 0
     assert after["lakemark_next_offset0"] == 21
     assert after["lakemark_lag_records0"] == after["lakemark_lag_seconds0"] == 0
     assert after["lakemark_records_read_total"] == 21
-    assert after["lakemark_rejects_total"] == 1
+    assert after["lakemark_records_rejected_total"] == 1
     assert after["lakemark_batch_seconds_count"] == 2
     assert after["lakemark_files_written_total"] >= 2
     assert began < after["lakemark_last_commit_timestamp_seconds"] < time.time()

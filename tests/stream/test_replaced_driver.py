@@ -1,4 +1,4 @@
-"""A driver that is stopped, replaced or told to end in the middle of a batch."""
+"""A driver that is stopped, replaced or terminated in the middle of a batch."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from lakemark.operations.create import create_table
+from lakemark.operations.open_table import open_table
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.timeline.locks.open_lock import open_lock
+from lakemark.timeline.locks.table_lock import Lease
 from sinks.batch import KafkaBatch
 from sinks.hudi.exchange import OpenWrite, Prepare, Written
 from streamer import pipeline
 from streamer.config.load import load
 from streamer.events import ignore
 from streamer.table_setup import table_spec
-from table.hudi_table import create_table, open_table
-from table.storage import Storage, StorageLocation, open_storage
-from table.timeline.lock import Lease, open_lock
 from tests.fixtures.kafka import Kafka
 from tests.short_lived import short_lived
 from tests.stream.sent_orders import SentOrders
@@ -88,7 +90,7 @@ def test_a_driver_that_wakes_after_it_was_replaced_publishes_nothing(
 
 @pytest.mark.parametrize("orders", ["disk"], indirect=True)
 @pytest.mark.parametrize("can_end", [True, False])
-def test_a_driver_that_is_told_to_end_in_a_batch_ends_in_time(
+def test_driver_that_is_terminated_in_a_batch_exits_in_time(
     orders: SentOrders, can_end: bool, tmp_path: Path
 ) -> None:
     file = _with_table(orders, tmp_path)

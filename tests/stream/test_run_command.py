@@ -37,7 +37,7 @@ def pipeline(kafka: Kafka, topic: str, tmp_path: Path) -> Path:
     kafka.produce(topic, [*orders(0, 100), (b"bad", b"{")])
     file = tmp_path / "pipeline.yaml"
     file.write_text(
-        f"source: {{bootstrap: '{kafka.bootstrap}', topic: {topic}}}\n"
+        f"source: {{bootstrap_servers: '{kafka.bootstrap}', topic: {topic}}}\n"
         "decode: {schema: {id: string, n: bigint}}\n"
         f"table: {{path: {tmp_path}/orders, record_key: id, ordering: n}}\n"
         "spark: {master: 'local[2]', conf: {spark.driver.memory: 1g}}\n"
@@ -106,7 +106,7 @@ def test_a_run_that_cannot_start_ends_with_one_message(pipeline: Path) -> None:
     assert not pipeline.with_name("orders").exists()
 
 
-def test_a_session_that_cannot_start_is_told_in_the_words_of_spark(pipeline: Path) -> None:
+def test_session_that_cannot_start_reports_the_message_of_spark(pipeline: Path) -> None:
     failed = lakemark("run", pipeline, "--set", "spark.conf={spark.scheduler.mode: sideways}")
     assert (failed.returncode, failed.stdout) == (1, "")
     (message,) = failed.stderr.splitlines()

@@ -1,4 +1,4 @@
-"""What a broker does to a topic while a pipeline reads it: no row is lost, none is there twice."""
+"""Faults of the broker and the topic while a pipeline reads: no row is lost or written twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,14 @@ from confluent_kafka.admin._resource import ResourceType
 from pyspark.sql import SparkSession
 
 from checkpoints.checkpoint import KafkaCheckpoint
-from checkpoints.of_table import progress_of
+from checkpoints.lookup import find_progress
+from lakemark.config import keys
+from lakemark.errors import Permanent, StorageUnavailable, WriteConflict
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import COMMITS, Action
+from lakemark.model.instant import Instant
+from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.storage import StorageLocation
 from sinks.batch import KafkaBatch
 from sinks.hudi.exchange import DriverExchange, OpenWrite, Prepare, Written
 from streamer import pipeline
@@ -28,7 +35,7 @@ from streamer.events import (
     BatchPlanned,
     BatchWritten,
     Event,
-    OffsetsSkipped,
+    OffsetsLost,
     Retrying,
     RunStarted,
 )
@@ -36,13 +43,6 @@ from streamer.sources.errors import LostOffsets, OffsetsWithoutRecord
 from streamer.sources.kafka import KafkaSource
 from streamer.sources.kafka_admin import KafkaAdmin
 from streamer.sources.kafka_offsets import OffsetRange
-from table.config import keys
-from table.errors import Permanent, StorageUnavailable, WriteConflict
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, open_table
-from table.model.action import COMMITS, Action
-from table.model.instant import Instant
-from table.storage import StorageLocation
 from tests.fixtures.kafka import Kafka, Message
 from tests.stream.orders_pipeline import assert_offsets_chain, pipeline_config
 from tests.stream.test_kafka_source import config
@@ -58,7 +58,7 @@ END_WITHIN_S = 45
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedBroker]:
-    """A broker that a test may stop, and whose cleaner never sleeps for long."""
+    """A broker that a test may stop, with a short interval of the log cleaner."""
     with EmbeddedBroker(tmp_path_factory.mktemp("broker")) as started:
         alter(started.bootstrap, ResourceType.BROKER, "1", {"log.cleaner.backoff.ms": "100"})
         yield started
@@ -92,13 +92,13 @@ def offsets_left(bootstrap: str, topic: str, end: int) -> list[int]:
     return found
 
 
-def contents(table: HudiTable) -> dict[str, int]:
-    rows = table.snapshot(["order_id", "updated_at"]).read_all().to_pylist()
+def contents(table: OpenTable) -> dict[str, int]:
+    rows = table.scan(columns=["order_id", "updated_at"]).to_reader().read_all().to_pylist()
     assert len({row["order_id"] for row in rows}) == len(rows), "an order is there twice"
     return {row["order_id"]: row["updated_at"] for row in rows}
 
 
-def audits(table: HudiTable) -> list[dict[str, int]]:
+def audits(table: OpenTable) -> list[dict[str, int]]:
     commits = table.timeline.completed(Action.DELTA_COMMIT)
     return [json.loads(table.store.read_commit(i).extra_metadata[keys.AUDIT]) for i in commits]
 
@@ -133,11 +133,11 @@ def test_records_that_the_broker_compacts_meanwhile_are_counted_as_skipped(
     assert len(left) < sent, "the broker has compacted nothing"
     table = open_table(StorageLocation(str(tmp_path / "orders")))
     assert contents(table) == {str(key): rounds - 1 for key in range(orders)}
-    told = audits(table)
-    assert sum(audit["offsets"] for audit in told) == sent
-    skipped = sum(audit["skipped"] for audit in told)
+    reported = audits(table)
+    assert sum(audit["offsets"] for audit in reported) == sent
+    skipped = sum(audit["skipped"] for audit in reported)
     assert 0 < skipped <= sent - 120, "nothing of the first batch"
-    assert sum(audit["written"] + audit["merged"] for audit in told) == sent - skipped
+    assert sum(audit["written"] + audit["merged"] for audit in reported) == sent - skipped
 
 
 def test_a_broker_that_dies_and_comes_back_while_a_batch_is_read_costs_no_row(
@@ -157,7 +157,7 @@ def test_a_broker_that_dies_and_comes_back_while_a_batch_is_read_costs_no_row(
             "max_records_per_batch": 200,
             "consumer": {"max.partition.fetch.bytes": "1000", "max.poll.records": "10"},
         },
-        run={"on_error": {"backoff_s": 0.1}},
+        run={"retry": {"backoff_s": 0.1}},
     )
     coming_back = threading.Thread(target=broker.start)
     died: list[int] = []
@@ -228,7 +228,7 @@ def test_aborted_transactions_and_a_new_partition_of_a_stream_that_never_stops(
     kafka.produce(topic, [order(n, n) for n in range(100)], partition=0)
 
     def happenings() -> Iterator[int]:
-        """What befalls the topic; gives how many records are to be read before the next."""
+        """Apply the next fault; yields the number of records to read before it."""
         yield 100
         with kafka.transaction(topic, [order(900 + n, n) for n in range(50)], aborts=True):
             # Nothing behind what is undecided is read, though it is there.
@@ -268,7 +268,7 @@ def test_aborted_transactions_and_a_new_partition_of_a_stream_that_never_stops(
 
 
 class FailsOnce(DriverExchange):
-    """An exchange whose first batch meets a storage that is away for a moment."""
+    """An exchange whose first batch fails with an unavailable storage."""
 
     failed = False
 
@@ -289,8 +289,8 @@ def test_a_first_run_at_the_latest_offset_leaves_out_nothing_when_it_starts_agai
         kafka.bootstrap,
         topic,
         tmp_path / "orders",
-        source={"starting": "latest"},
-        run={"on_error": {"backoff_s": 0.01}},
+        source={"starting_offsets": "latest"},
+        run={"retry": {"backoff_s": 0.01}},
     )
     events: list[Event] = []
 
@@ -324,7 +324,9 @@ def test_a_run_resumes_from_the_first_start_although_its_first_batch_died(
     topic = kafka.create_topic()
     kafka.produce(topic, [order(1, 1)])
     path = tmp_path / "orders"
-    pipeline_of = pipeline_config(kafka.bootstrap, topic, path, source={"starting": starting})
+    pipeline_of = pipeline_config(
+        kafka.bootstrap, topic, path, source={"starting_offsets": starting}
+    )
 
     def listener(event: Event) -> None:
         if isinstance(event, RunStarted):
@@ -345,12 +347,12 @@ def test_a_run_resumes_from_the_first_start_although_its_first_batch_died(
 
 @pytest.mark.parametrize("loses", [False, True], ids=["first run", "after a loss"])
 @pytest.mark.parametrize("starting", ["latest", LATER_THAN_ALL], ids=["latest", "time"])
-def test_a_run_that_begins_at_the_end_and_finds_nothing_more_keeps_its_place(
+def test_run_that_starts_at_the_end_of_an_idle_topic_keeps_its_offsets(
     kafka: Kafka, spark: SparkSession, loses: bool, starting: object, tmp_path: Path
 ) -> None:
     topic = kafka.create_topic()
     location = StorageLocation(str(tmp_path / "orders"))
-    policy = {"starting": starting, "on_offset_out_of_range": "latest"}
+    policy = {"starting_offsets": starting, "on_offset_out_of_range": "latest"}
     pipeline_of = pipeline_config(kafka.bootstrap, topic, location.url, source=policy)
 
     def run_once() -> None:
@@ -368,11 +370,11 @@ def test_a_run_that_begins_at_the_end_and_finds_nothing_more_keeps_its_place(
     run_once()
     table = open_table(location)
     assert contents(table) == {"5": 1}
-    told = [table.store.read_commit(i).extra_metadata for i in table.timeline.completed()]
-    lost = [json.loads(extra[keys.SOURCE_LOST]) for extra in told if keys.SOURCE_LOST in extra]
+    reported = [table.store.read_commit(i).extra_metadata for i in table.timeline.completed()]
+    lost = [json.loads(extra[keys.SOURCE_LOST]) for extra in reported if keys.SOURCE_LOST in extra]
     fact = {"topic": topic, "partition": 0, "from": 1, "to": 4, "count": 3}
     assert lost == ([[fact]] if loses else [])
-    progress = progress_of(table, table.timeline)
+    progress = find_progress(table, table.timeline)
     assert progress is not None
     assert progress.checkpoint == KafkaCheckpoint(topic, {0: 5 if loses else 2})
 
@@ -390,8 +392,10 @@ def test_records_that_come_while_a_moment_is_resolved_are_no_loss(
         return found
 
     monkeypatch.setattr(KafkaAdmin, "ranges", then_more_come)
-    with KafkaSource(spark, config(kafka.bootstrap, topic, starting=LATER_THAN_ALL)) as source:
-        assert source.start_map(None) == KafkaCheckpoint(topic, {0: 1})
+    with KafkaSource(
+        spark, config(kafka.bootstrap, topic, starting_offsets=LATER_THAN_ALL)
+    ) as source:
+        assert source.start_checkpoint(None) == KafkaCheckpoint(topic, {0: 1})
 
 
 @pytest.mark.parametrize("policy", ["fail", "earliest"])
@@ -406,14 +410,14 @@ def test_records_that_are_deleted_between_the_plan_of_a_batch_and_its_reading_ar
         topic,
         tmp_path / "orders",
         source=source,
-        run={"on_error": {"backoff_s": 0.01}},
+        run={"retry": {"backoff_s": 0.01}},
     )
-    skipped: list[OffsetsSkipped] = []
+    skipped: list[OffsetsLost] = []
 
     def listener(event: Event) -> None:
         if isinstance(event, BatchPlanned) and not skipped:
             kafka.delete_before(topic, 30)
-        if isinstance(event, OffsetsSkipped):
+        if isinstance(event, OffsetsLost):
             skipped.append(event)
 
     with pipeline.build(pipeline_of, listener, DriverExchange(LocalRunner(2))) as built:
@@ -431,7 +435,7 @@ def test_records_that_are_deleted_between_the_plan_of_a_batch_and_its_reading_ar
 
 
 def fails_once(publish: Callable[..., Instant]) -> Callable[..., Instant]:
-    """A publication whose first attempt meets a conflict, for which the batch is written again."""
+    """A publication whose first attempt has a conflict, so that the batch is retried."""
     attempts = iter([False])
 
     def published(*arguments: Any) -> Instant:
@@ -470,7 +474,7 @@ def test_a_record_that_the_topic_has_and_a_batch_has_not_is_read_again(
     topic = kafka.create_topic()
     kafka.produce(topic, [order(key, 1) for key in range(9)])
     path = tmp_path / "orders"
-    run = {"on_error": {"backoff_s": 0.01}}
+    run = {"retry": {"backoff_s": 0.01}}
     retries: list[Retrying] = []
 
     def listener(event: Event) -> None:
@@ -504,10 +508,10 @@ def test_offsets_that_were_not_read_and_are_deleted_now_are_lost(
     exchange = Withholds(LocalRunner(2))
     exchange.offsets = (2, 3, 4)
     exchange.afterwards = lambda: kafka.delete_before(topic, 5)
-    skipped: list[OffsetsSkipped] = []
+    skipped: list[OffsetsLost] = []
 
     def listener(event: Event) -> None:
-        if isinstance(event, OffsetsSkipped):
+        if isinstance(event, OffsetsLost):
             skipped.append(event)
 
     with pipeline.build(pipeline_of, listener, exchange) as built:
@@ -521,7 +525,7 @@ def test_offsets_that_were_not_read_and_are_deleted_now_are_lost(
         _check_loss(table, topic, skipped)
 
 
-def _check_loss(table: HudiTable, topic: str, skipped: list[OffsetsSkipped]) -> None:
+def _check_loss(table: OpenTable, topic: str, skipped: list[OffsetsLost]) -> None:
     """Offsets 2 to 4 of nine are recorded as lost, and the others are rows."""
     (commit,) = table.timeline.completed(*COMMITS)
     fact = {"topic": topic, "partition": 0, "from": 2, "to": 5, "count": 3}
@@ -546,10 +550,10 @@ def test_lost_offsets_of_a_batch_that_is_written_again_are_reported_once(
     exchange.afterwards = lambda: monkeypatch.setattr(
         KafkaAdmin, "ranges", lambda _: {0: OffsetRange(5, 9)}
     )
-    skipped: list[OffsetsSkipped] = []
+    skipped: list[OffsetsLost] = []
 
     def listener(event: Event) -> None:
-        if isinstance(event, OffsetsSkipped):
+        if isinstance(event, OffsetsLost):
             skipped.append(event)
 
     with pipeline.build(pipeline_of, listener, exchange) as built:
@@ -600,6 +604,6 @@ def test_a_record_between_the_two_requests_of_a_start_at_a_time_is_not_skipped(
         return answer
 
     starting = LATER_THAN_ALL if is_old else {"timestamp": now_ms}
-    with KafkaSource(spark, config(kafka.bootstrap, topic, starting=starting)) as source:
+    with KafkaSource(spark, config(kafka.bootstrap, topic, starting_offsets=starting)) as source:
         monkeypatch.setattr(KafkaAdmin, "_list_offsets", then_a_record_arrives)
-        assert source.start_map(None) == KafkaCheckpoint(topic, {0: 1})
+        assert source.start_checkpoint(None) == KafkaCheckpoint(topic, {0: 1})

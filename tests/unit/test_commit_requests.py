@@ -8,18 +8,17 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from sinks.hudi.exchange import Target, Written
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archive
-from table.index.bucket import BucketIndex, file_id, groups_by_bucket
-from table.model.column_ranges import ColumnRanges, indexed_columns
-from table.model.commit_metadata import WriteStat
-from table.model.file_names import BaseFileName
-from table.model.file_slice import FileGroupId
-from table.model.meta_columns import with_meta_columns
-from table.services.archival_plan import ArchivalPolicy
-from table.storage import StorageLocation, open_storage
-from table.write.partitioner import divide
+from lakemark.index.bucket import BucketIndex, file_id, groups_by_bucket
+from lakemark.model.column_ranges import ColumnRanges, indexed_columns
+from lakemark.model.commit_metadata import WriteStat
+from lakemark.model.file_names import BaseFileName
+from lakemark.model.file_slice import FileGroupId
+from lakemark.model.meta_columns import with_meta_columns
+from lakemark.operations.archive import archive
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.write.partitioner import divide
 from tests.storages import CountingStorage
 from tests.tables import INDEX, Row, changes, commit, contents, make, write_files, writer
 from tests.upkeep import HISTORY, make_plain
@@ -86,7 +85,7 @@ def test_only_what_a_commit_wrote_is_placed_anew(monkeypatch: pytest.MonkeyPatch
         placed.append(len(groups))
         return groups_by_bucket(groups, bucket_count)
 
-    monkeypatch.setattr("sinks.hudi.placement.groups_by_bucket", counting)
+    monkeypatch.setattr("lakemark.operations.file_group_assigner.groups_by_bucket", counting)
     storage = CountingStorage(open_storage(StorageLocation("memory://requests/placed")))
     make(storage)
     to = writer(storage)
@@ -139,12 +138,12 @@ def _claim_files(to: TableWriter, groups: int) -> None:
     nothing = ColumnRanges.of_nulls(indexed, 1)
     stats = [
         WriteStat(
-            name.file_id,
-            f"north/{name}",
+            file_id=name.file_id,
+            path=f"north/{name}",
             partition_path="north",
             file_size_in_bytes=1,
             column_ranges=nothing,
         )
         for name in names
     ]
-    to.commit([Written(Target.ROWS, 1, stat) for stat in stats], {})
+    to.commit(stats, {})

@@ -6,10 +6,10 @@ from uuid import uuid4
 
 import pytest
 
-from table.execution.runner import LocalRunner
-from table.model.changes import ChangeKind
-from table.services.compaction import CompactionPolicy
-from table.storage import StorageLocation, open_storage
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.changes import ChangeKind
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import StorageLocation, open_storage
 from tests.tables import Row, commit, contents, make, writer
 
 

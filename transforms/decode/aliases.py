@@ -1,4 +1,4 @@
-"""Fields that were renamed, in the columns that they had before."""
+"""Merges renamed fields into the columns of their old names."""
 
 from __future__ import annotations
 
@@ -13,40 +13,39 @@ Mask = npt.NDArray[np.bool_]
 
 
 def fold_aliases(rows: pa.Table, aliases: Mapping[str, str]) -> tuple[pa.Table, dict[int, str]]:
-    """Rows without the aliases' columns; where a column is null, its alias has filled it.
+    """Fill null values of columns from their aliases, and drop the aliases.
 
     Args:
         rows: columns and aliases.
         aliases: alias to column.
 
     Returns:
-        The rows, and by their number those that hold different values under two names, with the
-        reason.
+        The rows; and by row number, the reason why a row has different values under two names.
     """
     conflicts: dict[int, str] = {}
     for alias, name in aliases.items():
         own, other = rows.column(name).combine_chunks(), rows.column(alias).combine_chunks()
         for row in np.flatnonzero(_differ(own, other)).tolist():
-            conflicts.setdefault(row, different_values(name, alias))
+            conflicts.setdefault(row, conflict_reason(name, alias))
         if other.null_count < len(other):
             filled = pc.if_else(own.is_valid(), own, other) if own.null_count else own
             rows = rows.set_column(rows.schema.get_field_index(name), rows.field(name), filled)
     return rows.drop_columns(list(aliases)), conflicts
 
 
-def different_values(column: str, alias: str) -> str:
-    """Why a record is rejected that says two things of one column."""
+def conflict_reason(column: str, alias: str) -> str:
+    """Return why a record is rejected that has different values for a column and its alias."""
     return f"column {column!r}: it has another value than its alias {alias!r}"
 
 
 def _differ(one: pa.Array, other: pa.Array) -> Mask:
-    """Where both have a value, and not the same."""
+    """Return which rows have different values in both columns."""
     both: Mask = pc.and_(one.is_valid(), other.is_valid()).to_numpy(zero_copy_only=False)
     if not both.any():
         return both
-    places = np.flatnonzero(both)
+    indices = np.flatnonzero(both)
     found = np.zeros(len(one), np.bool_)
-    found[places] = _unequal(one.take(pa.array(places)), other.take(pa.array(places)))
+    found[indices] = _unequal(one.take(pa.array(indices)), other.take(pa.array(indices)))
     return found
 
 

@@ -1,7 +1,8 @@
-"""What a writer's schema has that the table's columns lack: told by the schemas, not by values.
+"""Compares a writer's schema with the columns of the table, without looking at values.
 
-A field is unknown whether or not a record has something in it, and it asks for a column of the type
-that its writer gives it. Names and depths that no column can have are a fault of all its records.
+A field without a column is unknown even if it is null in all records. It requests a column of the
+writer's type. If its name or depth is not valid for a column, all records of the schema are at
+fault.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from table.errors import InvalidConfig
-from table.schema.canonical import canonical
-from table.schema.evolution import (
+from lakemark.errors import InvalidConfig
+from lakemark.schema.canonical import canonical
+from lakemark.schema.evolution import (
     ELEMENT,
     MAX_EVOLVED_DEPTH,
     DeclaredType,
@@ -23,7 +24,7 @@ from table.schema.evolution import (
     depth,
     dotted,
 )
-from transforms.decode.avro_fitting import is_widening
+from transforms.decode.avro_conversion import is_widening
 from transforms.decode.schema_policy import SchemaPolicy
 
 _KINDS = {
@@ -37,13 +38,13 @@ _KINDS = {
 
 @dataclass(slots=True)
 class Differences:
-    """What was found, by the writer's names.
+    """Differences between a writer's schema and columns, by the writer's names.
 
     Attributes:
-        unknown: fields that no column is there for.
-        wider: numbers of a wider type than their column's, where that may change.
+        unknown: fields without a column.
+        wider: numbers of a wider type than that of their column, if the type may change.
         first_unknown: dotted name of the first unknown field.
-        fault: why some unknown field can be no column.
+        fault: why an unknown field cannot become a column.
     """
 
     unknown: set[Sighting] = field(default_factory=set)
@@ -55,59 +56,61 @@ class Differences:
 def find_differences(
     writer: Iterable[pa.Field], schema: pa.Schema, policy: SchemaPolicy
 ) -> Differences:
-    """Hold a writer's schema against columns.
+    """Compare a writer's schema with columns.
 
     Args:
-        writer: fields of its record.
-        schema: the columns, aliases among them.
-        policy: names that are taken, columns whose type is settled.
+        writer: fields of the writer's record.
+        schema: the columns, aliases included.
+        policy: contains reserved names and columns of fixed types.
     """
-    search = _Search(policy)
-    search.record(list(writer), list(schema), ())
-    return search.found
+    comparison = _SchemaComparison(policy)
+    comparison.compare_records(list(writer), list(schema), ())
+    return comparison.found
 
 
 def column_types(writer: Iterable[pa.Field]) -> pa.Schema:
-    """The columns that a writer's fields become: nullable, of types that a table can hold.
+    """Return the columns for a writer's fields: nullable, with types that a table supports.
 
     Raises:
-        InvalidConfig: one that can be none, such as a record that holds itself.
+        InvalidConfig: a field cannot become a column, such as a recursive record.
     """
     return canonical(pa.schema([_as_column(member) for member in writer]))
 
 
-class _Search:
+class _SchemaComparison:
+    """Collects the differences between a writer's schema and columns."""
+
     def __init__(self, policy: SchemaPolicy) -> None:
         self._policy = policy
         self.found = Differences()
 
-    def record(self, writer: list[pa.Field], known: list[pa.Field], path: Path) -> None:
+    def compare_records(self, writer: list[pa.Field], known: list[pa.Field], path: Path) -> None:
         types = {member.name: member.type for member in known}
         for member in writer:
-            place = (*path, member.name)
+            path_of_field = (*path, member.name)
             if member.name in types:
-                self._both(member.type, types[member.name], place)
+                self._compare_types(member.type, types[member.name], path_of_field)
             else:
-                self._unknown(member, types, place)
+                self._add_unknown(member, types, path_of_field)
 
-    def _both(self, stored: pa.DataType, wanted: pa.DataType, path: Path) -> None:
+    def _compare_types(self, stored: pa.DataType, wanted: pa.DataType, path: Path) -> None:
         if pa.types.is_struct(stored) and pa.types.is_struct(wanted):
-            self.record(list(stored), list(wanted), path)
+            self.compare_records(list(stored), list(wanted), path)
         elif pa.types.is_list(stored) and pa.types.is_list(wanted):
-            self._both(stored.value_type, wanted.value_type, (*path, ELEMENT))
+            self._compare_types(stored.value_type, wanted.value_type, (*path, ELEMENT))
         elif pa.types.is_map(stored) and pa.types.is_map(wanted):
-            self._both(stored.item_type, wanted.item_type, (*path, ELEMENT))
-        elif is_widening(stored, wanted) and not self._policy.is_settled(path):
+            self._compare_types(stored.item_type, wanted.item_type, (*path, ELEMENT))
+        elif is_widening(stored, wanted) and not self._policy.has_fixed_type(path):
             is_long = stored == pa.int64()
             self.found.wider.add((path, ValueKind.LONG if is_long else ValueKind.DOUBLE))
 
-    def _unknown(self, member: pa.Field, siblings: dict[str, pa.DataType], path: Path) -> None:
+    def _add_unknown(self, member: pa.Field, siblings: dict[str, pa.DataType], path: Path) -> None:
         found = self.found
         found.first_unknown = found.first_unknown or dotted(path)
-        sightings = set(_sightings(_as_column(member).type, path))
+        sightings = set(_list_sightings(_as_column(member).type, path))
         found.unknown |= sightings
         found.fault = found.fault or self._fault(member, siblings, path)
-        if max(depth(place) for place, _ in sightings) > MAX_EVOLVED_DEPTH:
+        if max(depth(path_of_field) for path_of_field, _ in sightings) > MAX_EVOLVED_DEPTH:
             too_deep = f"it is nested more than {MAX_EVOLVED_DEPTH} levels deep"
             found.fault = found.fault or f"field {dotted(path)!r}: {too_deep}"
 
@@ -116,7 +119,7 @@ class _Search:
         for other in siblings:
             if other.lower() == name.lower():
                 return f"field {name!r}: it differs from column {other!r} only by case"
-        return self._policy.taken_fault(path) or _type_fault(member)
+        return self._policy.reserved_name_fault(path) or _type_fault(member)
 
 
 def _type_fault(member: pa.Field) -> str | None:
@@ -132,7 +135,7 @@ def _as_column(member: pa.Field) -> pa.Field:
 
 
 def _column_type(stored: pa.DataType) -> pa.DataType:
-    """The type of a new column; a time of the day is the integer that it is written as."""
+    """Return the type of a new column; a time of the day becomes the integer that is written."""
     if pa.types.is_struct(stored):
         return pa.struct([_as_column(member) for member in stored])
     if pa.types.is_list(stored):
@@ -150,17 +153,17 @@ def _column_type(stored: pa.DataType) -> pa.DataType:
     return stored
 
 
-def _sightings(column: pa.DataType, path: Path) -> Iterable[Sighting]:
-    """What a new column of a type would be seen as."""
+def _list_sightings(column: pa.DataType, path: Path) -> Iterable[Sighting]:
+    """Yield the sightings from which schema evolution creates a column of a type."""
     if pa.types.is_struct(column):
         yield path, ValueKind.STRUCT
         for member in column:
-            yield from _sightings(member.type, (*path, member.name))
+            yield from _list_sightings(member.type, (*path, member.name))
     elif pa.types.is_list(column):
         yield path, ValueKind.ARRAY
-        yield from _sightings(column.value_type, (*path, ELEMENT))
+        yield from _list_sightings(column.value_type, (*path, ELEMENT))
     elif pa.types.is_map(column):
         yield path, ValueKind.MAP
-        yield from _sightings(column.item_type, (*path, ELEMENT))
+        yield from _list_sightings(column.item_type, (*path, ELEMENT))
     else:
         yield path, _KINDS.get(column) or DeclaredType.of(column)

@@ -1,7 +1,7 @@
-"""Which schema each Avro value was written with, and where its datum lies.
+"""Finds the writer's schema of each Avro value, and the start of its datum.
 
 confluent   the byte 0, the schema's id in a registry (4 bytes, big-endian), then the datum
-plain       nothing but the datum; one schema is declared for all of them
+plain       only the datum; one schema is declared for all values
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from table.codec.avro_bounds import check_bounded
-from table.codec.avro_columnar import without_null_fields
-from table.codec.avro_nodes import Node, root_of
-from table.codec.byte_strings import ByteStrings
-from table.errors import HudiError
+from lakemark.codec.avro_bounds import check_bounded
+from lakemark.codec.avro_columnar import without_null_fields
+from lakemark.codec.avro_nodes import Node, root_of
+from lakemark.codec.byte_strings import ByteStrings
+from lakemark.errors import HudiError
 from transforms.decode.avro_references import StoredSchema
 from transforms.decode.avro_sizes import RecordSizes
-from transforms.decode.decoded import Indices
-from transforms.decode.registry import SchemaNotFound, SchemaRegistry, known_schemas
+from transforms.decode.decode_result import Indices
+from transforms.decode.schema_registry import SchemaNotFound, SchemaRegistry, get_schema_cache
 
-#: What happens to records whose schema the registry does not know.
-UnknownSchema = Literal["dead_letter", "stop"]
+#: How records are handled whose schema the registry does not have.
+UnknownSchema = Literal["reject", "fail"]
 
-#: A null takes the place of a value in its column, so a value must not be large by its type alone.
-_LARGEST_FIXED_BYTES = 4096
+#: A null uses as much memory as a value of its type, so types must not be large.
+_MAX_FIXED_BYTES = 4096
 
-#: Types within types that are read: each takes a few frames of Python's stack.
-_DEEPEST = 64
-_TOO_DEEP = f"types within types, of which at most {_DEEPEST} levels are read"
+#: Maximum depth of nested types; each level takes a few frames of Python's stack.
+_MAX_DEPTH = 64
+_TOO_DEEP = f"its types are nested more than {_MAX_DEPTH} levels deep"
 
 _MAGIC = 0
 
 
 @dataclass(frozen=True, slots=True)
 class WriterSchema:
-    """A schema of records, ready to be read by.
+    """A writer's schema, prepared for decoding.
 
     Attributes:
-        name: for reasons, such as ``schema 17``.
-        avro: the parsed record.
-        root: the same as a tree.
-        sizes: of its records.
+        name: name for reasons, such as ``schema 17``.
+        avro: the parsed schema, a record.
+        root: the schema as a tree.
+        sizes: computes the sizes of records.
     """
 
     name: str
@@ -56,12 +56,12 @@ class WriterSchema:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """Values of one schema, or without one.
+class SchemaGroup:
+    """Values with the same writer's schema, or without one.
 
     Attributes:
-        schema: what they were written with, or why nobody can tell.
-        indices: which values, ascending.
+        schema: the writer's schema, or the reason why it is not known or not supported.
+        indices: indices of the values, ascending.
     """
 
     schema: WriterSchema | str
@@ -69,41 +69,41 @@ class Group:
 
 
 class Framing(ABC):
-    """How a value says which schema it was written with; pickles."""
+    """How values refer to their writer's schema. It can be pickled."""
 
-    #: Of each value, before its datum.
+    #: Bytes of each value before its datum.
     header_bytes: ClassVar[int]
 
     @abstractmethod
-    def groups(self, values: ByteStrings, present: Indices) -> Iterator[Group]:
-        """The values by their schema.
+    def groups(self, values: ByteStrings, present: Indices) -> Iterator[SchemaGroup]:
+        """Group values by their writer's schema.
 
         Args:
-            values: all of them.
+            values: all values.
             present: indices of those that are not null or empty.
 
         Raises:
-            RegistryError: nobody can tell which schema is meant, or nobody knows it, and then the
-                run is to stop.
+            RegistryError: the registry cannot be read, or it does not have a schema and the run
+                must stop then.
         """
 
     @abstractmethod
-    def of_keys(self, field: str | None) -> Framing:
-        """The same for Kafka keys.
+    def for_keys(self, field: str | None) -> Framing:
+        """Return the framing of Kafka keys.
 
         Args:
-            field: what a key that is no record is called; None where all are records.
+            field: field name for keys that are not records; None if all keys are records.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class PlainFraming(Framing):
-    """Datums alone.
+    """Datums without a header.
 
     Attributes:
         stored: the schema of all values.
-        key_stored: the schema of all Kafka keys, where they are read.
-        field: what a key that is no record is called; None where all are records.
+        key_stored: the schema of all Kafka keys, if they are read.
+        field: field name for values that are not records; None if all are records.
     """
 
     header_bytes: ClassVar[int] = 0
@@ -112,42 +112,44 @@ class PlainFraming(Framing):
     key_stored: StoredSchema | None = None
     field: str | None = None
 
-    def groups(self, values: ByteStrings, present: Indices) -> Iterator[Group]:
-        """One group of all."""
-        yield Group(writer_schema("the declared schema", self.stored, self.field), present)
+    def groups(self, values: ByteStrings, present: Indices) -> Iterator[SchemaGroup]:
+        """Yield one group of all values."""
+        yield SchemaGroup(
+            load_writer_schema("the declared schema", self.stored, self.field), present
+        )
 
-    def of_keys(self, field: str | None) -> Framing:
+    def for_keys(self, field: str | None) -> Framing:
         """See ``Framing``."""
         return replace(self, stored=self.key_stored or self.stored, field=field)
 
 
 @dataclass(frozen=True, slots=True)
 class ConfluentFraming(Framing):
-    """The id of a schema before each datum.
+    """A schema id before each datum.
 
     Attributes:
-        registry: knows the schema of an id.
-        unknown: what happens to records whose id it does not know.
+        registry: provides the schema of an id.
+        unknown_schema: how records are handled whose id it does not have.
         field: as for ``PlainFraming``.
     """
 
     header_bytes: ClassVar[int] = 5
 
     registry: SchemaRegistry
-    unknown: UnknownSchema = "dead_letter"
+    unknown_schema: UnknownSchema = "reject"
     field: str | None = None
 
-    def groups(self, values: ByteStrings, present: Indices) -> Iterator[Group]:
-        """A group for each id, and one of the values that have none."""
+    def groups(self, values: ByteStrings, present: Indices) -> Iterator[SchemaGroup]:
+        """Yield a group for each id, and one of the values without an id."""
         is_framed = self._is_framed(values, present)
         if not is_framed.all():
-            yield Group(_NOT_FRAMED, present[~is_framed])
+            yield SchemaGroup(_NOT_FRAMED, present[~is_framed])
         framed = present[is_framed]
         ids = _ids(values, framed)
         for schema_id in np.unique(ids).tolist():
-            yield Group(self._schema(schema_id), framed[ids == schema_id])
+            yield SchemaGroup(self._schema(schema_id), framed[ids == schema_id])
 
-    def of_keys(self, field: str | None) -> Framing:
+    def for_keys(self, field: str | None) -> Framing:
         """See ``Framing``."""
         return replace(self, field=field)
 
@@ -160,9 +162,11 @@ class ConfluentFraming(Framing):
     def _schema(self, schema_id: int) -> WriterSchema | str:
         name = f"schema {schema_id}"
         try:
-            return writer_schema(name, known_schemas(self.registry).schema(schema_id), self.field)
+            return load_writer_schema(
+                name, get_schema_cache(self.registry).schema(schema_id), self.field
+            )
         except SchemaNotFound as error:
-            if self.unknown == "stop":
+            if self.unknown_schema == "fail":
                 raise
             return f"{name}: {error}"
 
@@ -174,28 +178,28 @@ _NOT_FRAMED = (
 
 
 def _ids(values: ByteStrings, framed: Indices) -> npt.NDArray[np.uint32]:
-    places = values.offsets[:-1][framed][:, None] + np.arange(1, 5)
-    digits: npt.NDArray[np.uint32] = values.data[places].astype(np.uint32)
+    positions = values.offsets[:-1][framed][:, None] + np.arange(1, 5)
+    digits: npt.NDArray[np.uint32] = values.data[positions].astype(np.uint32)
     ids: npt.NDArray[np.uint32] = digits @ np.array([1 << 24, 1 << 16, 1 << 8, 1], np.uint32)
     return ids
 
 
 @lru_cache(maxsize=1024)
-def writer_schema(name: str, stored: StoredSchema, field: str | None) -> WriterSchema | str:
-    """A stored schema, or why its values can be no columns.
+def load_writer_schema(name: str, stored: StoredSchema, field: str | None) -> WriterSchema | str:
+    """Prepare a stored schema, or return why its records cannot become columns.
 
     Args:
-        name: of the schema, for reasons.
+        name: name of the schema, for reasons.
         stored: the schema.
         field: as in ``PlainFraming``.
     """
     try:
-        avro = stored.whole()
+        avro = stored.resolve()
         if field is not None and not _is_record(avro):
-            # A record of one field is written like that field.
+            # Avro encodes a record with one field like the field itself.
             avro = {"type": "record", "name": "key", "fields": [{"name": field, "type": avro}]}
         if not isinstance(avro, dict):
-            return f"{name} is no record"
+            return f"{name} is not a record"
         check_bounded(avro, name)
         avro = without_null_fields(avro)
         assert isinstance(avro, dict), avro
@@ -204,11 +208,11 @@ def writer_schema(name: str, stored: StoredSchema, field: str | None) -> WriterS
         return f"{name}: {error}"
     except RecursionError:
         return f"{name}: {_TOO_DEEP}"
-    if _depth(root) > _DEEPEST:
+    if _depth(root) > _MAX_DEPTH:
         return f"{name}: {_TOO_DEEP}"
-    large = _large_fixed(root)
+    large = _find_large_fixed(root)
     if large:
-        return f"{name}: a fixed of {large} bytes, of which at most {_LARGEST_FIXED_BYTES} are read"
+        return f"{name}: a fixed of {large} bytes; at most {_MAX_FIXED_BYTES} are supported"
     return WriterSchema(name, avro, root, RecordSizes(root))
 
 
@@ -216,13 +220,13 @@ def _is_record(avro: object) -> bool:
     return isinstance(avro, dict) and avro.get("type") == "record"
 
 
-def _large_fixed(node: Node) -> int:
-    """Bytes of the first fixed that is too large; 0 when there is none."""
-    if node.size_bytes > _LARGEST_FIXED_BYTES:
+def _find_large_fixed(node: Node) -> int:
+    """Return the bytes of the first fixed that is too large, or 0 if there is none."""
+    if node.size_bytes > _MAX_FIXED_BYTES:
         return node.size_bytes
-    return next((found for found in map(_large_fixed, node.children) if found), 0)
+    return next((found for found in map(_find_large_fixed, node.children) if found), 0)
 
 
 def _depth(node: Node) -> int:
-    """Levels of types within a type, itself among them."""
+    """Return the depth of nested types; 1 for a type without children."""
     return 1 + max(map(_depth, node.children), default=0)

@@ -1,7 +1,7 @@
-"""Avro schemas that refer to types of other schemas, made whole.
+"""Resolves references of Avro schemas to types of other schemas.
 
-A registry stores such a schema with the names and the places of those that it refers to. What reads
-columns knows one text only: the first mention of a foreign type is replaced by its definition.
+A registry stores a schema with the names and versions of the schemas that it refers to. The decoder
+needs one complete schema, so the first use of a foreign type is replaced by its definition.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from table.errors import CorruptData
+from lakemark.errors import CorruptData
 
 _NAMED = ("record", "error", "enum", "fixed")
 
@@ -25,34 +25,34 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class StoredSchema:
-    """A schema as a registry, or a file, keeps it.
+    """A schema as stored in a registry or a file.
 
     Attributes:
-        text: the schema's JSON; a name alone may stand without quotes.
-        references: what it refers to.
+        text: JSON of the schema.
+        references: the schemas that it refers to.
     """
 
     text: str
     references: tuple[Reference, ...] = ()
 
-    def whole(self) -> object:
-        """The parsed schema, with all that it refers to inside.
+    def resolve(self) -> object:
+        """Parse the schema and replace references by definitions.
 
         Raises:
-            CorruptData: no JSON.
+            CorruptData: the text is not JSON.
         """
-        return _Inlining(_definitions(self)).whole(self._parsed(), "")
+        return _ReferenceInliner(_definitions(self)).resolve(self._parsed(), "")
 
     def _parsed(self) -> object:
         try:
             return json.loads(self.text)
         except (ValueError, RecursionError):
-            place = "Avro schema"
-            raise CorruptData(place, None, "JSON", self.text[:80]) from None
+            path = "Avro schema"
+            raise CorruptData(path, None, "JSON", self.text[:80]) from None
 
 
 def _definitions(stored: StoredSchema) -> dict[str, object]:
-    """Full name to definition, of everything that a schema refers to at any distance."""
+    """Return full names and definitions of all schemas that a schema refers to, at any depth."""
     found: dict[str, object] = {}
     for reference in stored.references:
         found |= _definitions(reference.stored)
@@ -60,47 +60,47 @@ def _definitions(stored: StoredSchema) -> dict[str, object]:
     return found
 
 
-class _Inlining:
-    """Puts definitions where their names first stand."""
+class _ReferenceInliner:
+    """Replaces the first use of each name by its definition."""
 
     def __init__(self, definitions: Mapping[str, object]) -> None:
         self._missing = dict(definitions)
 
-    def whole(self, schema: object, namespace: str) -> object:
+    def resolve(self, schema: object, namespace: str) -> object:
         if isinstance(schema, str):
-            return self._named(schema, namespace)
+            return self._resolve_name(schema, namespace)
         if isinstance(schema, list):
-            return [self.whole(branch, namespace) for branch in schema]
+            return [self.resolve(branch, namespace) for branch in schema]
         if not isinstance(schema, dict):
             return schema
         inner = _namespace_within(schema, namespace)
         changed = dict(schema)
         for part in ("items", "values"):
             if part in schema:
-                changed[part] = self.whole(schema[part], inner)
+                changed[part] = self.resolve(schema[part], inner)
         if isinstance(schema.get("fields"), list):
-            changed["fields"] = [self._field(field, inner) for field in schema["fields"]]
+            changed["fields"] = [self._resolve_field(field, inner) for field in schema["fields"]]
         elif schema.get("type") not in _NAMED and "type" in schema:
-            changed["type"] = self.whole(schema["type"], inner)
+            changed["type"] = self.resolve(schema["type"], inner)
         return changed
 
-    def _field(self, field: object, namespace: str) -> object:
+    def _resolve_field(self, field: object, namespace: str) -> object:
         if not isinstance(field, dict) or "type" not in field:
             return field
-        return {**field, "type": self.whole(field["type"], namespace)}
+        return {**field, "type": self.resolve(field["type"], namespace)}
 
-    def _named(self, name: str, namespace: str) -> object:
+    def _resolve_name(self, name: str, namespace: str) -> object:
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         definition = self._missing.pop(full, None)
         if not isinstance(definition, dict):
             return name
-        # Its namespace is its own, and not that of where it now stands.
+        # The definition does not inherit the namespace of the schema that uses it.
         own = {"namespace": "", **definition}
-        return self.whole(own, "")
+        return self.resolve(own, "")
 
 
 def _namespace_within(schema: Mapping[str, object], namespace: str) -> str:
-    """The namespace of names inside a type."""
+    """Return the namespace of names inside a type."""
     if schema.get("type") not in _NAMED:
         return namespace
     name, space = str(schema.get("name", "")), schema.get("namespace", namespace)

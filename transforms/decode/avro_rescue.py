@@ -1,8 +1,8 @@
-"""What of an Avro record no column holds, as JSON, for the rescue column.
+"""Collects the unknown fields of Avro records as JSON, for the rescue column.
 
-Structs keep their unknown fields alone; an array or a map with something unknown inside is kept
-whole, and so is a column with values that its type does not hold. Null counts as absent. Bytes are
-Base64, decimals texts of all their digits, dates and times ISO-8601.
+Of structs, only the unknown fields are kept. An array or a map that contains unknown fields is kept
+whole, as is a column with values that do not fit its type. Null is treated as absent. Bytes are
+written as Base64, decimals as text with all digits, dates and times as ISO-8601.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from decimal import Decimal
 import pyarrow as pa
 
 
-def rescued_texts(
+def rescue_texts(
     rows: pa.Table, schema: pa.Schema, whole: Sequence[Collection[str]]
 ) -> list[str | None]:
-    """What is rescued of each row.
+    """Return the rescued text of each row, or None if it has no unknown fields.
 
     Args:
-        rows: as they were written.
-        schema: what is known.
+        rows: rows as they were written.
+        schema: the known columns.
         whole: for each row the columns that are kept whole.
     """
     known = {field.name: field.type for field in schema}
     listed = [f for f in rows.schema if f.name not in known or _has_more(f.type, known[f.name])]
-    suspects = {f.name for f in listed}.union(*whole)
-    columns = {name: rows.column(name).to_pylist(maps_as_pydicts="lossy") for name in suspects}
-    types = {name: rows.schema.field(name).type for name in suspects}
-    return [_text(row, columns, types, known, kept) for row, kept in enumerate(whole)]
+    candidates = {f.name for f in listed}.union(*whole)
+    columns = {name: rows.column(name).to_pylist(maps_as_pydicts="lossy") for name in candidates}
+    types = {name: rows.schema.field(name).type for name in candidates}
+    return [_rescue_row(row, columns, types, known, kept) for row, kept in enumerate(whole)]
 
 
-def _text(
+def _rescue_row(
     row: int,
     columns: Mapping[str, list[object]],
     types: Mapping[str, pa.DataType],
@@ -47,11 +47,11 @@ def _text(
         part = _unknown_part(values[row], types[name], wanted)
         if part is not None:
             kept[name] = part
-    return json.dumps(kept, default=_spelled, ensure_ascii=False) if kept else None
+    return json.dumps(kept, default=_to_json, ensure_ascii=False) if kept else None
 
 
 def _unknown_part(value: object, stored: pa.DataType, known: pa.DataType | None) -> object:
-    """What to keep of a value, None for nothing."""
+    """Return the unknown part of a value, or None if all is known."""
     if known is None or value is None:
         return value
     if isinstance(value, dict) and pa.types.is_struct(stored) and pa.types.is_struct(known):
@@ -65,7 +65,7 @@ def _unknown_part(value: object, stored: pa.DataType, known: pa.DataType | None)
 
 
 def _has_more(stored: pa.DataType, known: pa.DataType) -> bool:
-    """Whether a writer's type has fields that a column's lacks, at any depth."""
+    """Return whether a writer's type has fields that the column's type lacks, at any depth."""
     if pa.types.is_struct(stored) and pa.types.is_struct(known):
         types = {field.name: field.type for field in known}
         return any(f.name not in types or _has_more(f.type, types[f.name]) for f in stored)
@@ -76,7 +76,7 @@ def _has_more(stored: pa.DataType, known: pa.DataType) -> bool:
     return False
 
 
-def _spelled(value: object) -> str:
+def _to_json(value: object) -> str:
     if isinstance(value, bytes):
         return b64encode(value).decode()
     if isinstance(value, date | datetime | time):

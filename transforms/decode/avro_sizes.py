@@ -1,8 +1,8 @@
-"""How many bytes of columns an Avro record becomes, known before it is read.
+"""Computes the bytes of columns of an Avro record before it is decoded.
 
-A value that is null takes its place in its columns all the same, those of a record's fields among
-them, and may be a single byte of the datum. So an array of nulls can be a thousand times as large
-in memory as it was on its way here.
+A null uses as much memory in its columns as a value, including the columns of a record's fields,
+although it may be a single byte of the datum. So an array of nulls can be a thousand times larger
+in memory than in its message.
 """
 
 from __future__ import annotations
@@ -13,52 +13,52 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from table.codec.avro_nodes import Node
-from table.codec.avro_walk import BrokenDatum, Walk
+from lakemark.codec.avro_nodes import Node
+from lakemark.codec.avro_walk import BrokenDatum, Walk
 
 _OFFSET_BYTES = 4
 
 
 class RecordSizes:
-    """Sizes of the records of one schema.
+    """Computes the sizes of records of one schema.
 
     Args:
-        root: the schema's record; is kept.
+        root: the record of the schema.
     """
 
     def __init__(self, root: Node) -> None:
         self._root = root
-        self._places = {id(node): _place_bytes(node) for node in _tree(root)}
-        rates = [_growth(node) for node in _tree(root) if node.kind in ("array", "map")]
-        self._growth = 1 + max(rates, default=0)  # one for the bytes of texts
+        self._column_bytes_of = {id(node): _column_bytes(node) for node in _walk_nodes(root)}
+        rates = [_max_growth(node) for node in _walk_nodes(root) if node.kind in ("array", "map")]
+        self._growth = 1 + max(rates, default=0)  # 1 for the bytes of texts
 
-    def at_most(self, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Bytes that no record of such a length exceeds, whatever is in it."""
-        return self._places[id(self._root)] + lengths * self._growth
+    def upper_bounds(self, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return an upper bound of the column bytes of records with these lengths."""
+        return self._column_bytes_of[id(self._root)] + lengths * self._growth
 
-    def excess(self, datum: bytes, limit_bytes: int) -> str | None:
-        """Why a record cannot be read within a limit, or not at all; None when it can."""
+    def find_excess(self, datum: bytes, limit_bytes: int) -> str | None:
+        """Return why a record is invalid or exceeds a limit, or None if it does not."""
         try:
-            _Measure(datum, self._places, limit_bytes).over(self._root)
+            _Measure(datum, self._column_bytes_of, limit_bytes).over(self._root)
         except BrokenDatum as broken:
             return str(broken)
         return None
 
 
 class _Measure(Walk):
-    """Steps over a datum until its columns would be too large."""
+    """Walks over a datum until its columns exceed the limit."""
 
-    def __init__(self, datum: bytes, places: dict[int, int], limit_bytes: int) -> None:
+    def __init__(self, datum: bytes, column_bytes_of: dict[int, int], limit_bytes: int) -> None:
         super().__init__(memoryview(datum), 0, len(datum))
-        self._places, self._limit_bytes = places, limit_bytes
-        self._left_bytes = limit_bytes - len(datum)
+        self._column_bytes_of, self._limit_bytes = column_bytes_of, limit_bytes
+        self._remaining_bytes = limit_bytes - len(datum)
 
     def over(self, node: Node) -> None:
-        """As a ``Walk`` does."""
+        """Walk over a value; see ``Walk``."""
         chosen = self.chosen(node)
-        if chosen is None or chosen.kind != "record":  # of a record, its fields are counted
-            self._left_bytes -= self._places[id(node)]
-        if self._left_bytes < 0:
+        if chosen is None or chosen.kind != "record":  # the fields of a record are counted instead
+            self._remaining_bytes -= self._column_bytes_of[id(node)]
+        if self._remaining_bytes < 0:
             message = (
                 f"its columns take more than the {self._limit_bytes} bytes of a record; see "
                 "decode.record_limit_bytes"
@@ -68,16 +68,16 @@ class _Measure(Walk):
             self.over_value(chosen)
 
 
-def _tree(node: Node) -> Iterator[Node]:
+def _walk_nodes(node: Node) -> Iterator[Node]:
     yield node
     for child in node.children:
-        yield from _tree(child)
+        yield from _walk_nodes(child)
 
 
-def _place_bytes(node: Node) -> int:
-    """What a value takes in its columns, a null too; the bytes of texts and items apart."""
+def _column_bytes(node: Node) -> int:
+    """Return the column bytes of a value or a null, without the bytes of texts and items."""
     if node.kind == "record":
-        return sum(map(_place_bytes, node.children))
+        return sum(map(_column_bytes, node.children))
     if node.kind == "enum":
         return _OFFSET_BYTES + max((len(symbol.encode()) for symbol in node.symbols), default=0)
     if pa.types.is_primitive(node.arrow) or node.kind == "fixed":
@@ -85,22 +85,25 @@ def _place_bytes(node: Node) -> int:
     return 16 if pa.types.is_decimal(node.arrow) else _OFFSET_BYTES
 
 
-def _growth(node: Node) -> int:
-    """How many bytes of columns one byte of an array, or a map, becomes at most.
+def _max_growth(node: Node) -> int:
+    """Return the maximum column bytes for one byte of an array or a map.
 
-    Each byte belongs to the items around it, and counts for the innermost one alone.
+    A byte of a nested item counts only for the innermost array or map.
     """
-    places, bytes_ = sum(map(_place_bytes, node.children)), sum(map(_least_bytes, node.children))
-    return -(-places // bytes_)
+    column_bytes_of, bytes_ = (
+        sum(map(_column_bytes, node.children)),
+        sum(map(_min_datum_bytes, node.children)),
+    )
+    return -(-column_bytes_of // bytes_)
 
 
-def _least_bytes(node: Node) -> int:
-    """The length of the shortest datum; that of an array without items."""
+def _min_datum_bytes(node: Node) -> int:
+    """Return the length of the shortest datum; an array has no items then."""
     if node.null_branch is not None:
         return 1
-    of_union = 0 if node.branch is None else 1
+    branch_bytes = 0 if node.branch is None else 1
     if node.narrower:
-        return of_union + 1
+        return branch_bytes + 1
     if node.kind == "record":
-        return of_union + sum(map(_least_bytes, node.children))
-    return of_union + {"float": 4, "double": 8, "fixed": node.size_bytes}.get(node.kind, 1)
+        return branch_bytes + sum(map(_min_datum_bytes, node.children))
+    return branch_bytes + {"float": 4, "double": 8, "fixed": node.size_bytes}.get(node.kind, 1)

@@ -1,4 +1,4 @@
-"""Base64 (RFC 4648, section 4, padded) of a whole column at once."""
+"""Decodes whole columns of Base64 (RFC 4648, section 4, with padding)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SEXTETS[ord("=")] = _PAD
 
 
 def decode_base64(texts: pa.Array) -> pa.Array:
-    """The bytes that a string column spells; null stays null.
+    """Decode a string column to bytes; null stays null.
 
     Raises:
         ValueError: one of the values is not Base64.
@@ -47,7 +47,11 @@ _NOTHING = np.empty(0, np.uint8)
 def _count_pads(
     sextets: npt.NDArray[np.uint8], starts: npt.NDArray[np.int32], ends: npt.NDArray[np.int32]
 ) -> npt.NDArray[np.int32]:
-    """How many ``=`` end each value; elsewhere they, and other characters, are refused."""
+    """Count the ``=`` at the end of each value.
+
+    Raises:
+        ValueError: a value has ``=`` elsewhere, or a character that is not Base64.
+    """
     pads = np.zeros(len(starts), np.int32)
     filled = ends > starts
     last = np.zeros(len(starts), np.bool_)
@@ -68,7 +72,7 @@ def _count_pads(
 
 
 def _to_triples(sextets: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Four letters of six bits are three bytes; padding counts as zero bits."""
+    """Convert four letters of six bits to three bytes; padding counts as zero bits."""
     first, second, third, fourth = (sextets & 63).reshape(-1, 4).T
     triples = np.empty((len(first), 3), np.uint8)
     triples[:, 0] = first << 2 | second >> 4

@@ -1,4 +1,4 @@
-"""What every decoder of Kafka values has in common: its columns, and what it answers."""
+"""The interface of all decoders of Kafka values."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Literal
 
 import pyarrow as pa
 
-from table.errors import InvalidConfig
-from table.schema.evolution import Path, Proposal
-from transforms.decode.decoded import Decoded
+from lakemark.errors import InvalidConfig
+from lakemark.schema.evolution import Path, Proposal
+from transforms.decode.decode_result import DecodeResult
 from transforms.decode.schema_policy import SchemaPolicy, UnknownFields
 
-#: What an integer counts from 1970 where a timestamp is wanted.
+#: The unit of integers in timestamp columns; they count from 1970.
 EpochUnit = Literal["s", "ms", "us", "ns"]
 
 _STRICT = SchemaPolicy()
@@ -21,18 +21,18 @@ _STRICT = SchemaPolicy()
 
 @dataclass(frozen=True, slots=True)
 class ColumnDecoder(ABC):
-    """Decodes columns of bytes; holds only its configuration, so it pickles.
+    """Decodes columns of bytes. It holds only configuration, so it can be pickled.
 
     Attributes:
         schema: columns to fill.
-        rescue_column: name of a string column, after the others, that keeps what the policy
-            rescues of a record as one JSON object (null when there is nothing).
+        rescue_column: name of a string column, after the others, for the values that the policy
+            rescues. They are stored as one JSON object, or null if there are none.
         epoch_unit: unit of timestamps that are integers.
-        policy: what happens to unknown fields and wider values; and the aliases of columns.
+        policy: how unknown fields and wider values are handled, and the aliases of columns.
 
     Raises:
-        InvalidConfig: a type that is not decoded to, a rescue column named as another, an alias
-            that is a column or stands for none.
+        InvalidConfig: a type is not supported, the rescue column has the name of another column, or
+            an alias is a column or has no column.
     """
 
     schema: pa.Schema
@@ -50,7 +50,7 @@ class ColumnDecoder(ABC):
 
     @property
     def unknown_fields(self) -> UnknownFields:
-        """What happens to unknown fields."""
+        """How unknown fields are handled, with the default resolved."""
         default: UnknownFields = "ignore" if self.rescue_column is None else "rescue"
         return self.policy.unknown_fields or default
 
@@ -63,7 +63,7 @@ class ColumnDecoder(ABC):
 
     @classmethod
     def is_decodable(cls, data_type: pa.DataType) -> bool:
-        """Whether records are decoded to a type."""
+        """Return whether the decoder supports a column type."""
         try:
             cls.check_type("", data_type)
         except InvalidConfig:
@@ -73,30 +73,31 @@ class ColumnDecoder(ABC):
     @classmethod
     @abstractmethod
     def check_type(cls, path: str, data_type: pa.DataType) -> None:
-        """Pass when records are decoded to a type.
+        """Check that the decoder supports a column type.
 
         Args:
-            path: of the column, for the error.
-            data_type: of the column.
+            path: path of the column, for the error.
+            data_type: type of the column.
 
         Raises:
-            InvalidConfig: they are not.
+            InvalidConfig: the type is not supported.
         """
 
     @abstractmethod
-    def decode(self, values: pa.Array | pa.ChunkedArray) -> Decoded:
-        """Decode a ``binary`` column; never fails on what is in it.
+    def decode(self, values: pa.Array | pa.ChunkedArray) -> DecodeResult:
+        """Decode a ``binary`` column; invalid values are rejected, never errors.
 
-        Null values are rejected like empty ones.
+        Null and empty values are rejected, too.
         """
 
     @abstractmethod
-    def asked_by(self, values: pa.Array | pa.ChunkedArray) -> Proposal:
-        """What the schema must become to hold values that ask, see ``Decoded.asking``.
+    def propose_columns(self, values: pa.Array | pa.ChunkedArray) -> Proposal:
+        """Return the schema changes that values request, see ``DecodeResult.requesting``.
 
-        Of more columns than a table should have, enough to see that.
+        If they request more columns than a table may have, the result may be incomplete, but has
+        more columns than a table may have.
         """
 
     @abstractmethod
-    def wider_in(self, values: pa.Array | pa.ChunkedArray) -> set[Path]:
-        """The places where values hold numbers that would fit a wider type than their column's."""
+    def find_wider_paths(self, values: pa.Array | pa.ChunkedArray) -> set[Path]:
+        """Return the paths of numbers that fit only a wider type than that of their column."""

@@ -1,7 +1,8 @@
-"""Kafka values that are JSON objects, decoded into columns.
+"""Decodes Kafka values that are JSON objects into columns.
 
-A record is read as its schema says or it is rejected with the reason; no value is guessed, rounded
-or turned into null, and a record's fate does not depend on the records beside it:
+A record is read as its schema says, or it is rejected with the reason. The decoder never guesses or
+rounds a value or turns one into null. The result for a record does not depend on the other records
+of the batch:
 
 string             a string
 int, bigint        an integer in range; 1.0 is not one
@@ -9,21 +10,21 @@ float, double      any number in range, NaN, Infinity and -Infinity; 1e39 does n
 boolean            true, false
 decimal(p,s)       a number or a string, exactly; one with more digits than fit is rejected
 date               "yyyy-MM-dd"
-timestamp          ISO-8601 text, ``T`` or blank between date and time; without a zone it is UTC,
-                   digits below the microsecond are cut off. An integer counts from 1970 in
-                   ``epoch_unit``; a nanosecond becomes the microsecond that it lies in. Years 1 to
-                   9999, dates too
+timestamp          ISO-8601 text with ``T`` or a blank between date and time. Without a zone it is
+                   UTC, and digits below the microsecond are cut off. An integer counts from 1970 in
+                   ``epoch_unit``; nanoseconds are rounded down to microseconds. Years 1 to 9999,
+                   for dates too
 binary             Base64 with padding
-array, struct      as their elements; null elements stay, and the timestamps of an array are all
+array, struct      as their elements; null elements are kept, and the timestamps of an array are all
                    text or all integers
 any of them        null, or absent
 
-What the schema does not hold goes by the policy (``schema_policy``): unknown fields, and values
-that a wider type would hold. Fields that were renamed fill the columns they had before.
+The policy (``schema_policy``) decides about unknown fields, and about values that fit only a wider
+type. A renamed field fills the column of its old name.
 
-Blocks of values go through pyarrow (``json_block``). A block with a broken record is read leaf by
-leaf; the records of a leaf that does not read are inspected one by one (``json_record``), and those
-found good are read together.
+pyarrow reads the values in blocks (``json_block``). If a block contains a broken record, the
+decoder reads it in smaller parts. If a part fails, the decoder inspects its records one by one
+(``json_inspection``) and reads the valid ones together.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from table.errors import InvalidConfig
-from table.schema.evolution import Path, Proposal
-from transforms.decode.decoded import Decoded
+from lakemark.errors import InvalidConfig
+from lakemark.schema.evolution import Path, Proposal
+from transforms.decode.decode_result import DecodeResult
 from transforms.decode.decoder import ColumnDecoder
 from transforms.decode.json_decoding import JsonDecoding
-from transforms.decode.json_judge import Judge
-from transforms.decode.json_record import LEAF_TYPES
+from transforms.decode.json_inspection import LEAF_TYPES
+from transforms.decode.json_policy import RecordPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class JsonDecoder(ColumnDecoder):
         """Pass when JSON is decoded to a type."""
         _check_type(path, data_type)
 
-    def decode(self, values: pa.Array | pa.ChunkedArray) -> Decoded:
+    def decode(self, values: pa.Array | pa.ChunkedArray) -> DecodeResult:
         """See ``ColumnDecoder``."""
         if values.type != pa.binary():
             values = values.cast(pa.binary())
@@ -63,17 +64,17 @@ class JsonDecoder(ColumnDecoder):
             start += len(chunk)
         return decoding.finish()
 
-    def asked_by(self, values: pa.Array | pa.ChunkedArray) -> Proposal:
+    def propose_columns(self, values: pa.Array | pa.ChunkedArray) -> Proposal:
         """See ``ColumnDecoder``."""
-        return self._judge.asked_by(_each(values))
+        return self._record_policy.propose_columns(_each(values))
 
-    def wider_in(self, values: pa.Array | pa.ChunkedArray) -> set[Path]:
+    def find_wider_paths(self, values: pa.Array | pa.ChunkedArray) -> set[Path]:
         """See ``ColumnDecoder``."""
-        return self._judge.wider_in(_each(values))
+        return self._record_policy.find_wider_paths(_each(values))
 
     @property
-    def _judge(self) -> Judge:
-        return Judge(self.policy.with_aliases(self.schema), self.unknown_fields, self.policy)
+    def _record_policy(self) -> RecordPolicy:
+        return RecordPolicy(self.policy.with_aliases(self.schema), self.unknown_fields, self.policy)
 
 
 def _each(values: pa.Array | pa.ChunkedArray) -> Iterator[bytes]:

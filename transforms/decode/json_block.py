@@ -1,15 +1,17 @@
-"""A block of JSON values into typed columns in one go, by pyarrow's own reader.
+"""Parses blocks of JSON values to typed columns, with the JSON reader of pyarrow.
 
-The values of a block are joined by newlines and parsed as one buffer. The result is trusted only
-when there are as many rows as values. That suffices: each value starts with ``{`` and ends with
-``}``, a newline is not allowed inside a JSON string, and ``}`` newline ``{`` has no place inside
-an object. So when the buffer parses, each value holds at least one whole document.
+The values of a block are joined by newlines and parsed as one buffer. The result is valid if it has
+as many rows as there are values: each value starts with ``{`` and ends with ``}``, a JSON string
+cannot contain a newline, and ``}`` newline ``{`` cannot occur inside an object. So if the buffer
+parses, each value contains at least one whole document.
 
-What pyarrow does not read as wanted is read as something near and converted by columns: dates and
-Base64 from text, ``float`` from ``double`` (which would turn 1e39 into infinity), decimals from
-wider ones (pyarrow counts zeros at the end of a fraction as digits that need room, and scales an
-integer without a look at the precision), and timestamps in the form in which the records carry
-them.
+Types that pyarrow does not read correctly are read as another type and converted by column:
+
+- dates and Base64 from text
+- ``float`` from ``double``, because pyarrow would read 1e39 as infinity
+- decimals from wider decimals, because pyarrow counts zeros at the end of a fraction as digits, and
+  scales integers without a check of the precision
+- timestamps from the form in which the records contain them
 """
 
 from __future__ import annotations
@@ -24,22 +26,22 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from transforms.decode.base64_column import decode_base64
-from transforms.decode.calendar import outside_calendar, to_microseconds
 from transforms.decode.decoder import EpochUnit
+from transforms.decode.timestamps import find_out_of_range, to_microseconds
 
 
 class TimestampForm(Enum):
-    """How records spell the values of one timestamp column."""
+    """The form of the values of one timestamp column in the records."""
 
     #: ISO-8601 with at most six digits of a second, which pyarrow parses itself.
     ISO = "iso"
-    #: ISO-8601, some with more digits, which are cut off.
+    #: ISO-8601, in some records with more digits, which are cut off.
     LONG_FRACTION = "long fraction"
     #: An integer in the declared unit since 1970.
     EPOCH = "epoch"
 
 
-#: One for each timestamp of a schema, nested ones included, depth first.
+#: One form for each timestamp of a schema, nested ones included, depth first.
 Forms = tuple[TimestampForm, ...]
 
 
@@ -48,7 +50,7 @@ class BlockReader:
     """Reads blocks of values that each start with ``{`` and end with ``}``.
 
     Attributes:
-        schema: columns to read; other fields of the records are passed over.
+        schema: columns to read; other fields of the records are skipped.
         epoch_unit: unit of timestamps that are integers.
     """
 
@@ -56,15 +58,15 @@ class BlockReader:
     epoch_unit: EpochUnit
 
     def read(self, values: pa.Array, forms: Forms) -> pa.Table:
-        """One row for each value.
+        """Read one row for each value.
 
         Raises:
-            ValueError: some value is not one JSON object, or does not fit its column.
+            ValueError: a value is not exactly one JSON object, or does not fit its column.
         """
         return self._convert(self.parse(values, forms, "ignore"), forms)
 
-    def read_what_was_inferred(self, parsed: pa.Table, values: pa.Array, forms: Forms) -> pa.Table:
-        """The same rows, out of what ``parse`` returned with unknown fields in it."""
+    def convert_inferred(self, parsed: pa.Table, values: pa.Array, forms: Forms) -> pa.Table:
+        """Return the same rows, from the table that ``parse`` returned with unknown fields."""
         known = parsed.select(self.schema.names)
         if known.schema.types == self._read_schema(forms).types:
             return self._convert(known, forms)
@@ -73,10 +75,10 @@ class BlockReader:
     def parse(
         self, values: pa.Array, forms: Forms, unknown_fields: Literal["ignore", "infer"]
     ) -> pa.Table:
-        """Columns as pyarrow reads them; with "infer", the records' other fields after them.
+        """Parse columns as pyarrow reads them; with "infer", other fields follow the columns.
 
         Raises:
-            ValueError: some value is not one JSON object, or does not fit its column.
+            ValueError: a value is not exactly one JSON object, or does not fit its column.
         """
         buffer = _join_lines(values)
         table = pj.read_json(
@@ -109,7 +111,7 @@ class BlockReader:
         self, read: pa.Array, wanted: pa.DataType, forms: Iterator[TimestampForm]
     ) -> pa.Array:
         if pa.types.is_timestamp(wanted):
-            return _within_calendar(self._to_timestamps(read, next(forms)))
+            return _check_range(self._to_timestamps(read, next(forms)))
         if pa.types.is_struct(wanted):
             children = [self._to_column(read.field(i), f.type, forms) for i, f in enumerate(wanted)]
             return pa.StructArray.from_arrays(children, fields=list(wanted), mask=read.is_null())
@@ -122,7 +124,7 @@ class BlockReader:
                 mask=read.is_null() if read.null_count else None,
             )
         if pa.types.is_date32(wanted):
-            return _within_calendar(read.cast(wanted))
+            return _check_range(read.cast(wanted))
         if pa.types.is_float32(wanted):
             return _to_float(read)
         if pa.types.is_decimal(wanted):
@@ -138,7 +140,7 @@ class BlockReader:
 
 
 def count_timestamps(data_type: pa.DataType) -> int:
-    """How many timestamps a type holds, nested ones included."""
+    """Count the timestamps in a type, nested ones included."""
     if pa.types.is_struct(data_type):
         return sum(count_timestamps(field.type) for field in data_type)
     if pa.types.is_list(data_type):
@@ -147,7 +149,7 @@ def count_timestamps(data_type: pa.DataType) -> int:
 
 
 _TIMESTAMP = pa.timestamp("us", "UTC")
-#: Of a ``decimal256``; an integer of the others is scaled without overflow.
+#: Digits of a ``decimal256``; with the precision left after the scale, integers do not overflow.
 _MOST_DIGITS = 76
 _READ_AS = {
     TimestampForm.ISO: _TIMESTAMP,
@@ -157,7 +159,7 @@ _READ_AS = {
 
 
 def _read_type(wanted: pa.DataType, forms: Iterator[TimestampForm]) -> pa.DataType:
-    """What pyarrow is asked for, where it cannot be asked for the type itself."""
+    """Return the type that pyarrow reads for a column, which may differ from the wanted type."""
     if pa.types.is_timestamp(wanted):
         return _READ_AS[next(forms)]
     if pa.types.is_struct(wanted):
@@ -181,7 +183,11 @@ def _as_array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def _to_float(doubles: pa.Array) -> pa.Array:
-    """Nearest ``float``, and no infinity where there was a number."""
+    """Round to the nearest ``float``.
+
+    Raises:
+        ValueError: a number would become infinity.
+    """
     floats = doubles.cast(pa.float32(), safe=False)
     if pc.any(pc.and_(pc.is_inf(floats), pc.is_finite(doubles))).as_py():
         message = "a number does not fit float"
@@ -190,7 +196,7 @@ def _to_float(doubles: pa.Array) -> pa.Array:
 
 
 def _parse_long_fractions(texts: pa.Array) -> pa.Array:
-    """ISO-8601 texts; digits below the microsecond are cut off, as Spark does."""
+    """Parse ISO-8601 texts; digits below the microsecond are cut off, as in Spark."""
     cut = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
     is_zoned = pc.match_substring_regex(cut, r"[T ]\d\d.*(Z|[+-]\d\d(:?\d\d)?)$")
     zoned = pc.if_else(is_zoned, cut, None).cast(_TIMESTAMP)
@@ -198,9 +204,13 @@ def _parse_long_fractions(texts: pa.Array) -> pa.Array:
     return pc.coalesce(zoned, pc.assume_timezone(naive, "UTC"))
 
 
-def _within_calendar(times: pa.Array) -> pa.Array:
-    """``times`` itself, when all lie in the years 1 to 9999."""
-    if outside_calendar(times) is not None:
+def _check_range(times: pa.Array) -> pa.Array:
+    """Return ``times`` after a check that all are in the years 1 to 9999.
+
+    Raises:
+        ValueError: a time is not.
+    """
+    if find_out_of_range(times) is not None:
         message = "a date or timestamp lies outside the years 1 to 9999"
         raise ValueError(message)
     return times

@@ -1,4 +1,4 @@
-"""One column of JSON values on its way to rows; the work of ``transforms.decode.json``."""
+"""Decodes one column of JSON values, for ``transforms.decode.json``."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from transforms.decode.aliases import fold_aliases
-from transforms.decode.decoded import Decoded, Indices
+from transforms.decode.decode_result import DecodeResult, Indices
 from transforms.decode.json_block import BlockReader, Forms, TimestampForm, count_timestamps
-from transforms.decode.json_judge import Judge
+from transforms.decode.json_inspection import Finding, RecordInspector, SeenForms, merge_forms
 from transforms.decode.json_overflow import find_possible_overflows
-from transforms.decode.json_record import Finding, RecordInspector, SeenForms, merge_forms
+from transforms.decode.json_policy import RecordPolicy
 from transforms.decode.json_rescue import (
     count_unknown,
     find_unknown,
-    holds_something,
-    is_given,
+    has_content,
+    is_not_null,
     is_shallow,
     known_fields,
     unknown_fields,
@@ -34,24 +34,24 @@ from transforms.decode.schema_policy import SchemaPolicy
 if TYPE_CHECKING:
     from transforms.decode.json import JsonDecoder
 
-#: Measured: the parser is as fast on 1 MB as on 40, and a broken record spoils less.
+#: Measured: the parser is as fast on 1 MB as on 40 MB, and a broken record affects fewer others.
 _BLOCK_VALUES = 4096
 _BLOCK_BYTES = 8 << 20
 _LEAF_VALUES = 256
-#: Records that are asked, for each block, in which form they spell timestamps.
+#: Records of each block that are inspected for the form of their timestamps.
 _SAMPLED_VALUES = 8
 
-#: Values whose unknown fields are counted before a block's are made columns of; the first few may
-#: be large themselves.
+#: Before all fields of a block become columns, its unknown fields are counted in this many values.
+#: The first number is small because the values may be large.
 _PROBED_VALUES = (16, 256)
-#: More unknown fields than that are looked at record by record: each of them would be a column, as
-#: long as the block.
+#: Above this number of unknown fields, records are inspected one by one, because each field would
+#: be a column as long as the block.
 _MAX_INFERRED_FIELDS = 500
 
-#: Of what pyarrow says, which may repeat a whole value.
+#: Characters shown of a message of pyarrow, which may contain a whole value.
 _SHOWN_CHARACTERS = 200
 
-_PLAIN = SchemaPolicy()
+_NO_POLICY = SchemaPolicy()
 
 
 class JsonDecoding:
@@ -63,14 +63,14 @@ class JsonDecoding:
         self._unknown_fields = decoder.unknown_fields
         self._reader = BlockReader(schema, decoder.epoch_unit)
         self._inspector = RecordInspector(schema)
-        self._judge = Judge(schema, decoder.unknown_fields, decoder.policy)
+        self._record_policy = RecordPolicy(schema, decoder.unknown_fields, decoder.policy)
         self._forms: Forms = (TimestampForm.ISO,) * sum(
             count_timestamps(field.type) for field in schema
         )
         self._tables: list[pa.Table] = []
         self._indices: list[Indices] = []
         self._reasons: dict[int, str] = {}
-        #: Of records whose wider values are rescued, what their columns hold, and what is rescued.
+        #: Records whose wider values are rescued: each without them, and the rescued values.
         self._narrowed: dict[int, tuple[str, str | None]] = {}
 
     def add(self, values: pa.Array, start: int) -> None:
@@ -83,13 +83,16 @@ class JsonDecoding:
         for begin, end in _blocks(values):
             self._add_block(values[begin:end], start + indices[begin:end])
 
-    def finish(self) -> Decoded:
-        """Rows and rejects of all that was added, in its order."""
+    def finish(self) -> DecodeResult:
+        """Return rows and rejects of all added values, in the order of the input."""
         if self._narrowed:
             self._read_narrowed()
         rows = [self._decoder.rows_schema.empty_table(), *self._tables]
-        asking, refusals = np.array(sorted(self._judge.asking), np.int64), self._judge.refusals
-        return Decoded.of_parts(rows, self._indices, self._reasons, asking, refusals)
+        requesting, refusals = (
+            np.array(sorted(self._record_policy.requesting), np.int64),
+            self._record_policy.refusals,
+        )
+        return DecodeResult.concat(rows, self._indices, self._reasons, requesting, refusals)
 
     def _add_block(self, values: pa.Array, indices: Indices) -> None:
         self._forms = self._sample_forms(values)
@@ -99,17 +102,17 @@ class JsonDecoding:
             self._isolate(values, indices, self._forms)
 
     def _sample_forms(self, values: pa.Array) -> Forms:
-        """Forms of the first records, and for what they do not tell, of the block before."""
+        """Return the forms of the first records; missing forms are those of the last block."""
         if not self._forms:
             return ()
         seen: SeenForms = (None,) * len(self._forms)
         for value in values[:_SAMPLED_VALUES].to_pylist():
             found = self._inspector.inspect(value).forms
             seen = tuple(merge_forms(a, b) or a for a, b in zip(seen, found, strict=True))
-        return _complete(seen, self._forms)
+        return _complete_forms(seen, self._forms)
 
     def _isolate(self, values: pa.Array, indices: Indices, forms: Forms) -> None:
-        """Read a block that has a broken record leaf by leaf."""
+        """Read a block that has a broken record in smaller parts."""
         for start in range(0, len(values), _LEAF_VALUES):
             leaf = slice(start, start + _LEAF_VALUES)
             try:
@@ -118,135 +121,143 @@ class JsonDecoding:
                 self._inspect(values[leaf], indices[leaf], forms)
 
     def _inspect(self, values: pa.Array, indices: Indices, forms: Forms) -> None:
-        """Reject the records that are broken and read the others, by their forms."""
+        """Reject the broken records and read the others, grouped by their timestamp forms."""
         readable: dict[Forms, list[int]] = {}
         for position, value in enumerate(values.to_pylist()):
             finding = self._inspector.inspect(value)
             if finding.reason is not None:
-                self._turn_away(value, int(indices[position]), finding.reason)
+                self._reject(value, int(indices[position]), finding.reason)
             else:
-                readable.setdefault(_complete(finding.forms, forms), []).append(position)
+                readable.setdefault(_complete_forms(finding.forms, forms), []).append(position)
         for own, positions in readable.items():
             self._bisect(values.take(pa.array(positions)), indices[positions], own)
 
     def _bisect(self, values: pa.Array, indices: Indices, forms: Forms) -> None:
-        """Read records that passed inspection; what pyarrow alone refuses is found by halving."""
+        """Read records that passed inspection; bisect them to find those that pyarrow refuses."""
         try:
             self._read(values, indices, forms)
         except ValueError as error:
             if len(values) == 1:
-                self._read_alone(values, indices, error)
+                self._read_single(values, indices, error)
                 return
             middle = len(values) // 2
             self._bisect(values[:middle], indices[:middle], forms)
             self._bisect(values[middle:], indices[middle:], forms)
 
-    def _read_alone(self, values: pa.Array, indices: Indices, error: ValueError) -> None:
-        """Read one record that passed inspection, or may have been too deep for it."""
+    def _read_single(self, values: pa.Array, indices: Indices, error: ValueError) -> None:
+        """Read one record that passed inspection, or that was too deep for it."""
         value, index = values[0].as_py(), int(indices[0])
         finding = self._inspector.inspect(value)
         if finding.is_complete and self._unknown_fields != "evolve":
-            # What pyarrow refuses may lie in unknown fields, such as 1e400.
+            # pyarrow may refuse the value of an unknown field, such as 1e400.
             with suppress(ValueError):
-                self._read_known(values, indices, _complete(finding.forms, self._forms))
+                self._read_known(values, indices, _complete_forms(finding.forms, self._forms))
                 return
         for form in TimestampForm if self._forms and not finding.is_complete else ():
             with suppress(ValueError):
                 self._read(values, indices, (form,) * len(self._forms))
                 return
-        reason = self._judge.fault_in(value) or self._refusal(value, finding, error)
-        self._turn_away(value, index, reason)
+        reason = self._record_policy.find_unknown_field_fault(value) or self._explain_refusal(
+            value, finding, error
+        )
+        self._reject(value, index, reason)
 
     def _read_known(self, values: pa.Array, indices: Indices, forms: Forms) -> None:
-        """Keep the row of one record, read without its unknown fields.
+        """Read one record without its unknown fields, and keep the row.
 
         Raises:
-            ValueError: a known field does not read.
+            ValueError: a known field cannot be read.
         """
         known = known_fields(values[0].as_py().decode(), self._schema)
         rows = self._reader.read(pa.array([known.encode()], pa.binary()), forms)
         self._check_overflow(rows, values)
-        self._keep_read(rows, np.arange(1), values, indices)
+        self._keep_rows(rows, np.arange(1), values, indices)
 
-    def _refusal(self, value: bytes, finding: Finding, error: ValueError) -> str:
-        """What pyarrow says of a record, and of which of its columns."""
+    def _explain_refusal(self, value: bytes, finding: Finding, error: ValueError) -> str:
+        """Return why pyarrow refuses a record, with the column if it can be found."""
         reason = _first_line(error)
         if not finding.is_complete:
-            return _KIND_CHANGED.sub(_say_kind, reason)
-        forms = iter(_complete(finding.forms, self._forms))
+            return _TYPE_CHANGED.sub(_format_types, reason)
+        forms = iter(_complete_forms(finding.forms, self._forms))
         for field in self._schema:
-            own, schema = tuple(islice(forms, count_timestamps(field.type))), pa.schema([field])
+            column_forms, schema = (
+                tuple(islice(forms, count_timestamps(field.type))),
+                pa.schema([field]),
+            )
             try:
                 known = pa.array([known_fields(value.decode(), schema).encode()], pa.binary())
-                BlockReader(schema, self._decoder.epoch_unit).read(known, own)
+                BlockReader(schema, self._decoder.epoch_unit).read(known, column_forms)
             except ValueError as refused:
                 return f"column {field.name!r}: {_first_line(refused)}"
         return reason
 
-    def _turn_away(self, value: bytes, index: int, reason: str) -> None:
-        """Reject a record, unless it only holds values that its columns are too narrow for."""
-        verdict: pa.Schema | str = reason
-        if self._judge.allows_wider:
-            verdict = self._judge.narrowed(value, index, reason)
-        if isinstance(verdict, str):
-            self._reasons[index] = verdict
+    def _reject(self, value: bytes, index: int, reason: str) -> None:
+        """Reject a record, unless its only fault is wider values that the policy rescues."""
+        decision: pa.Schema | str = reason
+        if self._record_policy.allows_wider:
+            decision = self._record_policy.narrow_columns(value, index, reason)
+        if isinstance(decision, str):
+            self._reasons[index] = decision
             return
         text = value.decode()
         kept = None if self._unknown_fields == "rescue" else self._schema
         try:
-            self._narrowed[index] = known_fields(text, verdict), unknown_fields(text, verdict, kept)
+            self._narrowed[index] = (
+                known_fields(text, decision),
+                unknown_fields(text, decision, kept),
+            )
         except ValueError as error:
             self._reasons[index] = f"wider values cannot be kept: {error}"
 
     def _read(self, values: pa.Array, indices: Indices, forms: Forms) -> None:
-        """Keep the rows of a block.
+        """Read a block and keep its rows.
 
         Raises:
-            ValueError: some value does not read; nothing is kept.
+            ValueError: a value cannot be read; no row is kept.
         """
         if self._unknown_fields == "ignore":
-            rows, suspects = self._reader.read(values, forms), np.arange(0)
+            rows, candidates = self._reader.read(values, forms), np.arange(0)
         else:
-            rows, suspects = self._read_with_unknown(values, forms)
+            rows, candidates = self._read_with_unknown(values, forms)
         self._check_overflow(rows, values)
-        self._keep_read(rows, suspects, values, indices)
+        self._keep_rows(rows, candidates, values, indices)
 
     def _check_overflow(self, rows: pa.Table, values: pa.Array) -> None:
-        """Pass when no infinity was a number.
+        """Check that no infinity is a number in its record.
 
         Raises:
-            ValueError: one was.
+            ValueError: one is.
         """
-        suspects = np.flatnonzero(find_possible_overflows(rows, values))
-        for value in values.take(pa.array(suspects)).to_pylist():
+        candidates = np.flatnonzero(find_possible_overflows(rows, values))
+        for value in values.take(pa.array(candidates)).to_pylist():
             finding = self._inspector.inspect(value)
             if finding.reason is not None or not finding.is_complete:
                 message = finding.reason or "a number does not fit double"
                 raise ValueError(message)
 
-    def _keep_read(
-        self, rows: pa.Table, suspects: Indices, values: pa.Array, indices: Indices
+    def _keep_rows(
+        self, rows: pa.Table, candidates: Indices, values: pa.Array, indices: Indices
     ) -> None:
-        """Keep rows; those of ``suspects`` may have unknown fields."""
+        """Keep rows; those at the positions ``candidates`` may have unknown fields."""
         if self._unknown_fields == "ignore":
             self._keep(rows, indices)
         elif self._unknown_fields == "rescue":
-            self._keep_rescued(rows, suspects, values, indices)
+            self._keep_rescued(rows, candidates, values, indices)
         else:
-            self._keep_judged(rows, suspects, values, indices)
+            self._keep_allowed(rows, candidates, values, indices)
 
     def _read_with_unknown(self, values: pa.Array, forms: Forms) -> tuple[pa.Table, Indices]:
-        """Rows of the known columns, and which of them may have unknown fields."""
-        counts = holds_something if self._unknown_fields == "evolve" else is_given
+        """Return rows of the known columns, and positions of rows that may have unknown fields."""
+        is_counted = has_content if self._unknown_fields == "evolve" else is_not_null
         parsed = self._infer(values, forms)
         if parsed is not None:
             with suppress(RecursionError):
-                unknown = np.flatnonzero(find_unknown(parsed, self._schema, counts))
-                return self._reader.read_what_was_inferred(parsed, values, forms), unknown
+                unknown = np.flatnonzero(find_unknown(parsed, self._schema, is_counted))
+                return self._reader.convert_inferred(parsed, values, forms), unknown
         return self._reader.read(values, forms), np.arange(len(values))
 
     def _infer(self, values: pa.Array, forms: Forms) -> pa.Table | None:
-        """Known columns and unknown ones; None if their types tell nothing or are too many."""
+        """Parse known and unknown fields; None if types vary or there are too many fields."""
         if not is_shallow(values):
             return None
         try:
@@ -257,26 +268,26 @@ class JsonDecoding:
                         return None
             return self._reader.parse(values, forms, "infer")
         except (ValueError, RecursionError):
-            return None  # unknown fields whose type changes from record to record
+            return None  # the type of an unknown field changes from record to record
 
-    def _keep_judged(
-        self, rows: pa.Table, suspects: Indices, values: pa.Array, indices: Indices
+    def _keep_allowed(
+        self, rows: pa.Table, candidates: Indices, values: pa.Array, indices: Indices
     ) -> None:
         readable = np.ones(len(values), np.bool_)
-        for position in suspects.tolist():
+        for position in candidates.tolist():
             index = int(indices[position])
-            reason = self._judge.reason_against(values[position].as_py(), index)
+            reason = self._record_policy.find_reject_reason(values[position].as_py(), index)
             if reason is not None:
                 self._reasons[index] = reason
                 readable[position] = False
         self._keep(rows.filter(pa.array(readable)), indices[readable])
 
     def _keep_rescued(
-        self, rows: pa.Table, suspects: Indices, values: pa.Array, indices: Indices
+        self, rows: pa.Table, candidates: Indices, values: pa.Array, indices: Indices
     ) -> None:
         rescued: list[str | None] = [None] * len(values)
         readable = np.ones(len(values), np.bool_)
-        for position in suspects.tolist():
+        for position in candidates.tolist():
             text = values[position].as_py().decode()
             try:
                 rescued[position] = unknown_fields(text, self._schema)
@@ -288,10 +299,10 @@ class JsonDecoding:
         self._keep(rows.filter(kept), indices[readable], column.filter(kept))
 
     def _read_narrowed(self) -> None:
-        """Read records without their wider values."""
-        plain = replace(self._decoder, schema=self._schema, rescue_column=None, policy=_PLAIN)
+        """Read the records whose wider values are rescued, without these values."""
+        decoder = replace(self._decoder, schema=self._schema, rescue_column=None, policy=_NO_POLICY)
         texts, rescued = zip(*self._narrowed.values(), strict=True)
-        decoded = plain.decode(pa.array(texts, pa.string()).cast(pa.binary()))
+        decoded = decoder.decode(pa.array(texts, pa.string()).cast(pa.binary()))
         indices = np.fromiter(self._narrowed, np.int64)
         rejected = indices[decoded.rejected].tolist()
         self._reasons.update(zip(rejected, decoded.reasons, strict=True))
@@ -315,13 +326,13 @@ class JsonDecoding:
         self._indices.append(indices)
 
 
-def _complete(seen: SeenForms, forms: Forms) -> Forms:
-    """What records showed, widened by or completed with the forms of others."""
+def _complete_forms(seen: SeenForms, forms: Forms) -> Forms:
+    """Widen the forms of some records by those of others, and fill in missing forms."""
     return tuple(merge_forms(a, b) or a or b for a, b in zip(seen, forms, strict=True))
 
 
 def _blocks(values: pa.Array) -> Iterator[tuple[int, int]]:
-    """Ranges of values, each of a bounded number and, but for single ones, of bounded bytes."""
+    """Yield ranges of values, limited in number and, unless a single value is larger, bytes."""
     ends = pc.cumulative_sum(pc.binary_length(values).cast(pa.int64())).to_numpy()
     start, bytes_before = 0, 0
     while start < len(values):
@@ -331,11 +342,11 @@ def _blocks(values: pa.Array) -> Iterator[tuple[int, int]]:
         start, bytes_before = end, int(ends[end - 1])
 
 
-#: What pyarrow says of a value of the wrong kind, with its path, such as ``/a/[]/b``.
-_KIND_CHANGED = re.compile(r"Column\(/(.+)\) changed from (\w+) to (\w+)")
+#: The message of pyarrow for a value of the wrong type, with its path, such as ``/a/[]/b``.
+_TYPE_CHANGED = re.compile(r"Column\(/(.+)\) changed from (\w+) to (\w+)")
 
 
-def _say_kind(match: re.Match[str]) -> str:
+def _format_types(match: re.Match[str]) -> str:
     path = match[1].replace("/[]", "[]").replace("/", ".")
     return f"column {path!r}: expected {match[2].replace('_', ' ')}, found {match[3]}"
 

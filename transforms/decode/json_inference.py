@@ -1,27 +1,28 @@
-"""A schema for JSON records that nobody declared, out of a sample of them.
+"""Infers a schema from a sample of JSON records.
 
-A field takes the kind that most of its values have: string, number, boolean, array or struct.
+The kind of a field is that of most of its values: string, number, boolean, array or struct.
 
-The type of numbers loses no digit of an integer, and none of a key:
+The types of numbers keep all digits of integers and of keys:
 
 integers of 64 bits        bigint
-larger integers            decimal(38,0), whatever their length, as later ones may be longer
-fractions, and integers    double if no integer is beyond 2^53 and the field is part of no key;
-                           else decimal(38,s), where s halves the digits that the sample leaves over
+larger integers            decimal(38,0), because later ones may be longer
+fractions, and integers    double if no integer is above 2^53 and the field is not part of a key;
+                           otherwise decimal(38,s): s includes half of the digits that the sample
+                           does not use
 
-A number with a point or an exponent (1.0, 1e3) counts as a fraction, as the decoder reads none as
-bigint. A field is refused if most of its values are integers of more than 38 digits, or if no
-decimal holds all numbers of the sample. A double rounds fractions of more than 17 digits: such
+A number with a point or an exponent (1.0, 1e3) is a fraction, because the decoder does not read it
+as bigint. A field is refused if most of its values are integers of more than 38 digits, or if no
+decimal fits all numbers of the sample. A double rounds fractions of more than 17 digits; such
 fields are reported.
 
-Strings stay strings, with one exception: a field is a timestamp if every value of it is an ISO-8601
-date and time, and either all of them have an offset or none has. The decoder then reads the latter
-as UTC. A mix stays a string, because a value without an offset may be local time.
+A field of strings is a timestamp if every value is an ISO-8601 date and time, and either all values
+have an offset or all have none. The decoder reads values without an offset as UTC. If only some
+values have an offset, the field is a string, because the others may be local time.
 
-A field that is null, an empty array or an empty object in every record has no type. It is left out
-of the schema and reported, so that it is an unknown field until it is declared or evolves. So is a
-field whose name begins with ``_hoodie_``: Hudi gives such columns a meaning (a row with the
-``_hoodie_operation`` D is a delete), which only a declaration may ask for.
+A field that is null, an empty array or an empty object in every record has no type. It is
+reported and not part of the schema, so that it is an unknown field until it is declared or evolves.
+The same holds for a field whose name begins with ``_hoodie_``. Hudi gives such columns a meaning (a
+row with the ``_hoodie_operation`` D is a delete), so that users must declare them.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from table.errors import InvalidConfig
-from table.model.meta_columns import is_reserved
-from table.schema.evolution import ELEMENT, MAX_EVOLVED_DEPTH, Path, dotted
-from transforms.decode.json_record import (
+from lakemark.errors import InvalidConfig
+from lakemark.model.meta_columns import is_reserved
+from lakemark.schema.evolution import ELEMENT, MAX_EVOLVED_DEPTH, Path, dotted
+from transforms.decode.json_inspection import (
     LongInteger,
     count_digits,
     read_decimal,
@@ -53,7 +54,7 @@ SAMPLED_VALUES = 10_000
 _BIGINTS = range(-(2**63), 2**63)
 _EXACT_IN_DOUBLE = range(-(2**53), 2**53 + 1)
 _DECIMAL_DIGITS = 38
-#: No ``double`` needs more digits to be told from all others.
+#: 17 digits distinguish a ``double`` from all others.
 _DOUBLE_DIGITS = 17
 
 _DECODER = json.JSONDecoder(parse_int=read_integer, parse_float=read_decimal)
@@ -62,14 +63,14 @@ _TIMESTAMP = pa.timestamp("us", "UTC")
 
 @dataclass(frozen=True, slots=True)
 class InferredSchema:
-    """What a sample shows.
+    """The result of the inference.
 
     Attributes:
-        schema: for ``JsonDecoder``, all nullable; without columns when no field has a type.
-        records: JSON objects that were sampled.
-        untyped: dotted names of fields that hold nothing in any of them.
-        reserved: fields that are left out because Hudi gives their names a meaning.
-        rounded: dotted names of ``double`` fields that have fractions of more digits.
+        schema: schema for ``JsonDecoder``, all nullable; without columns if no field has a type.
+        records: number of JSON objects in the sample.
+        untyped: dotted names of fields without content in all records.
+        reserved: fields that are not in the schema because Hudi gives their names a meaning.
+        rounded: dotted names of ``double`` fields with fractions of more than 17 digits.
     """
 
     schema: pa.Schema
@@ -85,51 +86,51 @@ def infer_schema(
     texts: Collection[str] = (),
     exact: Collection[str] = (),
 ) -> InferredSchema:
-    """Columns of the first ``sampled_values`` records, in order of first appearance.
+    """Infer columns from the first ``sampled_values`` records, in order of first appearance.
 
-    Broken records are passed over. The names are the records' own: ``schema_text.check_columns``
-    tells whether a table can have them.
+    Broken records are skipped. Names are not checked; use ``schema_text.check_columns`` to find out
+    whether a table can have them.
 
     Args:
-        values: ``binary``.
-        sampled_values: how many to look at.
-        texts: dotted names of fields whose strings stay strings, such as record keys.
-        exact: dotted names of fields whose fractions are decimals, as two of them must never become
-            one: record keys and partition columns.
+        values: records, of type ``binary``.
+        sampled_values: size of the sample.
+        texts: dotted names of fields whose strings never become timestamps, such as record keys.
+        exact: dotted names of fields whose fractions become decimals, because two of them must not
+            be rounded to one value: record keys and partition columns.
 
     Raises:
-        InvalidConfig: no type holds the numbers of some field exactly.
+        InvalidConfig: no type fits the numbers of a field exactly.
     """
     sample = values.slice(0, sampled_values)
     chunks = sample.chunks if isinstance(sample, pa.ChunkedArray) else [sample]
-    root = _Seen()
+    root = _FieldStatistics()
     for chunk in chunks:
         for value in chunk.filter(pa.array(screen(chunk).passed)).to_pylist():
             root.add(_parse(value))
     reserved = tuple(filter(is_reserved, root.members))
     for name in reserved:
         del root.members[name]
-    types = _Types(texts, exact)
-    schema = pa.schema(types.fields_of(root, ()))
+    types = _TypeChooser(texts, exact)
+    schema = pa.schema(types.choose_fields(root, ()))
     records = root.kinds["struct"]
     return InferredSchema(schema, records, tuple(types.untyped), reserved, tuple(types.rounded))
 
 
 def _parse(value: bytes) -> object:
-    """The record, or null for a broken one."""
+    """Parse a record, or return None if it is broken."""
     try:
         return _DECODER.decode(spell_out_infinity(value.decode()))
     except (ValueError, RecursionError):
         return None
 
 
-class _Numbers:
-    """What was seen of the numbers in one place."""
+class _NumberStatistics:
+    """Statistics of the numbers of one field."""
 
     def __init__(self) -> None:
         self.are_integers = self.fit_bigint = self.fit_double = True
         self.has_rounded_fractions = False
-        #: The most that a number of at most 38 digits has before and after its point.
+        #: Maximum digits before and after the point, in numbers of at most 38 digits.
         self.whole_digits = self.fraction_digits = 0
 
     def add(self, number: Decimal | float) -> None:
@@ -151,8 +152,8 @@ class _Numbers:
             self.has_rounded_fractions |= len(digits) > _DOUBLE_DIGITS
 
     @property
-    def as_decimal(self) -> pa.DataType | None:
-        """A decimal for them, with room on both sides of the point; None if none holds them."""
+    def decimal_type(self) -> pa.DataType | None:
+        """A decimal type for all numbers, with spare digits if possible; None if none fits."""
         if self.are_integers:
             return pa.decimal128(_DECIMAL_DIGITS, 0)
         spare = _DECIMAL_DIGITS - self.whole_digits - self.fraction_digits
@@ -161,30 +162,30 @@ class _Numbers:
         return pa.decimal128(_DECIMAL_DIGITS, self.fraction_digits + spare // 2)
 
 
-class _Seen:
-    """What was seen of the values in one place."""
+class _FieldStatistics:
+    """Statistics of the values of one field."""
 
     def __init__(self) -> None:
         self.kinds: Counter[str] = Counter()
-        self.members: dict[str, _Seen] = {}
-        self.elements: _Seen | None = None
-        self.numbers = _Numbers()
-        #: Of all strings whether they are times with an offset, without one (False), or others.
+        self.members: dict[str, _FieldStatistics] = {}
+        self.elements: _FieldStatistics | None = None
+        self.numbers = _NumberStatistics()
+        #: Which strings occur: times with an offset (True), without one (False), others (None).
         self.has_offset: set[bool | None] = set()
 
     def add(self, value: object, depth: int = 0) -> None:
-        """Count one value; null tells nothing."""
+        """Count one value; null is ignored."""
         if depth > MAX_EVOLVED_DEPTH:
-            # Deeper than any table: the decoder rejects it, whatever the type.
+            # No table has columns at this depth: the decoder rejects the value, whatever the type.
             self.kinds["string"] += 1
             self.has_offset.add(None)
         elif isinstance(value, dict):
             self.kinds["struct"] += 1
             for name, member in value.items():
-                self.members.setdefault(name, _Seen()).add(member, depth + 1)
+                self.members.setdefault(name, _FieldStatistics()).add(member, depth + 1)
         elif isinstance(value, list):
             self.kinds["array"] += 1
-            self.elements = self.elements or _Seen()
+            self.elements = self.elements or _FieldStatistics()
             for element in value:
                 self.elements.add(element, depth + 2)
         elif isinstance(value, bool):
@@ -204,39 +205,41 @@ class _Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class _Types:
-    """Chooses types, and notes the fields that have none or lose digits."""
+class _TypeChooser:
+    """Chooses types, and collects the fields that have none or that lose digits."""
 
     texts: Collection[str]
     exact: Collection[str]
     untyped: list[str] = field(default_factory=list)
     rounded: list[str] = field(default_factory=list)
 
-    def fields_of(self, seen: _Seen, path: Path) -> list[pa.Field]:
-        """Fields of an object."""
-        types = {name: self._type(of, (*path, name)) for name, of in seen.members.items()}
+    def choose_fields(self, statistics: _FieldStatistics, path: Path) -> list[pa.Field]:
+        """Return the fields of an object."""
+        types = {
+            name: self._choose_type(of, (*path, name)) for name, of in statistics.members.items()
+        }
         return [pa.field(name, inferred) for name, inferred in types.items() if inferred]
 
-    def _type(self, seen: _Seen, path: Path) -> pa.DataType | None:
-        """The type in one place, or None where nothing has one."""
-        kind = seen.kinds.most_common(1)[0][0] if seen.kinds else "nothing"
-        if kind == "struct" and seen.members:
-            fields = self.fields_of(seen, path)
+    def _choose_type(self, statistics: _FieldStatistics, path: Path) -> pa.DataType | None:
+        """Return the type of a field, or None if no value has one."""
+        kind = statistics.kinds.most_common(1)[0][0] if statistics.kinds else "empty"
+        if kind == "struct" and statistics.members:
+            fields = self.choose_fields(statistics, path)
             return pa.struct(fields) if fields else None
-        if kind == "array" and seen.elements is not None and seen.elements.kinds:
-            element = self._type(seen.elements, (*path, ELEMENT))
+        if kind == "array" and statistics.elements is not None and statistics.elements.kinds:
+            element = self._choose_type(statistics.elements, (*path, ELEMENT))
             return None if element is None else pa.list_(pa.field("element", element))
-        if kind in ("struct", "array", "nothing"):
+        if kind in ("struct", "array", "empty"):
             self.untyped.append(dotted(path))
             return None
         if kind in ("number", "long integer"):
-            return self._number_type(seen.numbers, kind, path)
+            return self._choose_number_type(statistics.numbers, kind, path)
         if kind == "boolean":
             return pa.bool_()
-        is_time = seen.are_timestamps and dotted(path) not in self.texts
+        is_time = statistics.are_timestamps and dotted(path) not in self.texts
         return _TIMESTAMP if is_time else pa.string()
 
-    def _number_type(self, numbers: _Numbers, kind: str, path: Path) -> pa.DataType:
+    def _choose_number_type(self, numbers: _NumberStatistics, kind: str, path: Path) -> pa.DataType:
         name = dotted(path)
         if kind == "number" and numbers.are_integers and numbers.fit_bigint:
             return pa.int64()
@@ -244,19 +247,19 @@ class _Types:
             if name not in self.exact:
                 self.rounded.extend([name] if numbers.has_rounded_fractions else [])
                 return pa.float64()
-        decimal = numbers.as_decimal
+        decimal = numbers.decimal_type
         if kind == "long integer" or decimal is None:
             message = (
                 f"field {name!r}: its numbers need more than the {_DECIMAL_DIGITS} digits of a "
-                "decimal, and no other type holds them exactly; send them as strings, or declare "
-                "decode.schema (decode.unknown_fields says what happens to fields it leaves out)"
+                "decimal, and no other type fits them exactly; send them as strings, or declare "
+                "decode.schema without the field (see decode.unknown_fields)"
             )
             raise InvalidConfig(message)
         return decimal
 
 
 def _is_long_integer(number: Decimal | float) -> bool:
-    """Whether a number is an integer of more digits than a decimal has."""
+    """Return whether a number is an integer with more digits than a decimal has."""
     return isinstance(number, (int, LongInteger)) and abs(number) >= 10**_DECIMAL_DIGITS
 
 
@@ -268,7 +271,7 @@ _DATE_AND_TIME = re.compile(
 
 
 def _has_offset(text: str) -> bool | None:
-    """Whether a date and time has an offset from UTC; None for any other text."""
+    """Return whether a date and time has an offset from UTC; None for any other text."""
     match = _DATE_AND_TIME.fullmatch(text)
     if match is None:
         return None

@@ -1,6 +1,6 @@
-"""Numbers of JSON that are too large for their column, and that pyarrow reads as infinities.
+"""Finds numbers that pyarrow read as infinity because they are too large for a ``double``.
 
-pyarrow refuses 1e400, and makes an infinity of 99e307 and of an integer of 400 digits.
+pyarrow refuses 1e400, but reads 99e307 and an integer of 400 digits as infinity.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _MAY_OVERFLOW = r"[0-9]{309}|[0-9][eE]\+?[0-9]"
 
 
 def find_possible_overflows(rows: pa.Table, values: pa.Array) -> Mask:
-    """Which rows hold an infinity, and come from a record that may spell it as a number.
+    """Return which rows contain an infinity that may be a number in the record.
 
     Args:
-        rows: decoded.
-        values: the records, one for each row.
+        rows: decoded rows.
+        values: the record of each row.
     """
     found = np.zeros(rows.num_rows, np.bool_)
     for column in rows.columns:
@@ -45,7 +45,7 @@ def _holds_infinity(column: pa.Array) -> bool:
 
 
 def _find_infinities(column: pa.Array) -> Mask:
-    """Which values are, or hold, an infinity."""
+    """Return which values are, or contain, an infinity."""
     found = np.zeros(len(column), np.bool_)
     if pa.types.is_struct(column.type):
         for number in range(column.type.num_fields):

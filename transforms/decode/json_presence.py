@@ -1,9 +1,9 @@
-"""Which JSON objects have a field, be it null: what a decoded column does not tell.
+"""Finds JSON objects that have a field, even if it is null; decoded columns do not show this.
 
-A text in quotes that stands nowhere in an object is none of its names. One that does may still be
-a value, or the name of a field further in. So an object is read token by token, unless its bytes
-tell: without a backslash each text is spelled in one way only, and with a single brace all names
-are at the top.
+If the quoted name does not occur in an object, the object does not have the field. If it occurs, it
+may also be a value, or the name of a nested field. Objects are then read token by token, with two
+exceptions. Without a backslash, a name can be written in only one way. With a single brace, all
+names are at the top level.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ Mask = npt.NDArray[np.bool_]
 _BLANKS = r"[ \t\r\n]*"
 _TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:]', re.DOTALL)
 
-#: What stands between two texts of an object; a name of these alone may seem to be quoted there.
+#: Characters between two strings of an object. With quotes around it, such a name could match
+#: the end of one string and the start of the next.
 _BETWEEN_TEXTS = re.compile(r"[:,]")
 
 
 def find_present(objects: pa.Array | pa.ChunkedArray, name: str) -> Mask:
-    """Which objects have a field of this name at the top.
+    """Return which objects have a top-level field of this name.
 
     Args:
-        objects: JSON objects in UTF-8, as strings or binary; none is null or broken.
-        name: of the field, as it is once unescaped.
+        objects: valid JSON objects in UTF-8, as strings or binary, without nulls.
+        name: name of the field, unescaped.
     """
     if isinstance(objects, pa.ChunkedArray):
         objects = objects.combine_chunks()
@@ -52,7 +53,7 @@ def find_present(objects: pa.Array | pa.ChunkedArray, name: str) -> Mask:
 
 
 def _top_names(text: str) -> Iterator[str]:
-    """Names of the fields of an object, unescaped; however deep its values are."""
+    """Yield the unescaped names of the top-level fields, for values of any depth."""
     depth, last = 0, ""
     for match in _TOKEN.finditer(text):
         token = match[0]

@@ -1,18 +1,18 @@
-"""Fields of JSON records that the schema does not know, kept as one JSON object each.
+"""Collects the unknown fields of JSON records, as one JSON object for each record.
 
-Which rows have such fields shows in the columns that pyarrow infers for them; only those rows are
-looked at one by one. What is kept is the record's own text, so that no number changes:
+pyarrow infers columns for unknown fields. Only rows with values in these columns are searched one
+by one. The rescued text is that of the record, so that no number changes:
 
 ``{"id": 1, "extra": 1.10, "home": {"zip": "12", "floor": 3}}`` with columns ``id`` and
 ``home struct<zip:string>`` keeps ``{"extra":1.10,"home":{"floor":3}}``. An array whose elements
-have unknown fields is kept whole. A field that is null counts as absent.
+have unknown fields is kept whole. A field that is null is treated as absent.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
@@ -20,18 +20,22 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.decode.field_types import field_types
-from transforms.decode.json_record import spell_out_infinity
+from transforms.decode.json_inspection import spell_out_infinity
 
 Mask = npt.NDArray[np.bool_]
 
-#: pyarrow infers the type of nested unknown fields by recursion, and dies of its stack at some
-#: tens of thousands of levels; a message can have half a million of them in one megabyte.
+#: pyarrow infers the type of nested unknown fields by recursion. Its stack overflows at some tens
+#: of thousands of levels; a message of one megabyte can have half a million.
 _MAX_INFERRED_DEPTH = 1_000
 
 
+def field_types(fields: Iterable[pa.Field]) -> dict[str, pa.DataType]:
+    """Return the types of a schema's columns, or of a struct's fields, by name."""
+    return {field.name: field.type for field in fields}
+
+
 def is_shallow(values: pa.Array) -> bool:
-    """Whether no value can be nested so deeply that it is a danger to infer its types."""
+    """Return whether no value is nested so deeply that type inference could crash."""
     deep = pc.greater(pc.binary_length(values), 2 * _MAX_INFERRED_DEPTH)
     if not pc.any(deep).as_py():
         return True
@@ -40,74 +44,74 @@ def is_shallow(values: pa.Array) -> bool:
     return int(pc.max(brackets).as_py()) <= _MAX_INFERRED_DEPTH
 
 
-def is_given(read: pa.Array) -> Mask:
-    """Which values are not null."""
+def is_not_null(read: pa.Array) -> Mask:
+    """Return which values are not null."""
     given: Mask = read.is_valid().to_numpy(zero_copy_only=False)
     return given
 
 
-def holds_something(read: pa.Array) -> Mask:
-    """Which values are more than null, empty, or made of such."""
+def has_content(read: pa.Array) -> Mask:
+    """Return which values contain anything other than nulls and empty arrays or objects."""
     found = np.zeros(len(read), np.bool_)
     if pa.types.is_struct(read.type):
         for number in range(read.type.num_fields):
-            found |= holds_something(read.field(number))
-        return found & is_given(read)
+            found |= has_content(read.field(number))
+        return found & is_not_null(read)
     if pa.types.is_list(read.type):
-        found[pc.list_parent_indices(read).to_numpy()[holds_something(read.values)]] = True
+        found[pc.list_parent_indices(read).to_numpy()[has_content(read.values)]] = True
         return found
-    return is_given(read)
+    return is_not_null(read)
 
 
 def find_unknown(
-    parsed: pa.Table, schema: pa.Schema, counts: Callable[[pa.Array], Mask] = is_given
+    parsed: pa.Table, schema: pa.Schema, is_counted: Callable[[pa.Array], Mask] = is_not_null
 ) -> Mask:
-    """Which rows have a field that counts and is not in ``schema``, at any depth."""
+    """Return which rows have a counted field that is not in ``schema``, at any depth."""
     types = field_types(schema)
     found = np.zeros(parsed.num_rows, np.bool_)
     for name, column in zip(parsed.column_names, parsed.columns, strict=True):
         if _has_more_fields(column.type, types.get(name)):
-            # One chunk, since it is one block; what pyarrow infers for [null] cannot be copied.
-            found |= _find_unknown(column.chunk(0), types.get(name), counts)
+            # A block has one chunk. It must not be copied: pyarrow cannot copy the type of [null].
+            found |= _find_unknown(column.chunk(0), types.get(name), is_counted)
     return found
 
 
 def count_unknown(read: pa.Schema, schema: pa.Schema) -> int:
-    """How many fields were read that are not in ``schema``, at any depth."""
+    """Count the fields that are not in ``schema``, at any depth."""
     return _count_unknown(pa.struct(list(read)), pa.struct(list(schema)))
 
 
 def unknown_fields(text: str, schema: pa.Schema, kept: pa.Schema | None = None) -> str | None:
-    """The unknown fields of one record as a JSON object, or None when it has none.
+    """Return the unknown fields of one record as a JSON object, or None if it has none.
 
     Args:
         text: the record.
-        schema: what is known.
-        kept: when given, only fields that are in here are kept.
+        schema: the known columns.
+        kept: if given, only unknown fields in this schema are returned.
 
     Raises:
-        ValueError: the record cannot be taken apart, such as one nested too deeply, or one object
-            gives two values to a field, of which JSON readers would keep only one.
+        ValueError: the record is nested too deeply, or an object has two values for a field, of
+            which JSON readers would keep only one.
     """
     text = spell_out_infinity(text)
     wanted = None if kept is None else field_types(kept)
-    with _told_if_too_deep():
+    with _depth_error():
         return _unknown_members(text, text.index("{"), field_types(schema), wanted)
 
 
 def known_fields(text: str, schema: pa.Schema) -> str:
-    """The known fields of one record, nested ones included, as a JSON object.
+    """Return the known fields of one record, nested ones included, as a JSON object.
 
     Raises:
         ValueError: as ``unknown_fields``.
     """
     text = spell_out_infinity(text)
-    with _told_if_too_deep():
+    with _depth_error():
         return _known_members(text, text.index("{"), field_types(schema))
 
 
 @contextmanager
-def _told_if_too_deep() -> Iterator[None]:
+def _depth_error() -> Iterator[None]:
     try:
         yield
     except RecursionError:
@@ -116,7 +120,7 @@ def _told_if_too_deep() -> Iterator[None]:
 
 
 def _has_more_fields(read: pa.DataType, known: pa.DataType | None) -> bool:
-    """Whether values of a type may have something unknown inside, by the type alone."""
+    """Return whether a type has fields that the known type does not have."""
     if known is None:
         return True
     if pa.types.is_struct(read) and pa.types.is_struct(known):
@@ -128,7 +132,7 @@ def _has_more_fields(read: pa.DataType, known: pa.DataType | None) -> bool:
 
 
 def _count_unknown(read: pa.DataType, known: pa.DataType | None) -> int:
-    """Fields inside a type that are not inside another; all of them inside an unknown one."""
+    """Count the fields of a type that the known type does not have; all if there is none."""
     if pa.types.is_list(read):
         inside = known.value_type if known is not None and pa.types.is_list(known) else None
         return _count_unknown(read.value_type, inside)
@@ -142,26 +146,26 @@ def _count_unknown(read: pa.DataType, known: pa.DataType | None) -> int:
 
 
 def _find_unknown(
-    read: pa.Array, known: pa.DataType | None, counts: Callable[[pa.Array], Mask]
+    read: pa.Array, known: pa.DataType | None, is_counted: Callable[[pa.Array], Mask]
 ) -> Mask:
-    """Which values are unknown, or have something unknown inside."""
+    """Return which values are unknown, or contain unknown fields."""
     if known is None:
-        return counts(read)
+        return is_counted(read)
     found = np.zeros(len(read), np.bool_)
     if pa.types.is_struct(read.type) and pa.types.is_struct(known):
         types = field_types(known)
         for number, field in enumerate(read.type):
-            found |= _find_unknown(read.field(number), types.get(field.name), counts)
+            found |= _find_unknown(read.field(number), types.get(field.name), is_counted)
     elif pa.types.is_list(read.type) and pa.types.is_list(known):
-        inside = _find_unknown(read.values, known.value_type, counts)
+        inside = _find_unknown(read.values, known.value_type, is_counted)
         found[pc.list_parent_indices(read).to_numpy()[inside]] = True
     return found
 
 
-#: What numbers are does not matter, and Python reads only some thousands of digits.
+#: Numbers are not used. Python converts only some thousands of digits to an ``int``.
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
 _STRING = r'"([^"\\]*(?:\\.[^"\\]*)*)"'
-#: A member of an object that is known to be JSON; the value is empty where it is nested.
+#: A member of a valid JSON object; the group of the value is empty if the value is nested.
 _MEMBER = re.compile(
     rf"[ \t\n\r,]*{_STRING}[ \t\n\r]*:[ \t\n\r]*"
     rf"({_STRING.replace('(', '(?:', 1)}|[^ \t\n\r,{{}}\[\]\"]+|(?=[\[{{]))"
@@ -208,7 +212,7 @@ def _known_part(text: str, begin: int, end: int, known: pa.DataType) -> str:
 
 
 def _elements(text: str, start: int) -> Iterator[tuple[int, int]]:
-    """Where each element of the array that opens at ``start`` lies."""
+    """Yield the span of each element of the array that starts at ``start``."""
     position = start + 1
     while text[begin := _after_blanks(text, position)] != "]":
         _, position = _DECODER.raw_decode(text, begin)
@@ -224,7 +228,7 @@ def _after_blanks(text: str, position: int) -> int:
 def _unknown_part(
     text: str, begin: int, end: int, known: pa.DataType, wanted: pa.DataType | None
 ) -> str | None:
-    """What to keep of the value of a known column."""
+    """Return the unknown part of the value of a known column, or None."""
     if pa.types.is_struct(known) and text[begin] == "{":
         types = field_types(known)
         inside = None if wanted is None else field_types(wanted)
@@ -249,7 +253,7 @@ def _has_unknown(value: object, known: pa.DataType) -> bool:
 
 
 def _members(text: str, start: int) -> Iterator[tuple[str, int, int]]:
-    """Name of each member of the object that opens at ``start``, and where its value lies."""
+    """Yield the name of each member of the object at ``start``, and the span of its value."""
     position = start + 1
     while (member := _MEMBER.match(text, position)) is not None:
         begin, position = member.span(2)

@@ -1,4 +1,4 @@
-"""Which values can be JSON objects at all, by their bytes alone, before any parser sees them."""
+"""Finds the values that can be JSON objects, by their first and last bytes, before parsing."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ _LEAF_VALUES = 64
 
 @dataclass(frozen=True, slots=True)
 class Screening:
-    """Fate of each value of a column.
+    """The result of screening a column.
 
     Attributes:
-        passed: UTF-8 that, but for blanks around it, starts with ``{`` and ends with ``}``.
-        reasons: why not, by index.
+        passed: whether a value is UTF-8 and, without blanks around it, starts with ``{`` and ends
+            with ``}``.
+        reasons: by index, the reason why a value did not pass.
     """
 
     passed: Mask
@@ -30,7 +31,7 @@ class Screening:
 
 
 def screen(values: pa.Array) -> Screening:
-    """Look at the bytes of a ``binary`` column."""
+    """Screen the values of a ``binary`` column."""
     is_utf8 = find_utf8(values)
     passed = is_utf8 & _find_braced(values)
     reasons = {}
@@ -40,7 +41,10 @@ def screen(values: pa.Array) -> Screening:
 
 
 def find_utf8(values: pa.Array) -> Mask:
-    """Which values are UTF-8; halves what is not, so that a few cost little."""
+    """Return which values are UTF-8.
+
+    The column is split in halves until invalid values are found, so that a few cost little time.
+    """
     try:
         values.cast(pa.string())
     except pa.ArrowInvalid:
@@ -63,7 +67,7 @@ def _find_braced(values: pa.Array) -> Mask:
     braced = _starts_and_ends_with_braces(values)
     others = np.flatnonzero(~braced)
     if len(others):
-        # Only bytes that are UTF-8 may be trimmed as text; the rest stays as it is.
+        # Arrow can trim only UTF-8; other values become null and fail the check.
         texts = values.take(pa.array(others))
         texts = pc.if_else(pa.array(find_utf8(texts)), texts, None).cast(pa.string())
         trimmed = pc.utf8_trim(texts, _WHITESPACE).cast(pa.binary())
@@ -72,7 +76,7 @@ def _find_braced(values: pa.Array) -> Mask:
 
 
 def _starts_and_ends_with_braces(values: pa.Array) -> Mask:
-    """Null and empty values do not."""
+    """Return which values start and end with braces; null and empty values do not."""
     offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset :][: len(values) + 1]
     starts, ends = offsets[:-1], offsets[1:]
     candidate: Mask = (ends - starts >= len("{}")) & values.is_valid().to_numpy(

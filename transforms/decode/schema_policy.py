@@ -1,4 +1,4 @@
-"""What happens to records that their schema does not hold."""
+"""How the decoder handles records that do not match the schema of the table."""
 
 from __future__ import annotations
 
@@ -8,42 +8,43 @@ from typing import Literal
 
 import pyarrow as pa
 
-from table.errors import InvalidConfig
-from table.model.meta_columns import is_reserved
-from table.schema.evolution import Path, Proposal, Sighting, dotted
+from lakemark.errors import InvalidConfig
+from lakemark.model.meta_columns import is_reserved
+from lakemark.schema.evolution import Path, Proposal, Sighting, dotted
 
-#: Of fields that no column is declared for: leave them out, keep them in the rescue column, make
-#: columns of them, turn the record away, stop.
+#: Fields without a column: ignore them, keep them in the rescue column, add columns for them,
+#: reject the record, or stop the run.
 UnknownFields = Literal["ignore", "rescue", "evolve", "reject", "fail"]
 
-#: Of values that fit a wider type than their column's: turn the record away, widen the column, keep
-#: the value in the rescue column, stop.
+#: Values that fit only a wider type than that of their column: reject the record, widen the column,
+#: keep the value in the rescue column, or stop the run.
 WiderValues = Literal["reject", "evolve", "rescue", "fail"]
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaPolicy:
-    """Who gives way where records and schema differ.
+    """How the decoder handles differences between records and schema.
 
     Attributes:
-        unknown_fields: None is ``rescue`` where there is a rescue column, and ``ignore`` elsewhere.
-        wider_values: what else does not fit is turned away in any case.
-        aliases: field to the column that it fills too, for fields that were renamed.
-        settled: columns, dotted inside structs, whose type never changes: key, partition, order.
-        taken: names of columns that records do not fill, so that no field becomes one of them.
+        unknown_fields: None means ``rescue`` if there is a rescue column, otherwise ``ignore``.
+        wider_values: values that fit no wider type are always rejected.
+        aliases: name of a renamed field to the column that it fills.
+        fixed_types: columns, dotted inside structs, whose type never changes: those of the record
+            key, the partition path and the ordering.
+        reserved_names: columns that records do not fill; no unknown field may become one of them.
     """
 
     unknown_fields: UnknownFields | None = None
     wider_values: WiderValues = "reject"
     aliases: Mapping[str, str] = field(default_factory=dict)
-    settled: frozenset[str] = frozenset()
-    taken: frozenset[str] = frozenset()
+    fixed_types: frozenset[str] = frozenset()
+    reserved_names: frozenset[str] = frozenset()
 
     def with_aliases(self, schema: pa.Schema) -> pa.Schema:
-        """The columns, and after them, each of its column's type, the aliases.
+        """Return the columns, followed by the aliases with the types of their columns.
 
         Raises:
-            InvalidConfig: an alias that is a column, or of a column that is none.
+            InvalidConfig: an alias is a column itself, or its column does not exist.
         """
         fields = list(schema)
         for alias, column in self.aliases.items():
@@ -52,29 +53,29 @@ class SchemaPolicy:
                 raise InvalidConfig(message)
             if column not in schema.names:
                 message = (
-                    f"decode.aliases: {alias!r} stands for {column!r}, which is no column "
-                    f"({', '.join(schema.names)})"
+                    f"decode.aliases: {alias!r} is an alias of {column!r}, but there is no such "
+                    f"column; use one of {', '.join(schema.names)}"
                 )
                 raise InvalidConfig(message)
             fields.append(schema.field(column).with_name(alias))
         return pa.schema(fields)
 
-    def as_columns(self, found: Iterable[Sighting]) -> Proposal:
-        """Findings under the names of columns instead of their aliases."""
+    def to_columns(self, found: Iterable[Sighting]) -> Proposal:
+        """Replace aliases in the paths of sightings by the names of their columns."""
         return frozenset((self._column_path(path), kind) for path, kind in found)
 
-    def is_settled(self, path: Path) -> bool:
-        """Whether the type of what stands there never changes; a path by the record's names."""
+    def has_fixed_type(self, path: Path) -> bool:
+        """Return whether the column at a path, by the record's names, never changes its type."""
         if len(path) > 1 and self.wider_values == "evolve":
             # Apache Hudi on Spark refuses nested columns of changed types (vectorized reader).
             return True
-        return dotted(self._column_path(path)) in self.settled
+        return dotted(self._column_path(path)) in self.fixed_types
 
-    def taken_fault(self, path: Path) -> str | None:
-        """Why the name of an unknown field cannot be a column's; case makes no difference."""
+    def reserved_name_fault(self, path: Path) -> str | None:
+        """Return why an unknown field cannot become a column: its name is reserved, in any case."""
         name = path[0]
-        is_taken = name.lower() in {taken.lower() for taken in self.taken}
-        if len(path) == 1 and (is_taken or is_reserved(name)):
+        is_used = name.lower() in {reserved.lower() for reserved in self.reserved_names}
+        if len(path) == 1 and (is_used or is_reserved(name)):
             return f"field {name!r}: a column of that name is not filled from records"
         return None
 

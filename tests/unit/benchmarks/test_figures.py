@@ -49,7 +49,7 @@ def test_lakemarks_batches_are_read_from_its_event_log() -> None:
             event("BatchWritten", 4, batch_id=0, records_read=7),
             event("BatchPlanned", 5, batch_id=1),
             event("BatchWritten", 6, batch_id=1, records_read=8),
-            event("CompactionDone", 9),
+            event("CompactionCompleted", 9),
             event("RunStopped", 20),
         ]
     )

@@ -16,7 +16,7 @@ from benchmarks.long_life_figures import (
     growth,
     report,
 )
-from table.storage import StorageLocation, open_storage
+from lakemark.storage import StorageLocation, open_storage
 from tests.storages import CountingStorage
 
 

@@ -11,9 +11,9 @@ import pytest
 from benchmarks import orders, tables
 from benchmarks.peers.read_contract import Sums
 from benchmarks.tables import Delta, Layout
-from table.hudi_table import open_table
-from table.read.queries import ReadOptimized
-from table.storage import StorageLocation
+from lakemark.operations.open_table import open_table
+from lakemark.read.queries import ReadOptimized
+from lakemark.storage import StorageLocation
 
 LAYOUT = Layout(rows=2_000, partitions=3, buckets=2)
 

@@ -1,13 +1,13 @@
-"""Where a streamer goes on, as tests of the walk over commits ask for it."""
+"""The newest checkpoint, for tests of the lookup."""
 
 from __future__ import annotations
 
-from checkpoints.book import DEFAULT_IDENTITY
 from checkpoints.checkpoint import KafkaCheckpoint
-from checkpoints.resume import Commits, newest_progress
+from checkpoints.lookup import newest_progress
+from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY, Commits
 
 
 def newest_checkpoint(commits: Commits, identity: str = DEFAULT_IDENTITY) -> KafkaCheckpoint | None:
-    """None when no commit knows, or it was reset."""
+    """The newest checkpoint; None if no commit has one, or if it was reset."""
     progress = newest_progress(commits, identity)
     return None if progress is None else progress.checkpoint

@@ -45,12 +45,12 @@ def test_progress_on_one_partition_does_not_outweigh_another() -> None:
     assert not right <= left
 
 
-def test_it_never_moves_back() -> None:
+def test_checkpoint_never_moves_back() -> None:
     with pytest.raises(ValueError, match="only moves forward"):
         KafkaCheckpoint("orders", {0: 5}).advanced_by({0: -1})
 
 
-def test_offsets_cannot_be_changed_behind_its_back() -> None:
+def test_checkpoint_is_not_changed_by_its_source_mapping() -> None:
     offsets = {0: 5}
     checkpoint = KafkaCheckpoint("orders", offsets)
     offsets[0] = 6

@@ -1,12 +1,12 @@
-"""A checkpoint that is set by hand: what moves, and which topic the offsets belong to."""
+"""The plan of a checkpoint change: which offsets move, and to which topic they belong."""
 
 from __future__ import annotations
 
 import pytest
 
-from checkpoints.book import Progress
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.plan import PartitionMove, plan_checkpoint
+from checkpoints.progress import Progress
 
 READ = Progress(KafkaCheckpoint("orders", {0: 5, 1: 9}), "1", topic_id="id")
 
@@ -32,7 +32,7 @@ def test_kept_offsets_stay_those_of_the_topic_that_was_read(
     assert (plan.checkpoint, plan.topic_id) == (after, topic_id)
 
 
-def test_partitions_of_a_topic_that_is_read_no_more_end_nowhere() -> None:
+def test_partitions_of_the_previous_topic_have_no_offset_after_a_change() -> None:
     plan = plan_checkpoint(READ, KafkaCheckpoint("other", {1: 4}))
     assert plan.moves == (
         PartitionMove("orders", 0, 5, None),

@@ -38,22 +38,22 @@ class HFileBuilder:
     def build(self, entries: Iterable[Entry]) -> bytes:
         self._file = bytearray()
         entries = list(entries)
-        places = [
+        locations = [
             self._add(b"DATABLK*", b"".join(_stored(*e) for e in block), block[0][0])
             for block in self._blocks(entries)
         ]
         for level in range(self.levels - 1):
             magic = b"IDXLEAF2" if level == 0 else b"IDXINTE2"
-            places = [
+            locations = [
                 self._add(magic, _index(group), group[0][0])
-                for group in _grouped(places, self.fanout)
+                for group in _grouped(locations, self.fanout)
             ]
         meta = [self._add(b"METABLKc", v, name) for name, v in self.meta_blocks.items()]
         load_on_open = len(self._file)
-        self._add(b"IDXROOT2", b"".join(_root_entry(_row(key), o, s) for key, o, s in places))
+        self._add(b"IDXROOT2", b"".join(_root_entry(_row(key), o, s) for key, o, s in locations))
         self._add(b"IDXROOT2", b"".join(_root_entry(key, o, s) for key, o, s in meta))
         self._add(b"FILEINF2", _file_info({**_INFO, **self.info}))
-        fields = {2: load_on_open, 5: len(places), 6: len(meta), 7: len(entries)}
+        fields = {2: load_on_open, 5: len(locations), 6: len(meta), 7: len(entries)}
         self._file += _trailer({**fields, 8: self.levels, 12: self.compression})
         return bytes(self._file)
 
@@ -76,9 +76,9 @@ class HFileBuilder:
         sizes = struct.pack(">iiqBii", len(packed) + len(checksums), len(content), -1, 0, 16384,
                             33 + len(packed))  # fmt: skip
         block = magic + sizes + packed + checksums
-        place = key, len(self._file), len(block)
+        location = key, len(self._file), len(block)
         self._file += block
-        return place
+        return location
 
 
 _INFO = {b"KEY_VALUE_VERSION": struct.pack(">i", 1), b"MAX_MEMSTORE_TS_KEY": struct.pack(">q", 0)}
@@ -136,5 +136,5 @@ def _varint(value: int) -> bytes:
     return bytes([*digits, value])
 
 
-def _grouped(places: Sequence[Place], size: int) -> list[Sequence[Place]]:
-    return [places[at : at + size] for at in range(0, len(places), size)]
+def _grouped(locations: Sequence[Place], size: int) -> list[Sequence[Place]]:
+    return [locations[at : at + size] for at in range(0, len(locations), size)]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.codec.avro_bounds import check_bounded
-from table.codec.avro_container import decode, encode, load_schema
-from table.errors import CorruptData
+from lakemark.codec.avro_bounds import check_bounded
+from lakemark.codec.avro_container import decode, encode, load_schema
+from lakemark.errors import CorruptData
 from tests.depth import examples
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.avro"))
@@ -48,7 +48,7 @@ def test_fields_left_out_get_the_defaults_of_the_schema() -> None:
 
 
 @pytest.mark.parametrize("record", [{"unknown": 1}, {"compacted": "yes"}])
-def test_a_record_that_the_schema_does_not_know_is_not_written(record: dict[str, object]) -> None:
+def test_a_record_outside_the_schema_is_not_written(record: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"unknown|compacted|yes"):
         encode("HoodieCommitMetadata", record)
 
@@ -84,7 +84,7 @@ def test_a_container_of_another_number_of_records_is_corrupt(count: int) -> None
 
 
 @pytest.mark.parametrize("data", [b"", b"Obj\x01", b"{}"])
-def test_what_is_no_container_is_corrupt(data: bytes) -> None:
+def test_bytes_that_are_not_a_container_are_corrupt(data: bytes) -> None:
     with pytest.raises(CorruptData):
         decode(data, "a.commit")
 

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.codec.avro_rows import decode_rows, encode_rows
-from table.errors import CorruptData, InvalidRecords
-from table.schema.avro import to_arrow, to_avro
+from lakemark.codec.avro_rows import decode_rows, encode_rows
+from lakemark.errors import CorruptData, InvalidRecords
+from lakemark.schema.avro import to_arrow, to_avro
 from tests.depth import examples
 from tests.unit.schema.strategies import SCHEMAS, rows
 
@@ -177,7 +177,7 @@ def test_arrays_in_several_blocks_are_read() -> None:
     ],
     ids=["long", "string", "array"],
 )
-def test_rows_with_few_and_with_many_items_lie_beside_each_other(
+def test_rows_with_few_and_with_many_items_are_read_together(
     kind: object, value: Callable[[int], object]
 ) -> None:
     """Many rows have a few items, few have many, one has so many that each must cost little."""
@@ -205,7 +205,7 @@ def test_rows_with_few_and_with_many_items_lie_beside_each_other(
     ],
     ids=str,
 )
-def test_items_that_their_row_does_not_hold_are_refused(row: bytes, fault: str) -> None:
+def test_items_beyond_the_end_of_their_row_are_refused(row: bytes, fault: str) -> None:
     with pytest.raises(CorruptData, match=fault):
         decode_rows(memoryview(row), [0], [len(row)], _array_of("long"))
 
@@ -245,7 +245,7 @@ def test_no_damaged_rows_crash_the_reader(data: st.DataObject) -> None:
         read.validate(full=True)
 
 
-def test_a_row_must_end_where_it_is_said_to() -> None:
+def test_a_row_must_end_at_its_given_end() -> None:
     avro = to_avro(pa.schema([pa.field("c", pa.int64(), nullable=False)]), "t")
     with pytest.raises(CorruptData, match="the end of the row"):
         decode_rows(np.zeros(2, np.uint8), [0], [2], avro)

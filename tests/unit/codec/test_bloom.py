@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.codec.bloom import (
+from lakemark.codec.bloom import (
     BLOOM_FILTER,
     DYNAMIC_V0,
     MAX_RECORD_KEY,
@@ -25,7 +25,7 @@ from table.codec.bloom import (
     BloomFilter,
     BloomFilterBuilder,
 )
-from table.errors import CorruptData, InvalidRecords, Unsupported
+from lakemark.errors import CorruptData, InvalidRecords, Unsupported
 from tests.depth import examples
 
 GOLDEN = json.loads((Path(__file__).parent / "golden/base_file_footer.json").read_text("utf-8"))

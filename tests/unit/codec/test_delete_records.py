@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.codec.avro_container import load_schema
-from table.codec.delete_records import decode, encode
-from table.codec.ordering_wrappers import Wrapper, wrapper_of
-from table.errors import CorruptData, InvalidConfig, InvalidRecords
+from lakemark.codec.avro_container import load_schema
+from lakemark.codec.delete_records import decode, encode
+from lakemark.codec.ordering_wrappers import Wrapper, wrapper_of
+from lakemark.errors import CorruptData, InvalidConfig, InvalidRecords
 from tests.depth import examples
 
 KEY, PATH = pa.array(["k1"]), pa.array(["p"])
@@ -74,7 +74,7 @@ def test_several_records_are_those_of_apache() -> None:
     assert encode(KEY[:0], PATH[:0], None) == b"\x00"
 
 
-def test_a_null_and_a_zero_integer_win_whatever_they_meet() -> None:
+def test_a_null_and_a_zero_integer_win_against_every_value() -> None:
     keys = pa.array(["a", "b", "c"])
     for ordering in (pa.array([None, 0, 3], pa.int32()), pa.array([None, 0, 3], pa.date32())):
         read = decode(encode(keys, keys, [ordering]), "x")

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from table.codec.hfile import Entries, HFileReader
-from table.codec.hfile.trailer import TRAILER_BYTES
-from table.errors import CorruptData, Unsupported
+from lakemark.codec.hfile import Entries, HFileReader
+from lakemark.codec.hfile.trailer import TRAILER_BYTES
+from lakemark.errors import CorruptData, Unsupported
 from tests.depth import examples
 from tests.unit.codec.hfiles import GZ, NONE, Entry, HFileBuilder, hadoop_vint
 
@@ -74,7 +74,7 @@ def test_a_lookup_finds_the_entries_of_its_keys(
 @settings(deadline=None)
 @given(files(), st.lists(st.binary(max_size=2), max_size=4))
 @example(([], HFileBuilder().build([])), [b""])
-def test_a_lookup_of_prefixes_finds_what_begins_with_one(
+def test_a_lookup_of_prefixes_finds_the_keys_that_begin_with_one(
     file: tuple[list[Entry], bytes], prefixes: list[bytes]
 ) -> None:
     entries, data = file
@@ -187,21 +187,21 @@ def _plain(path: Path) -> bytes:
     return builder.build(pairs(reader.scan()))
 
 
-def _places(data: bytes) -> list[int]:
+def _offsets(data: bytes) -> list[int]:
     """Where the file is not all zeros, as most of a trailer is."""
     return [at for at in range(len(data) - 4) if data[at : at + 4] != bytes(4)]
 
 
 FUZZED = [*(path.read_bytes() for path in GOLDEN_FILES), *map(_plain, GOLDEN_FILES)]
-PLACES = {data: _places(data) for data in FUZZED}
+OFFSETS = {data: _offsets(data) for data in FUZZED}
 
 
 @settings(deadline=None, max_examples=examples(300))
 @given(st.sampled_from(range(len(FUZZED))), st.data())
 def test_damaged_files_raise_nothing_else(file: int, data: st.DataObject) -> None:
     damaged = bytearray(FUZZED[file])
-    places = st.sampled_from(PLACES[FUZZED[file]])
-    for at, patch in data.draw(st.lists(st.tuples(places, PATCHES), min_size=1, max_size=4)):
+    offsets = st.sampled_from(OFFSETS[FUZZED[file]])
+    for at, patch in data.draw(st.lists(st.tuples(offsets, PATCHES), min_size=1, max_size=4)):
         damaged[at : at + len(patch)] = patch
     damaged = damaged[data.draw(st.sampled_from([0, 0, 1, 40])) :]
     try:

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.codec.hfile import Entries, HFileReader, write_hfile
-from table.codec.hfile.file_info import CREATED_MS
-from table.codec.hfile.trailer import Compression
+from lakemark.codec.hfile import Entries, HFileReader, write_hfile
+from lakemark.codec.hfile.file_info import CREATED_MS
+from lakemark.codec.hfile.trailer import Compression
 
 ARCHIVES = Path(__file__).parents[2] / "golden"
 #: Tables of which the metadata table was compacted, of each layout of the timeline.

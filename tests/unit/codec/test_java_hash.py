@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.codec.java_hash import list_hash, string_hash
-from table.errors import InvalidRecords
+from lakemark.codec.java_hash import list_hash, string_hash
+from lakemark.errors import InvalidRecords
 from tests.depth import examples
 
 TEXTS = st.lists(st.none() | st.text(max_size=8), max_size=8)
@@ -37,7 +37,7 @@ def test_hash_codes_printed_by_java() -> None:
 
 
 @pytest.mark.parametrize("letter", ["x", "é", "😀"])
-def test_strings_longer_than_what_is_hashed_at_a_time(letter: str) -> None:
+def test_strings_longer_than_a_hashed_chunk(letter: str) -> None:
     texts = [letter * length for length in (1, 70_000, 3, 65_536, 0, 200_000)]
     assert string_hash(pa.array(texts)).tolist() == [java_string_hash(text) for text in texts]
 
@@ -55,7 +55,7 @@ def test_a_list_hashes_as_in_java(rows: list[tuple[str | None, str | None]]) -> 
     assert list_hash(columns).tolist() == expected
 
 
-def test_a_value_that_is_no_text_is_named() -> None:
+def test_a_value_that_is_not_text_is_named() -> None:
     broken = pa.array([b"ok", b"\xff\xfe"], pa.binary()).view(pa.string())
     with pytest.raises(InvalidRecords, match="UTF-8"):
         string_hash(broken)

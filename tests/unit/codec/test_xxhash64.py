@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from table.codec.xxhash64 import xxhash64
+from lakemark.codec.xxhash64 import xxhash64
 
 
 @pytest.mark.parametrize(

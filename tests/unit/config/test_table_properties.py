@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.config import keys
-from table.config.table_properties import (
+from lakemark.config import keys
+from lakemark.config.table_properties import (
     MergeMode,
     TableProperties,
     TableType,
@@ -15,7 +15,7 @@ from table.config.table_properties import (
     new_table_properties,
     parse_properties,
 )
-from table.errors import CorruptData
+from lakemark.errors import CorruptData
 
 # What Apache Hudi 1.2.0 wrote for a merge-on-read table.
 APACHE = b"""#Updated at 2026-11-21T13:40:02.023435441Z
@@ -162,7 +162,7 @@ def test_no_bytes_crash_the_parser(data: bytes) -> None:
         (None, None, False),
     ],
 )
-def test_the_key_generator_that_writers_use_says_whether_folders_are_values(
+def test_the_key_generator_of_the_writer_decides_whether_folders_are_values(
     word: str | None, class_name: str | None, are_values: bool
 ) -> None:
     stored = {keys.KEY_GENERATOR_TYPE: word, keys.KEY_GENERATOR_CLASS: class_name}
@@ -170,6 +170,6 @@ def test_the_key_generator_that_writers_use_says_whether_folders_are_values(
     assert properties.folders_are_values is are_values
 
 
-def test_the_custom_key_generator_stores_types_beside_the_partition_fields() -> None:
+def test_the_custom_key_generator_stores_types_with_the_partition_fields() -> None:
     properties = TableProperties({keys.PARTITION_FIELDS: "region:SIMPLE, seen:TIMESTAMP,plain"})
     assert properties.partition_fields == ("region", "seen", "plain")

@@ -6,24 +6,24 @@ from dataclasses import replace
 
 import pytest
 
-from table.config import keys
-from table.config.merge_settings import (
+from lakemark.config import keys
+from lakemark.config.merge_settings import (
     PAYLOAD_CLASSES,
     MergeSettings,
     PartialUpdateMode,
     merge_settings,
 )
-from table.config.merger_name import MergerName
-from table.config.table_properties import MergeMode, TableProperties
-from table.config.table_spec import TableSpec
-from table.errors import InvalidConfig, Unsupported
-from table.model.changes import DeleteMarker
-from table.model.format_version import FormatVersion
+from lakemark.config.merger_name import MergerName
+from lakemark.config.table_properties import MergeMode, TableProperties
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import InvalidConfig, Unsupported
+from lakemark.model.changes import DeleteMarker
+from lakemark.model.format_version import FormatVersion
 from tests.golden.shared_tables import SharedTables
 
 MODELS = "org.apache.hudi.common.model."
-PLAIN = TableSpec("trips", ("id",))
-ORDERED = TableSpec("trips", ("id",), ordering=("ts",))
+PLAIN = TableSpec(name="trips", record_key=("id",))
+ORDERED = TableSpec(name="trips", record_key=("id",), ordering=("ts",))
 OWN = MergerName("shop.merging:Totals", "1897ef5f-18bc-4557-939c-9d6a8afd1519")
 OTHER = MergerName("shop.merging:Other", "5b9b1b8e-40ae-4c4f-8a1f-5f7b1e1b7c11")
 OP_IS_D = DeleteMarker("op", "d")
@@ -58,7 +58,7 @@ GOLDEN = {
 
 
 @pytest.mark.parametrize(("name", "spec"), GOLDEN.items(), ids=GOLDEN)
-def test_a_new_table_says_what_apache_hudi_says_of_its_own(
+def test_a_new_table_has_the_properties_that_apache_hudi_writes(
     name: str, spec: TableSpec, shared_tables: SharedTables
 ) -> None:
     apache = shared_tables[name].properties
@@ -98,7 +98,7 @@ def test_a_new_table_of_an_older_version_merges_as_apaches(
         (replace(ORDERED, partial_update=DEFAULTS), "partial_update: tables of version 8"),
     ],
 )
-def test_what_an_older_version_cannot_say_is_refused(spec: TableSpec, named: str) -> None:
+def test_a_setting_that_an_older_version_lacks_is_refused(spec: TableSpec, named: str) -> None:
     with pytest.raises(InvalidConfig, match=named):
         replace(spec, version=FormatVersion.V8).to_properties()
 
@@ -177,7 +177,7 @@ def test_readers_of_a_new_table_merge_as_was_asked(spec: TableSpec) -> None:
     ],
     ids=str,
 )
-def test_a_mode_that_is_not_said_is_inferred(spec: TableSpec, mode: MergeMode) -> None:
+def test_a_mode_that_is_not_given_is_inferred(spec: TableSpec, mode: MergeMode) -> None:
     assert spec.merging.mode is mode
 
 
@@ -188,12 +188,12 @@ def test_a_merger_is_stored_by_its_strategy_alone() -> None:
     }
     settings = replace(PLAIN, merger=OWN).merging
     assert settings == MergeSettings(
-        MergeMode.CUSTOM, strategy_id=OWN.strategy_id, merger_class=OWN.class_path
+        mode=MergeMode.CUSTOM, strategy_id=OWN.strategy_id, merger_class=OWN.class_path
     )
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "refusal"),
     [
         (
             replace(PLAIN, merge_mode=MergeMode.EVENT_TIME),
@@ -217,7 +217,7 @@ def test_a_merger_is_stored_by_its_strategy_alone() -> None:
         ),
         (
             replace(PLAIN, payload="FirstValueAvroPayload"),
-            "payload: FirstValueAvroPayload is unknown; known are DefaultHoodieRecordPayload, ",
+            "payload: FirstValueAvroPayload is unknown; use one of DefaultHoodieRecordPayload, ",
         ),
         (
             replace(ORDERED, payload="PartialUpdateAvroPayload", merge_mode=MergeMode.COMMIT_TIME),
@@ -257,10 +257,10 @@ def test_a_merger_is_stored_by_its_strategy_alone() -> None:
     ],
     ids=lambda value: value.partition(":")[0] if isinstance(value, str) else "",
 )
-def test_what_does_not_go_together_is_refused(spec: TableSpec, told: str) -> None:
+def test_what_does_not_go_together_is_refused(spec: TableSpec, refusal: str) -> None:
     with pytest.raises(InvalidConfig) as refused:
         spec.to_properties()
-    assert str(refused.value).startswith(told)
+    assert str(refused.value).startswith(refusal)
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_a_merger_without_a_proper_name_is_refused(class_path: str, strategy_id:
 
 
 @pytest.mark.parametrize(
-    ("table", "writer", "told"),
+    ("table", "writer", "refusal"),
     [
         (ORDERED, PLAIN, "merge_mode is EVENT_TIME_ORDERING in the table and COMMIT_TIME"),
         (ORDERED, replace(ORDERED, ordering=("seq",)), "ordering is ts in the table and seq in"),
@@ -308,13 +308,13 @@ def test_a_merger_without_a_proper_name_is_refused(class_path: str, strategy_id:
     ],
 )
 def test_a_later_run_may_not_merge_otherwise(
-    table: TableSpec, writer: TableSpec, told: str
+    table: TableSpec, writer: TableSpec, refusal: str
 ) -> None:
-    with pytest.raises(InvalidConfig, match=told):
+    with pytest.raises(InvalidConfig, match=refusal):
         writer.check(table.to_properties(), "/lake/trips")
 
 
-def test_settings_may_be_written_out_where_the_table_was_made_with_a_payload() -> None:
+def test_settings_may_be_explicit_where_the_table_was_created_with_a_payload() -> None:
     table = replace(ORDERED, payload="PartialUpdateAvroPayload").to_properties()
     replace(ORDERED, partial_update=DEFAULTS).check(table, "/lake/trips")
 
@@ -341,7 +341,7 @@ def test_a_payload_that_still_decides_must_be_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "refusal"),
     [
         (
             {keys.PARTIAL_UPDATE_MODE: "KEEP_VALUES"},
@@ -351,7 +351,7 @@ def test_a_payload_that_still_decides_must_be_named() -> None:
         ({keys.MERGE_MODE: "CUSTOM"}, "neither a merge strategy nor a payload class"),
     ],
 )
-def test_rules_that_are_not_known_are_not_written(changes: dict[str, str], told: str) -> None:
+def test_unknown_rules_are_not_written(changes: dict[str, str], refusal: str) -> None:
     values = {**ORDERED.to_properties().values, **changes}
-    with pytest.raises(Unsupported, match=told):
+    with pytest.raises(Unsupported, match=refusal):
         ORDERED.check(TableProperties(values), "/lake/trips")

@@ -4,9 +4,9 @@ import pickle
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from table.execution.runner import LocalRunner, Result, Task
-from table.storage import StorageLocation, open_storage
-from table.transaction.deletion import delete_files
+from lakemark.execution.runner import LocalRunner, Result, Task
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.transaction.deletion import delete_files
 
 
 class OtherProcess(LocalRunner):

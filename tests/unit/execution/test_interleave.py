@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.execution.interleave import interleaved, read_ahead
+from lakemark.execution.interleave import interleaved, read_ahead
 from tests.depth import examples
 
 

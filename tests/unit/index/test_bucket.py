@@ -5,9 +5,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from table.errors import InvalidConfig
-from table.index.bucket import BucketIndex, bucket_of, file_id, groups_by_bucket, hashed_values
-from table.model.file_slice import FileGroupId
+from lakemark.errors import InvalidConfig
+from lakemark.index.bucket import BucketIndex, bucket_of, file_id, groups_by_bucket, hashed_values
+from lakemark.model.file_slice import FileGroupId
 
 
 def bucket_in_java(values: list[str | None], bucket_count: int) -> int:
@@ -27,7 +27,7 @@ _TEXT = st.text(st.sampled_from("ab:,_x日😀"), max_size=8)
 
 @settings(deadline=None)
 @given(keys=st.lists(_TEXT | st.sampled_from(["id:a,b:c", "a,b", "a:b"])), count=st.integers(1, 64))
-def test_simple_keys_go_where_java_puts_them(keys: list[str], count: int) -> None:
+def test_bucket_of_simple_key_equals_java(keys: list[str], count: int) -> None:
     index = BucketIndex(count, ("id",))
     expected = [bucket_in_java(list(hashed_values(k, ("id",))) or [k], count) for k in keys]
     assert index.bucket_ids(pa.array(keys, pa.string())).tolist() == expected
@@ -39,7 +39,7 @@ def test_simple_keys_go_where_java_puts_them(keys: list[str], count: int) -> Non
     hash_fields=st.sampled_from([(), ("id",), ("at",), ("at", "id")]),
 )
 @example(values=[("__null__", "__empty__"), ("a,b", "2026-01-01 00:00:00")], hash_fields=())
-def test_complex_keys_go_where_java_puts_them(
+def test_bucket_of_complex_key_equals_java(
     values: list[tuple[str, str]], hash_fields: tuple[str, ...]
 ) -> None:
     keys = [f"id:{left},at:{right}" for left, right in values]
@@ -67,7 +67,7 @@ def test_complex_keys_go_where_java_puts_them(
         ("x:1:2,y", ("id",), []),
     ],
 )
-def test_a_record_key_is_read_back_as_hudi_reads_it(
+def test_record_key_is_parsed_as_in_hudi(
     key: str, fields: tuple[str, ...], values: list[str | None]
 ) -> None:
     assert list(hashed_values(key, fields)) == values
@@ -93,7 +93,7 @@ def test_groups_are_found_by_partition_and_bucket() -> None:
     with pytest.raises(InvalidConfig, match="beyond 1 buckets"):
         groups_by_bucket(groups, 1)
     second = FileGroupId("eu", file_id(0, "eu", "2", "t"))
-    with pytest.raises(InvalidConfig, match="beside"):
+    with pytest.raises(InvalidConfig, match="in the bucket of"):
         groups_by_bucket([*groups, second], 2)
 
 
@@ -105,7 +105,7 @@ def test_a_file_id_of_another_index_is_refused(other: str) -> None:
         bucket_of(other)
 
 
-def test_settings_that_make_no_sense_are_refused() -> None:
+def test_invalid_bucket_settings_are_refused() -> None:
     with pytest.raises(InvalidConfig, match="bucket count 0"):
         BucketIndex(0, ("id",))
     with pytest.raises(InvalidConfig, match="region"):

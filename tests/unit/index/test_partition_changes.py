@@ -1,4 +1,4 @@
-"""Rows of a batch whose key exists in another partition are found, whatever holds the key there."""
+"""Rows of a batch whose key exists in another partition are found, for any kind of stored key."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from uuid import uuid4
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sinks.hudi.compactions import write_context
-from sinks.hudi.settings import SinkSettings
-from sinks.hudi.table_writer import TableWriter
-from table.config.merge_settings import merge_settings
-from table.config.merger_name import MergerName
-from table.config.table_properties import TableType
-from table.execution.runner import LocalRunner
-from table.hudi_table import create_table
-from table.index.key_search import SearchedGroup, keys_live_after, live_keys
-from table.index.partition_changes import deciding_columns, find_partition_changes
-from table.merge.custom import Records, VectorMerge, VectorMerger
-from table.model.changes import ChangeKind
-from table.model.file_slice import FileSlice
-from table.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
-from table.schema import avro
-from table.services.compaction import CompactionPolicy
-from table.storage import StorageLocation, open_storage
-from table.write.partitioner import Bucket
+from lakemark.config.merge_settings import merge_settings
+from lakemark.config.merger_name import MergerName
+from lakemark.config.table_properties import TableType
+from lakemark.execution.runner import LocalRunner
+from lakemark.index.key_search import SearchedGroup, find_keys_live_after, find_live_keys
+from lakemark.index.partition_changes import deciding_columns, find_partition_changes
+from lakemark.merge.custom import Records, VectorMerge, VectorMerger
+from lakemark.model.changes import ChangeKind
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
+from lakemark.operations.create import create_table
+from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.write_context import write_context
+from lakemark.operations.writer_settings import WriterSettings
+from lakemark.schema import avro
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.write.partitioner import Bucket
 from tests.depth import examples
 from tests.merging.written_table import WrittenTable, changes_of
 from tests.tables import INDEX, SCHEMA, Row, changes, commit, make, spec, writer
@@ -40,10 +40,12 @@ from tests.tables import INDEX, SCHEMA, Row, changes, commit, make, spec, writer
 KINDS = st.sampled_from([ChangeKind.UPSERT, ChangeKind.UPSERT, ChangeKind.COMMIT_TIME_DELETE])
 CHANGES = st.tuples(st.sampled_from("abcdef"), st.sampled_from(["x", "y", "z"]), KINDS)
 BATCHES = st.lists(st.lists(CHANGES, min_size=1, max_size=6), min_size=1, max_size=4)
+_DELETE, _UPSERT = ChangeKind.COMMIT_TIME_DELETE, ChangeKind.UPSERT
+DELETED_FIRST = [[("c", "z", _DELETE), ("c", "x", _UPSERT), ("c", "z", _UPSERT)]]
 
 
 class OldestStays(VectorMerger):
-    """The row that a key had first; a delete does nothing to it."""
+    """Keeps the first row of a key; a delete has no effect on it."""
 
     merging_strategy = "3d4ab1fc-52a5-4e0f-9e59-0e4f1a5f9f11"
 
@@ -58,7 +60,7 @@ def _table(table_type: TableType = TableType.MERGE_ON_READ) -> TableWriter:
 
 
 def _found(to: TableWriter, rows: list[Row], budget: int = 1 << 20) -> set[tuple[str, str]]:
-    """Key and partition of the changes that a batch holds; the table stays as it is."""
+    """Key and partition of the partition changes in a batch; the table is not changed."""
     if to.table.schema is None:
         return set()
     sent = changes(rows)
@@ -69,7 +71,7 @@ def _found(to: TableWriter, rows: list[Row], budget: int = 1 << 20) -> set[tuple
     context = write_context(to.table, "now", to.schema, text, merger_class=merger_class)
     for number in range(INDEX.bucket_count):
         part = batch.filter(pa.array(numbers == number))
-        groups = to.placement().groups_in(number)
+        groups = to.assign_file_groups().groups_in(number)
         appends = to.table.properties.is_merge_on_read
         found += find_partition_changes(
             context.reader, groups, [part], budget, appends=appends
@@ -81,7 +83,7 @@ def test_the_slices_of_all_buckets_are_found_in_one_pass() -> None:
     to = _table()
     commit(to, [Row(key, region=region) for key in "abcdef" for region in "xyz"])
     to.table.refresh()
-    placed = to.placement()
+    placed = to.assign_file_groups()
 
     class Counted(UserDict[Bucket, FileSlice]):
         passes = 0
@@ -100,6 +102,7 @@ def test_the_slices_of_all_buckets_are_found_in_one_pass() -> None:
 
 @settings(max_examples=examples(25), deadline=None)
 @given(BATCHES, st.sampled_from(list(TableType)), st.booleans(), st.sampled_from([1, 1 << 20]))
+@example(DELETED_FIRST, TableType.MERGE_ON_READ, False, 1)
 def test_partition_changes_are_those_of_a_model(
     drawn: list[list[tuple[str, str, ChangeKind]]],
     table_type: TableType,
@@ -124,13 +127,17 @@ def test_partition_changes_are_those_of_a_model(
 
 
 def _expected(live: dict[str, set[str]], rows: list[Row]) -> set[tuple[str, str]]:
+    """Of several new partitions of a key, the one whose first upsert arrived first is kept."""
     sent: dict[str, dict[str, bool]] = defaultdict(dict)
+    upserted: dict[str, dict[str, None]] = defaultdict(dict)
     for row in rows:
         sent[row.id][row.region] = row.kind is ChangeKind.UPSERT
+        if row.kind is ChangeKind.UPSERT:
+            upserted[row.id][row.region] = None
     found: set[tuple[str, str]] = set()
     for key, partitions in sent.items():
         held = live[key] if key in live else set()
-        new = [p for p, is_live in partitions.items() if is_live and p not in held]
+        new = [p for p in upserted[key] if partitions[p] and p not in held]
         kept = [p for p in held if partitions.get(p, True)]
         found |= {(key, p) for p in (new if kept else new[1:])}
     return found
@@ -173,14 +180,14 @@ def test_upsert_that_loses_to_a_remembered_delete_is_no_partition_change() -> No
     assert _found(to, [Row("a", 5, region="y")]) == {("a", "y")}
 
 
-def test_row_that_shows_once_a_pending_compaction_completes_holds_its_key() -> None:
+def test_row_that_appears_after_a_pending_compaction_holds_its_key() -> None:
     to = _table()
     commit(to, [Row("a", 1, region="x")])
     commit(to, [Row("a", 5, region="x", kind=ChangeKind.DELETE)])
     assert to.compactions_to_do(CompactionPolicy(every_delta_commits=1))
     commit(to, [Row("a", 4, region="x")])
     to.table.refresh()
-    assert not to.table.snapshot(["id"]).read_all().num_rows
+    assert not to.table.scan(columns=["id"]).to_reader().read_all().num_rows
     assert _found(to, [Row("a", 6, region="y")]) == {("a", "y")}
 
 
@@ -192,7 +199,7 @@ def test_custom_merger_decides_whether_a_delete_frees_the_key(
     made = replace(spec(table_type), merge_mode=None, merger=name)
     table = create_table(StorageLocation(str(tmp_path / "lake")), made)
     table.mergers = (OldestStays(),)
-    to = TableWriter(table, SCHEMA, SinkSettings(INDEX, merger_class=name.class_path))
+    to = TableWriter(table, SCHEMA, WriterSettings(INDEX, merger_class=name.class_path))
     commit(to, [Row("a", region="x"), Row("b", region="x")])
     to.table.refresh()
     batch = [
@@ -214,10 +221,10 @@ def test_partial_update_keeps_the_key_and_a_delete_frees_it(tmp_path: Path) -> N
     opened = table.open()
     (one,) = opened.view().latest_slices()
     reader, group = opened.scan().reader, SearchedGroup(one, one)
-    assert live_keys(reader, group, pa.array(["a", "b"])).to_pylist() == ["a"]
+    assert find_live_keys(reader, group, pa.array(["a", "b"])).to_pylist() == ["a"]
     for moment, live in ((2, ["a"]), (3, [])):
         delete = changes_of(columns, [({"id": "a", "ts": moment}, ChangeKind.DELETE)])
-        assert keys_live_after(reader, group, delete).to_pylist() == live
+        assert find_keys_live_after(reader, group, delete).to_pylist() == live
 
 
 def test_update_of_a_key_that_is_in_two_partitions_already_is_no_partition_change() -> None:
@@ -226,11 +233,11 @@ def test_update_of_a_key_that_is_in_two_partitions_already_is_no_partition_chang
     assert _found(to, [Row("a", 1, region="x"), Row("a", 1, region="z")]) == {("a", "z")}
 
 
-def test_keys_that_range_and_bloom_filter_rule_out_are_not_read() -> None:
+def test_keys_excluded_by_range_and_bloom_filter_are_not_read() -> None:
     to = _table()
     commit(to, [Row(key) for key in ("b", "d", "ü")])
     reader = to.table.scan().reader
     groups = [SearchedGroup(one, one) for one in to.table.view().latest_slices()]
     wanted = pa.array(["a", "b", "c", "e", "ü", "ä"])
-    found = [key for one in groups for key in live_keys(reader, one, wanted).to_pylist()]
+    found = [key for one in groups for key in find_live_keys(reader, one, wanted).to_pylist()]
     assert sorted(found) == ["b", "ü"]

@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.index.repeated_keys import RepeatedKey, RepeatedKeys, find_repeated_keys
-from table.model.changes import ChangeKind
-from table.model.meta_columns import RECORD_KEY
-from table.read.record_keys import RecordKeys
-from table.storage import StorageLocation, open_storage
+from lakemark.index.repeated_keys import RepeatedKey, RepeatedKeys, find_repeated_keys
+from lakemark.model.changes import ChangeKind
+from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.operations.stored_rows import repeated_keys
+from lakemark.read.virtual_keys import VirtualKeys
+from lakemark.storage import StorageLocation, open_storage
 from tests.depth import examples
 from tests.golden.golden_table import unpack
 from tests.tables import INDEX, Row, commit, make, writer
@@ -64,19 +65,17 @@ def test_bucket_count_that_does_not_fit_the_files_compares_them_all(bucket_count
 
 
 @pytest.mark.parametrize("name", ["v9_cow_virtual_keys", "v9_mor_virtual_keys"])
-def test_keys_of_rows_that_do_not_carry_them_are_made_of_their_fields(
-    tmp_path: Path, name: str
-) -> None:
+def test_virtual_keys_are_computed_from_their_fields(tmp_path: Path, name: str) -> None:
     table = unpack(name, tmp_path).table
-    assert table.repeated_keys() == RepeatedKeys()
-    rows = table.snapshot(["ok", "region"]).read_all().to_pylist()
+    assert repeated_keys(table) == RepeatedKeys()
+    rows = table.scan(columns=["ok", "region"]).to_reader().read_all().to_pylist()
     regions: dict[object, set[object]] = defaultdict(set)
     for row in rows:
         if row["ok"] is not None:
             regions[row["ok"]].add(row["region"])
     repeated = [some for some in regions.values() if len(some) > 1]
     assert repeated
-    found = find_repeated_keys(table.scan(where="ok is not null"), None, RecordKeys(("ok",)))
+    found = find_repeated_keys(table.scan(where="ok is not null"), None, VirtualKeys(("ok",)))
     assert (found.keys, found.rows) == (len(repeated), sum(map(len, repeated)))
 
 

@@ -1,4 +1,4 @@
-"""Stored rows that a writer would key, partition or hash otherwise are refused by name."""
+"""Stored rows whose key, partition or bucket a writer would compute differently are refused."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from sinks.hudi.exchange import Target, Written
-from sinks.hudi.row_check import check_stored_rows
-from sinks.hudi.settings import SinkSettings
-from sinks.hudi.table_writer import TableWriter
-from table.config import keys
-from table.config.table_properties import TableProperties
-from table.config.table_spec import TableSpec
-from table.errors import InvalidConfig, Unsupported
-from table.hudi_table import HudiTable, create_on
-from table.index.bucket import BucketIndex
-from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
-from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
-from table.model.format_version import FormatVersion
-from table.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
-from table.storage import Storage, StorageLocation, open_storage
-from table.write.file_group_write import write_file_group
-from table.write.partitioner import divide
+from lakemark.config import keys
+from lakemark.config.table_properties import TableProperties
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import InvalidConfig, Unsupported
+from lakemark.index.bucket import BucketIndex
+from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
+from lakemark.operations.create import create_on
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.stored_rows import stored_rows
+from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.write_checks import check_stored_rows
+from lakemark.operations.writer_settings import WriterSettings
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.write.file_group_write import write_file_group
+from lakemark.write.partitioner import divide
 
 AT = datetime(2026, 1, 2, 3, tzinfo=UTC)
 ROWS = pa.table(
@@ -40,8 +41,8 @@ ROWS = pa.table(
 )
 
 
-class Others(SinkSettings):
-    """Of a writer that records no bucket count in its commits, as Apache Hudi does."""
+class Others(WriterSettings):
+    """Settings of a writer that records no bucket count in its commits, like Apache Hudi."""
 
     def bucket_metadata(self) -> dict[str, str]:
         return {}
@@ -49,16 +50,18 @@ class Others(SinkSettings):
 
 def table_of(record_key: Sequence[str], partition_by: Sequence[str] = ()) -> Storage:
     storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/t"))
-    spec = TableSpec("t", tuple(record_key), partition_by=tuple(partition_by), ordering=("n",))
+    spec = TableSpec(
+        name="t", record_key=tuple(record_key), partition_by=tuple(partition_by), ordering=("n",)
+    )
     create_on(storage, spec)
     return storage
 
 
-def opened(storage: Storage, changed: Mapping[str, str] | None = None) -> HudiTable:
+def opened(storage: Storage, changed: Mapping[str, str] | None = None) -> OpenTable:
     stored = TableProperties.parse(storage.read(".hoodie/hoodie.properties"))
     properties = TableProperties({**stored.values, **(changed or {})})
     storage.put(".hoodie/hoodie.properties", properties.to_bytes())
-    return HudiTable(storage, properties)
+    return OpenTable(storage, properties)
 
 
 def write(
@@ -68,8 +71,8 @@ def write(
     paths: pa.Array | None = None,
     kind: ChangeKind = ChangeKind.UPSERT,
     rows: pa.Table = ROWS,
-) -> HudiTable:
-    """Commit the rows as another writer may have: with these keys and paths, ours when None."""
+) -> OpenTable:
+    """Commit rows like another writer: with these keys and paths, or lakemark's own when None."""
     table = opened(storage)
     config = KeyGeneratorConfig.of(table.properties, "t")
     made = record_keys if record_keys is not None else KeyGenerator(config).record_keys(rows)
@@ -84,18 +87,16 @@ def write(
     nulls = pa.nulls(rows.num_rows, pa.string())
     changes = pa.table([values.get(field.name, nulls) for field in schema], schema=schema)
     writer = TableWriter(table, rows.schema, Others(index))
-    context, placement = writer.begin(), writer.placement()
-    written = [
-        Written(
-            Target.ROWS, part.num_rows, write_file_group(context, placement.task(bucket), [part])
-        )
+    context, assignment = writer.begin(), writer.assign_file_groups()
+    written = (
+        write_file_group(context, assignment.task(bucket), [part])
         for bucket, part in divide(changes, index)
-    ]
-    writer.commit(written, {})
+    )
+    writer.commit([stat for stat in written if stat is not None], {})
     return opened(storage)
 
 
-def test_rows_of_our_own_are_accepted() -> None:
+def test_rows_written_by_lakemark_are_accepted() -> None:
     for record_key, partition_by in [
         (["id"], ["day"]),
         (["id", "n"], ["day", "n"]),
@@ -140,18 +141,18 @@ def test_another_folder_for_null_is_refused() -> None:
         check_stored_rows(table, index)
 
 
-def test_a_folder_of_rare_form_is_among_the_sampled() -> None:
+def test_sample_includes_a_partition_of_rare_form() -> None:
     index = BucketIndex(1, ("id",))
     days = pa.array([f"2026-01-{n:02d}" for n in range(1, 31)] + [None])
     rows = pa.table({"id": pa.array([f"k{n}" for n in range(31)]), "n": range(31), "day": days})
     paths = pa.array([day or "default" for day in days.to_pylist()])
     table = write(table_of(["id"], ["day"]), index, paths=paths, rows=rows)
-    assert len({one.file_slice.group for one in table.stored_rows()}) == 8
+    assert len({one.file_slice.group for one in stored_rows(table)}) == 8
     with pytest.raises(InvalidConfig, match="'default'"):
         check_stored_rows(table, index)
 
 
-def test_a_partition_with_a_bucket_count_of_its_own_is_among_the_sampled() -> None:
+def test_sample_includes_a_partition_with_another_bucket_count() -> None:
     storage, index = table_of(["id"], ["day"]), BucketIndex(4, ("id",))
     names, days = pa.array([f"k{n}" for n in range(600)]), [f"d{n % 20:02d}" for n in range(600)]
     rows = pa.table({"id": names, "n": pa.array(range(600), pa.int64()), "day": pa.array(days)})
@@ -195,7 +196,7 @@ def test_times_rendered_as_text_in_a_path_are_refused() -> None:
 
 
 @pytest.mark.parametrize("in_log", [False, True])
-def test_another_key_is_found_in_base_file_and_newest_log(in_log: bool) -> None:
+def test_different_key_is_detected_in_base_file_and_newest_log(in_log: bool) -> None:
     index, storage = BucketIndex(1, ("id",)), table_of(["id"], ["day"])
     if in_log:
         write(storage, index)
@@ -211,29 +212,29 @@ def complex_table() -> Storage:
 
 
 @pytest.mark.parametrize("is_bare", [False, True])
-def test_lone_complex_key_is_encoded_as_the_rows_are(is_bare: bool) -> None:
+def test_single_complex_key_uses_the_encoding_of_the_rows(is_bare: bool) -> None:
     index = BucketIndex(2, ("id",))
     stored = pa.array([f"{'' if is_bare else 'id:'}k{n}" for n in range(12)])
     table = write(complex_table(), index, record_keys=stored)
     assert check_stored_rows(table, index).record_keys(ROWS) == stored
 
 
-def test_lone_complex_key_of_an_empty_table_is_encoded_as_apache_hudi_does_by_default() -> None:
+def test_single_complex_key_of_an_empty_table_uses_the_default_encoding() -> None:
     for version in FormatVersion:
         table = opened(complex_table(), {keys.TABLE_VERSION: str(int(version))})
         keys_of = check_stored_rows(table, BucketIndex(2, ("id",)))
         assert keys_of.record_keys(ROWS)[0].as_py() == "id:k0"
 
 
-def test_lone_complex_keys_of_both_encodings_are_refused() -> None:
+def test_single_complex_keys_of_both_encodings_are_refused() -> None:
     index, storage = BucketIndex(1, ("id",)), complex_table()
     write(storage, index, record_keys=ROWS["id"].combine_chunks())
     table = write(storage, index)
-    with pytest.raises(InvalidConfig, match=r"record keys of two encodings.*'id:k0'"):
+    with pytest.raises(InvalidConfig, match=r"record keys in two encodings.*'id:k0'"):
         check_stored_rows(table, index)
 
 
-def test_deletes_without_content_are_not_judged() -> None:
+def test_deletes_without_data_are_not_checked() -> None:
     index, storage = BucketIndex(1, ("id",)), table_of(["id"], ["day"])
     write(storage, index)
     for kind in (ChangeKind.FLAGGED_DELETE, ChangeKind.DELETE):
@@ -250,5 +251,5 @@ def test_rows_without_the_partition_column_are_refused() -> None:
     index, storage = BucketIndex(1, ("id",)), table_of(["id"], ["day"])
     write(storage, index, rows=ROWS)
     table = opened(storage, {keys.PARTITION_FIELDS: "dropped"})
-    with pytest.raises(Unsupported, match="do not hold dropped"):
+    with pytest.raises(Unsupported, match="lack dropped"):
         check_stored_rows(table, index)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.config.key_generators import KeyGeneratorType
-from table.errors import InvalidConfig
-from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
-from table.keygen.partition_path import DEFAULT_PARTITION, escape
-from table.storage.storage import check_path
+from lakemark.config.key_generators import KeyGeneratorType
+from lakemark.errors import InvalidConfig
+from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from lakemark.keygen.partition_path import DEFAULT_PARTITION, escape
+from lakemark.storage.storage import check_path
 
 _SIMPLE = KeyGenerator(KeyGeneratorConfig(("id",), ("region",)))
 
@@ -42,7 +42,7 @@ def paths_of(
     return paths
 
 
-def test_a_simple_key_is_the_value_and_needs_one() -> None:
+def test_simple_key_is_the_value_and_must_not_be_empty() -> None:
     assert keys_of(_SIMPLE, id=["a", "", None, "b:c,d"]) == ["a", None, None, "b:c,d"]
 
 
@@ -60,7 +60,7 @@ _parts = st.none() | st.sampled_from(["", "x", "x,b:y", "y,c:z", "__null__", "__
 
 
 @given(st.lists(st.tuples(_parts, _parts, _parts), unique=True, max_size=30))
-def test_keys_that_are_not_ambiguous_are_of_one_row_each(
+def test_unambiguous_keys_identify_one_row(
     parts: list[tuple[str | None, ...]],
 ) -> None:
     generator = KeyGenerator(KeyGeneratorConfig(("a", "b", "c")))
@@ -93,7 +93,7 @@ def test_one_field_keeps_its_name_only_in_a_table_declared_complex() -> None:
         (("id",), ("p", "q"), KeyGeneratorType.COMPLEX),
     ],
 )
-def test_the_kind_follows_from_the_fields(
+def test_key_generator_type_follows_from_the_fields(
     fields: tuple[str, ...], partitions: tuple[str, ...], kind: KeyGeneratorType
 ) -> None:
     assert KeyGeneratorConfig(fields, partitions).effective_kind is kind
@@ -108,7 +108,7 @@ def test_the_kind_follows_from_the_fields(
         (("id", "n"), ("p",), KeyGeneratorType.SIMPLE),
     ],
 )
-def test_fields_that_contradict_the_kind_are_refused(
+def test_fields_that_do_not_fit_the_key_generator_are_refused(
     fields: tuple[str, ...], partitions: tuple[str, ...], kind: KeyGeneratorType | None
 ) -> None:
     with pytest.raises(InvalidConfig):
@@ -135,7 +135,7 @@ def test_fields_that_contradict_the_kind_are_refused(
     ],
     ids=lambda v: str(v.type) if isinstance(v, pa.Array) else v,
 )
-def test_values_print_as_apache_prints_them(values: pa.Array, text: str) -> None:
+def test_key_values_print_as_in_apache_hudi(values: pa.Array, text: str) -> None:
     assert _SIMPLE.record_keys(pa.table({"id": values})).to_pylist() == [text]
 
 
@@ -158,7 +158,7 @@ def test_null_and_empty_values_share_the_default_partition() -> None:
     assert paths_of([None, "", "eu"], hive_style=True) == [hive, hive, "region=eu"]
 
 
-def test_a_value_that_would_leave_its_folder_makes_no_path() -> None:
+def test_value_outside_of_its_folder_is_rejected() -> None:
     bad = [
         "..",
         ".",
@@ -186,7 +186,7 @@ def test_a_value_that_would_leave_its_folder_makes_no_path() -> None:
     assert nested == ["2026/01/31", None, None, None, None, None]
 
 
-def test_a_value_that_apache_finds_again_makes_a_path() -> None:
+def test_value_that_apache_hudi_can_list_is_accepted() -> None:
     good = ["order#42", "#7", "x.crc", ".x", "_x", "k=v", "a b", "%41", "crc"]
     assert paths_of([*good]) == good
     later = paths_of(["d/10:00", "10:00/d", "d/__all_partitions__", "d/=x"], slashes_nest=True)
@@ -198,7 +198,7 @@ def test_a_value_that_apache_finds_again_makes_a_path() -> None:
     assert encoded == ["10%3A00", "%3Dx", "x%3D", None, None]
 
 
-def test_encoding_makes_most_values_safe() -> None:
+def test_url_encoding_makes_most_values_valid() -> None:
     assert paths_of(["a/b", "r 1=x", "100%", "a\nb", "ü"], url_encode=True) == [
         "a%2Fb",
         "r 1%3Dx",
@@ -209,7 +209,7 @@ def test_encoding_makes_most_values_safe() -> None:
     assert paths_of([".."], url_encode=True) == [None]
 
 
-def test_several_fields_make_folders_inside_folders() -> None:
+def test_several_fields_give_nested_folders() -> None:
     config = KeyGeneratorConfig(("id",), ("a", "b"), hive_style=True, url_encode=True)
     rows = pa.table({"a": ["x", None, "x"], "b": [1, 2, None]})
     assert KeyGenerator(config).partition_paths(rows).to_pylist() == [
@@ -219,7 +219,7 @@ def test_several_fields_make_folders_inside_folders() -> None:
     ]
 
 
-def test_a_table_without_partitions_lies_in_the_root() -> None:
+def test_path_of_unpartitioned_table_is_the_root() -> None:
     generator = KeyGenerator(KeyGeneratorConfig(("id",)))
     assert generator.partition_paths(pa.table({"id": [1, 2]})).to_pylist() == ["", ""]
 
@@ -231,7 +231,7 @@ def test_a_table_without_partitions_lies_in_the_root() -> None:
     url_encode=st.booleans(),
     slashes_nest=st.booleans(),
 )
-def test_every_path_is_one_that_storage_takes(
+def test_every_path_is_accepted_by_storage(
     values: list[str | None], hive_style: bool, url_encode: bool, slashes_nest: bool
 ) -> None:
     paths = paths_of(
@@ -246,7 +246,7 @@ def test_every_path_is_one_that_storage_takes(
             assert path == prefix + (text or DEFAULT_PARTITION)
 
 
-def test_a_part_that_spells_the_next_field_is_ambiguous() -> None:
+def test_key_part_containing_the_next_field_is_ambiguous() -> None:
     generator = KeyGenerator(KeyGeneratorConfig(("a", "b")))
     rows = pa.table({"a": ["x,b:y", "x", "x"], "b": ["z", "y,b:z", "z"]})
     first, second, other = generator.record_keys(rows).to_pylist()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from table.log.log_block import BlockType, Header, HeaderKey, LogBlock, encode
-from table.log.log_reader import read_blocks
+from lakemark.log.log_block import BlockType, Header, HeaderKey, LogBlock, encode
+from lakemark.log.log_reader import read_blocks
 
 GOLDEN = Path(__file__).parent / "golden"
 GOLDEN_FILES = sorted(GOLDEN.glob("*.log"))
@@ -44,12 +44,12 @@ def encoded_blocks() -> st.SearchStrategy[bytes]:
 
 def mutations(data: bytes) -> st.SearchStrategy[bytes]:
     """``data`` with a few bytes overwritten, inserted or taken out."""
-    place = st.integers(0, len(data))
-    edit = st.tuples(place, st.integers(0, 9), st.binary(max_size=9))
+    offset = st.integers(0, len(data))
+    edit = st.tuples(offset, st.integers(0, 9), st.binary(max_size=9))
     return st.lists(edit, min_size=1, max_size=4).map(lambda edits: _edited(data, edits))
 
 
 def _edited(data: bytes, edits: list[tuple[int, int, bytes]]) -> bytes:
-    for place, removed, added in edits:
-        data = data[:place] + added + data[place + removed :]
+    for offset, removed, added in edits:
+        data = data[:offset] + added + data[offset + removed :]
     return data

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.codec.avro_rows import encode_rows
-from table.errors import CorruptData, HudiError, StorageUnavailable, Unsupported
-from table.log.data_block import encode_avro, encode_parquet, read_rows
-from table.log.log_block import BlockType, HeaderKey, LogBlock, encode
-from table.log.log_reader import read_blocks
-from table.schema.avro import to_arrow, to_avro, to_json
+from lakemark.codec.avro_rows import encode_rows
+from lakemark.errors import CorruptData, HudiError, StorageUnavailable, Unsupported
+from lakemark.log.data_block import encode_avro, encode_parquet, read_rows
+from lakemark.log.log_block import BlockType, HeaderKey, LogBlock, encode
+from lakemark.log.log_reader import read_blocks
+from lakemark.schema.avro import to_arrow, to_avro, to_json
 from tests.unit.codec.hfiles import HFileBuilder
 from tests.unit.log.blocks import GOLDEN, block_of, mutations, read_all
 
@@ -177,7 +177,7 @@ def test_rows_of_an_hfile_come_out_in_the_order_of_their_keys(row_count: int) ->
     assert read_rows(block, ["qty"]).equals(rows.select(["qty"]))
 
 
-def test_the_key_of_an_hfile_stands_in_for_the_one_stored_empty() -> None:
+def test_the_key_of_an_hfile_replaces_an_empty_stored_key() -> None:
     schema = pa.schema([pa.field("key", pa.string(), nullable=False), pa.field("n", pa.int64())])
     rows = pa.table([["", "own"], [1, 2]], schema=schema)
     avro = to_avro(schema, "t")
@@ -198,12 +198,12 @@ def test_a_damaged_hfile_is_read_or_refused(data: st.DataObject) -> None:
 
 
 def test_blocks_without_rows_are_refused_by_name() -> None:
-    with pytest.raises(Unsupported, match="holds a COMMAND block"):
+    with pytest.raises(Unsupported, match="has a COMMAND block"):
         read_rows(block_of(BlockType.COMMAND, b""))
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_avro_blocks_of_older_versions_are_laid_out_alike(version: int) -> None:
+def test_avro_blocks_of_older_versions_have_the_same_layout(version: int) -> None:
     content = struct.pack(">i", version) + bytes(encode_avro(ROWS, AVRO_SCHEMA))[4:]
     assert read_rows(_block(BlockType.AVRO_DATA, content, AVRO_SCHEMA)).equals(ROWS)
 
@@ -262,7 +262,7 @@ class _BusyFile(io.BytesIO):
         return super().read(size)
 
 
-def test_a_store_that_does_not_answer_is_no_corrupt_block() -> None:
+def test_an_unavailable_store_is_not_reported_as_a_corrupt_block() -> None:
     header = {HeaderKey.SCHEMA: to_json(AVRO_SCHEMA)}
     log = encode(BlockType.PARQUET_DATA, header, encode_parquet(ROWS, AVRO_SCHEMA))
     log += encode(BlockType.DELETE, {}, bytes(2 << 20))

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.errors import CorruptData, HudiError, Unsupported
-from table.log.delete_block import encode_deletes, read_deletes
-from table.log.log_block import BlockType
+from lakemark.errors import CorruptData, HudiError, Unsupported
+from lakemark.log.delete_block import encode_deletes, read_deletes
+from lakemark.log.log_block import BlockType
 from tests.unit.log.blocks import GOLDEN, block_of, mutations, read_all
 
 GOLDEN_DELETES = ["avro_data_and_delete", "delete_by_key", "delete_none"]

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from table.errors import CorruptData, Unsupported
-from table.log.log_block import MAGIC, BlockType, HeaderKey, LogBlock, encode
-from table.log.log_reader import read_blocks
+from lakemark.errors import CorruptData, Unsupported
+from lakemark.log.log_block import MAGIC, BlockType, HeaderKey, LogBlock, encode
+from lakemark.log.log_reader import read_blocks
 from tests.unit.log.blocks import (
     GOLDEN_FILES,
     WRITABLE_TYPES,
@@ -83,7 +83,7 @@ def _model(log: bytes) -> list[tuple[int, bool]]:
 
 
 @pytest.mark.parametrize("path", GOLDEN_FILES[:2], ids=lambda path: path.name)
-def test_a_file_cut_anywhere_keeps_its_whole_blocks(path: Path) -> None:
+def test_a_file_cut_anywhere_keeps_its_complete_blocks(path: Path) -> None:
     data = path.read_bytes()
     offsets = [block.offset for block in read_all(data)]
     ends = [*offsets[1:], len(data)]
@@ -121,7 +121,9 @@ def test_a_file_that_begins_otherwise_is_corrupt(data: bytes) -> None:
     [(14, 2, "format version 2"), (14, 0, "format version 0"), (18, 7, "of type 7"),
      (18, 2, "of type 2"), (18, -1, "of type -1"), (26, 9, "unknown header key 9")],
 )  # fmt: skip
-def test_what_nobody_has_written_yet_is_refused(offset: int, value: int, message: str) -> None:
+def test_unknown_versions_types_and_headers_are_refused(
+    offset: int, value: int, message: str
+) -> None:
     block = bytearray(encode(BlockType.DELETE, {HeaderKey.INSTANT_TIME: "1"}, b"deletes"))
     block[offset : offset + 4] = value.to_bytes(4, signed=True)
     with pytest.raises(Unsupported, match=message):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.log.parquet_format import open_parquet, parquet_writer
+from lakemark.log.parquet_format import open_parquet, parquet_writer
 
 ROWS = pa.table({"id": [f"k{number}" for number in range(50)], "v": list(range(50))})
 
@@ -28,9 +28,11 @@ END_OF_PAGES = FIRST_PAGE + LAST_CHUNK.total_compressed_size
 
 
 @given(st.integers(4, END_OF_PAGES - 1), st.integers(0, 7))
-def test_a_flipped_bit_in_a_page_of_ours_is_not_read_as_another_value(place: int, bit: int) -> None:
-    flipped = bytes([WHOLE[place] ^ (1 << bit)])
-    damaged = open_parquet(pa.BufferReader(WHOLE[:place] + flipped + WHOLE[place + 1 :]))
+def test_a_flipped_bit_in_a_page_of_ours_is_not_read_as_another_value(
+    position: int, bit: int
+) -> None:
+    flipped = bytes([WHOLE[position] ^ (1 << bit)])
+    damaged = open_parquet(pa.BufferReader(WHOLE[:position] + flipped + WHOLE[position + 1 :]))
     try:
         rows = damaged.read()
     except (pa.ArrowException, OSError):
@@ -39,7 +41,7 @@ def test_a_flipped_bit_in_a_page_of_ours_is_not_read_as_another_value(place: int
 
 
 def test_a_page_is_held_against_its_checksum() -> None:
-    place = END_OF_PAGES - 1
-    damaged = WHOLE[:place] + bytes([WHOLE[place] ^ 1]) + WHOLE[place + 1 :]
+    position = END_OF_PAGES - 1
+    damaged = WHOLE[:position] + bytes([WHOLE[position] ^ 1]) + WHOLE[position + 1 :]
     with pytest.raises(OSError, match="page integrity"):
         open_parquet(pa.BufferReader(damaged)).read()

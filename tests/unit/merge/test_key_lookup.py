@@ -1,4 +1,4 @@
-"""Keys are found where Arrow's own lookup finds them, whatever their hashes are."""
+"""Keys are found as by Arrow's own lookup, for any hashes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.codec.java_hash import byte_hash, string_hash
-from table.merge.key_codes import NO_ROW
-from table.merge.key_lookup import KeyLookup
+from lakemark.codec.java_hash import byte_hash, string_hash
+from lakemark.merge.key_codes import NO_ROW
+from lakemark.merge.key_lookup import KeyLookup
 
-#: Of two characters "Aa" and "BB", "C#" and "Bb" have one hash each, and so have their sequences.
+#: The pairs "Aa" and "BB", "C#" and "Bb" have one hash each, and so have sequences of them.
 _COLLIDING = st.lists(st.sampled_from(["Aa", "BB", "C#", "Bb", "x"]), max_size=3).map("".join)
 _KEYS = st.one_of(_COLLIDING, st.text(max_size=3))
 
@@ -23,29 +23,27 @@ def chunked(values: list[str | None]) -> pa.ChunkedArray:
 
 
 @given(st.lists(_KEYS), st.lists(st.none() | _KEYS))
-def test_a_key_is_found_at_its_first_place_or_not_at_all(
-    keys: list[str], wanted: list[str | None]
-) -> None:
-    places = {key: place for place, key in reversed(list(enumerate(keys)))}
-    found = KeyLookup(chunked(list(keys))).places(chunked(wanted))
-    assert found.tolist() == [NO_ROW if w is None else places.get(w, NO_ROW) for w in wanted]
+def test_key_is_found_at_its_first_row(keys: list[str], wanted: list[str | None]) -> None:
+    rows = {key: row for row, key in reversed(list(enumerate(keys)))}
+    found = KeyLookup(chunked(list(keys))).find_rows(chunked(wanted))
+    assert found.tolist() == [NO_ROW if w is None else rows.get(w, NO_ROW) for w in wanted]
 
 
-def test_thousands_of_keys_of_one_hash_are_told_apart() -> None:
+def test_thousands_of_keys_with_one_hash_are_distinguished() -> None:
     keys = [""]
     for _ in range(12):
         keys = [key + part for key in keys for part in ("Aa", "BB")]
     assert len(set(string_hash(pa.array(keys)).tolist())) == 1
-    found = KeyLookup(chunked(list(keys))).places(chunked([*reversed(keys), "AaAa"]))
+    found = KeyLookup(chunked(list(keys))).find_rows(chunked([*reversed(keys), "AaAa"]))
     assert found.tolist() == [*reversed(range(len(keys))), NO_ROW]
 
 
-def test_bytes_that_are_no_text_have_a_hash_too() -> None:
+def test_keys_that_are_not_text_are_found() -> None:
     values = pa.array([b"\xff\xfe", b"id", None]).cast(pa.large_binary())
     assert byte_hash(values).tolist()[1:] == [*string_hash(pa.array(["id"])).tolist(), 0]
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_a_column_of_nothing_holds_nothing(count: int) -> None:
-    found = KeyLookup(chunked([])).places(chunked(["a"] * count))
+def test_empty_column_contains_no_key(count: int) -> None:
+    found = KeyLookup(chunked([])).find_rows(chunked(["a"] * count))
     assert np.array_equal(found, np.full(count, NO_ROW))

@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from table.codec.java_hash import list_hash
-from table.merge.merge_stream import fold_stream, in_batches, merge_streams
-from table.merge.record_merger import commit_time_merger, event_time_merger
-from table.merge.spill import DIVISION_COUNT, SpilledDivisions, divisions
-from table.model.changes import CHANGE_KIND_FIELD
-from table.model.meta_columns import RECORD_KEY
+from lakemark.codec.java_hash import list_hash
+from lakemark.merge.merge_stream import fold_stream, merge_streams, split_batches
+from lakemark.merge.record_merger import commit_time_merger, event_time_merger
+from lakemark.merge.spill import DIVISION_COUNT, SpilledDivisions, assign_divisions
+from lakemark.model.changes import CHANGE_KIND_FIELD
+from lakemark.model.meta_columns import RECORD_KEY
 
 _MERGER = event_time_merger(["ts"])
 
@@ -36,7 +36,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_large_group_goes_to_disk_and_leaves_nothing_there(scratch: Path) -> None:
+def test_large_file_group_spills_and_removes_its_files(scratch: Path) -> None:
     base = (rows(start, 1_000, ts=1) for start in range(0, 20_000, 1_000))
     newer = (changes(start, 1_000, ts=2) for start in range(10_000, 30_000, 1_000))
     stream = merge_streams(base, newer, _MERGER, memory_budget_bytes=100_000)
@@ -49,17 +49,15 @@ def test_a_large_group_goes_to_disk_and_leaves_nothing_there(scratch: Path) -> N
 
 
 @pytest.mark.parametrize(("budget_bytes", "count"), [(1, 200), (50_000, 1_000), (400_000, 1_000)])
-def test_the_later_of_two_changes_wins_also_on_disk(
-    scratch: Path, budget_bytes: int, count: int
-) -> None:
-    """With a budget of 1 byte each key is divided from the others as far as that goes."""
+def test_later_change_wins_after_spilling(scratch: Path, budget_bytes: int, count: int) -> None:
+    """A budget of 1 byte spills each key on its own, as far as the spill divides."""
     newer = [changes(0, count, ts) for ts in (3, 2, 1)]
     stream = fold_stream(newer, commit_time_merger(), memory_budget_bytes=budget_bytes)
     found = pa.concat_tables([*stream])
     assert found["ts"].to_pylist() == [1] * count
 
 
-def test_an_abandoned_stream_leaves_nothing_on_disk(scratch: Path) -> None:
+def test_closed_stream_removes_spilled_files(scratch: Path) -> None:
     stream = fold_stream([changes(0, 5_000, ts=1)], _MERGER, memory_budget_bytes=1_000)
     next(stream)
     assert list(scratch.iterdir())
@@ -67,7 +65,7 @@ def test_an_abandoned_stream_leaves_nothing_on_disk(scratch: Path) -> None:
     assert not list(scratch.iterdir())
 
 
-def test_an_error_on_the_way_leaves_nothing_on_disk(scratch: Path) -> None:
+def test_error_removes_spilled_files(scratch: Path) -> None:
     def failing() -> Iterator[pa.Table]:
         yield changes(0, 5_000, ts=1)
         raise ConnectionError
@@ -77,9 +75,9 @@ def test_an_error_on_the_way_leaves_nothing_on_disk(scratch: Path) -> None:
     assert not list(scratch.iterdir())
 
 
-def test_a_division_comes_back_whole_however_small_the_pieces_were(scratch: Path) -> None:
+def test_division_returns_all_rows_of_small_pieces(scratch: Path) -> None:
     pieces = [rows(start, 40, ts=start) for start in range(0, 4_000, 40)]
-    division_of_row = divisions(pa.concat_tables(pieces)[RECORD_KEY], level=0)
+    division_of_row = assign_divisions(pa.concat_tables(pieces)[RECORD_KEY], level=0)
     with SpilledDivisions(level=0) as spilled:
         spilled.fill(pieces)
         for division in spilled.divisions:
@@ -89,7 +87,7 @@ def test_a_division_comes_back_whole_however_small_the_pieces_were(scratch: Path
             assert found.to_pylist() == expected.to_pylist()
 
 
-def test_repeated_updates_of_few_keys_stay_in_memory(scratch: Path) -> None:
+def test_repeated_updates_of_few_keys_do_not_spill(scratch: Path) -> None:
     newer = (changes(0, 1_000, ts) for ts in range(100))
     stream = fold_stream(newer, _MERGER, memory_budget_bytes=400_000)
     first = next(stream)
@@ -97,22 +95,22 @@ def test_repeated_updates_of_few_keys_stay_in_memory(scratch: Path) -> None:
     assert set(first["ts"].to_pylist()) == {99}
 
 
-def test_without_changes_the_base_passes_as_it_is() -> None:
+def test_base_rows_pass_unchanged_without_changes() -> None:
     assert list(merge_streams([rows(0, 5, 1)], [], _MERGER)) == [rows(0, 5, 1)]
 
 
-def test_batches_are_bounded_and_lose_nothing() -> None:
+def test_batches_are_bounded_and_complete() -> None:
     table = rows(0, 10_000, 1)
-    batches = list(in_batches(table, max_bytes=100_000))
+    batches = list(split_batches(table, max_bytes=100_000))
     assert max(batch.nbytes for batch in batches) <= 100_000
     assert pa.concat_tables(batches) == table
-    assert list(in_batches(table.slice(0, 0), 100)) == []
+    assert list(split_batches(table.slice(0, 0), 100)) == []
 
 
 @pytest.mark.parametrize("level", range(5))
-def test_keys_of_one_bucket_still_divide_evenly(level: int) -> None:
+def test_keys_of_one_bucket_divide_evenly(level: int) -> None:
     keys = rows(0, 60_000, 0)[RECORD_KEY].combine_chunks()
     of_one_bucket = keys.filter(pa.array(list_hash([keys]) % 64 == 5))
-    counts = np.bincount(divisions(pa.chunked_array([of_one_bucket]), level))
+    counts = np.bincount(assign_divisions(pa.chunked_array([of_one_bucket]), level))
     assert len(counts) == DIVISION_COUNT
     assert counts.max() < 4 * counts.mean()

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.errors import InvalidConfig
-from table.merge.ordering import default_ordering, ordering_ranks
+from lakemark.errors import InvalidConfig
+from lakemark.merge.ordering import find_default_ordering, ordering_ranks
 
 _BIG = Decimal(10) ** 25
 
-#: Values in the order that a merge gives them; a null comes before all of them.
+#: Values in the order of a merge; a null precedes all of them.
 _ASCENDING = [
     pa.array([-(2**63), -1, 0, 2**63 - 1], pa.int64()),
     pa.array([-128, 0, 127], pa.int8()),
@@ -32,13 +32,13 @@ _ASCENDING = [
 
 
 @pytest.mark.parametrize("values", _ASCENDING, ids=lambda v: str(v.type))
-def test_ranks_ascend_as_the_values_do(values: pa.Array) -> None:
+def test_ranks_ascend_with_the_values(values: pa.Array) -> None:
     ranks = ordering_ranks(pa.table({"o": values}), ["o"])
     assert list(ranks) == sorted(set(ranks.tolist()))
 
 
 @pytest.mark.parametrize("values", _ASCENDING, ids=lambda v: str(v.type))
-def test_null_ranks_below_every_value_in_any_slice(values: pa.Array) -> None:
+def test_null_ranks_below_every_value(values: pa.Array) -> None:
     chunks = [pa.nulls(1, values.type), pa.nulls(0, values.type), values]
     shifted = pa.table({"o": pa.chunked_array([pa.concat_arrays(chunks).slice(0), *chunks])})
     ranks = ordering_ranks(shifted.slice(1), ["o"]).tolist()
@@ -48,7 +48,7 @@ def test_null_ranks_below_every_value_in_any_slice(values: pa.Array) -> None:
 
 @pytest.mark.parametrize("precision", [1, 17, 18, 19, 20, 38])
 @given(st.data())
-def test_decimals_of_any_precision_rank_as_their_values(
+def test_decimals_of_any_precision_rank_like_their_values(
     precision: int, data: st.DataObject
 ) -> None:
     largest = 10**precision - 1
@@ -58,32 +58,34 @@ def test_decimals_of_any_precision_rank_as_their_values(
 
     ranks = ordering_ranks(rows, ["o"]).tolist()
 
-    places = sorted(set(ranks))
-    assert [places.index(rank) for rank in ranks] == [sorted(set(values)).index(v) for v in values]
+    distinct = sorted(set(ranks))
+    assert [distinct.index(rank) for rank in ranks] == [
+        sorted(set(values)).index(v) for v in values
+    ]
 
 
-def test_several_fields_compare_the_first_one_first() -> None:
+def test_first_ordering_field_is_most_significant() -> None:
     rows = pa.table({"a": [1, 2, 1, 1], "b": ["z", "a", None, "z"]})
     third, first, second = 2, 0, 1
     ranks = ordering_ranks(rows, ["a", "b"])
     assert ranks[third] < ranks[first] == ranks[3] < ranks[second]
 
 
-def test_a_dotted_field_orders_by_what_is_inside_a_struct() -> None:
+def test_dotted_field_orders_by_a_field_of_a_struct() -> None:
     rows = pa.table({"meta": [{"lsn": 5}, {"lsn": 4}]})
     assert ordering_ranks(rows, ["meta.lsn"]).tolist() == [5, 4]
 
 
 @pytest.mark.parametrize("field", ["missing", "ts.year", "tags"])
-def test_a_field_that_cannot_order_is_named(field: str) -> None:
+def test_field_without_an_order_is_refused_by_name(field: str) -> None:
     rows = pa.table({"ts": [1], "tags": [["a"]]})
     with pytest.raises(InvalidConfig, match=field):
         ordering_ranks(rows, [field])
 
 
-def test_only_the_integer_zero_and_null_are_no_ordering_value() -> None:
+def test_integer_zero_and_null_mean_no_ordering_value() -> None:
     def default(values: pa.Array) -> list[bool]:
-        flags: list[bool] = default_ordering(pa.table({"o": values}), ["o"]).tolist()
+        flags: list[bool] = find_default_ordering(pa.table({"o": values}), ["o"]).tolist()
         return flags
 
     assert default(pa.array([0, 1, None], pa.int32())) == [True, False, True]
@@ -91,4 +93,4 @@ def test_only_the_integer_zero_and_null_are_no_ordering_value() -> None:
     assert default(pa.array([0, 1, None], pa.int64())) == [False, False, True]
     assert default(pa.array(["", "0", None])) == [False, False, True]
     both = pa.table({"a": pa.array([0], pa.int32()), "b": pa.array([0], pa.int32())})
-    assert default_ordering(both, ["a", "b"]).tolist() == [False]
+    assert find_default_ordering(both, ["a", "b"]).tolist() == [False]

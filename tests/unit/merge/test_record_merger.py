@@ -7,10 +7,10 @@ from itertools import product
 import pyarrow as pa
 import pytest
 
-from table.errors import InvalidConfig, InvalidRecords
-from table.merge.record_merger import commit_time_merger, event_time_merger
-from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
-from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from lakemark.errors import InvalidConfig, InvalidRecords
+from lakemark.merge.record_merger import commit_time_merger, event_time_merger
+from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 
 
 def changes(*rows: tuple[str | None, int], partitions: Sequence[str] | None = None) -> pa.Table:
@@ -23,27 +23,27 @@ def changes(*rows: tuple[str | None, int], partitions: Sequence[str] | None = No
     return pa.table(columns).append_column(CHANGE_KIND_FIELD, kinds)
 
 
-def test_precombine_of_a_batch_keeps_a_key_in_each_partition() -> None:
+def test_precombine_keeps_one_row_per_key_and_partition() -> None:
     batch = changes(("k", 2), ("k", 1), ("k", 1), partitions=["eu", "us", "eu"])
     folded = event_time_merger(["ts"]).fold(batch, (PARTITION_PATH, RECORD_KEY))
     assert folded[PARTITION_PATH].to_pylist() == ["eu", "us"]
     assert folded["ts"].to_pylist() == [2, 1]
 
 
-def test_keys_of_several_columns_are_one_only_if_all_columns_are_equal() -> None:
+def test_keys_of_several_columns_are_equal_only_if_all_columns_are() -> None:
     keys, partitions = zip(*product("abc", ["eu", "us", "asia"]), strict=True)
     batch = changes(*((key, 1) for key in keys), partitions=partitions)
     assert commit_time_merger().fold(batch, (PARTITION_PATH, RECORD_KEY)) == batch
 
 
-def test_the_larger_ordering_value_wins_or_the_later_change() -> None:
+def test_larger_ordering_value_wins_and_ties_go_to_the_later_change() -> None:
     newer_but_smaller = changes(("k", 2), ("k", 1))
     assert event_time_merger(["ts"]).fold(newer_but_smaller)["ts"].to_pylist() == [2]
     assert commit_time_merger().fold(newer_but_smaller)["ts"].to_pylist() == [1]
     assert commit_time_merger().ordering_fields == ()
 
 
-def test_event_time_without_an_ordering_field_is_refused() -> None:
+def test_event_time_without_ordering_field_is_refused() -> None:
     with pytest.raises(InvalidConfig, match=r"hoodie\.table\.ordering\.fields"):
         event_time_merger([])
 
@@ -56,7 +56,7 @@ def test_a_record_without_a_key_is_refused(merger: object) -> None:
         restored.fold(changes(("k", 1), (None, 2)))
 
 
-def test_rows_keep_their_place_and_new_keys_follow() -> None:
+def test_rows_keep_their_position_and_new_keys_follow() -> None:
     base = changes(("a", 1), ("b", 1), ("c", 1), ("d", 9)).drop_columns([CHANGE_KIND])
     newer = changes(("e", 1), ("c", 2), ("b", 2), ("d", 2))
     delete_b = pa.array([0, 0, ChangeKind.FLAGGED_DELETE, 0], pa.int8())
@@ -69,7 +69,7 @@ def test_rows_keep_their_place_and_new_keys_follow() -> None:
     assert (counts.inserted, counts.updated, counts.deleted) == (1, 1, 1)
 
 
-def test_a_delete_reaches_every_copy_of_a_key() -> None:
+def test_delete_removes_every_row_of_a_repeated_key() -> None:
     base = changes(("a", 1), ("a", 1)).drop_columns([CHANGE_KIND])
     newer = changes(("a", 2)).set_column(
         3, CHANGE_KIND_FIELD, pa.array([ChangeKind.DELETE], pa.int8())

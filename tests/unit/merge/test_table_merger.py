@@ -5,16 +5,16 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from table.config import keys
-from table.config.merge_settings import MergeSettings, PartialUpdateMode, Payload, merge_settings
-from table.config.property_check import check_allows
-from table.config.property_rule import Purpose
-from table.config.table_properties import MergeMode, TableProperties
-from table.errors import Unsupported
-from table.merge.record_merger import commit_time_merger, event_time_merger
-from table.merge.table_merger import table_merger
-from table.model.changes import CHANGE_KIND_FIELD, ChangeKind, DeleteMarker
-from table.model.meta_columns import RECORD_KEY
+from lakemark.config import keys
+from lakemark.config.merge_settings import MergeSettings, PartialUpdateMode, Payload, merge_settings
+from lakemark.config.property_check import check_allows
+from lakemark.config.property_rule import Purpose
+from lakemark.config.table_properties import MergeMode, TableProperties
+from lakemark.errors import Unsupported
+from lakemark.merge.record_merger import commit_time_merger, event_time_merger
+from lakemark.merge.table_merger import table_merger
+from lakemark.model.changes import CHANGE_KIND_FIELD, ChangeKind, DeleteMarker
+from lakemark.model.meta_columns import RECORD_KEY
 
 MODELS = "org.apache.hudi.common.model."
 EVENT_TIME_STRATEGY = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"
@@ -34,8 +34,8 @@ def table(version: int, ordering: str = "ts", **values: str) -> TableProperties:
     )
 
 
-EVENT = MergeSettings(MergeMode.EVENT_TIME, ("ts",))
-COMMIT = MergeSettings(MergeMode.COMMIT_TIME, ("ts",))
+EVENT = MergeSettings(mode=MergeMode.EVENT_TIME, ordering_fields=("ts",))
+COMMIT = MergeSettings(mode=MergeMode.COMMIT_TIME, ordering_fields=("ts",))
 
 
 @pytest.mark.parametrize(
@@ -43,9 +43,9 @@ COMMIT = MergeSettings(MergeMode.COMMIT_TIME, ("ts",))
     [
         (table(9), EVENT),
         (table(9, MERGE_MODE="COMMIT_TIME_ORDERING"), COMMIT),
-        (table(9, ordering="", MERGE_MODE="EVENT_TIME_ORDERING"), MergeSettings(COMMIT.mode)),
+        (table(9, ordering="", MERGE_MODE="EVENT_TIME_ORDERING"), MergeSettings(mode=COMMIT.mode)),
         (table(6), EVENT),
-        (table(6, ordering=""), MergeSettings(COMMIT.mode)),
+        (table(6, ordering=""), MergeSettings(mode=COMMIT.mode)),
         (table(6, PAYLOAD_CLASS=f"{MODELS}DefaultHoodieRecordPayload"), EVENT),
         (table(6, PAYLOAD_CLASS=f"{MODELS}EventTimeAvroPayload"), EVENT),
         (table(6, PAYLOAD_CLASS=f"{MODELS}OverwriteWithLatestAvroPayload"), COMMIT),
@@ -61,7 +61,7 @@ COMMIT = MergeSettings(MergeMode.COMMIT_TIME, ("ts",))
         ),
     ],
 )
-def test_modes_are_found_as_apache_finds_them(
+def test_merge_mode_is_inferred_as_in_apache_hudi(
     properties: TableProperties, expected: MergeSettings
 ) -> None:
     assert merge_settings(properties) == expected
@@ -69,7 +69,7 @@ def test_modes_are_found_as_apache_finds_them(
 
 @pytest.mark.parametrize("version", [6, 8, 9])
 @pytest.mark.parametrize("payload", list(Payload))
-def test_payloads_say_the_same_in_every_version(version: int, payload: Payload) -> None:
+def test_payload_has_the_same_meaning_in_every_version(version: int, payload: Payload) -> None:
     properties = table(
         version,
         MERGE_MODE="CUSTOM",
@@ -86,7 +86,7 @@ def test_payloads_say_the_same_in_every_version(version: int, payload: Payload) 
     assert table_merger(settings).ordering_fields == ordering.get(payload, ("ts",))
 
 
-def test_a_table_of_version_9_says_all_of_it_itself() -> None:
+def test_table_of_version_9_stores_all_merge_settings() -> None:
     properties = table(
         9,
         ordering="_event_lsn",
@@ -97,22 +97,22 @@ def test_a_table_of_version_9_says_all_of_it_itself() -> None:
         DELETE_MARKER="d",
     )
     assert merge_settings(properties) == MergeSettings(
-        MergeMode.EVENT_TIME,
-        ("_event_lsn",),
-        PartialUpdateMode.FILL_UNAVAILABLE,
-        "gone",
+        mode=MergeMode.EVENT_TIME,
+        ordering_fields=("_event_lsn",),
+        partial_update=PartialUpdateMode.FILL_UNAVAILABLE,
+        unavailable_value="gone",
         delete_marker=DeleteMarker("op", "d"),
     )
 
 
-def test_a_strategy_of_its_own_is_named() -> None:
+def test_unknown_strategy_is_refused_by_name() -> None:
     properties = table(9, MERGE_MODE="CUSTOM", MERGE_STRATEGY_ID=OWN_STRATEGY, DELETE_FIELD="op")
     assert merge_settings(properties) == MergeSettings(
-        MergeMode.CUSTOM, ("ts",), strategy_id=OWN_STRATEGY
+        mode=MergeMode.CUSTOM, ordering_fields=("ts",), strategy_id=OWN_STRATEGY
     )
 
 
-def test_settings_without_more_give_the_plain_mergers() -> None:
+def test_default_settings_use_the_plain_mergers() -> None:
     assert table_merger(EVENT) == event_time_merger(["ts"])
     assert table_merger(COMMIT) == commit_time_merger()
 
@@ -133,13 +133,13 @@ def test_settings_without_more_give_the_plain_mergers() -> None:
         (table(9, PARTIAL_UPDATE_MODE="FILL_DEFAULTS"), "FILL_DEFAULTS"),
     ],
 )
-def test_what_is_not_known_is_refused_by_name(properties: TableProperties, named: str) -> None:
+def test_unknown_merge_setting_is_refused_by_name(properties: TableProperties, named: str) -> None:
     with pytest.raises(Unsupported, match=named):
         merge_settings(properties)
 
 
 @pytest.mark.parametrize("properties", [table(5), table(7), table(9, POPULATE_META_FIELDS="false")])
-def test_tables_that_are_only_read_are_not_written(properties: TableProperties) -> None:
+def test_writing_is_refused_for_read_only_merge_settings(properties: TableProperties) -> None:
     with pytest.raises(Unsupported, match="/lake/trips"):
         check_allows(properties, Purpose.MAINTAIN, "/lake/trips")
     for version in (6, 8, 9):
@@ -147,10 +147,12 @@ def test_tables_that_are_only_read_are_not_written(properties: TableProperties) 
 
 
 @pytest.mark.parametrize(("kind", "left"), [(pa.string(), ["1"]), (pa.int64(), ["2"])], ids=str)
-def test_a_payload_compares_what_hudi_holds_in_one_class(
+def test_payload_compares_only_types_that_hudi_holds_in_one_class(
     kind: pa.DataType, left: list[str]
 ) -> None:
-    settings = MergeSettings(MergeMode.EVENT_TIME, ("ts",), payload=Payload.PARTIAL_UPDATE)
+    settings = MergeSettings(
+        mode=MergeMode.EVENT_TIME, ordering_fields=("ts",), payload=Payload.PARTIAL_UPDATE
+    )
     settings = replace(settings, partial_update=PartialUpdateMode.IGNORE_DEFAULTS)
     changes = pa.table({RECORD_KEY: ["x", "x"], "ts": pa.array(["2", "1"]).cast(kind)})
     kinds = pa.array([ChangeKind.UPSERT] * 2, pa.int8())

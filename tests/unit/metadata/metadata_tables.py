@@ -16,20 +16,20 @@ import fastavro
 import pyarrow as pa
 from fastavro.types import Schema
 
-from table.codec.avro_container import load_schema
-from table.config.table_properties import PROPERTIES_PATH, TableProperties
-from table.log.delete_block import encode_deletes
-from table.log.log_block import BlockType, HeaderKey, encode
-from table.metadata.index_definition import IndexDefinition
-from table.metadata.metadata_table import MetadataTable
-from table.metadata.opening import open_metadata_table
-from table.metadata.slice_rows import SliceRows
-from table.model.file_names import BaseFileName, LogFileName
-from table.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
-from table.storage import Storage, StorageLocation, open_storage
-from table.timeline.clock import UTC_CLOCK
-from table.timeline.timeline import Timeline
-from table.timeline.timeline_store import TimelineStore
+from lakemark.codec.avro_container import load_schema
+from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
+from lakemark.log.delete_block import encode_deletes
+from lakemark.log.log_block import BlockType, HeaderKey, encode
+from lakemark.metadata.index_definition import IndexDefinition
+from lakemark.metadata.metadata_table import MetadataTable
+from lakemark.metadata.metadata_table_opener import open_metadata_table
+from lakemark.metadata.slice_rows import SliceRows
+from lakemark.model.file_names import BaseFileName, LogFileName
+from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
 from tests.unit.codec.hfiles import HFileBuilder
 
 ARCHIVES = Path(__file__).parents[2] / "golden"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from table.metadata.abandoned_commits import abandoned_commits
-from table.metadata.valid_instants import initial
-from table.model.action import Action, State
-from table.model.instant import Instant
-from table.timeline.timeline import Timeline
+from lakemark.metadata.abandoned_commits import abandoned_commits
+from lakemark.metadata.valid_instants import initial
+from lakemark.model.action import Action, State
+from lakemark.model.instant import Instant
+from lakemark.timeline.timeline import Timeline
 
 AT = "20260303120000000"
 PENDING = Instant(AT, Action.DELTA_COMMIT, State.INFLIGHT)

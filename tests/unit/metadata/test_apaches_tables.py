@@ -8,17 +8,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from table.errors import CorruptData
-from table.metadata.bloom_filters import BloomFilters
-from table.metadata.column_statistics import ColumnStatistics, PartitionStatistics
-from table.metadata.file_lister import MetadataFileLister
-from table.metadata.opening import open_metadata_table
-from table.metadata.partition_kind import PartitionKind
-from table.metadata.record_index import RecordIndex
-from table.model.file_slice import BaseFile
-from table.timeline.clock import UTC_CLOCK
-from table.timeline.timeline_store import TimelineStore
-from table.view.file_lister import DataFile, StorageFileLister
+from lakemark.errors import CorruptData
+from lakemark.metadata.bloom_filters import BloomFilters
+from lakemark.metadata.column_stats.lookup import ColumnStatistics, PartitionStatistics
+from lakemark.metadata.metadata_file_lister import MetadataFileLister
+from lakemark.metadata.metadata_table_opener import open_metadata_table
+from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.metadata.record_index import RecordIndex
+from lakemark.model.file_slice import BaseFile
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.view.file_lister import DataFile, StorageFileLister
 from tests.golden.shared_tables import SharedTables
 from tests.unit.metadata.metadata_tables import ApachesTable, names_with_metadata, unpack
 
@@ -125,7 +125,7 @@ def test_statistics_of_a_partition_bound_its_rows(name: str, shared_tables: Shar
 
 
 @pytest.mark.parametrize("name", OF_EACH_VERSION)
-def test_the_record_index_knows_where_each_record_lies(
+def test_the_record_index_has_the_location_of_each_record(
     name: str, shared_tables: SharedTables
 ) -> None:
     table = ApachesTable.at(shared_tables[name].root)
@@ -142,7 +142,9 @@ def test_the_record_index_knows_where_each_record_lies(
 
 
 @pytest.mark.parametrize("name", OF_EACH_VERSION)
-def test_bloom_filters_hold_the_keys_of_their_files(name: str, shared_tables: SharedTables) -> None:
+def test_bloom_filters_contain_the_keys_of_their_files(
+    name: str, shared_tables: SharedTables
+) -> None:
     table = ApachesTable.at(shared_tables[name].root)
     listing = MetadataFileLister(table.metadata).list_files()
     files = [(path, str(f.name)) for path, found in listing.items() for f in found if _is_base(f)]
@@ -189,15 +191,15 @@ def test_what_was_requested_after_the_timeline_was_loaded_does_not_count(
     assert names and all(older.is_committed(name.instant) for name in names)
 
 
-def test_partitions_are_told_apart_by_their_names(shared_tables: SharedTables) -> None:
+def test_partitions_are_distinguished_by_their_names(shared_tables: SharedTables) -> None:
     table = ApachesTable.at(shared_tables["v9_mor_recordindex"].root)
     for kind in PartitionKind:
         expected = [] if kind.stored_name.endswith("_") else [kind.stored_name]
-        assert table.metadata.of_kind(kind) == expected
+        assert table.metadata.partitions_of_kind(kind) == expected
     assert PartitionKind.of("secondary_index_by_name") is PartitionKind.SECONDARY_INDEX
 
 
-def test_a_metadata_table_that_is_gone_is_noticed(tmp_path: Path) -> None:
+def test_a_deleted_metadata_table_is_noticed(tmp_path: Path) -> None:
     table = unpack("v9_mor_hive_complex_ts", tmp_path)
     (table.root / ".hoodie/metadata/.hoodie/hoodie.properties").unlink()
     with pytest.raises(CorruptData, match="metadata"):
@@ -212,6 +214,7 @@ def test_damaged_properties_of_a_metadata_table_are_reported_under_their_own_pat
     table = unpack("v9_mor_hive_complex_ts", tmp_path)
     properties = table.root / ".hoodie/metadata/.hoodie/hoodie.properties"
     properties.write_bytes(b"hoodie.table.name=x")
-    with pytest.raises(CorruptData, match=r"table\.checksum.*validate TABLE --rebuild") as damaged:
+    remedy = r"table\.checksum.*table check TABLE --rebuild"
+    with pytest.raises(CorruptData, match=remedy) as damaged:
         ApachesTable.at(table.root)
     assert damaged.value.path.endswith(str(properties))

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta, tzinfo
 
 import pytest
 
-from table.timeline import clock
+from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
+from lakemark.timeline import clock
 from tests.storages import CountingStorage
 from tests.tables import Row, commit, contents, writer
 from tests.upkeep import make_plain, new_storage
@@ -18,7 +19,7 @@ def requests_of_a_commit(partitions: int) -> Counter[str]:
     storage = CountingStorage(new_storage())
     make_plain(storage)
     commit(writer(storage), [Row(f"k{n}", 1, n, region=f"r{n}") for n in range(partitions)])
-    assert writer(storage).table.keep_metadata_table() == "there is none"
+    assert keep_metadata_table(writer(storage).table) == "there is none"
     to = writer(storage)
     commit(to, [Row("k0", 2, 2, region="r0")])
     storage.forget()
@@ -26,7 +27,7 @@ def requests_of_a_commit(partitions: int) -> Counter[str]:
     assert storage.count("list_folder", under="r") == storage.count("list_tree", under="r") == 0
     assert storage.count("list_tree") == storage.count("list_tree", under=".hoodie/")
     counted = Counter(request.method for request in storage.requests)
-    assert to.table.metadata_differences() == []
+    assert metadata_differences(to.table) == []
     assert len(contents(storage)) == partitions
     return counted
 
@@ -43,12 +44,12 @@ class _Behind(datetime):
         return datetime.now(tz) - timedelta(seconds=0.5)
 
 
-def test_it_is_younger_than_all_that_it_was_made_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_merged_file_is_newer_than_its_sources(monkeypatch: pytest.MonkeyPatch) -> None:
     storage = new_storage()
     make_plain(storage)
     commit(writer(storage), [Row("a", 1, 1)])
     monkeypatch.setattr(clock, "datetime", _Behind)
     to = writer(storage)
-    assert to.table.keep_metadata_table() == "there is none"
+    assert keep_metadata_table(to.table) == "there is none"
     commit(to, [Row("a", 2, 2)])
-    assert to.table.metadata_differences() == []
+    assert metadata_differences(to.table) == []

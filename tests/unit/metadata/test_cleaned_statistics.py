@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from sinks.hudi.upkeep import clean
-from table.config.table_properties import TableType
-from table.metadata.column_statistics import ColumnStatistics
-from table.metadata.opening import MetadataTableOpener
-from table.services.cleaning_plan import CleaningPolicy, Retention
+from lakemark.config.table_properties import TableType
+from lakemark.metadata.column_stats.lookup import ColumnStatistics
+from lakemark.metadata.metadata_table_opener import MetadataTableOpener
+from lakemark.operations.clean import clean
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
 from tests.tables import Row, commit, data_files, make, writer
 from tests.upkeep import new_storage
 
@@ -29,5 +29,5 @@ def test_a_clean_ends_the_statistics_of_the_files_that_it_deletes() -> None:
     opener = MetadataTableOpener(storage)
     metadata = opener.open(table.properties, table.store.load(), table.store.clock)
     assert metadata is not None
-    told = ColumnStatistics(metadata).of_column("v", pa.int64()).column("file_name").to_pylist()
-    assert sorted(told) == sorted(path.rpartition("/")[2] for path in left)
+    recorded = ColumnStatistics(metadata).of_column("v", pa.int64()).column("file_name").to_pylist()
+    assert sorted(recorded) == sorted(path.rpartition("/")[2] for path in left)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.metadata.file_lister import MetadataFileLister
-from table.metadata.file_records import FilesOfPartition, encode_files
-from table.metadata.record_changes import RecordChanges
-from table.model.file_slice import ALL_PARTITIONS
+from lakemark.metadata.file_records import FilesOfPartition, encode_files
+from lakemark.metadata.metadata_file_lister import MetadataFileLister
+from lakemark.metadata.record_changes import RecordChanges
+from lakemark.model.file_slice import ALL_PARTITIONS
 from tests.depth import examples
 from tests.unit.metadata.written_tables import decoded, keys_of, written_table
 
@@ -26,14 +26,14 @@ Listing = dict[str, dict[str, int]]
 
 def test_a_listing_is_apaches_record() -> None:
     files = FilesOfPartition("", {"b.parquet": 2**33, "a.parquet": 7}, ["c.parquet"])
-    changes = encode_files([files], [""], ["gone"])
+    changes = encode_files([files], [""], ["deleted"])
     of_root, listing = (record for _, record in decoded(changes.written))
     assert keys_of(changes.written.keys) == [".", ALL_PARTITIONS]
-    assert keys_of(changes.deleted) == ["gone"]
+    assert keys_of(changes.deleted) == ["deleted"]
     assert (listing["key"], listing["type"]) == ("", 1)
     assert listing["filesystemMetadata"] == {
         ".": {"size": 0, "isDeleted": False},
-        "gone": {"size": 0, "isDeleted": True},
+        "deleted": {"size": 0, "isDeleted": True},
     }
     assert (of_root["key"], of_root["type"]) == ("", 2)
     assert of_root["filesystemMetadata"] == {
@@ -70,10 +70,10 @@ def histories(draw: st.DrawFn) -> tuple[Listing, list[RecordChanges]]:
             listing[path] = {n: s for n, s in (there | added).items() if n not in removed}
             files.append(FilesOfPartition(path, added, removed))
         untouched = sorted(listing.keys() - {one.partition_path for one in files})
-        gone = draw(st.sets(st.sampled_from(untouched), max_size=2)) if untouched else set()
-        for path in gone:
+        deleted = draw(st.sets(st.sampled_from(untouched), max_size=2)) if untouched else set()
+        for path in deleted:
             del listing[path]
-        commits.append(encode_files(files, [one.partition_path for one in files], gone))
+        commits.append(encode_files(files, [one.partition_path for one in files], deleted))
     return listing, commits
 
 

@@ -14,18 +14,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.codec.bloom import BloomFilterBuilder
-from table.errors import CorruptData, InvalidConfig
-from table.metadata.expression_index import ExpressionIndex
-from table.metadata.index_definition import IndexDefinition, parse_definitions
-from table.metadata.index_keys import (
+from lakemark.codec.bloom import BloomFilterBuilder
+from lakemark.errors import CorruptData, InvalidConfig
+from lakemark.metadata.expression_index import ExpressionIndex
+from lakemark.metadata.index_definition import IndexDefinition, parse_definitions
+from lakemark.metadata.index_keys import (
     bloom_filter_key,
     column_prefix,
     column_stats_key,
 )
-from table.metadata.record_index import LOCATIONS, RecordIndex
-from table.metadata.secondary_index import SecondaryIndex, escape
-from table.metadata.shards import shards_of
+from lakemark.metadata.record_index import LOCATIONS, RecordIndex
+from lakemark.metadata.secondary_index import SecondaryIndex, escape
+from lakemark.metadata.shards import shards_of
 from tests.depth import examples
 from tests.unit.metadata.metadata_tables import Changes, MadeUpTable, Record, statistics
 
@@ -99,7 +99,7 @@ def test_a_file_id_is_put_together_again(file_uuid: uuid.UUID, number: int) -> N
         assert row["instant_time"] == "20260101000000007"
 
 
-def test_a_lookup_finds_the_newest_location_of_what_is_left() -> None:
+def test_a_lookup_finds_the_newest_location_of_each_remaining_record() -> None:
     ids = [str(uuid.UUID(int=number)) for number in range(4)]
     table = MadeUpTable("record_index")
     base = {f"k{number}": location(ids[0] + "-0") for number in range(40)}
@@ -215,7 +215,7 @@ def _expression(kind: str) -> IndexDefinition:
     return IndexDefinition(EXPRESSION, kind, "hour", ("ts",), {"expr": "hour"}, "V2")
 
 
-def test_an_expression_index_tells_of_files_and_of_partitions() -> None:
+def test_an_expression_index_covers_files_and_partitions() -> None:
     table = MadeUpTable(EXPRESSION)
     of_partition = column_prefix("ts", "__partition_stat__", "p").decode()
     low, high = ("IntWrapper", 3), ("IntWrapper", 9)
@@ -249,11 +249,11 @@ def test_an_expression_index_of_bloom_filters() -> None:
     table = MadeUpTable(EXPRESSION)
     records = {
         bloom_filter_key("p", name).decode(): {"BloomFilterMetadata": {**payload, "isDeleted": d}}
-        for name, d in (("f", False), ("gone", True))
+        for name, d in (("f", False), ("deleted", True))
     }
     table.add("expr-index-hours-0000-0", records)
     index = ExpressionIndex.of(table.open(_expression("bloom_filters")), EXPRESSION)
-    found = index.bloom_filters([("p", "f"), ("p", "gone"), ("p", "none")])
+    found = index.bloom_filters([("p", "f"), ("p", "deleted"), ("p", "none")])
     assert list(found) == [("p", "f")]
     assert found["p", "f"].might_contain(pa.array(["ab", "cd", "ef"])).tolist() == [
         True,
@@ -262,7 +262,7 @@ def test_an_expression_index_of_bloom_filters() -> None:
     ]
 
 
-def test_an_index_that_nobody_defined_is_corrupt() -> None:
+def test_an_index_without_definition_is_corrupt() -> None:
     table = MadeUpTable(EXPRESSION)
     with pytest.raises(CorruptData, match=EXPRESSION):
         ExpressionIndex.of(table.open(), EXPRESSION)

@@ -9,14 +9,14 @@ import tarfile
 import pyarrow as pa
 import pytest
 
-from table.codec.hfile import Entries, HFileReader
-from table.codec.hfile.file_info import CREATED_MS, SCHEMA
-from table.log.delete_block import read_deletes
-from table.log.log_block import BlockType, HeaderKey
-from table.log.log_reader import read_blocks
-from table.metadata.file_records import FilesOfPartition, encode_files
-from table.metadata.metadata_files import base_file, first_log_file, log_file
-from table.metadata.record_changes import RecordChanges, is_stored_schema, stored_schema
+from lakemark.codec.hfile import Entries, HFileReader
+from lakemark.codec.hfile.file_info import CREATED_MS, SCHEMA
+from lakemark.log.delete_block import read_deletes
+from lakemark.log.log_block import BlockType, HeaderKey
+from lakemark.log.log_reader import read_blocks
+from lakemark.metadata.file_records import FilesOfPartition, encode_files
+from lakemark.metadata.metadata_files import base_file, first_log_file, log_file
+from lakemark.metadata.record_changes import RecordChanges, is_stored_schema, stored_schema
 from tests.unit.metadata.metadata_tables import ARCHIVES
 from tests.unit.metadata.written_tables import keys_of
 
@@ -85,10 +85,10 @@ def test_the_same_changes_are_the_same_bytes() -> None:
 
 def test_no_changes_are_no_log() -> None:
     with pytest.raises(AssertionError):
-        log_file(RecordChanges.united([]), "files", INSTANT, 1)
+        log_file(RecordChanges.union([]), "files", INSTANT, 1)
 
 
-def test_a_schema_is_known_with_apaches_words_and_without() -> None:
+def test_a_schema_is_read_with_apaches_properties_and_without() -> None:
     schema = json.loads(stored_schema())
     schema["doc"] = schema["fields"][0]["doc"] = "words"
     assert is_stored_schema(json.dumps(schema))

@@ -11,14 +11,15 @@ from typing import TypeVar
 import pyarrow as pa
 import pytest
 
-from table.config import keys
-from table.hudi_table import HudiTable, open_table
-from table.metadata.column_statistics import PartitionStatistics
-from table.metadata.opening import open_metadata_table
-from table.model.action import COMMITS
-from table.storage import Storage, StorageLocation
-from table.timeline.clock import UTC_CLOCK
-from table.timeline.timeline_store import commit_content
+from lakemark.config import keys
+from lakemark.metadata.column_stats.lookup import PartitionStatistics
+from lakemark.metadata.metadata_table_opener import open_metadata_table
+from lakemark.model.action import COMMITS
+from lakemark.operations.metadata_table import metadata_differences
+from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.storage import Storage, StorageLocation
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.content import encode_commit
 from tests.clocks import SharedClock, on_clock
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable
@@ -49,7 +50,7 @@ def test_other_partitions_have_no_value_of_a_new_column(tmp_path: Path, same_pro
         writer = LakemarkWriter.open(path, TABLE, WIDER)
     writer.upsert(pa.table({"id": ["x"], "p": ["q"], "ts": [3], "more": ["old"]}, WIDER))
     assert _of_partitions(path)["q"] == ("old", "old", 2, 3)
-    assert open_table(StorageLocation(str(path))).metadata_differences() == []
+    assert metadata_differences(open_table(StorageLocation(str(path)))) == []
 
 
 def _of_partitions(path: Path) -> dict[str, tuple[object, ...]]:
@@ -86,13 +87,13 @@ def test_other_partitions_have_no_value_of_a_new_column_after_a_crash(tmp_path: 
         dying = LakemarkWriter.open(path, TABLE, WIDER)
         whole = dying.writer.table
         new = pa.table({"id": ["b"], "p": ["p"], "ts": [2], "more": ["new"]}, WIDER)
-        dying.writer.table = HudiTable(DiesAt(whole.storage, deaths), whole.properties)
+        dying.writer.table = OpenTable(DiesAt(whole.storage, deaths), whole.properties)
         try:
             dying.upsert(new)
             has_died = False
         except SimulatedCrash:
             again = LakemarkWriter.open(path, TABLE, WIDER)
-            on_clock(again.writer, CLOCK)
+            again = replace(again, writer=on_clock(again.writer, CLOCK))
             CLOCK.sleep(61)
             again.writer.recover()
             if len(again.writer.table.timeline.completed(*COMMITS)) == 1:
@@ -115,7 +116,7 @@ def test_partitions_keep_their_values_of_a_column_that_the_newest_commit_lacks(
     lacking = json.loads(metadata.extra_metadata[keys.SCHEMA])
     lacking["fields"] = [f for f in lacking["fields"] if f["name"] != "more"]
     extra = {**metadata.extra_metadata, keys.SCHEMA: json.dumps(lacking)}
-    content = commit_content(commit.action, replace(metadata, extra_metadata=extra))
+    content = encode_commit(commit.action, replace(metadata, extra_metadata=extra))
     table.storage.put(table.store.path_of(commit), content)
     again = LakemarkWriter.open(path, TABLE, WIDER)
     again.upsert(pa.table({"id": ["b"], "p": ["p"], "ts": [2], "more": ["six"]}, WIDER))

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.codec.hfile import HFileReader
-from table.errors import CorruptData, Unsupported
-from table.metadata.partition_kind import PartitionKind
-from table.metadata.payload import PAYLOADS, read_payload
+from lakemark.codec.hfile import HFileReader
+from lakemark.errors import CorruptData, Unsupported
+from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.metadata.payload import PAYLOADS, read_payload
 from tests.depth import examples
 from tests.unit.metadata.metadata_tables import SCHEMA, SCHEMA_TEXT, Record, statistics, stored
 

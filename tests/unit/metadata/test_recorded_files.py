@@ -7,23 +7,24 @@ from functools import cache
 
 import pytest
 
-from sinks.hudi.table_writer import TableWriter
-from table.errors import CorruptData, Unsupported
-from table.log.log_block import MAGIC
-from table.metadata import metadata_store
-from table.metadata.metadata_files import first_log_file, log_file
-from table.metadata.metadata_writer import MetadataTableBehind
-from table.metadata.opening import METADATA_FOLDER
-from table.metadata.record_changes import RecordChanges
-from table.metadata.recorded_files import RecordedFiles
-from table.metadata.valid_instants import ValidInstants
-from table.model.file_names import LogFileName
-from table.model.file_slice import FileSlice
-from table.model.format_version import FormatVersion
-from table.storage import Storage
-from table.timeline.clock import UTC_CLOCK
-from table.timeline.timeline_store import TimelineStore
-from table.view.file_lister import DataFile
+from lakemark.errors import CorruptData, Unsupported
+from lakemark.log.log_block import MAGIC
+from lakemark.metadata import metadata_store
+from lakemark.metadata.metadata_files import first_log_file, log_file
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.metadata.record_changes import RecordChanges
+from lakemark.metadata.recorded_files import RecordedFiles
+from lakemark.metadata.valid_instants import ValidInstants
+from lakemark.metadata.writer_state import MetadataTableBehind
+from lakemark.model.file_names import LogFileName
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.format_version import FormatVersion
+from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
+from lakemark.operations.table_writer import TableWriter
+from lakemark.storage import Storage
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.view.file_lister import DataFile
 from tests.golden.shared_tables import SharedTables
 from tests.storages import CountingStorage
 from tests.tables import Row, commit, contents, writer
@@ -62,17 +63,17 @@ def _lengthened(data: bytes) -> bytes:
 
 
 @cache
-def _laid_down(version: FormatVersion) -> Storage:
+def _stored_table(version: FormatVersion) -> Storage:
     """A table whose metadata table has a base file and logs of two blocks since."""
     storage = new_storage()
     make_plain(storage, version=version)
     to = writer(storage)
-    to.table.keep_metadata_table()
+    keep_metadata_table(to.table)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(metadata_store, "log_file", _of_two_blocks)
         for ts in range(1, COMMITS + 1):
             commit(to, [Row("a", ts, ts), Row("b", ts, ts, region="south")])
-    assert to.table.metadata_compacted_at
+    assert to.table.metadata_writer.compacted_at
     return storage
 
 
@@ -82,7 +83,7 @@ def _of_two_blocks(changes: RecordChanges, partition: str, instant: str, created
 
 
 def table(version: FormatVersion = FormatVersion.V9) -> CountingStorage:
-    return CountingStorage(copy_of(_laid_down(version)))
+    return CountingStorage(copy_of(_stored_table(version)))
 
 
 def spoil(storage: Storage, damage: Damage, *, is_log: bool, partition: str = "files") -> str:
@@ -117,13 +118,13 @@ def test_rows_are_read_and_the_next_start_makes_it_anew(
     assert contents(storage) == WHOLE
     fresh = writer(storage).table
     assert fresh.scan(where=f"ts = {COMMITS}").to_reader().read_all().num_rows == len(WHOLE)
-    (found,) = fresh.metadata_differences()
-    assert (found.place, found.what) == (f"{METADATA_FOLDER}/files", "files")
+    (found,) = metadata_differences(fresh)
+    assert (found.path, found.aspect) == (f"{METADATA_FOLDER}/files", "files")
     assert path in found.stored
     restarted = writer(storage)
-    reason = restarted.table.keep_metadata_table()
+    reason = keep_metadata_table(restarted.table)
     assert reason is not None and path in reason
-    assert restarted.table.metadata_differences() == []
+    assert metadata_differences(restarted.table) == []
     commit_another(restarted)
     assert contents(storage) == WHOLE
 
@@ -144,7 +145,7 @@ def test_a_writer_that_runs_is_refused_once_it_reads_again(is_log: bool, damage:
     assert contents(storage) == WHOLE
     restarted = writer(storage)
     restarted.recover()
-    assert restarted.table.metadata_differences() == []
+    assert metadata_differences(restarted.table) == []
     commit_another(restarted)
     assert contents(storage) == WHOLE
 
@@ -172,9 +173,9 @@ def test_statistics_that_are_lost_rule_nothing_out(is_log: bool, damage: Damage)
     storage.forget()
     assert fresh.scan(where=f"ts = {COMMITS}").to_reader().read_all().num_rows == len(WHOLE)
     assert storage.count("list_tree", under="north") == 0, "the listing is whole"
-    (found,) = writer(storage).table.metadata_differences()
+    (found,) = metadata_differences(writer(storage).table)
     assert path in found.stored
-    reason = writer(storage).table.keep_metadata_table()
+    reason = keep_metadata_table(writer(storage).table)
     assert reason is not None and path in reason
 
 
@@ -184,7 +185,7 @@ def test_a_file_that_somebody_added_to_is_not_trusted(is_log: bool) -> None:
     storage = table()
     path = spoil(storage, _lengthened, is_log=is_log)
     assert contents(storage) == WHOLE
-    (found,) = writer(storage).table.metadata_differences()
+    (found,) = metadata_differences(writer(storage).table)
     assert path in found.stored
 
 
@@ -194,7 +195,7 @@ def test_a_dead_writer_is_undone_though_the_base_file_ends_too_early() -> None:
     spoil(storage, DAMAGES["cut within a block"], is_log=False)
     restarted = writer(storage)
     assert restarted.recover()
-    assert restarted.table.metadata_differences() == []
+    assert metadata_differences(restarted.table) == []
     assert contents(storage) == WHOLE
 
 
@@ -203,28 +204,28 @@ def _torn(data: bytes) -> bytes:
     return data[:-1] + bytes([data[-1] ^ 1])
 
 
-def test_a_torn_block_of_a_completed_commit_is_no_end_of_the_log() -> None:
+def test_a_torn_block_of_a_completed_commit_is_not_the_end_of_the_log() -> None:
     storage = table()
     path = spoil(storage, _torn, is_log=True)
     with pytest.raises(CorruptData, match=path):
         contents(storage)
     restarted = writer(storage)
     restarted.recover()
-    assert restarted.table.metadata_differences() == []
+    assert metadata_differences(restarted.table) == []
     assert contents(storage) == WHOLE
 
 
-def test_a_commit_of_the_metadata_table_that_cannot_be_read_is_no_proof() -> None:
+def test_an_unreadable_commit_of_the_metadata_table_is_not_trusted() -> None:
     storage = table()
     commits = storage.list_tree(f"{METADATA_FOLDER}/.hoodie/timeline")
     newest = max(one.path for one in commits if one.name.endswith(".deltacommit"))
     storage.put(newest, b"")
     assert contents(storage) == WHOLE
-    found = writer(storage).table.metadata_differences()
+    found = metadata_differences(writer(storage).table)
     assert found and all(newest.rpartition("/")[2] in one.stored for one in found)
     restarted = writer(storage)
     restarted.recover()
-    assert restarted.table.metadata_differences() == []
+    assert metadata_differences(restarted.table) == []
 
 
 def test_what_a_query_asks_for_it() -> None:
@@ -232,17 +233,17 @@ def test_what_a_query_asks_for_it() -> None:
     fresh = writer(storage).table
     storage.forget()
     fresh.view()
-    told = [r for r in storage.requests if r.path.endswith((".deltacommit", ".commit"))]
+    commit_reads = [r for r in storage.requests if r.path.endswith((".deltacommit", ".commit"))]
     logs = [r for r in storage.requests if r.method == "open" and ".log." in r.path]
-    assert len(told) == len(logs) + 1, "one commit for each log, and the compaction"
+    assert len(commit_reads) == len(logs) + 1, "one commit for each log, and the compaction"
     storage.forget()
     fresh.refresh()
     commit_another(writer(storage))
     storage.forget()
     fresh.refresh()
     fresh.view()
-    told = [r for r in storage.requests if r.path.endswith((".deltacommit", ".commit"))]
-    assert len([r for r in told if r.path.startswith(METADATA_FOLDER)]) == 1, "the new one"
+    commit_reads = [r for r in storage.requests if r.path.endswith((".deltacommit", ".commit"))]
+    assert len([r for r in commit_reads if r.path.startswith(METADATA_FOLDER)]) == 1, "the new one"
 
 
 @pytest.mark.parametrize("name", names_with_metadata())
@@ -252,12 +253,12 @@ def test_apaches_commits_name_each_file_that_is_read(
     apaches = ApachesTable.at(shared_tables[name].root)
     recorded = _recorded(apaches)
     for partition in sorted(apaches.metadata.partitions):
-        assert apaches.metadata.difference(partition) is None
+        assert apaches.metadata.find_file_mismatch(partition) is None
         files = list(_read_files(apaches.metadata.slices(partition)))
         for lost in files if not partition.startswith("expr_index") else ():
             if not _may_be_lost(apaches, lost):
                 left = [file for file in files if file is not lost]
-                difference = recorded.difference(partition, left)
+                difference = recorded.find_mismatch(partition, left)
                 assert difference is not None and lost.path in difference
 
 

@@ -8,33 +8,38 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from sinks.hudi.compactions import Compaction, pending_compactions, request_compaction
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import clean
-from table.config.table_properties import TableType
-from table.errors import Unsupported
-from table.execution.runner import LocalRunner
-from table.metadata import metadata_writer, range_records
-from table.metadata.agreement import disagreement
-from table.metadata.column_statistics import PartitionStatistics
-from table.metadata.index_definition import define_column_statistics, read_definitions
-from table.metadata.metadata_writer import MetadataTableBehind
-from table.metadata.opening import METADATA_FOLDER, open_metadata_table
-from table.metadata.range_records import RangesOf
-from table.metadata.record_changes import RecordChanges
-from table.model.action import Action, State
-from table.model.changes import ChangeKind
-from table.model.column_ranges import ColumnRanges
-from table.model.file_slice import FileSlice
-from table.model.instant import Instant
-from table.read.queries import Snapshot
-from table.services import compaction
-from table.services.cleaning_plan import CleaningPolicy
-from table.services.compaction import CompactionPolicy
-from table.storage import Storage
-from table.timeline.clock import UTC_CLOCK
-from table.timeline.timeline import Timeline
-from table.transaction.participant import NoParticipant
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Unsupported
+from lakemark.execution.runner import LocalRunner
+from lakemark.metadata import commit_statistics, metadata_writer
+from lakemark.metadata.column_stats.encode import StatisticsEntry, encode_partition_statistics
+from lakemark.metadata.column_stats.lookup import PartitionStatistics
+from lakemark.metadata.consistency import find_inconsistency
+from lakemark.metadata.index_definition import define_column_statistics, read_definitions
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER, open_metadata_table
+from lakemark.metadata.record_changes import RecordChanges
+from lakemark.metadata.writer_state import MetadataTableBehind
+from lakemark.model.action import Action, State
+from lakemark.model.changes import ChangeKind
+from lakemark.model.column_ranges import ColumnRanges
+from lakemark.model.compaction_plan import CompactionPlan
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.instant import Instant
+from lakemark.operations.clean import clean
+from lakemark.operations.compact import Compaction, pending_compactions, request_compaction
+from lakemark.operations.metadata_table import (
+    keep_metadata_table,
+    metadata_differences,
+    rebuild_metadata_table,
+)
+from lakemark.operations.table_writer import TableWriter
+from lakemark.read.queries import Snapshot
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import Storage
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.participant import NoParticipant
 from tests.storages import CountingStorage
 from tests.tables import Row, commit, contents, make, writer
 from tests.upkeep import as_of, make_plain, new_storage, since
@@ -56,9 +61,9 @@ def table(*times: int) -> tuple[CountingStorage, TableWriter]:
 
 
 def forget(storage: Storage, instant: Instant) -> None:
-    """Take all that a metadata table was told of an instant away from it."""
-    told = storage.list_tree(METADATA_FOLDER)
-    storage.delete([one.path for one in told if instant.requested_at in one.name])
+    """Take all that a metadata table was recorded of an instant away from it."""
+    recorded = storage.list_tree(METADATA_FOLDER)
+    storage.delete([one.path for one in recorded if instant.requested_at in one.name])
 
 
 def compact(to: TableWriter) -> None:
@@ -80,8 +85,8 @@ def test_rows_of_a_commit_that_it_lacks_are_read() -> None:
         ("b", 3),
     ]
     assert fresh.scan(Snapshot(), where="ts = 3").to_reader().read_all().num_rows == 2
-    first, *others = fresh.metadata_differences()
-    assert first.what == "timeline" and newest.requested_at in first.stored
+    first, *others = metadata_differences(fresh)
+    assert first.aspect == "timeline" and newest.requested_at in first.stored
     assert others, "its files are not listed"
 
 
@@ -94,17 +99,16 @@ def test_a_plan_takes_the_logs_of_a_commit_that_it_lacks() -> None:
     assert {len(one.log_files) for one in requested[1].operations} == {2}
 
 
-def test_a_commit_of_which_nobody_told_costs_no_rows() -> None:
+def test_a_commit_missing_from_the_metadata_table_costs_no_rows() -> None:
     storage, to = table(1, 2)
-    foreign = writer(storage)
-    foreign.table.access = replace(foreign.table.access, participant=NoParticipant())
+    foreign = writer(storage, participant=NoParticipant())
     commit(foreign, [Row("a", 3, 3), Row("b", 3, 3, region="south")])
     to.table.refresh()
     with pytest.raises(Unsupported, match="lacks deltacommit"):
         compact(to)
     assert contents(storage) == WHOLE
     restarted = writer(storage)
-    assert restarted.table.keep_metadata_table()
+    assert keep_metadata_table(restarted.table)
     commit(foreign, [Row("a", 3, 3)])
     restarted.table.refresh()
     with pytest.raises(MetadataTableBehind, match="the next start"):
@@ -112,7 +116,7 @@ def test_a_commit_of_which_nobody_told_costs_no_rows() -> None:
     restarted.recover()
     compact(restarted)
     assert contents(storage) == WHOLE
-    assert restarted.table.metadata_differences() == []
+    assert metadata_differences(restarted.table) == []
 
 
 def test_a_plan_that_leaves_logs_out_is_completed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,36 +126,36 @@ def test_a_plan_that_leaves_logs_out_is_completed(monkeypatch: pytest.MonkeyPatc
         return [replace(one, logs=one.logs[:-1]) for one in slices]
 
     with monkeypatch.context() as patch:
-        honest = compaction.schedule
-        patch.setattr(compaction, "schedule", lambda slices: honest(short(slices)))
+        honest = CompactionPlan.of
+        patch.setattr(CompactionPlan, "of", lambda slices: honest(short(slices)))
         assert request_compaction(to.table)
     commit(to, [Row("a", 4, 4)])
     fresh = writer(storage).table
     (planned,) = pending_compactions(fresh)
     Compaction.begin(fresh, planned).run(LocalRunner(1))
     assert contents(storage) == {**WHOLE, "a": (4, 4)}
-    assert fresh.metadata_differences() == []
+    assert metadata_differences(fresh) == []
 
 
-def test_a_dead_writer_is_undone_though_the_metadata_table_has_gone() -> None:
+def test_a_dead_writer_is_undone_though_the_metadata_table_was_deleted() -> None:
     storage, to = table(1, 2, 3)
     to.begin()
     storage.delete([one.path for one in storage.list_tree(METADATA_FOLDER)])
     restarted = writer(storage)
     assert restarted.recover()
-    assert restarted.table.metadata_differences() == []
+    assert metadata_differences(restarted.table) == []
     assert contents(storage) == WHOLE
 
 
-def test_a_clean_that_left_the_timeline_before_older_commits_is_no_stranger() -> None:
+def test_a_clean_that_was_archived_before_older_commits_is_consistent() -> None:
     first, clean, last = (
         Instant(f"2026010100000000{n}", action, State.COMPLETED, f"2026010100000010{n}")
         for n, action in enumerate((Action.DELTA_COMMIT, Action.CLEAN, Action.DELTA_COMMIT))
     )
-    told = Timeline.of(replace(i, action=Action.DELTA_COMMIT) for i in (first, clean, last))
+    recorded = Timeline.of(replace(i, action=Action.DELTA_COMMIT) for i in (first, clean, last))
     archived = {clean.requested_at: clean.completed_at}
-    assert disagreement(Timeline.of([first, last], True, archived.get), told) is None
-    gone = disagreement(Timeline.of([first, last], True), told)
+    assert find_inconsistency(Timeline.of([first, last], True, archived.get), recorded) is None
+    gone = find_inconsistency(Timeline.of([first, last], True), recorded)
     assert gone is not None and clean.requested_at in gone
 
 
@@ -162,14 +166,14 @@ def test_a_clean_that_it_lacks_is_noticed() -> None:
         commit(to, [Row("a", ts, ts)])
         compact(to)
     cleaned = clean(to.table, CleaningPolicy(commits=1))[-1]
-    assert writer(storage).table.keep_metadata_table() is None
+    assert keep_metadata_table(writer(storage).table) is None
     forget(storage, cleaned.instant)
     fresh = writer(storage).table
-    assert fresh.metadata_differences()[0].what == "timeline"
+    assert metadata_differences(fresh)[0].aspect == "timeline"
     listed = {f.path for group in fresh.view().groups.values() for f in group.files.values()}
     assert listed and listed.isdisjoint(cleaned.plan.paths)
-    assert fresh.keep_metadata_table() == f"it lacks clean {cleaned.instant.requested_at}"
-    assert fresh.metadata_differences() == []
+    assert keep_metadata_table(fresh) == f"it lacks clean {cleaned.instant.requested_at}"
+    assert metadata_differences(fresh) == []
 
 
 def test_statistics_of_a_partition_are_those_of_what_queries_read() -> None:
@@ -183,17 +187,17 @@ def test_statistics_of_a_partition_are_those_of_what_queries_read() -> None:
     commit(to, [Row("k1", 70, 7)])
     Compaction.begin(to.table, requested).run(LocalRunner(1))
     assert _of_partition(to, "ts") == (1, 70, 17), "of two records that of the later request stands"
-    assert to.table.metadata_differences() == []
+    assert metadata_differences(to.table) == []
     to = writer(storage)
     commit(to, [Row("k1", 80, 8)])
     assert _of_partition(to, "ts") == (50, 80, 10)
     compact(to)
     assert _of_partition(to, "ts") == (50, 80, 7)
-    made = writer(storage).table
-    assert made.metadata_differences() == []
-    made.rebuild_metadata_table()
+    reopened = writer(storage).table
+    assert metadata_differences(reopened) == []
+    rebuild_metadata_table(reopened)
     assert _of_partition(to, "ts") == (50, 80, 7)
-    assert made.metadata_differences() == []
+    assert metadata_differences(reopened) == []
 
 
 def test_a_partition_whose_last_row_is_deleted_has_no_statistics() -> None:
@@ -202,17 +206,17 @@ def test_a_partition_whose_last_row_is_deleted_has_no_statistics() -> None:
     to = writer(storage)
     commit(to, [Row("a", 1, 1), Row("h", 1, 1, "south")])
     commit(to, [Row("h", 2, 2, "south", ChangeKind.DELETE)])
-    assert to.table.metadata_differences() == []
+    assert metadata_differences(to.table) == []
     assert contents(storage) == {"a": (1, 1)}
 
 
-def test_statistics_that_were_not_told_are_differences(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_statistics_are_differences(monkeypatch: pytest.MonkeyPatch) -> None:
     storage, to = table(1)
-    monkeypatch.setattr(metadata_writer, "column_statistics", lambda *_: NOTHING)
+    monkeypatch.setattr(commit_statistics, "encode_column_statistics", lambda *_: NOTHING)
     commit(to, [Row("a", 2, 2)])
     (log,) = [log for one in to.table.view().latest_slices() for log in one.logs]
-    found = [one for one in to.table.metadata_differences() if one.what == "ts"]
-    assert [(one.place, one.stored) for one in found] == [(log.path, "nothing")]
+    found = [one for one in metadata_differences(to.table) if one.aspect == "ts"]
+    assert [(one.path, one.stored) for one in found] == [(log.path, "no statistics")]
     assert storage.head(log.path) is not None
 
 
@@ -223,27 +227,25 @@ def test_a_file_without_statistics_is_read_and_has_them_from_then_on(
     make(storage, TableType.COPY_ON_WRITE)
     to = writer(storage)
     with monkeypatch.context() as patch:
-        patch.setattr(metadata_writer, "column_statistics", lambda *_: NOTHING)
+        patch.setattr(commit_statistics, "encode_column_statistics", lambda *_: NOTHING)
         commit(to, [Row(f"k{n}", n, n) for n in range(8)])
-    untold = {one.place for one in to.table.metadata_differences()}
+    untold = {one.path for one in metadata_differences(to.table)}
     assert len(untold) == 2
     commit(to, [Row("k0", 50, 50)])
     assert _of_partition(to, "ts") == (1, 50, 8)
-    (replaced,) = {one.place for one in to.table.metadata_differences()}
+    (replaced,) = {one.path for one in metadata_differences(to.table)}
     assert replaced not in {one.base.path for one in to.table.view().latest_slices() if one.base}
 
 
-def test_a_writer_that_began_before_there_was_a_metadata_table_tells_it_what_its_files_hold() -> (
-    None
-):
+def test_a_writer_that_began_before_the_metadata_table_existed_records_its_statistics() -> None:
     storage = new_storage()
     make_plain(storage)
     to = writer(storage)
     commit(to, [Row(f"k{n}", n, n) for n in range(8)])
-    assert writer(storage).table.keep_metadata_table() == "there is none"
+    assert keep_metadata_table(writer(storage).table) == "there is none"
     commit(to, [Row("k0", 50, 50)])
     assert _of_partition(to, "ts") == (0, 50, 9)
-    assert writer(storage).table.metadata_differences() == []
+    assert metadata_differences(writer(storage).table) == []
 
 
 @pytest.mark.parametrize(
@@ -256,12 +258,12 @@ def test_a_writer_that_began_before_there_was_a_metadata_table_tells_it_what_its
         ([*OWN, "id", "region", "ts", "v", "v.x"], "statistics of column v.x, which are not"),
     ],
 )
-def test_statistics_of_other_columns_are_made_anew(indexed: list[str], reason: str | None) -> None:
+def test_statistics_of_other_columns_are_rebuilt(indexed: list[str], reason: str | None) -> None:
     storage, to = table(1)
     version = to.table.version.column_statistics
-    define_column_statistics(storage, indexed, version)
-    made = writer(storage).table.keep_metadata_table()
-    assert (made is None) == (reason is None) and (reason or "") in (made or "")
+    define_column_statistics(storage, indexed, version, lambda: None)
+    rebuilt = keep_metadata_table(writer(storage).table)
+    assert (rebuilt is None) == (reason is None) and (reason or "") in (rebuilt or "")
     assert len(read_definitions(storage)["column_stats"].source_fields) >= 7
 
 
@@ -270,41 +272,41 @@ def test_a_column_that_a_partition_has_no_statistics_of_is_looked_up_in_its_file
 ) -> None:
     storage, to = table()
 
-    def without_ts(partitions: Sequence[RangesOf], version: str) -> RecordChanges:
+    def without_ts(partitions: Sequence[StatisticsEntry], version: str) -> RecordChanges:
         rows = ColumnRanges.of(pa.table({"_hoodie_record_key": ["k"]}), ["_hoodie_record_key"])
-        told = [one._replace(ranges=rows) for one in partitions]
-        return range_records.partition_statistics(told, version)
+        recorded = [one._replace(ranges=rows) for one in partitions]
+        return encode_partition_statistics(recorded, version)
 
     with monkeypatch.context() as patch:
-        patch.setattr(metadata_writer, "partition_statistics", without_ts)
+        patch.setattr(commit_statistics, "encode_partition_statistics", without_ts)
         commit(to, [Row(f"k{n}", n, n) for n in range(8)])
     to = writer(storage)
     commit(to, [Row("k0", 50, 50)])
     assert _of_partition(to, "ts") == (0, 50, 9)
-    assert to.table.metadata_differences() == []
+    assert metadata_differences(to.table) == []
 
 
-def test_bounds_that_are_not_tight_and_files_that_are_gone_are_differences(
+def test_loose_bounds_and_statistics_of_deleted_files_are_differences(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     storage, to = table(1)
     wide = ColumnRanges.of(pa.table({"ts": [-1, 1]}), ["ts"])
 
-    def widened(partitions: Sequence[RangesOf], version: str) -> RecordChanges:
-        both = [one._replace(ranges=ColumnRanges.united([one.ranges, wide])) for one in partitions]
-        return range_records.partition_statistics(both, version)
+    def widened(partitions: Sequence[StatisticsEntry], version: str) -> RecordChanges:
+        both = [one._replace(ranges=ColumnRanges.union([one.ranges, wide])) for one in partitions]
+        return encode_partition_statistics(both, version)
 
     with monkeypatch.context() as patch:
-        patch.setattr(metadata_writer, "partition_statistics", widened)
+        patch.setattr(commit_statistics, "encode_partition_statistics", widened)
         commit(to, [Row("a", 2, 2)])
-    (found,) = to.table.metadata_differences()
-    assert (found.place, found.what) == ("north/", "ts") and "min -1" in found.stored
+    (found,) = metadata_differences(to.table)
+    assert (found.path, found.aspect) == ("north/", "ts") and "min -1" in found.stored
     compact(to)
-    assert to.table.metadata_differences() == [], "a compaction makes them anew"
+    assert metadata_differences(to.table) == [], "a compaction makes them anew"
     commit(to, [Row("a", 3, 3)])
-    monkeypatch.setattr(metadata_writer, "deleted_column_statistics", lambda *_: NOTHING)
+    monkeypatch.setattr(metadata_writer, "delete_column_statistics", lambda *_: NOTHING)
     (cleaned,) = clean(to.table, CleaningPolicy(commits=1))
-    gone = {one.place for one in writer(storage).table.metadata_differences()}
+    gone = {one.path for one in metadata_differences(writer(storage).table)}
     assert gone == {path.rpartition("/")[2] for path in cleaned.plan.paths}
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
-from table.codec.hfile import Entries
-from table.metadata.metadata_files import FIRST_WRITE_TOKEN, base_file, first_log_file, log_file
-from table.metadata.metadata_table import MetadataTable
-from table.metadata.record_changes import RecordChanges, stored_schema
-from table.model.file_names import BaseFileName, LogFileName
-from table.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
+from lakemark.codec.hfile import Entries
+from lakemark.metadata.metadata_files import FIRST_WRITE_TOKEN, base_file, first_log_file, log_file
+from lakemark.metadata.metadata_table import MetadataTable
+from lakemark.metadata.record_changes import RecordChanges, stored_schema
+from lakemark.model.file_names import BaseFileName, LogFileName
+from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
 from tests.unit.metadata.metadata_tables import MadeUpTable
 
 FILE_ID = "shard-0000-0"

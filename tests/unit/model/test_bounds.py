@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from table.model.bounds import MAX_LENGTH
-from table.model.column_ranges import ColumnRanges
+from lakemark.model.bounds import MAX_LENGTH
+from lakemark.model.column_ranges import ColumnRanges
 
 LAST = chr(sys.maxunicode)
 LONG = MAX_LENGTH + 1
@@ -44,13 +44,13 @@ def bounds(ranges: ColumnRanges) -> tuple[Any, Any]:
 
 
 @given(st.data(), st.sampled_from([(pa.string(), TEXTS | LONG_TEXTS), (pa.binary(), BYTES)]))
-def test_texts_and_bytes_lie_between_their_bounds(data: st.DataObject, kind: Any) -> None:
+def test_texts_and_bytes_are_between_their_bounds(data: st.DataObject, kind: Any) -> None:
     values = data.draw(st.lists(st.none() | kind[1], min_size=1))
     here = data.draw(st.integers(0, len(values)))
     whole = column(values, kind[0])
     parts = [column(values[:here], kind[0]), column(values[here:], kind[0])]
     low, high = bounds(whole)
-    assert (low, high) == bounds(ColumnRanges.united(parts)), "parts make the same bounds"
+    assert (low, high) == bounds(ColumnRanges.union(parts)), "parts make the same bounds"
     assert (low, high) == bounds(column([low, high], kind[0])), "bounds bound themselves"
     there = [value for value in values if value is not None]
     assert all(low <= value <= high for value in there)
@@ -132,14 +132,14 @@ def test_bounds_of_a_column_whose_type_changed(
     older: pa.Array, newer: pa.Array, low: object, high: object
 ) -> None:
     parts = [ColumnRanges.of(pa.table({"c": one}), ["c"]) for one in (older, newer)]
-    assert bounds(ColumnRanges.united(parts)) == (low, high)
+    assert bounds(ColumnRanges.union(parts)) == (low, high)
 
 
 @given(st.lists(st.lists(st.none() | st.integers(-2, 2)), min_size=1, max_size=4))
 def test_counts_of_parts_add_up_to_those_of_the_whole(parts: list[list[int | None]]) -> None:
     tables = [pa.table({"c": pa.array(part, pa.int64())}) for part in parts]
     whole = ColumnRanges.of(pa.concat_tables(tables), ["c"])
-    united = ColumnRanges.united([ColumnRanges.of(table, ["c"]) for table in tables])
+    united = ColumnRanges.union([ColumnRanges.of(table, ["c"]) for table in tables])
     assert united.null_counts == whole.null_counts
     assert united.value_counts == whole.value_counts
     assert bounds(united) == bounds(whole)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from table.model.clustering_plan import ClusteringPlan
-from table.model.file_slice import FileGroupId
+from lakemark.model.clustering_plan import ClusteringPlan
+from lakemark.model.file_slice import FileGroupId
 
 
 def test_a_clustering_names_the_groups_that_it_rewrites() -> None:

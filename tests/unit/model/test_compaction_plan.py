@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from table.model.compaction_plan import CompactionPlan
-from table.model.file_names import BaseFileName, LogFileName
-from table.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
+from lakemark.model.compaction_plan import CompactionPlan
+from lakemark.model.file_names import BaseFileName, LogFileName
+from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
 
 
 def _slice(file_id: str, logs: int, *, has_base: bool = True) -> FileSlice:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from table.errors import Unsupported
-from table.model.format_version import FormatVersion
+from lakemark.errors import Unsupported
+from lakemark.model.format_version import FormatVersion
 
 
 def test_what_differs_between_the_versions() -> None:
@@ -17,5 +17,7 @@ def test_what_differs_between_the_versions() -> None:
 @pytest.mark.refuses("Tables of versions other than 6, 8 and 9")
 @pytest.mark.parametrize("number", [0, 5, 7, 10])
 def test_other_versions_are_refused(number: int) -> None:
-    with pytest.raises(Unsupported, match=f"lake/t is of version {number}; versions 6, 8, 9"):
+    with pytest.raises(
+        Unsupported, match=f"lake/t has version {number}, but only versions 6, 8, 9"
+    ):
         FormatVersion.of(number, "lake/t")

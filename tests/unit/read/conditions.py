@@ -1,4 +1,4 @@
-"""Conditions, and rows that meet some of them."""
+"""Conditions, and rows that match some of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import strategies as st
 
-from table.model.meta_columns import PARTITION_PATH
+from lakemark.model.meta_columns import PARTITION_PATH
 
 SCHEMA = pa.schema(
     [

@@ -1,4 +1,4 @@
-"""Random histories of a merge-on-read table, and what becomes of its records, one by one."""
+"""Random histories of a merge-on-read table, and the expected result, record by record."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from uuid import uuid4
 
 from hypothesis import strategies as st
 
-from sinks.hudi.table_writer import TableWriter
-from table.config.merge_settings import merge_settings
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, open_table
-from table.merge.table_merger import table_merger
-from table.model.changes import ChangeKind
-from table.model.instant import Instant
-from table.read.file_group_reader import FileGroupReader
-from table.services.compaction import CompactionPolicy, request
-from table.storage import StorageLocation, open_storage
+from lakemark.config.merge_settings import merge_settings
+from lakemark.execution.runner import LocalRunner
+from lakemark.merge.table_merger import table_merger
+from lakemark.model.changes import ChangeKind
+from lakemark.model.instant import Instant
+from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.operations.table_writer import TableWriter
+from lakemark.read.file_group_reader import FileGroupReader
+from lakemark.services.compaction import request_compaction
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import StorageLocation, open_storage
 from tests.tables import Row, commit, make, writer
 
 KEYS = tuple("abcdef")
 _KINDS = st.sampled_from([ChangeKind.UPSERT, ChangeKind.UPSERT, ChangeKind.FLAGGED_DELETE])
 
-#: Changes to records in the order in which they were sent; no two have the same payload.
+#: Changes to records in the order of arrival; all payloads differ.
 Batch = Sequence[Row]
 
 
@@ -37,15 +38,15 @@ class Service(Enum):
 
 @dataclass(frozen=True)
 class History:
-    """A table and how it came to be.
+    """A table and its history.
 
     Attributes:
         table: freshly opened.
-        batches: what was sent, commit by commit; the first one makes every file group.
+        batches: changes of each commit; the first batch creates every file group.
         instants: of the commits.
     """
 
-    table: HudiTable
+    table: OpenTable
     batches: list[Batch]
     instants: list[Instant]
 
@@ -59,7 +60,7 @@ class History:
 
 @st.composite
 def batches(draw: st.DrawFn, kinds: st.SearchStrategy[ChangeKind] = _KINDS) -> list[Batch]:
-    """A first commit of all keys, and more of some."""
+    """A first commit of all keys, and further commits of some."""
     first = [Row(key) for key in KEYS]
     changes = st.tuples(st.sampled_from(KEYS), st.integers(1, 3), kinds)
     drawn = draw(st.lists(st.lists(changes, min_size=1, max_size=4), max_size=3))
@@ -72,9 +73,9 @@ def batches(draw: st.DrawFn, kinds: st.SearchStrategy[ChangeKind] = _KINDS) -> l
 
 @st.composite
 def compacted(draw: st.DrawFn) -> list[Batch | Service]:
-    """Batches of upserts, with compactions that are planned and finished between them.
+    """Batches of upserts, with compactions that are planned and completed between them.
 
-    Without deletes: a compaction forgets those, and what comes too late is then no longer late.
+    Without deletes, because a compaction drops them, and then a late change is no longer late.
     """
     steps: list[Batch | Service] = []
     for batch in draw(batches(st.just(ChangeKind.UPSERT))):
@@ -83,7 +84,7 @@ def compacted(draw: st.DrawFn) -> list[Batch | Service]:
 
 
 def write(steps: Sequence[Batch | Service]) -> History:
-    """The table that these steps make."""
+    """Run the steps, and return the table."""
     location = StorageLocation(f"memory://{uuid4().hex}/lake")
     storage = open_storage(location)
     make(storage)
@@ -94,7 +95,7 @@ def write(steps: Sequence[Batch | Service]) -> History:
 
 
 def outcome(sent: Iterable[Batch]) -> dict[str, Row]:
-    """Of each key the change with the largest ordering value; of equal ones the last."""
+    """For each key the change with the largest ordering value; of equal ones the last."""
     newest: dict[str, Row] = {}
     for batch in sent:
         for row in batch:
@@ -121,6 +122,6 @@ def _take(to: TableWriter, step: Batch | Service) -> Instant | None:
 def _plan_compaction(to: TableWriter) -> None:
     view = to.table.view()
     free = [s for s in view.slices_for_writing() if s.group not in view.compactions]
-    requested = request(to.table.access, lambda timeline: free)
+    requested = request_compaction(to.table.context, lambda timeline: free)
     if requested is not None:
-        to.table.note_request(*requested)
+        to.table.snapshot.carry_compaction_request(*requested)

@@ -9,16 +9,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from table.log.data_block import encode_avro, encode_parquet
-from table.log.delete_block import encode_deletes
-from table.log.log_block import BlockType, HeaderKey, encode
-from table.merge.record_merger import RecordMerger, event_time_merger
-from table.model.file_names import BaseFileName, LogFileName
-from table.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
-from table.model.meta_columns import with_meta_columns
-from table.read.file_group_reader import FileGroupReader
-from table.schema.avro import to_avro, to_json
-from table.storage import Storage, StorageLocation, open_storage
+from lakemark.log.data_block import encode_avro, encode_parquet
+from lakemark.log.delete_block import encode_deletes
+from lakemark.log.log_block import BlockType, HeaderKey, encode
+from lakemark.merge.record_merger import RecordMerger, event_time_merger
+from lakemark.model.file_names import BaseFileName, LogFileName
+from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
+from lakemark.model.meta_columns import with_meta_columns
+from lakemark.read.file_group_reader import FileGroupReader
+from lakemark.schema.avro import to_avro, to_json
+from lakemark.storage import Storage, StorageLocation, open_storage
 
 Row = dict[str, Any]
 
@@ -27,7 +27,7 @@ SCHEMA = with_meta_columns(USER_SCHEMA)
 
 
 class Slice:
-    """A file slice being made: its base file, and one log for each call."""
+    """Builds a file slice: its base file, and one log for each call."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

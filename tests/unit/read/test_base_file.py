@@ -1,4 +1,4 @@
-"""A condition saves what it can: row groups without a match are not decoded, nor fetched."""
+"""A condition saves reads: row groups without a match are not decoded, nor fetched."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from table.model.file_names import BaseFileName
-from table.model.file_slice import BaseFile
-from table.read.base_file import read_base_file
-from table.read.row_filter import matching
-from table.storage.local_storage import LocalStorage
-from table.storage.storage import StorageLocation
+from lakemark.model.file_names import BaseFileName
+from lakemark.model.file_slice import BaseFile
+from lakemark.read.base_file import read_base_file
+from lakemark.read.row_filter import filter_rows
+from lakemark.storage.local_storage import LocalStorage
+from lakemark.storage.storage import StorageLocation
 from tests.depth import examples
 
 SCHEMA = pa.schema(
@@ -31,7 +31,7 @@ _GROUP_ROWS = 50
 
 
 def stored_rows() -> pa.Table:
-    """Keys that lie scattered, so that every row group has nearly their whole range."""
+    """Scattered keys, so that every row group has nearly their whole range."""
     keys = [f"{number * 7919 % _ROWS:04d}" for number in range(_ROWS)]
     texts = [f"{number:04d}" * 500 for number in range(_ROWS)]
     return pa.table({"key": keys, "number": range(_ROWS), "text": texts})
@@ -71,10 +71,10 @@ def read(file: tuple[CountedReads, BaseFile], condition: pc.Expression) -> pa.Ta
     storage, base = file
     storage.read_bytes = 0
     found = list(read_base_file(storage, base, SCHEMA, condition))
-    return matching(pa.concat_tables([SCHEMA.empty_table(), *found]), condition)
+    return filter_rows(pa.concat_tables([SCHEMA.empty_table(), *found]), condition)
 
 
-def test_of_a_key_that_lies_anywhere_one_row_group_is_read(
+def test_lookup_of_a_key_reads_one_row_group(
     file: tuple[CountedReads, BaseFile],
 ) -> None:
     read(file, pc.field("key").is_valid())
@@ -101,7 +101,7 @@ CONDITIONS = st.one_of(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(CONDITIONS)
-def test_no_row_that_meets_a_condition_is_lost(
+def test_skipping_row_groups_loses_no_matching_row(
     file: tuple[CountedReads, BaseFile], condition: pc.Expression
 ) -> None:
     everything = stored_rows().append_column("new", pa.nulls(_ROWS, pa.int32()))

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from table.errors import CorruptData, HudiError, InvalidConfig, SnapshotChanged, Unsupported
-from table.log.log_block import BlockType, HeaderKey
-from table.merge.record_merger import commit_time_merger, event_time_merger
-from table.model.file_names import BaseFileName
-from table.model.file_slice import BaseFile, FileGroupId, FileSlice
-from table.model.meta_columns import with_meta_columns
-from table.read import log_changes
-from table.read.file_group_reader import FileGroupReader
-from table.read.log_changes import DeleteMarker
+from lakemark.errors import CorruptData, HudiError, InvalidConfig, SnapshotChanged, Unsupported
+from lakemark.log.log_block import BlockType, HeaderKey
+from lakemark.merge.record_merger import commit_time_merger, event_time_merger
+from lakemark.model.file_names import BaseFileName
+from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice
+from lakemark.model.meta_columns import with_meta_columns
+from lakemark.read import log_changes
+from lakemark.read.file_group_reader import FileGroupReader
+from lakemark.read.log_changes import DeleteMarker
 from tests.depth import examples
 from tests.unit.read.slices import (
     SCHEMA,
@@ -38,7 +38,9 @@ def file_slice(tmp_path: Path) -> Slice:
 
 
 @pytest.mark.parametrize("kind", [BlockType.PARQUET_DATA, BlockType.AVRO_DATA])
-def test_blocks_of_several_logs_change_the_base(file_slice: Slice, kind: BlockType) -> None:
+def test_blocks_of_several_logs_are_merged_onto_the_base(
+    file_slice: Slice, kind: BlockType
+) -> None:
     file_slice.base([row("a", 1), row("b", 1), row("c", 9)])
     file_slice.log(data_block([row("d", 1), row("b", 2, "new"), row("c", 2, "late")], kind=kind))
     file_slice.log(delete_block(["a", "c"], pa.array([5, 5])))
@@ -50,15 +52,15 @@ def test_blocks_of_several_logs_change_the_base(file_slice: Slice, kind: BlockTy
 
 
 @pytest.mark.parametrize("ordering", [None, pa.array([5], pa.int32())], ids=["zero", "int"])
-def test_a_delete_of_another_class_wins_whatever_it_meets(
+def test_delete_with_ordering_value_of_another_class_wins(
     file_slice: Slice, ordering: pa.Array | None
 ) -> None:
     file_slice.base([row("a", 9)]).log(delete_block(["a"], ordering))
     assert file_slice.read() == []
 
 
-def test_an_unconditional_delete_forgets_the_logs_but_not_the_base(file_slice: Slice) -> None:
-    """Logs fold before they meet the base, so an older row there outlives the delete."""
+def test_base_row_outlives_unconditional_delete_after_newer_log_row(file_slice: Slice) -> None:
+    """Logs are folded before they are merged with the base, so an older base row survives."""
     file_slice.log(
         data_block([row("a", 9), row("b", 9)]),
         delete_block(["a", "b"], None),
@@ -69,7 +71,7 @@ def test_an_unconditional_delete_forgets_the_logs_but_not_the_base(file_slice: S
     assert [r["ts"] for r in file_slice.read()] == [5, 1]
 
 
-def test_flags_of_a_data_row_delete_in_its_own_order(file_slice: Slice) -> None:
+def test_flagged_data_row_deletes_by_its_ordering_value(file_slice: Slice) -> None:
     flagged = with_meta_columns(
         pa.schema(
             [*USER_SCHEMA, ("_hoodie_is_deleted", pa.bool_()), ("_hoodie_operation", pa.string())]
@@ -91,7 +93,7 @@ def test_flags_of_a_data_row_delete_in_its_own_order(file_slice: Slice) -> None:
     assert [r["id"] for r in file_slice.read()] == ["b", "d"]
 
 
-def test_a_marker_column_deletes(file_slice: Slice) -> None:
+def test_delete_marker_column_deletes(file_slice: Slice) -> None:
     file_slice.base([row("a", 5), row("b", 5)]).log(
         data_block([row("a", 6, "d"), row("b", 6, "u")])
     )
@@ -99,14 +101,14 @@ def test_a_marker_column_deletes(file_slice: Slice) -> None:
     assert [r["id"] for r in file_slice.read(delete_marker=marker)] == ["b"]
 
 
-def test_logs_alone_make_a_slice(file_slice: Slice) -> None:
+def test_slice_without_base_file_is_read(file_slice: Slice) -> None:
     file_slice.log(data_block([row("a", 1)]), data_block([row("b", 1), row("a", 2)]))
     assert [(r["id"], r["ts"]) for r in file_slice.read()] == [("a", 2), ("b", 1)]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts open files in /proc")
 @pytest.mark.parametrize("held_bytes", [0, 32 << 20])
-def test_more_logs_than_a_process_may_open_are_read(
+def test_more_logs_than_open_files_are_read(
     file_slice: Slice, held_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_changes, "_HELD_BYTES", held_bytes)
@@ -121,7 +123,7 @@ def test_more_logs_than_a_process_may_open_are_read(
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
-def test_blocks_that_do_not_count_are_left_out(file_slice: Slice) -> None:
+def test_invisible_blocks_are_skipped(file_slice: Slice) -> None:
     file_slice.base([row("a", 1)])
     file_slice.log(
         data_block([row("a", 2, "rolled back")], instant="11"),
@@ -132,7 +134,7 @@ def test_blocks_that_do_not_count_are_left_out(file_slice: Slice) -> None:
     assert [r["ts"] for r in file_slice.read(is_visible=lambda instant: instant < "99")] == [1]
 
 
-def test_a_log_compaction_stands_for_the_blocks_it_wrote_again(file_slice: Slice) -> None:
+def test_log_compaction_replaces_its_source_blocks(file_slice: Slice) -> None:
     header = {HeaderKey.COMPACTED_BLOCK_TIMES: "11,12"}
     file_slice.base([row("a", 1, "base")])
     file_slice.log(data_block([row("a", 1, "old")], instant="11"))
@@ -141,7 +143,7 @@ def test_a_log_compaction_stands_for_the_blocks_it_wrote_again(file_slice: Slice
     assert [r["text"] for r in file_slice.read()] == ["once"]
 
 
-def test_older_files_are_read_in_the_columns_of_today(file_slice: Slice) -> None:
+def test_older_files_are_read_in_the_current_columns(file_slice: Slice) -> None:
     old = with_meta_columns(pa.schema([("id", pa.string()), ("ts", pa.int32())]))
     file_slice.base([row("a", 1), row("b", 1)], old)
     file_slice.log(data_block([row("b", 2)], old))
@@ -151,13 +153,13 @@ def test_older_files_are_read_in_the_columns_of_today(file_slice: Slice) -> None
     ]
 
 
-def test_a_column_that_no_old_file_has_is_null_in_every_row(file_slice: Slice) -> None:
+def test_column_missing_in_all_files_is_null(file_slice: Slice) -> None:
     old = with_meta_columns(pa.schema([("id", pa.string()), ("ts", pa.int64())]))
     file_slice.base([row("a", 1), row("b", 1)], old)
     assert rows_of(file_slice.reader().read(file_slice.value, ["text"])) == [{"text": None}] * 2
 
 
-def test_an_ordering_field_inside_a_struct_orders_deletes(file_slice: Slice) -> None:
+def test_ordering_field_inside_a_struct_orders_deletes(file_slice: Slice) -> None:
     meta = pa.struct([("lsn", pa.int64()), ("name", pa.string())])
     schema = with_meta_columns(pa.schema([("id", pa.string()), ("meta", meta)]))
     rows = [
@@ -169,7 +171,7 @@ def test_an_ordering_field_inside_a_struct_orders_deletes(file_slice: Slice) -> 
     assert rows_of(reader.read(file_slice.value, ["id"])) == [{"id": "b"}]
 
 
-def test_a_merge_counts_what_it_did(file_slice: Slice) -> None:
+def test_merge_counts_inserts_updates_and_deletes(file_slice: Slice) -> None:
     file_slice.base([row("a", 1), row("b", 1), row("c", 1)])
     file_slice.log(data_block([row("a", 2), row("d", 1)]), delete_block(["b", "e"], None))
     stream = file_slice.reader().merge(file_slice.value)
@@ -177,7 +179,7 @@ def test_a_merge_counts_what_it_did(file_slice: Slice) -> None:
     assert (stream.counts.inserted, stream.counts.updated, stream.counts.deleted) == (1, 1, 1)
 
 
-def test_commit_time_takes_the_last_word_deletes_included(file_slice: Slice) -> None:
+def test_last_change_wins_by_commit_time_deletes_included(file_slice: Slice) -> None:
     file_slice.base([row("a", 9), row("b", 9)])
     file_slice.log(data_block([row("a", 1, "last")]), delete_block(["b"], pa.array([1])))
     reader = FileGroupReader(file_slice.storage, SCHEMA, commit_time_merger())
@@ -185,7 +187,7 @@ def test_commit_time_takes_the_last_word_deletes_included(file_slice: Slice) -> 
 
 
 @pytest.mark.refuses("Base files other than Parquet and HFile (ORC)")
-def test_what_cannot_be_read_says_so(file_slice: Slice) -> None:
+def test_unsupported_file_is_refused_by_name(file_slice: Slice) -> None:
     orc = FileSlice(
         FileGroupId("", "g"), "10", BaseFile("", BaseFileName("g", "0-0-0", "10", "orc"), 1)
     )
@@ -195,13 +197,13 @@ def test_what_cannot_be_read_says_so(file_slice: Slice) -> None:
         list(file_slice.reader().read(file_slice.value, ["colour"]))
 
 
-def test_values_that_do_not_fit_todays_column_are_corrupt(file_slice: Slice) -> None:
+def test_values_that_do_not_fit_the_current_column_are_corrupt(file_slice: Slice) -> None:
     old = with_meta_columns(pa.schema([("id", pa.string()), ("ts", pa.string())]))
     with pytest.raises(CorruptData, match="'ts'"):
         file_slice.base([row("a", 1) | {"ts": "soon"}], old).read()
 
 
-def test_a_file_that_was_cleaned_meanwhile_changed_the_snapshot(file_slice: Slice) -> None:
+def test_file_cleaned_meanwhile_raises_snapshot_changed(file_slice: Slice) -> None:
     file_slice.base([row("a", 1)]).log(data_block([row("a", 2)]))
     (value := file_slice.value)
     assert value.base is not None
@@ -217,7 +219,7 @@ def test_a_file_that_was_cleaned_meanwhile_changed_the_snapshot(file_slice: Slic
 )
 @given(position=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), in_base=st.booleans())
 @example(position=0.25, bit=7, in_base=True)
-def test_a_flipped_bit_is_an_error_of_ours_or_harmless(
+def test_flipped_bit_raises_a_lakemark_error_or_is_harmless(
     tmp_path: Path, position: float, bit: int, in_base: bool
 ) -> None:
     damaged = Slice(tmp_path).base([row("a", 1), row("b", 1)])
@@ -235,7 +237,7 @@ def test_a_flipped_bit_is_an_error_of_ours_or_harmless(
 
 
 @pytest.mark.parametrize("ordering", [["text"], ["ts", "text"]], ids=len)
-def test_a_delete_without_a_value_wins_over_rows_ordered_by_text(
+def test_delete_without_ordering_value_wins_over_rows_ordered_by_text(
     file_slice: Slice, ordering: list[str]
 ) -> None:
     file_slice.base([row("a", 1, "z"), row("b", 1, "z")]).log(delete_block(["a"], None))

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.errors import Unsupported
-from table.read.cdc.image_text import AVRO, JACKSON
-from table.read.cdc.java_text import number_text
+from lakemark.errors import Unsupported
+from lakemark.read.cdc.image_text import AVRO, JACKSON
+from lakemark.read.cdc.java_text import number_text
 from tests.depth import examples
 
 _SHORT_ESCAPES = {'"': '"', "\\": "\\", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
@@ -50,7 +50,7 @@ _RECORDS = st.fixed_dictionaries(
 
 @settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.none() | _RECORDS, max_size=4), st.integers(0, 2))
-def test_jackson_prints_records_as_the_model_does(records: list[Any], skipped: int) -> None:
+def test_jackson_dialect_equals_the_model(records: list[Any], skipped: int) -> None:
     column = pa.array(records, _RECORD).slice(skipped)
     expected = [r and _jackson(_in_order(r)) for r in records[skipped:]]
     assert JACKSON.text(column).to_pylist() == expected
@@ -58,7 +58,7 @@ def test_jackson_prints_records_as_the_model_does(records: list[Any], skipped: i
 
 @settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.none() | _RECORDS, max_size=4), st.integers(0, 2))
-def test_avro_prints_records_as_the_model_does(records: list[Any], skipped: int) -> None:
+def test_avro_dialect_equals_the_model(records: list[Any], skipped: int) -> None:
     column = pa.array(records, _RECORD).slice(skipped)
     expected = [r and _avro(_in_order(r)) for r in records[skipped:]]
     assert AVRO.text(column).to_pylist() == expected
@@ -66,7 +66,7 @@ def test_avro_prints_records_as_the_model_does(records: list[Any], skipped: int)
 
 @settings(deadline=None)
 @given(st.lists(st.floats(width=32), min_size=1))
-def test_floats_read_back_as_the_same_floats(values: list[float]) -> None:
+def test_printed_floats_parse_to_the_same_floats(values: list[float]) -> None:
     for value, text in zip(values, number_text(pa.array(values, pa.float32())), strict=True):
         read = float(text.as_py().strip('"').replace("Infinity", "inf"))
         assert struct.pack("f", read) == struct.pack("f", value) or value != value
@@ -84,11 +84,11 @@ def test_floats_read_back_as_the_same_floats(values: list[float]) -> None:
         (pa.array([], pa.list_(pa.struct([pa.field("x", pa.int32())]))), []),
     ],
 )
-def test_jackson_prints_what_spark_holds(values: pa.Array, printed: list[str]) -> None:
+def test_jackson_dialect_prints_spark_values(values: pa.Array, printed: list[str]) -> None:
     assert JACKSON.text(values).to_pylist() == printed
 
 
-def test_a_type_without_a_text_is_named() -> None:
+def test_type_without_a_text_is_refused_by_name() -> None:
     with pytest.raises(Unsupported, match="duration"):
         JACKSON.text(pa.array([1], pa.duration("s")))
 
@@ -145,7 +145,7 @@ def _character(character: str, is_special: bool) -> str:
 
 
 def _java_double(value: float) -> str:
-    """Shortest digits, laid out as ``Double.toString`` says."""
+    """Shortest digits in the layout of ``Double.toString``."""
     if value != value or value in (float("inf"), float("-inf")):
         word = "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
         return f'"{word}"'

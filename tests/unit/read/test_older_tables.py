@@ -1,4 +1,4 @@
-"""What tables of other versions and writers hold: partial updates, HFiles, rows without keys."""
+"""Tables of other versions and writers: partial updates, HFiles, rows without keys."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from table.codec.avro_rows import encode_rows
-from table.errors import CorruptData, InvalidRecords, Unsupported
-from table.log.log_block import BlockType, HeaderKey, encode
-from table.merge.record_merger import RecordMerger, commit_time_merger, event_time_merger
-from table.model.file_names import BaseFileName
-from table.model.file_slice import BaseFile, FileGroupId, FileSlice
-from table.model.meta_columns import with_meta_columns
-from table.read.record_keys import RecordKeys
-from table.schema.avro import to_avro, to_json
+from lakemark.codec.avro_rows import encode_rows
+from lakemark.errors import CorruptData, InvalidRecords, Unsupported
+from lakemark.log.log_block import BlockType, HeaderKey, encode
+from lakemark.merge.record_merger import RecordMerger, commit_time_merger, event_time_merger
+from lakemark.model.file_names import BaseFileName
+from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice
+from lakemark.model.meta_columns import with_meta_columns
+from lakemark.read.virtual_keys import VirtualKeys
+from lakemark.schema.avro import to_avro, to_json
 from tests.unit.codec.hfiles import HFileBuilder
 from tests.unit.read.slices import (
     SCHEMA,
@@ -52,7 +52,7 @@ WIDE = with_meta_columns(WIDE_USER)
 
 @pytest.mark.parametrize("kind", [BlockType.PARQUET_DATA, BlockType.AVRO_DATA])
 @pytest.mark.parametrize("memory_budget_bytes", [1, 1 << 20])
-def test_a_partial_update_changes_the_columns_it_was_written_with(
+def test_partial_update_changes_only_its_written_columns(
     file_slice: Slice, kind: BlockType, memory_budget_bytes: int
 ) -> None:
     file_slice.base([row("a", 1, "old", more=1), row("b", 1, "old", more=1)], WIDE)
@@ -67,10 +67,10 @@ def test_a_partial_update_changes_the_columns_it_was_written_with(
 
 
 @pytest.mark.parametrize("merger", [event_time_merger(["ts"]), commit_time_merger()])
-def test_partial_updates_meet_each_other_and_whole_rows(
+def test_partial_updates_merge_with_each_other_and_with_whole_rows(
     file_slice: Slice, merger: RecordMerger
 ) -> None:
-    """A late one fills what the leading one was not written with."""
+    """A late one fills the missing columns of the leading one."""
     file_slice.log(data_block([row("a", 5, "lost", more=7)], WIDE))
     file_slice.log(delete_block(["a"], pa.array([6]), "12"))
     file_slice.log(data_block([row("a", 9)], part_of(), "13", header=PART))
@@ -81,7 +81,7 @@ def test_partial_updates_meet_each_other_and_whole_rows(
     ]
 
 
-def test_of_a_partial_update_columns_may_be_pruned(file_slice: Slice) -> None:
+def test_columns_of_a_partial_update_can_be_projected(file_slice: Slice) -> None:
     file_slice.base([row("a", 1, "old", more=1)], WIDE)
     file_slice.log(data_block([row("a", 2, "new")], part_of("text"), header=PART))
     reader = file_slice.reader(WIDE)
@@ -96,32 +96,32 @@ KEYLESS = pa.schema([("id", pa.int32()), ("region", pa.string()), ("ts", pa.int6
 @pytest.mark.parametrize(
     ("fields", "deleted"), [(("id",), "2"), (("id", "region"), "id:2,region:eu")]
 )
-def test_rows_without_meta_columns_are_merged_by_their_key_fields(
+def test_rows_with_virtual_keys_are_merged_by_their_key_fields(
     file_slice: Slice, kind: BlockType, fields: tuple[str, ...], deleted: str
 ) -> None:
     file_slice.base([_keyless(1, 1), _keyless(2, 1), _keyless(3, 1)], KEYLESS)
     file_slice.log(data_block([_keyless(1, 2), _keyless(4, 1)], KEYLESS, kind=kind))
     file_slice.log(delete_block([deleted], pa.array([5]), "12"))
-    reader = file_slice.reader(KEYLESS, record_keys=RecordKeys(fields))
+    reader = file_slice.reader(KEYLESS, virtual_keys=VirtualKeys(fields))
     rows = [row for rows in reader.read(file_slice.value) for row in rows.to_pylist()]
     assert rows == [_keyless(1, 2), _keyless(3, 1), _keyless(4, 1)]
     pruned = [row for rows in reader.read(file_slice.value, ["ts"]) for row in rows.to_pylist()]
     assert pruned == [{"ts": 2}, {"ts": 1}, {"ts": 1}]
 
 
-def test_a_key_inside_a_struct_is_found(file_slice: Slice) -> None:
+def test_virtual_key_inside_a_struct_is_read(file_slice: Slice) -> None:
     schema = pa.schema([("at", pa.struct([("id", pa.int32())])), ("ts", pa.int64())])
     file_slice.base([{"at": {"id": 1}, "ts": 1}], schema)
     file_slice.log(data_block([{"at": {"id": 1}, "ts": 2}], schema))
-    reader = file_slice.reader(schema, record_keys=RecordKeys(("at.id",)))
+    reader = file_slice.reader(schema, virtual_keys=VirtualKeys(("at.id",)))
     assert rows_of(reader.read(file_slice.value, ["ts"])) == [{"ts": 2}]
 
 
-def test_keys_that_cannot_be_made_are_refused(file_slice: Slice) -> None:
+def test_virtual_key_without_fields_is_refused(file_slice: Slice) -> None:
     with pytest.raises(Unsupported, match=r"hoodie\.table\.recordkey\.fields"):
-        RecordKeys(())
+        VirtualKeys(())
     file_slice.log(data_block([{"id": None, "region": "eu", "ts": 1}], KEYLESS))
-    reader = file_slice.reader(KEYLESS, record_keys=RecordKeys(("id",)))
+    reader = file_slice.reader(KEYLESS, virtual_keys=VirtualKeys(("id",)))
     with pytest.raises(InvalidRecords, match="without a key"):
         list(reader.read(file_slice.value))
 
@@ -130,7 +130,7 @@ def _keyless(number: int, ts: int) -> Row:
     return {"id": number, "region": "eu", "ts": ts}
 
 
-def test_base_files_and_blocks_may_be_hfiles(file_slice: Slice, tmp_path: Path) -> None:
+def test_hfile_base_files_and_blocks_are_read(file_slice: Slice, tmp_path: Path) -> None:
     base = BaseFileName("g", "0-0-0", "10", "hfile")
     content = _hfile([row("a", 1), row("b", 1)])
     (tmp_path / str(base)).write_bytes(content)
@@ -198,7 +198,7 @@ NEW = with_meta_columns(
 
 
 @pytest.mark.parametrize("kind", [BlockType.PARQUET_DATA, BlockType.AVRO_DATA])
-def test_columns_are_read_in_the_types_and_the_order_of_today(
+def test_columns_are_read_in_their_current_types_and_order(
     file_slice: Slice, kind: BlockType
 ) -> None:
     old = {
@@ -221,7 +221,7 @@ def test_columns_are_read_in_the_types_and_the_order_of_today(
     assert rows_of(iter(tables)) == expected
 
 
-def test_numbers_with_a_fraction_are_not_printed(file_slice: Slice) -> None:
+def test_fractional_number_does_not_become_text(file_slice: Slice) -> None:
     with pytest.raises(Unsupported, match="print such numbers differently"):
         file_slice.base([row("a", 1) | {"text": 0.5}], _with_text(pa.float64())).read()
 

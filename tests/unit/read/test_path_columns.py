@@ -1,4 +1,4 @@
-"""Partition columns that the files do not hold are read from the path."""
+"""Partition columns that the files lack are read from the path."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from table.config import keys
-from table.config.table_properties import TableProperties, TableType
-from table.errors import InvalidConfig, Unsupported
-from table.hudi_table import HudiTable, open_table
-from table.keygen.partition_path import DEFAULT_PARTITION
-from table.model.action import Action
-from table.read.path_columns import PathColumns
-from table.read.queries import Incremental, Snapshot
-from table.spark.plain_slices import plain_slices
-from table.storage import StorageLocation, open_storage
+from lakemark.config import keys
+from lakemark.config.table_properties import TableProperties, TableType
+from lakemark.errors import InvalidConfig, Unsupported
+from lakemark.keygen.partition_path import DEFAULT_PARTITION
+from lakemark.model.action import Action
+from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.read.path_columns import PathColumns
+from lakemark.read.queries import Incremental, Snapshot
+from lakemark.spark.plain_slices import plain_slices
+from lakemark.storage import StorageLocation, open_storage
 from tests.tables import Row, commit, make, writer
 
 ROWS = pa.table({"id": ["a", "b"], "region": pa.nulls(2, pa.string())})
@@ -36,18 +36,18 @@ ROWS = pa.table({"id": ["a", "b"], "region": pa.nulls(2, pa.string())})
 def test_column_has_the_value_of_its_folder(
     path: str, is_url_encoded: bool, value: str | None
 ) -> None:
-    filled = PathColumns(("region",), is_url_encoded).put_into(ROWS, path)
+    filled = PathColumns(("region",), is_url_encoded).set_columns(ROWS, path)
     assert filled.schema == ROWS.schema
     assert filled["region"].to_pylist() == [value, value]
 
 
 def test_path_with_another_number_of_folders_is_refused() -> None:
     with pytest.raises(Unsupported, match="partition 'a/b' does not have one folder for each"):
-        PathColumns(("region",)).put_into(ROWS, "a/b")
+        PathColumns(("region",)).set_columns(ROWS, "a/b")
 
 
 @pytest.fixture
-def dropped(tmp_path: Path) -> HudiTable:
+def dropped(tmp_path: Path) -> OpenTable:
     """A copy-on-write table whose files were rewritten without their partition column."""
     location = StorageLocation(str(tmp_path))
     storage = open_storage(location)
@@ -62,15 +62,15 @@ def dropped(tmp_path: Path) -> HudiTable:
     return open_table(location)
 
 
-def test_dropped_column_is_read_behind_all_others(dropped: HudiTable) -> None:
-    rows = dropped.snapshot().read_all()
+def test_dropped_column_is_read_after_all_others(dropped: OpenTable) -> None:
+    rows = dropped.scan().to_reader().read_all()
     assert rows.column_names[-1] == "region"
     assert {row["id"]: row["region"] for row in rows.to_pylist()} == {
         "a": "north",
         "b": "south",
         "c": None,
     }
-    assert dropped.snapshot(["region"]).read_all().num_rows == 3
+    assert dropped.scan(columns=["region"]).to_reader().read_all().num_rows == 3
 
 
 @pytest.mark.parametrize(
@@ -82,13 +82,16 @@ def test_dropped_column_is_read_behind_all_others(dropped: HudiTable) -> None:
         ("region is not null and ts = 1", ["b"]),
     ],
 )
-def test_condition_sees_the_value_of_the_path(
-    dropped: HudiTable, condition: str, found: list[str]
+def test_condition_applies_to_the_value_of_the_path(
+    dropped: OpenTable, condition: str, found: list[str]
 ) -> None:
-    assert dropped.snapshot(["id"], condition).read_all()["id"].to_pylist() == found
+    assert (
+        dropped.scan(columns=["id"], where=condition).to_reader().read_all()["id"].to_pylist()
+        == found
+    )
 
 
-def test_earlier_and_changed_rows_have_their_dropped_column(dropped: HudiTable) -> None:
+def test_earlier_and_changed_rows_have_their_dropped_column(dropped: OpenTable) -> None:
     first, last = (i.requested_at for i in dropped.timeline.completed(Action.COMMIT))
     past = dropped.scan(Snapshot(first), ["id", "region"]).to_table().to_pylist()
     assert sorted(past, key=str) == [
@@ -101,15 +104,15 @@ def test_earlier_and_changed_rows_have_their_dropped_column(dropped: HudiTable) 
     )
 
 
-def test_sparks_own_reader_gets_none_of_the_files(dropped: HudiTable) -> None:
+def test_spark_reader_gets_no_file_of_dropped_columns(dropped: OpenTable) -> None:
     assert plain_slices(dropped, dropped.scan()) == []
 
 
-def test_cdc_query_of_dropped_columns_is_refused(dropped: HudiTable) -> None:
-    with pytest.raises(InvalidConfig, match=r"drop\.partition\.columns.*ask for an incremental"):
+def test_cdc_query_of_dropped_columns_is_refused(dropped: OpenTable) -> None:
+    with pytest.raises(InvalidConfig, match=r"drop\.partition\.columns.*use an incremental"):
         dropped.changes()
 
 
-def test_dropped_columns_are_not_written(dropped: HudiTable) -> None:
+def test_dropped_columns_are_not_written(dropped: OpenTable) -> None:
     with pytest.raises(Unsupported, match=r"drop\.partition\.columns is 'true', "):
         writer(dropped.storage).begin()

@@ -1,4 +1,4 @@
-"""Statistics of its files rule out each slice that they can, and none that holds a match."""
+"""File statistics skip every slice that they can, and no slice with a matching row."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.config.merger_name import MergerName
-from table.config.table_properties import TableType
-from table.config.table_spec import TableSpec
-from table.merge.custom import BufferedRecord, BufferedRecordMerger, RecordContext
-from table.model.file_names import BaseFileName, LogFileName
-from table.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
-from table.read.file_statistics import statistics_schema
-from table.read.pruning import Pruning
-from table.read.row_filter import matching
-from table.storage import StorageLocation, open_storage
+from lakemark.config.merger_name import MergerName
+from lakemark.config.table_properties import TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.merge.custom import BufferedRecord, BufferedRecordMerger, RecordContext
+from lakemark.model.file_names import BaseFileName, LogFileName
+from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
+from lakemark.operations.metadata_table import keep_metadata_table
+from lakemark.read.index_protocols import statistics_schema
+from lakemark.read.pruning import SlicePruner
+from lakemark.read.row_filter import filter_rows
+from lakemark.storage import StorageLocation, open_storage
 from tests.depth import examples
 from tests.merging.written_table import WrittenTable
 from tests.tables import Row, commit, make, writer
@@ -35,7 +36,7 @@ _SETTINGS = settings(max_examples=examples(100), deadline=None)
 
 @dataclass(frozen=True)
 class Known:
-    """What a metadata table tells of files with these rows."""
+    """The statistics that a metadata table has for files with these rows."""
 
     files: dict[str, Rows]
 
@@ -63,23 +64,23 @@ def sliced(number: int, log_files: int) -> FileSlice:
 def left_of(
     slices: Sequence[Sequence[Rows]], condition: pc.Expression, unknown: Container[int] = ()
 ) -> list[bool]:
-    """For the rows of each slice, file by file: whether it is left.
+    """For the rows of each slice, file by file: whether the slice is read.
 
     Args:
         slices: the rows of the files of each.
-        condition: what is asked for.
-        unknown: places, in a slice, of the files that have no statistics.
+        condition: of the query.
+        unknown: indexes, in a slice, of the files without statistics.
     """
     made = [sliced(number, len(files) - 1) for number, files in enumerate(slices)]
     known = Known(
         {
             name: rows
             for one, files in zip(made, slices, strict=True)
-            for place, (name, rows) in enumerate(zip(names(one), files, strict=True))
-            if place not in unknown
+            for position, (name, rows) in enumerate(zip(names(one), files, strict=True))
+            if position not in unknown
         }
     )
-    left = Pruning(SCHEMA, statistics=known).left(made, condition)
+    left = SlicePruner(SCHEMA, statistics=known).select(made, condition)
     return [one in left for one in made]
 
 
@@ -89,7 +90,7 @@ def names(one: FileSlice) -> list[str]:
 
 
 class Summing(BufferedRecordMerger):
-    """The two amounts together."""
+    """The sum of the two amounts."""
 
     merging_strategy = "7b1d6c1e-0a53-4b38-9d2f-6f9f3c0a4e21"
 
@@ -103,28 +104,30 @@ class Summing(BufferedRecordMerger):
 
 @_SETTINGS
 @given(CONDITIONS, st.lists(st.lists(ROWS, min_size=1, max_size=2), min_size=1, max_size=3))
-def test_a_slice_that_is_ruled_out_holds_no_match_however_its_files_merge(
+def test_skipped_slice_has_no_match_however_its_files_merge(
     condition: pc.Expression, slices: list[list[Rows]]
 ) -> None:
     for files, is_left in zip(slices, left_of(slices, condition), strict=True):
         values = [{row[name] for rows in files for row in rows} for name in ("a", "b")]
         merged = [{"a": a, "b": b} for a, b in product(*values)]
-        found = matching(pa.Table.from_pylist(merged, SCHEMA), condition).num_rows
+        found = filter_rows(pa.Table.from_pylist(merged, SCHEMA), condition).num_rows
         assert is_left or not found
 
 
 @_SETTINGS
 @given(CONDITIONS, st.lists(ROWS, min_size=1, max_size=3), st.sets(st.integers(0, 2)))
-def test_a_slice_is_left_if_a_file_without_statistics_may_hold_a_match(
+def test_slice_is_read_if_a_file_without_statistics_may_match(
     condition: pc.Expression, files: list[Rows], unknown: set[int]
 ) -> None:
-    matches = [matching(pa.Table.from_pylist(rows, SCHEMA), condition).num_rows for rows in files]
+    matches = [
+        filter_rows(pa.Table.from_pylist(rows, SCHEMA), condition).num_rows for rows in files
+    ]
     (is_left,) = left_of([files], condition, unknown)
     assert is_left or not any(matches)
 
 
 @pytest.mark.parametrize("unknown", [0, 1], ids=["base file", "log"])
-def test_a_slice_is_left_if_one_of_its_files_has_no_statistics(unknown: int) -> None:
+def test_slice_is_read_if_one_of_its_files_has_no_statistics(unknown: int) -> None:
     files: list[Rows] = [[{"a": 1}], [{"a": 9}]]
     condition = pc.field("a") == files[unknown][0]["a"]
     assert left_of([files], condition, {unknown}) == [True]
@@ -133,7 +136,7 @@ def test_a_slice_is_left_if_one_of_its_files_has_no_statistics(unknown: int) -> 
 
 @_SETTINGS
 @given(ON_A, st.lists(st.lists(ROWS, min_size=1, max_size=2), min_size=1, max_size=3))
-def test_a_slice_is_left_only_if_a_value_in_its_range_or_a_null_meets_the_condition(
+def test_slice_is_read_only_if_a_value_in_its_range_or_a_null_matches(
     condition: pc.Expression, slices: list[list[Rows]]
 ) -> None:
     for files, is_left in zip(slices, left_of(slices, condition), strict=True):
@@ -141,41 +144,47 @@ def test_a_slice_is_left_only_if_a_value_in_its_range_or_a_null_meets_the_condit
         there = values - {None}
         may_be = [*range(min(there), max(there) + 1)] if there else []
         rows = [{"a": a} for a in [*may_be, *([None] if None in values else [])]]
-        found = matching(pa.Table.from_pylist(rows, SCHEMA), condition).num_rows
+        found = filter_rows(pa.Table.from_pylist(rows, SCHEMA), condition).num_rows
         assert is_left == bool(found)
 
 
-def test_columns_are_judged_together() -> None:
+def test_conditions_on_several_columns_are_combined() -> None:
     rows: Rows = [{"a": 1, "b": "x"}, {"a": None, "b": None}]
     either = (pc.field("a") > 5) | (pc.field("b") == "z")
     assert left_of([[rows]], either) == [False]
     assert left_of([[rows]], either | pc.field("b").is_null()) == [True]
 
 
-def test_values_that_merging_makes_are_in_no_statistics() -> None:
+def test_statistics_are_ignored_if_merging_creates_values() -> None:
     base: Rows = [{"a": 5}]
     slices, condition = [sliced(0, 0), sliced(1, 1)], pc.field("a") > 10
     known = Known({name: base for one in slices for name in names(one)})
     for makes_values, left in ((False, []), (True, slices[1:])):
-        pruning = Pruning(SCHEMA, statistics=known, merging_makes_values=makes_values)
-        assert pruning.left(slices, condition) == left
+        pruning = SlicePruner(SCHEMA, statistics=known, merging_makes_values=makes_values)
+        assert pruning.select(slices, condition) == left
 
 
-def test_a_row_that_merging_has_made_is_found_by_its_value(tmp_path: Path) -> None:
+def test_row_with_a_value_created_by_merging_is_found(tmp_path: Path) -> None:
     merger_class = f"{Summing.__module__}:{Summing.__qualname__}"
     name = MergerName(merger_class, Summing.merging_strategy)
-    spec = TableSpec("sums", ("id",), TableType.MERGE_ON_READ, ordering=("ts",), merger=name)
+    spec = TableSpec(
+        name="sums",
+        record_key=("id",),
+        table_type=TableType.MERGE_ON_READ,
+        ordering=("ts",),
+        merger=name,
+    )
     schema = pa.schema([("id", pa.string()), ("ts", pa.int64()), ("amount", pa.int64())])
     table = WrittenTable.create(tmp_path, schema, spec.to_properties(), merger_class)
-    table.open().keep_metadata_table()
+    keep_metadata_table(table.open())
     table.upsert({"id": "a", "ts": 1, "amount": 5})
     table.compact()
     table.upsert({"id": "a", "ts": 2, "amount": 7})
-    found = table.open().snapshot(["amount"], where="amount > 10").read_all()
+    found = table.open().scan(columns=["amount"], where="amount > 10").to_reader().read_all()
     assert found["amount"].to_pylist() == [12]
 
 
-def test_a_query_opens_no_file_that_statistics_rule_out(tmp_path: Path) -> None:
+def test_query_does_not_open_skipped_files(tmp_path: Path) -> None:
     storage = open_storage(StorageLocation(str(tmp_path)))
     make(storage)
     rows = [Row(str(key), ts, v=100 * ts) for ts in (1, 2) for key in range(8)]
@@ -188,17 +197,17 @@ def test_a_query_opens_no_file_that_statistics_rule_out(tmp_path: Path) -> None:
     assert some.to_reader().read_all()["id"].to_pylist() == ["elsewhere"]
 
 
-def test_a_partition_value_that_begins_with_the_name_of_its_column_is_found(tmp_path: Path) -> None:
+def test_partition_value_that_begins_with_its_column_name_is_found(tmp_path: Path) -> None:
     storage = open_storage(StorageLocation(str(tmp_path)))
     make(storage)
     commit(writer(storage), [Row("a", region="region=north"), Row("b", region="north")])
     table = writer(storage).table
     for value, key in (("region=north", "a"), ("north", "b")):
-        found = table.snapshot(["id"], where=f"region = '{value}'").read_all()
+        found = table.scan(columns=["id"], where=f"region = '{value}'").to_reader().read_all()
         assert found["id"].to_pylist() == [key]
 
 
-def test_statistics_of_times_outside_of_the_years_of_python_rule_slices_out() -> None:
+def test_statistics_of_times_beyond_python_years_skip_slices() -> None:
     """Apache Spark writes timestamps up to the year 294247, and before the year 1."""
     at, day = pa.timestamp("us", "UTC"), pa.date32()
     schema = pa.schema([("at", at), ("day", day)])
@@ -215,16 +224,16 @@ def test_statistics_of_times_outside_of_the_years_of_python_rule_slices_out() ->
             return pa.table(arrays, fields)
 
     one = sliced(0, 0)
-    pruning = Pruning(schema, statistics=Ranges())
+    pruning = SlicePruner(schema, statistics=Ranges())
     for column, data_type in (("at", at), ("day", day)):
         low, high = files[column]
         for number, left in ((low - 1, []), (low, [one]), (high, [one]), (high + 1, [])):
             condition = pc.field(column) == pa.scalar(number, data_type)
-            assert pruning.left([one], condition) == left
+            assert pruning.select([one], condition) == left
 
 
 @dataclass(frozen=True)
-class Told:
+class Bounds:
     """Statistics of the file of a slice: smallest and largest value, nulls and values."""
 
     low: object
@@ -242,19 +251,19 @@ class Told:
 
 
 @pytest.mark.parametrize(
-    ("told", "condition"),
+    ("bounds", "condition"),
     [
-        # Nobody counted the nulls.
-        (Told(1, 2, nulls=None), pc.field("a").is_null()),
-        # Bounds of floats leave out NaN, which is unlike any number.
-        (Told(1.0, 1.0), ~(pc.field("f") <= 1.0)),
+        # The number of nulls is unknown.
+        (Bounds(1, 2, nulls=None), pc.field("a").is_null()),
+        # Bounds of floats omit NaN, which is unlike any number.
+        (Bounds(1.0, 1.0), ~(pc.field("f") <= 1.0)),
         # In Java's order, by UTF-16 units, the first of these texts is the smaller one.
-        (Told("\U0001f600", "\uff5e"), pc.field("b") == "\uff70"),
-        (Told("\U0001f600", "\uff5e"), pc.field("b") == "\U0001f601"),
+        (Bounds("\U0001f600", "\uff5e"), pc.field("b") == "\uff70"),
+        (Bounds("\U0001f600", "\uff5e"), pc.field("b") == "\U0001f601"),
     ],
 )
-def test_a_file_is_left_if_its_bounds_do_not_tell_everything(
-    told: Told, condition: pc.Expression
+def test_file_is_read_if_its_bounds_are_incomplete(
+    bounds: Bounds, condition: pc.Expression
 ) -> None:
     schema = SCHEMA.append(pa.field("f", pa.float64()))
-    assert Pruning(schema, statistics=told).left([sliced(0, 0)], condition)
+    assert SlicePruner(schema, statistics=bounds).select([sliced(0, 0)], condition)

@@ -6,10 +6,10 @@ from uuid import uuid4
 
 import pytest
 
-from table.errors import CorruptData, Unsupported
-from table.hudi_table import HudiTable
-from table.read.renamed_columns import LATEST_SCHEMA
-from table.storage import StorageLocation, open_storage
+from lakemark.errors import CorruptData, Unsupported
+from lakemark.operations.open_table import OpenTable
+from lakemark.read.renamed_columns import LATEST_SCHEMA
+from lakemark.storage import StorageLocation, open_storage
 from tests.tables import Row, commit, make, writer
 
 Column = tuple[int, str]
@@ -23,8 +23,8 @@ ITEMS: dict[str, Any] = {
 }
 
 
-def table_of(*versions: list[Column], items: dict[str, Any] = ITEMS) -> HudiTable:
-    """A table whose schema went through these versions."""
+def table_of(*versions: list[Column], items: dict[str, Any] = ITEMS) -> OpenTable:
+    """A table whose schema had these versions."""
     storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/orders"))
     make(storage)
     schemas = [
@@ -45,7 +45,7 @@ def table_of(*versions: list[Column], items: dict[str, Any] = ITEMS) -> HudiTabl
     return to.table
 
 
-def test_columns_that_were_added_dropped_and_moved_are_read() -> None:
+def test_added_dropped_and_moved_columns_are_read() -> None:
     table = table_of([(0, "id"), (1, "ts")], [(1, "ts"), (2, "v"), (0, "id")], [(0, "id")])
     assert table.scan(columns=["id"]).to_table()["id"].to_pylist() == ["a"]
 
@@ -58,14 +58,12 @@ def test_columns_that_were_added_dropped_and_moved_are_read() -> None:
         ([[(0, "id"), (1, "ts")], [(0, "id")], [(0, "id"), (3, "ts")]], "'ts' was dropped and add"),
     ],
 )
-def test_a_name_that_means_another_column_is_refused(
-    versions: list[list[Column]], message: str
-) -> None:
+def test_renamed_or_readded_column_is_refused(versions: list[list[Column]], message: str) -> None:
     with pytest.raises(Unsupported, match=message):
         table_of(*versions).scan()
 
 
-def test_fields_of_structs_have_names_too() -> None:
+def test_renamed_field_of_a_struct_is_refused() -> None:
     renamed = {
         **ITEMS,
         "element": {"type": "record", "fields": [{"id": 12, "name": "m", "type": ""}]},
@@ -75,7 +73,7 @@ def test_fields_of_structs_have_names_too() -> None:
 
 
 @pytest.mark.parametrize("history", [b"", b"[]", b'{"schemas": 1}', b'{"schemas": [{}]}'])
-def test_a_damaged_history_is_named(history: bytes) -> None:
+def test_damaged_schema_history_is_reported(history: bytes) -> None:
     table = table_of([(0, "id")])
     table.storage.put(".hoodie/.schema/20260101000000001.schemacommit", history)
     with pytest.raises(CorruptData, match=r"20260101000000001.schemacommit"):

@@ -1,21 +1,22 @@
-"""Time travel to a savepoint: cleaning does not retain that time, but the savepoint keeps it."""
+"""Time travel to a savepoint, which keeps a state that cleaning does not retain."""
 
 from __future__ import annotations
 
 import pytest
 
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archive, clean
-from table.config.table_properties import TableType
-from table.errors import InvalidConfig
-from table.execution.runner import LocalRunner
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy
-from table.services.compaction import CompactionPolicy
-from table.services.savepoint import create_savepoint, delete_savepoint
-from table.storage import Storage
+from lakemark.config.table_properties import TableType
+from lakemark.errors import InvalidConfig
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.operations.archive import archive
+from lakemark.operations.clean import clean
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.services.savepoint import create_savepoint, delete_savepoint
+from lakemark.storage import Storage
 from tests.tables import Row, commit, writer
 from tests.upkeep import as_of, make_plain, new_storage
 
@@ -32,7 +33,7 @@ Rows = dict[str, tuple[int, int]]
 
 
 class History:
-    """Commits of all keys, compacted now and then; what the table held as of each."""
+    """Commits of all keys, with some compactions; the content of the table as of each."""
 
     def __init__(self, table_type: TableType, version: FormatVersion) -> None:
         self.storage: Storage = new_storage()
@@ -53,11 +54,11 @@ class History:
 
     def save(self, instant: Instant) -> None:
         slices = self.to.table.view().as_of(instant.requested_at).latest_slices()
-        create_savepoint(self.to.table.access, instant.requested_at, lambda *_: slices, "", "")
+        create_savepoint(self.to.table.context, instant.requested_at, lambda *_: slices, "", "")
         self.to = writer(self.storage)
 
     def expire(self) -> None:
-        """Write and clean until nothing retains what is there now."""
+        """Write and clean until cleaning retains no file of the current state."""
         for number in range(10, 14):
             self.write(number)
             self.compact()
@@ -77,7 +78,7 @@ def made(table_type: TableType, version: FormatVersion) -> tuple[History, Instan
 
 
 @each_kind
-def test_a_savepoint_reads_as_it_did_and_other_old_times_are_refused(
+def test_savepoint_state_is_readable_and_other_cleaned_times_are_refused(
     table_type: TableType, version: FormatVersion
 ) -> None:
     history, saved = made(table_type, version)
@@ -86,18 +87,18 @@ def test_a_savepoint_reads_as_it_did_and_other_old_times_are_refused(
     assert as_of(fresh, saved.requested_at) == history.seen[saved.requested_at]
     for other in history.commits[:4]:
         if other is not saved:
-            with pytest.raises(InvalidConfig, match="was cleaned away"):
+            with pytest.raises(InvalidConfig, match="was cleaned"):
                 as_of(fresh, other.requested_at)
     after = str(int(saved.requested_at) + 1)
-    with pytest.raises(InvalidConfig, match="was cleaned away"):
+    with pytest.raises(InvalidConfig, match="was cleaned"):
         as_of(fresh, after)
-    delete_savepoint(fresh.access, saved.requested_at)
-    with pytest.raises(InvalidConfig, match="was cleaned away"):
+    delete_savepoint(fresh.context, saved.requested_at)
+    with pytest.raises(InvalidConfig, match="was cleaned"):
         as_of(writer(history.storage).table, saved.requested_at)
 
 
 @each_kind
-def test_a_savepoint_of_an_older_commit_reads_as_that_commit_did(
+def test_savepoint_of_an_older_commit_reads_the_state_of_that_commit(
     table_type: TableType, version: FormatVersion
 ) -> None:
     history = History(table_type, version)
@@ -111,7 +112,7 @@ def test_a_savepoint_of_an_older_commit_reads_as_that_commit_did(
 
 
 @each_kind
-def test_a_savepoint_of_which_a_file_is_gone_is_refused(
+def test_savepoint_with_a_missing_file_is_refused(
     table_type: TableType, version: FormatVersion
 ) -> None:
     history, saved = made(table_type, version)
@@ -122,6 +123,6 @@ def test_a_savepoint_of_which_a_file_is_gone_is_refused(
     for path in paths:
         content = history.storage.read(path)
         history.storage.delete([path])
-        with pytest.raises(InvalidConfig, match="was cleaned away"):
+        with pytest.raises(InvalidConfig, match="was cleaned"):
             as_of(writer(history.storage).table, saved.requested_at)
         history.storage.put(path, content)

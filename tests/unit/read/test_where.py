@@ -6,7 +6,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from table.read.where import InvalidWhere, parse_where
+from lakemark.read.where import InvalidWhere, parse_where
 
 ROWS = pa.table(
     {
@@ -28,7 +28,7 @@ ROWS = pa.table(
 
 
 def found(condition: str) -> list[int]:
-    """Rows that a condition finds, by their number in the column ``in``."""
+    """Rows that match a condition, by their number in the column ``in``."""
     numbers: list[int] = ROWS.filter(parse_where(condition, ROWS.schema)).column("in").to_pylist()
     return numbers
 
@@ -70,7 +70,7 @@ def found(condition: str) -> list[int]:
         ("n=-1", []),
     ],
 )
-def test_it_finds_what_it_says(condition: str, rows: list[int]) -> None:
+def test_condition_selects_matching_rows(condition: str, rows: list[int]) -> None:
     assert found(condition) == rows
 
 
@@ -79,8 +79,8 @@ def test_it_finds_what_it_says(condition: str, rows: list[int]) -> None:
     [
         ("", 1, "expected a column, found 'the end'"),
         ("idd = 1", 1, "there is no column 'idd'; did you mean id?"),
-        ("pos.lon = 1", 1, "there is no column 'lon'; there are lat"),
-        ("n.x = 1", 1, "there is no column 'x'; there are none"),
+        ("pos.lon = 1", 1, "there is no column 'lon'; columns: lat"),
+        ("n.x = 1", 1, "there is no column 'x'; columns: none"),
         ("n", 2, "expected a comparison, in, or is null, found 'the end'"),
         ("n =", 4, "expected a value, found 'the end' (write text in single quotes)"),
         ("id = a", 6, "expected a value, found 'a' (write text in single quotes)"),
@@ -98,13 +98,13 @@ def test_it_finds_what_it_says(condition: str, rows: list[int]) -> None:
         ("n in (1", 8, "expected ), found 'the end'"),
         ("n not 1", 7, "expected in, found '1'"),
         ("n is 1", 6, "expected null, found '1'"),
-        ("n = 1; drop", 6, "'; drop' is not understood"),
-        ("id = 'a", 5, '"\'a" is not understood'),
+        ("n = 1; drop", 6, "cannot parse '; drop'"),
+        ("id = 'a", 5, 'cannot parse "\'a"'),
         ("in = 1", 1, "expected a column, found 'in'"),
         ("(" * 101 + "n = 1" + ")" * 101, 101, "nested more than 100 deep"),
     ],
 )
-def test_what_it_does_not_understand_is_told_with_its_place(
+def test_invalid_condition_is_reported_with_its_position(
     condition: str, character: int, reason: str
 ) -> None:
     with pytest.raises(InvalidWhere) as raised:
@@ -114,8 +114,8 @@ def test_what_it_does_not_understand_is_told_with_its_place(
 
 
 @pytest.mark.parametrize("comparison", ["=", ">=", "<"])
-def test_a_time_that_is_finer_than_its_column_is_refused(comparison: str) -> None:
-    """Cut to the column's unit it would find other rows."""
+def test_time_with_more_digits_than_its_column_is_refused(comparison: str) -> None:
+    """If it were truncated to the column's unit, it would match other rows."""
     schema = pa.schema([("ms", pa.timestamp("ms", "UTC")), ("us", pa.timestamp("us"))])
     for column, digits in (("ms", "0005"), ("us", "0000019")):
         with pytest.raises(InvalidWhere, match=r"with at most [36] decimals"):

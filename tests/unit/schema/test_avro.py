@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.errors import CorruptData, InvalidConfig, Unsupported
-from table.model.meta_columns import without_meta_columns
-from table.schema.avro import canonical, record_name, to_arrow, to_avro, to_json
+from lakemark.errors import CorruptData, InvalidConfig, Unsupported
+from lakemark.model.meta_columns import without_meta_columns
+from lakemark.schema.avro import canonical, record_name, to_arrow, to_avro, to_json
 from tests.depth import examples
 from tests.unit.schema.strategies import SCHEMAS
 
@@ -81,7 +81,7 @@ def test_meta_columns_are_left_out_of_what_a_commit_records() -> None:
         ("über", "__ber"),
     ],
 )
-def test_a_table_name_is_made_fit_for_avro_as_apache_does(table: str, name: str) -> None:
+def test_a_table_name_is_converted_to_an_avro_name_as_apache_does(table: str, name: str) -> None:
     assert record_name(table) == (f"{name}_record", f"hoodie.{name}")
 
 
@@ -144,13 +144,13 @@ def test_a_named_type_may_be_used_again() -> None:
     ],
     ids=str,
 )
-def test_what_columns_cannot_hold_is_refused(avro: object) -> None:
+def test_a_type_without_arrow_equivalent_is_refused(avro: object) -> None:
     with pytest.raises(Unsupported):
         to_arrow(_record(avro))
 
 
 @pytest.mark.parametrize("arrow", [pa.null(), pa.duration("s"), pa.map_(pa.int32(), pa.int32())])
-def test_a_type_without_place_in_avro_is_refused_by_name(arrow: pa.DataType) -> None:
+def test_a_type_that_avro_does_not_have_is_refused_by_name(arrow: pa.DataType) -> None:
     schema = pa.schema([("outer", pa.struct([("inner", arrow)]))])
     with pytest.raises(InvalidConfig, match=r"outer\.inner"):
         to_avro(schema, "t")

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from table.errors import InvalidConfig
-from table.schema.avro import canonical, to_avro
+from lakemark.errors import InvalidConfig
+from lakemark.schema.avro import canonical, to_avro
 from tests.depth import examples
 from tests.unit.schema.strategies import SCHEMAS
 
@@ -67,7 +67,7 @@ def test_a_name_that_apache_refuses_is_refused(name: str) -> None:
 
 
 def test_two_columns_of_one_name_are_refused() -> None:
-    with pytest.raises(InvalidConfig, match="a is there twice"):
+    with pytest.raises(InvalidConfig, match="a occurs twice"):
         canonical(pa.schema([("a", pa.int32()), ("a", pa.int64())]))
 
 

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.errors import InvalidConfig
-from table.model.action import Action, State
-from table.model.instant import Instant
-from table.services.archival_plan import ArchivalPolicy, is_due, limit_of_metadata_table, plan
-from table.services.cleaning_plan import CleaningPolicy, commits_by_request
-from table.timeline.clock import UTC_CLOCK
-from table.timeline.timeline import Timeline
+from lakemark.errors import InvalidConfig
+from lakemark.model.action import Action, State
+from lakemark.model.instant import Instant
+from lakemark.services.archival_plan import ArchivalPolicy, is_due, limit_of_metadata_table, plan
+from lakemark.services.cleaning_plan import CleaningPolicy, commits_by_request
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.timeline import Timeline
 
 POLICY = ArchivalPolicy(2, 4, delta_commits_to_compact=2)
 
@@ -102,10 +102,10 @@ def test_nothing_from_what_others_need_on(keep_from: list[int]) -> None:
 
 def test_what_a_clean_still_looks_at_stays() -> None:
     active = timeline(*COMMITS)
-    beside = POLICY.beside(CleaningPolicy(commits=3), active, UTC_CLOCK)
+    beside = POLICY.with_commits_of_cleaning(CleaningPolicy(commits=3), active, UTC_CLOCK)
     assert (beside.min_commits, beside.max_commits) == (4, 6)
-    assert POLICY.beside(CleaningPolicy(commits=1), active, UTC_CLOCK) == POLICY
-    assert POLICY.beside(None, active, UTC_CLOCK) == POLICY
+    assert POLICY.with_commits_of_cleaning(CleaningPolicy(commits=1), active, UTC_CLOCK) == POLICY
+    assert POLICY.with_commits_of_cleaning(None, active, UTC_CLOCK) == POLICY
 
 
 @pytest.mark.parametrize(("fewest", "most"), [(3, 3), (4, 3), (0, 3)])

@@ -8,22 +8,22 @@ from datetime import UTC, datetime
 
 import pytest
 
-from table.model.action import Action, State
-from table.model.commit_metadata import CommitMetadata
-from table.model.compaction_plan import CompactionOperation, CompactionPlan
-from table.model.file_slice import FileGroupId
-from table.model.instant import Instant
-from table.services.cleaning_plan import (
+from lakemark.model.action import Action, State
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
+from lakemark.model.file_slice import FileGroupId
+from lakemark.model.instant import Instant
+from lakemark.services.cleaning_plan import (
     CleaningPolicy,
     Retention,
     Savepointed,
     earliest_retained,
     plan,
 )
-from table.timeline.clock import UTC_CLOCK
-from table.timeline.timeline import Timeline
-from table.view.file_lister import DataFile, data_file
-from table.view.file_system_view import FileSystemView
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.timeline import Timeline
+from lakemark.view.file_lister import DataFile, data_file
+from lakemark.view.file_system_view import FileSystemView
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 GROUP = FileGroupId("p", "g")
@@ -56,7 +56,7 @@ def view_of(
         file = data_file("p", name, 1)
         assert file is not None
         files.append(file)
-    operation = CompactionOperation(GROUP, "", None, ())
+    operation = CompactionOperation(group=GROUP, base_instant="", data_file=None, log_files=())
     plans = {} if compaction is None else {time(compaction): CompactionPlan((operation,))}
     gone = CommitMetadata(replaced_file_ids={"p": ("g",)})
     replacements = {} if replaced_at is None else {time(replaced_at): gone}

@@ -6,20 +6,28 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from sinks.hudi.compactions import request_compaction
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archive, clean
-from table.config.table_properties import PROPERTIES_PATH, TableProperties, TableType
-from table.errors import Refused
-from table.execution.runner import LocalRunner
-from table.model.action import Action, State
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.compaction import CompactionPolicy
-from table.storage import Storage
-from table.timeline.lock import LeaseLost
-from table.transaction.rollback import roll_back_named
-from table.upgrade.change import change_version
+from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties, TableType
+from lakemark.errors import Refused
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action, State
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.operations.archive import archive
+from lakemark.operations.clean import clean
+from lakemark.operations.compact import request_compaction
+from lakemark.operations.metadata_table import (
+    compact_metadata_table,
+    drop_metadata_table,
+    keep_metadata_table,
+    rebuild_metadata_table,
+)
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import Storage
+from lakemark.timeline.locks.table_lock import LeaseLost
+from lakemark.transaction.rollback import roll_back_named
+from lakemark.upgrade.change import change_version
 from tests.protocol.actors import A_HEARTBEAT_AND_MORE_S, A_LEASE_AND_MORE_S, ARCHIVAL, CLEANING
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages import SimulatedCrash
@@ -53,11 +61,11 @@ def compact(to: TableWriter) -> object:
 
 
 def to_version_6(to: TableWriter) -> object:
-    return change_version(to.table.access, V6)
+    return change_version(to.table.context, V6)
 
 
 def to_version_8(to: TableWriter) -> object:
-    return change_version(to.table.access, V8)
+    return change_version(to.table.context, V8)
 
 
 def with_commits(
@@ -207,7 +215,7 @@ def test_an_archiver_that_loses_the_lock_deletes_no_late_file(clock: VirtualTime
     undone = commit(table.open(), [Row("a", 3, 3)]).requested_at
     (late,) = (path for path in data_files(table.storage) if undone in path)
     content = table.storage.read(late)
-    roll_back_named(table.open().table.access, undone)
+    roll_back_named(table.open().table.context, undone)
     for value in range(4, 9):
         commit(table.open(), [Row("a", value, value)])
     table.storage.put(late, content)
@@ -220,7 +228,7 @@ def test_an_archiver_that_loses_the_lock_deletes_no_late_file(clock: VirtualTime
 
 def test_an_upgrade_that_loses_the_lock_keeps_the_metadata_table(clock: VirtualTime) -> None:
     table = with_commits(clock)
-    assert table.open().table.keep_metadata_table()
+    assert keep_metadata_table(table.open().table)
     to = losing_the_lock(table, at("read", PROPERTIES_PATH))
     with pytest.raises(LeaseLost):
         to_version_8(to)
@@ -230,7 +238,7 @@ def test_an_upgrade_that_loses_the_lock_keeps_the_metadata_table(clock: VirtualT
 
 def test_an_upgrade_that_loses_the_lock_keeps_the_version(clock: VirtualTime) -> None:
     table = with_commits(clock)
-    assert table.open().table.keep_metadata_table()
+    assert keep_metadata_table(table.open().table)
     with pytest.raises(LeaseLost):
         to_version_8(losing_the_lock(table, at("delete", ".hoodie/metadata/")))
     assert version_of(table) == V9
@@ -256,9 +264,9 @@ def test_an_upgrade_looks_at_the_lock_after_it_has_read_what_it_writes(
     assert not [n for n in names_in(table.storage, ".hoodie") if n.startswith("2")]
 
 
-@pytest.mark.parametrize("makes", ["keep_metadata_table", "rebuild_metadata_table"])
+@pytest.mark.parametrize("makes", [keep_metadata_table, rebuild_metadata_table])
 def test_a_metadata_table_that_is_made_without_the_lock_is_not_trusted(
-    clock: VirtualTime, makes: str
+    clock: VirtualTime, makes: Callable[[OpenTable], object]
 ) -> None:
     table = with_commits(clock)
 
@@ -268,7 +276,7 @@ def test_a_metadata_table_that_is_made_without_the_lock_is_not_trusted(
 
     to = meeting(table, others_go_on, at("create", ".hoodie/metadata/.hoodie/hoodie.properties"))
     with pytest.raises(LeaseLost):
-        getattr(to.table, makes)()
+        makes(to.table)
     properties = TableProperties.parse(table.storage.read(PROPERTIES_PATH))
     assert not properties.metadata_partitions
     assert table.rows() == {"a": 5, "b": 9}
@@ -277,10 +285,10 @@ def test_a_metadata_table_that_is_made_without_the_lock_is_not_trusted(
 def test_a_metadata_table_is_not_deleted_without_the_lock(clock: VirtualTime) -> None:
     """By then it may be one that another process has made."""
     table = with_commits(clock)
-    assert table.open().table.keep_metadata_table()
+    assert keep_metadata_table(table.open().table)
     before = table.storage.list_tree(".hoodie/metadata")
     with pytest.raises(LeaseLost):
-        losing_the_lock(table, at("list_tree", ".hoodie/metadata")).table.drop_metadata_table()
+        drop_metadata_table(losing_the_lock(table, at("list_tree", ".hoodie/metadata")).table)
     assert table.storage.list_tree(".hoodie/metadata") == before
     assert table.rows() == {"a": 5}
 
@@ -289,13 +297,13 @@ def test_a_compaction_of_the_metadata_table_is_not_published_without_the_lock(
     clock: VirtualTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = with_commits(clock)
-    assert table.open().table.keep_metadata_table()
+    assert keep_metadata_table(table.open().table)
     for value in range(6, 9):
         commit(table.open(), [Row("a", value, value)])
-    monkeypatch.setattr("table.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+    monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
     to = losing_the_lock(table, at("put", ".hoodie/metadata/.hoodie/.aux/prepared"))
     with pytest.raises(LeaseLost):
-        to.table.compact_metadata_table()
+        compact_metadata_table(to.table)
     completed = names_in(table.storage, ".hoodie/metadata/.hoodie/timeline")
     assert not [name for name in completed if name.endswith(".commit")]
 
@@ -316,7 +324,7 @@ def test_what_an_upgrade_that_died_left_is_not_on_the_timeline_of_the_next(
         to_version_6(meeting(table, die, at("replace", PROPERTIES_PATH)))
     assert [n for n in names_in(table.storage, ".hoodie") if n.startswith(newest)]
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
-    roll_back_named(table.open().table.access, newest)
+    roll_back_named(table.open().table.context, newest)
     to_version_6(table.open())
     assert table.rows() == {"a": 5}
     assert not table.pending()

@@ -6,33 +6,38 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from checkpoints.codec import CHECKPOINT_KEY
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import clean
-from table.config.table_properties import PROPERTIES_PATH, TableProperties, TableType
-from table.errors import Fenced, HudiError, Refused
-from table.execution.runner import LocalRunner
-from table.model.action import COMMITS, Action, State
-from table.model.clean import CleanPlan
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.model.rollback import RollbackPlan
-from table.services import archival, cleaning
-from table.services.archival_plan import ArchivalPolicy
-from table.services.compaction import CompactionPolicy
-from table.services.restore import restore
-from table.services.savepoint import create_savepoint
-from table.timeline.taken_back import taken_back
-from table.timeline.timeline import Timeline
-from table.timeline.timeline_store import (
-    clean_metadata_content,
-    rollback_metadata_content,
-    rollback_plan_content,
+from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties, TableType
+from lakemark.errors import Fenced, HudiError, Refused
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import COMMITS, Action, State
+from lakemark.model.clean_plan import CleanPlan
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.model.rollback_plan import RollbackPlan
+from lakemark.operations.clean import clean
+from lakemark.operations.metadata_table import (
+    compact_metadata_table,
+    keep_metadata_table,
+    metadata_differences,
 )
-from table.transaction.heartbeat import HEARTBEAT_FOLDER
-from table.transaction.rollback import plan_rollback, roll_back_named
-from table.upgrade.change import change_version
-from table.view.file_system_view import FileSystemView
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services import archival, cleaning
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.services.restore import restore
+from lakemark.services.savepoint import create_savepoint
+from lakemark.timeline.content import (
+    encode_clean_metadata,
+    encode_rollback_metadata,
+    encode_rollback_plan,
+)
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.undone_instants import find_undone
+from lakemark.transaction.carried_metadata import CHECKPOINT_KEY
+from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
+from lakemark.transaction.rollback import plan_rollback, roll_back_named
+from lakemark.upgrade.change import change_version
+from lakemark.view.file_system_view import FileSystemView
 from tests.protocol.actors import CLEANING, slices_as_of
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages import SimulatedCrash
@@ -71,21 +76,21 @@ def plan_clean(table: Table) -> tuple[Instant, CleanPlan]:
         to.table.refresh(timeline)
         return to.table.view()
 
-    requested = cleaning.request(to.table.access, view_at, CLEANING)
+    requested = cleaning.request(to.table.context, view_at, CLEANING)
     assert requested is not None
     return requested
 
 
 def keep(of: TableWriter, name: str) -> object:
-    return create_savepoint(of.table.access, name, slices_as_of(of), "ann", "")
+    return create_savepoint(of.table.context, name, slices_as_of(of), "ann", "")
 
 
 def restore_to(of: TableWriter, name: str) -> object:
-    return restore(of.table.access, name, of.table.properties.is_merge_on_read)
+    return restore(of.table.context, name, of.table.properties.is_merge_on_read)
 
 
 def undo(of: TableWriter, name: str) -> object:
-    return roll_back_named(of.table.access, name)
+    return roll_back_named(of.table.context, name)
 
 
 def has_metadata_table(table: Table) -> bool:
@@ -113,7 +118,7 @@ def test_a_clean_whose_plan_was_removed_meanwhile_is_not_published(clock: Virtua
     meeting = InterruptedStorage(table.storage, lambda: table.open().table.store.forget(pending))
     meeting.is_before = lambda _, method, path: ".locks/" in path
     with pytest.raises(Fenced, match="its plan was removed"):
-        cleaning.execute(table.open(meeting).table.access, pending, planned)
+        cleaning.execute(table.open(meeting).table.context, pending, planned)
     assert not table.open().table.timeline.completed(Action.CLEAN)
 
 
@@ -123,12 +128,12 @@ def test_a_clean_that_two_processes_execute_is_completed_once(clock: VirtualTime
     done: list[Instant] = []
 
     def finish() -> None:
-        access = table.open().table.access
+        access = table.open().table.context
         done.append(cleaning.execute(access, pending.inflight(), planned)[0])
 
     meeting = InterruptedStorage(table.storage, finish)
     meeting.is_before = lambda _, method, path: ".locks/" in path
-    ours, _ = cleaning.execute(table.open(meeting).table.access, pending, planned)
+    ours, _ = cleaning.execute(table.open(meeting).table.context, pending, planned)
     assert [ours] == done
     names = [info.name for info in table.storage.list_folder(".hoodie/timeline")[1]]
     assert sum(name.endswith(".clean") for name in names) == 1
@@ -167,13 +172,13 @@ def test_a_clean_that_the_metadata_table_records_is_completed_after_a_rollback(
     clock: VirtualTime,
 ) -> None:
     table = with_commits(clock)
-    assert table.open().table.keep_metadata_table()
+    assert keep_metadata_table(table.open().table)
     clean_until(table, "publish", ".clean")
     (pending,) = table.pending()
     clean(table.open().table, CLEANING)
     after = table.open().table
     assert pending.requested_at in {i.requested_at for i in after.timeline.completed(Action.CLEAN)}
-    assert after.metadata_differences() == []
+    assert metadata_differences(after) == []
     assert table.rows() == {"a": 4}
 
 
@@ -222,10 +227,10 @@ def test_nothing_is_kept_while_a_restore_is_pending(clock: VirtualTime) -> None:
 
 def test_a_restore_leaves_nothing_of_what_came_after(clock: VirtualTime) -> None:
     table = with_commits(clock)
-    assert table.open().table.keep_metadata_table()
+    assert keep_metadata_table(table.open().table)
     first, second, *later = commits(table)
-    access = table.open().table.access
-    content = rollback_plan_content(plan_rollback(access, later[-1].requested_at))
+    access = table.open().table.context
+    content = encode_rollback_plan(plan_rollback(access, later[-1].requested_at))
     at = access.generate_time(access.timeline.load().newest_time)
     access.timeline.create(Instant(at, Action.ROLLBACK, State.REQUESTED), content)
     restore_to(table.open(), second.requested_at)
@@ -257,12 +262,12 @@ def test_a_rollback_of_an_attempt_does_not_take_a_commit_of_the_history_back() -
     for name in (done.requested_at, undone.requested_at):
         rollback = at.begin(Action.ROLLBACK)
         plan = RollbackPlan(name, Action.COMMIT, {})
-        at.publish(rollback, rollback_metadata_content(plan, rollback.requested_at, 1))
+        at.publish(rollback, encode_rollback_metadata(plan, rollback.requested_at, 1))
     at.store.forget(undone)
     at.store.archive([done], lambda: None)
     names = [done.requested_at, undone.requested_at]
     archived = at.store.load_archived()
-    assert taken_back(at.store, names, at.load(), archived) == {undone.requested_at}
+    assert find_undone(at.store, names, at.load(), archived) == {undone.requested_at}
     assert at.load().find(kept.requested_at) == kept
 
 
@@ -273,8 +278,13 @@ def test_a_replacement_stays_active_until_what_it_replaced_was_cleaned(is_cleane
     others = [at.commit(Action.COMMIT, written(("north", "2"))) for _ in range(6)]
     retained = others[0] if is_cleaned else replacement
     begun = at.begin(Action.CLEAN)
-    plan = CleanPlan("KEEP_LATEST_COMMITS", {}, retained.requested_at, "commit")
-    at.publish(begun, clean_metadata_content(plan, begun.requested_at, 1))
+    plan = CleanPlan(
+        policy="KEEP_LATEST_COMMITS",
+        files={},
+        earliest_retained=retained.requested_at,
+        earliest_action="commit",
+    )
+    at.publish(begun, encode_clean_metadata(plan, begun.requested_at, 1))
     chosen = archival.propose(at.store, at.load(), ArchivalPolicy(2, 4), None, lambda _: ())
     assert (replacement in chosen) == is_cleaned
 
@@ -331,8 +341,8 @@ def test_a_table_of_another_version_has_no_metadata_table_of_the_old_one(
     clock: VirtualTime,
 ) -> None:
     table = with_commits(clock)
-    assert table.open().table.keep_metadata_table()
-    change_version(table.open().table.access, FormatVersion.V8)
+    assert keep_metadata_table(table.open().table)
+    change_version(table.open().table.context, FormatVersion.V8)
     assert not has_metadata_table(table)
     assert table.storage.list_tree(".hoodie/metadata") == []
     assert table.rows() == {"a": 4}
@@ -342,8 +352,8 @@ def test_the_metadata_table_is_not_compacted_while_a_commit_that_it_has_is_pendi
     clock: VirtualTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = with_commits(clock)
-    assert table.open().table.keep_metadata_table()
-    monkeypatch.setattr("table.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+    assert keep_metadata_table(table.open().table)
+    monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
 
     class Stopped(HudiError):
         pass
@@ -373,14 +383,14 @@ def test_a_writer_does_not_repeat_a_compaction_of_the_metadata_table_by_another_
     clock: VirtualTime, monkeypatch: pytest.MonkeyPatch, version: FormatVersion
 ) -> None:
     table = with_commits(clock, 1, TableType.MERGE_ON_READ, version)
-    assert table.open().table.keep_metadata_table()
+    assert keep_metadata_table(table.open().table)
     to = table.open()
     for value in (3, 4):
         commit(to, [Row("a", value, value)])
-    monkeypatch.setattr("table.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
-    table.open().table.compact_metadata_table()
+    monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+    compact_metadata_table(table.open().table)
     commit(to, [Row("a", 5, 5)])
     listed = table.storage.list_tree(".hoodie/metadata/.hoodie")
     assert sum(info.name.endswith(".commit") for info in listed) == 1
-    assert table.open().table.metadata_differences() == []
+    assert metadata_differences(table.open().table) == []
     assert table.rows() == {"a": 5}

@@ -14,14 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from checkpoints.checkpoint import KafkaCheckpoint
+from lakemark.config import keys
+from lakemark.config.table_properties import TableType
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation
 from sinks.audit import Audit, AuditFailed, OffsetGap, RecordsRead, audit
 from sinks.batch import KafkaBatch
 from sinks.hudi.exchange import OpenWrite, Prepare, Target, Written
 from sinks.hudi.sink import RejectLimit
-from table.config import keys
-from table.config.table_properties import TableType
-from table.hudi_table import open_table
-from table.storage import StorageLocation
 from tests.json_stream import InThisProcess, JsonStream
 
 records = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50)), unique=True, max_size=30)

@@ -6,16 +6,18 @@ from uuid import uuid4
 
 import pytest
 
-from checkpoints import book, codec
-from checkpoints.book import DEFAULT_IDENTITY
+from checkpoints import commit_keys
 from checkpoints.checkpoint import KafkaCheckpoint
-from checkpoints.resume import newest_book
-from table.config import keys
-from table.errors import Fenced
-from table.hudi_table import open_table
-from table.model.action import Action
-from table.model.commit_metadata import CommitMetadata
-from table.storage import StorageLocation
+from checkpoints.lookup import newest_table_progress
+from checkpoints.progress import decode_progress
+from lakemark.config import keys
+from lakemark.errors import Fenced
+from lakemark.model.action import Action
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation
+from lakemark.transaction import carried_metadata
+from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
 from tests.json_stream import TOPIC, JsonStream
 
 OTHER = "other"
@@ -32,7 +34,7 @@ def told_by_newest(stream: JsonStream) -> dict[str, KafkaCheckpoint | None]:
     table = open_table(stream.location)
     newest = table.timeline.completed()[-1]
     extra = table.store.read_commit(newest).extra_metadata
-    told = newest_book([(newest, extra)])
+    told = newest_table_progress([(newest, extra)])
     return {identity: progress.checkpoint for identity, progress in told.streamers.items()}
 
 
@@ -60,7 +62,7 @@ def test_compaction_tells_the_progress_of_all_streamers() -> None:
     table = open_table(first.location)
     (compaction,) = table.timeline.completed(Action.COMMIT)
     extra = table.store.read_commit(compaction).extra_metadata
-    assert codec.decode(extra) == KafkaCheckpoint(TOPIC, {0: 2})
+    assert commit_keys.decode(extra) == KafkaCheckpoint(TOPIC, {0: 2})
     assert told_by_newest(first) == {
         DEFAULT_IDENTITY: KafkaCheckpoint(TOPIC, {0: 2}),
         OTHER: KafkaCheckpoint(OTHER, {0: 1}),
@@ -92,10 +94,10 @@ def test_batch_hands_back_what_apache_hudis_streamer_has_obeyed() -> None:
     writer = stream.rows
     writer.begin()
     schema = writer.table.newest_metadata() or CommitMetadata()
-    obeyed = {codec.RESET_KEY: "0"}
-    checkpoint = codec.encode(KafkaCheckpoint(TOPIC, {0: 1}))
+    applied = {carried_metadata.RESET_KEY: "0"}
+    checkpoint = commit_keys.encode(KafkaCheckpoint(TOPIC, {0: 1}))
     kept = {keys.SCHEMA: schema.extra_metadata[keys.SCHEMA]}
-    writer.commit([], {**kept, **obeyed, **checkpoint})
+    writer.commit([], {**kept, **applied, **checkpoint})
 
     again = new_stream(stream.location)
     again.write([{"id": "a", "ts": 2}])
@@ -103,5 +105,5 @@ def test_batch_hands_back_what_apache_hudis_streamer_has_obeyed() -> None:
     table = open_table(stream.location)
     newest = table.timeline.completed()[-1]
     extra = table.store.read_commit(newest).extra_metadata
-    assert extra[codec.RESET_KEY] == "0"
-    assert book.decode(extra, newest, "").streamers[DEFAULT_IDENTITY].obeyed == obeyed
+    assert extra[carried_metadata.RESET_KEY] == "0"
+    assert decode_progress(extra, newest, "").streamers[DEFAULT_IDENTITY].applied == applied

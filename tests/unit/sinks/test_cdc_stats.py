@@ -6,12 +6,12 @@ from uuid import uuid4
 
 import pytest
 
-from sinks.hudi.compactions import request_compaction
-from table.config import keys
-from table.config.table_properties import TableProperties
-from table.model.commit_metadata import WriteStat
-from table.model.instant import Instant
-from table.storage import Storage, StorageLocation, open_storage
+from lakemark.config import keys
+from lakemark.config.table_properties import TableProperties
+from lakemark.model.commit_metadata import WriteStat
+from lakemark.model.instant import Instant
+from lakemark.operations.compact import request_compaction
+from lakemark.storage import Storage, StorageLocation, open_storage
 from tests.tables import Row, commit, spec, writer
 
 

@@ -8,13 +8,13 @@ from uuid import uuid4
 import pytest
 
 from checkpoints.checkpoint import KafkaCheckpoint
+from lakemark.config import keys
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Fenced
+from lakemark.model.action import COMMITS
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation
 from sinks.audit import NOTHING_READ, Audit
-from table.config import keys
-from table.config.table_properties import TableType
-from table.errors import Fenced
-from table.hudi_table import open_table
-from table.model.action import COMMITS
-from table.storage import StorageLocation
 from tests.json_stream import TOPIC, JsonStream
 
 START = KafkaCheckpoint(TOPIC, {0: 7})
@@ -38,7 +38,7 @@ def test_the_next_run_resumes_from_a_start_that_nothing_followed(stream: JsonStr
     assert metadata.write_stats == ()
     assert Audit.in_commit(metadata.extra_metadata) == NOTHING_READ
     assert json.loads(metadata.extra_metadata[keys.SOURCE_LOST]) == lost
-    assert table.snapshot().read_all().num_rows == 0
+    assert table.scan().to_reader().read_all().num_rows == 0
     again.write([{"id": "a", "ts": 1}])
     assert set(again.read()) == {"a"}
     assert again.sink.checkpoint() == KafkaCheckpoint(TOPIC, {0: 8})

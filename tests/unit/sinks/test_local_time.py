@@ -13,25 +13,27 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from sinks.hudi.settings import SinkSettings
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.version_change import take_to_version
+from lakemark.config import keys
+from lakemark.config.table_properties import TableProperties
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import COMMITS, State
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.operations.change_version import change_table_version
+from lakemark.operations.create import create_on
+from lakemark.operations.metadata_table import metadata_differences, rebuild_metadata_table
+from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.writer_settings import WriterSettings
+from lakemark.read.queries import Snapshot
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention, earliest_retained
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.storage.properties_file import read_properties, replace_properties
+from lakemark.timeline.clock import TimelineClock, TimelineZoneUnknown
+from lakemark.transaction.heartbeat import HeartbeatPolicy, is_fresh
 from streamer.cli import MISUSED, OK, main
 from streamer.table_setup import find_table
-from table.config import keys
-from table.config.table_properties import TableProperties
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, create_on, open_table
-from table.metadata.property_file import read_properties, replace_properties
-from table.model.action import COMMITS, State
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.read.queries import Snapshot
-from table.services.cleaning_plan import CleaningPolicy, Retention, earliest_retained
-from table.services.compaction import CompactionPolicy
-from table.storage import StorageLocation, open_storage
-from table.timeline.clock import TimelineClock, TimelineZoneUnknown
-from table.transaction.heartbeat import HeartbeatPolicy, is_fresh
 from tests.tables import INDEX, SCHEMA, Row, commit, contents, spec
 
 ZONES = ["America/New_York", "Asia/Tokyo", "Asia/Kathmandu"]
@@ -60,16 +62,16 @@ def make_local(folder: Path, version: FormatVersion = V9) -> None:
     create_on(storage, replace(spec(version=version), metadata_table=False))
     properties = read_properties(storage)
     in_local_time = {**properties.values, keys.TIMELINE_TIMEZONE: "LOCAL"}
-    replace_properties(storage, properties, TableProperties(in_local_time))
+    replace_properties(storage, properties, TableProperties(in_local_time), lambda: None)
 
 
-def opened(folder: Path, zone: str | None = None) -> HudiTable:
+def opened(folder: Path, zone: str | None = None) -> OpenTable:
     return open_table(StorageLocation(str(folder)), timezone=zone)
 
 
 def writer_in(folder: Path, zone: str | None) -> TableWriter:
     """As a process that has just started, with that setting."""
-    to = TableWriter(opened(folder, zone), SCHEMA, SinkSettings(INDEX))
+    to = TableWriter(opened(folder, zone), SCHEMA, WriterSettings(INDEX))
     to.recover()
     return to
 
@@ -85,7 +87,7 @@ def age(time_of: str | None, zone: str) -> timedelta:
 
 def rows(folder: Path) -> dict[str, tuple[int, int]]:
     """As a reader that was given no zone has them."""
-    read = opened(folder).snapshot(["id", "ts", "v"]).read_all().to_pylist()
+    read = opened(folder).scan(columns=["id", "ts", "v"]).to_reader().read_all().to_pylist()
     return {row["id"]: (row["ts"], row["v"]) for row in read}
 
 
@@ -102,7 +104,7 @@ def test_instants_are_in_the_zone_that_the_setting_names(
     assert times == sorted(times)
     assert all(timedelta(0) <= age(at, zone) < timedelta(minutes=1) for at in times)
     assert opened(tmp_path, zone).timeline.completed(*COMMITS) == tuple(done)
-    assert opened(tmp_path, zone).metadata_differences() == []
+    assert metadata_differences(opened(tmp_path, zone)) == []
     assert rows(tmp_path) == {"a": (2, 2), "b": (2, 2)}
 
 
@@ -130,9 +132,12 @@ def test_a_table_whose_zone_is_not_known_is_read_and_not_written(
     in_zone("Asia/Tokyo")
     before = files(tmp_path)
     with pytest.raises(TimelineZoneUnknown, match=r"show UTC-0[45]:00; this machine is at UTC"):
-        TableWriter(opened(tmp_path), SCHEMA, SinkSettings(INDEX))
+        TableWriter(opened(tmp_path), SCHEMA, WriterSettings(INDEX))
     table = opened(tmp_path)
-    for change in (table.rebuild_metadata_table, lambda: table.access.generate_time(None)):
+    for change in (
+        lambda: rebuild_metadata_table(table),
+        lambda: table.context.generate_time(None),
+    ):
         with pytest.raises(TimelineZoneUnknown, match=r"table\.timeline_timezone"):
             change()
     assert files(tmp_path) == before
@@ -149,7 +154,7 @@ def files(folder: Path) -> set[tuple[str, int]]:
     return {(str(path), path.stat().st_mtime_ns) for path in found}
 
 
-def contents_as_of(table: HudiTable, as_of: str) -> dict[str, int]:
+def contents_as_of(table: OpenTable, as_of: str) -> dict[str, int]:
     read = table.scan(Snapshot(as_of), ["id", "v"]).to_reader().read_all().to_pylist()
     return {row["id"]: row["v"] for row in read}
 
@@ -196,7 +201,7 @@ def test_a_change_of_version_keeps_the_moments_and_what_shows_the_zone(
     in_zone(zone)
     for v in (1, 2):
         write(tmp_path, zone, v)
-    take_to_version(opened(tmp_path), V6, LocalRunner(1))
+    change_table_version(opened(tmp_path), V6, LocalRunner(1))
     before = times(opened(tmp_path, zone))
     folder = tmp_path / ".hoodie"
     for requested_at, completed_at in before.items():
@@ -205,15 +210,15 @@ def test_a_change_of_version_keeps_the_moments_and_what_shows_the_zone(
             datetime.now(UTC) - datetime.fromtimestamp(path.stat().st_mtime, UTC),
             abs=timedelta(seconds=1),
         )
-    take_to_version(opened(tmp_path), V9, LocalRunner(1))
+    change_table_version(opened(tmp_path), V9, LocalRunner(1))
     assert times(opened(tmp_path, zone)) == before
     assert read_properties(opened(tmp_path).storage).values[keys.TIMELINE_TIMEZONE] == "LOCAL"
     write(tmp_path, None, 3)
-    assert opened(tmp_path).metadata_differences() == []
+    assert metadata_differences(opened(tmp_path)) == []
     assert rows(tmp_path) == {"a": (3, 3), "b": (3, 3)}
 
 
-def times(table: HudiTable) -> dict[str, str | None]:
+def times(table: OpenTable) -> dict[str, str | None]:
     return {i.requested_at: i.completed_at for i in table.timeline.completed(*COMMITS)}
 
 

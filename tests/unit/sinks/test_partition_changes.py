@@ -6,10 +6,11 @@ from uuid import uuid4
 
 import pytest
 
+from lakemark.operations.open_table import open_table
+from lakemark.operations.stored_rows import repeated_keys
+from lakemark.storage import StorageLocation
 from sinks.hudi.partition_rule import PartitionChange
 from sinks.hudi.sink import RejectLimit, TooManyRejects
-from table.hudi_table import open_table
-from table.storage import StorageLocation
 from tests.json_stream import JsonStream
 
 COLUMNS = {"id": "string", "ts": "bigint", "region": "string"}
@@ -30,7 +31,13 @@ def _row(key: str, region: str, ts: int = 0) -> dict[str, object]:
 
 
 def _rows(stream: JsonStream) -> set[tuple[object, object]]:
-    rows = open_table(stream.location).snapshot(["id", "region"]).read_all().to_pylist()
+    rows = (
+        open_table(stream.location)
+        .scan(columns=["id", "region"])
+        .to_reader()
+        .read_all()
+        .to_pylist()
+    )
     assert len({(row["id"], row["region"]) for row in rows}) == len(rows)
     return {(row["id"], row["region"]) for row in rows}
 
@@ -49,7 +56,7 @@ def test_partition_changes_are_written_and_counted() -> None:
 
 
 def test_partition_changes_are_dead_letters_with_both_partitions() -> None:
-    stream = _stream(PartitionChange.REFUSE)
+    stream = _stream(PartitionChange.REJECT)
     stream.write([_row("a", "north"), _row("b", "north")])
     result = stream.write([_row("c", "north"), _row("a", "south"), _row("c", "west")])
     assert (result.records, result.rejected, result.partition_changes) == (3, 2, 0)
@@ -60,11 +67,11 @@ def test_partition_changes_are_dead_letters_with_both_partitions() -> None:
         4: "record key 'c' exists in partition 'north', and the row is in 'west'; "
         "table.partition_change refuses it",
     }
-    assert not open_table(stream.location).repeated_keys().keys
+    assert not repeated_keys(open_table(stream.location)).keys
 
 
 def test_batch_with_more_refused_rows_than_allowed_is_not_published() -> None:
-    stream = _stream(PartitionChange.REFUSE, max_share=0.4)
+    stream = _stream(PartitionChange.REJECT, max_share=0.4)
     stream.write([_row("a", "north")])
     with pytest.raises(TooManyRejects, match="exists in partition 'north'"):
         stream.write([_row("a", "south")])

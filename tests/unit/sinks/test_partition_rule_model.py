@@ -17,14 +17,14 @@ import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sinks.hudi.compactions import Planned
+from lakemark.config.table_properties import TableType
+from lakemark.execution.runner import LocalRunner
+from lakemark.operations.compact import Planned
+from lakemark.operations.open_table import open_table
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import StorageLocation
 from sinks.hudi.partition_rule import PartitionChange
 from sinks.hudi.sink import RejectLimit
-from table.config.table_properties import TableType
-from table.execution.runner import LocalRunner
-from table.hudi_table import open_table
-from table.services.compaction import CompactionPolicy
-from table.storage import StorageLocation
 from tests.depth import examples
 from tests.json_stream import INDEX, JsonStream
 
@@ -188,7 +188,11 @@ class Pipeline:
 
     def read(self) -> set[Pair]:
         table = open_table(self.stream.location)
-        rows = table.snapshot(["id", "region"]).read_all().to_pylist() if table.schema else []
+        rows = (
+            table.scan(columns=["id", "region"]).to_reader().read_all().to_pylist()
+            if table.schema
+            else []
+        )
         found = Counter((str(row["id"]), str(row["region"])) for row in rows)
         assert not [pair for pair, times in found.items() if times > 1]
         return set(found)
@@ -255,7 +259,7 @@ FORGOTTEN_DELETE: list[list[Change] | str] = [
 
 
 def run(pipeline: Pipeline, steps: Sequence[list[Change] | str], rule: PartitionChange) -> None:
-    refuses = rule is PartitionChange.REFUSE
+    refuses = rule is PartitionChange.REJECT
     for step in steps:
         if isinstance(step, list):
             (pipeline.refuse if refuses else pipeline.count)(step)
@@ -274,7 +278,7 @@ def run(pipeline: Pipeline, steps: Sequence[list[Change] | str], rule: Partition
 def test_refused_moves_leave_each_key_in_one_partition(
     steps: list[list[Change] | str], table_type: TableType, is_ordered: bool
 ) -> None:
-    rule = PartitionChange.REFUSE
+    rule = PartitionChange.REJECT
     run(Pipeline.start(table_type, is_ordered, rule), steps, rule)
 
 

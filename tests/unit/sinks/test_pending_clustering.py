@@ -7,20 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from checkpoints.book import DEFAULT_IDENTITY
 from checkpoints.edit import write_checkpoint
-from sinks.hudi.version_change import plan_version, take_to_version
+from lakemark.errors import Refused
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action
+from lakemark.model.format_version import FormatVersion
+from lakemark.operations.change_version import change_table_version, plan_version_change
+from lakemark.operations.metadata_table import metadata_differences
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation
+from lakemark.transaction.conflicts import ClusteringPlanned
+from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
+from lakemark.transaction.multi_writer import MultiWriter
+from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
 from streamer.cli import FAILED, OK, main
 from streamer.stream_failure import is_transient
-from table.errors import Refused
-from table.execution.runner import LocalRunner
-from table.hudi_table import open_table
-from table.model.action import Action
-from table.model.format_version import FormatVersion
-from table.storage import StorageLocation
-from table.transaction.conflicts import ClusteringPlanned
-from table.transaction.heartbeat import HEARTBEAT_FOLDER
-from table.transaction.sharing import Sharing
 from tests.json_stream import JsonStream
 from tests.writers import plan_clustering
 
@@ -64,7 +65,7 @@ def test_a_batch_is_refused_once_and_goes_on_when_the_plan_was_removed(
     again = JsonStream(StorageLocation(str(tmp_path / "t")), version=version)
     again.write([{"id": key, "ts": 2} for key in "abcd"])
     assert {key: row["ts"] for key, row in again.read().items()} == dict.fromkeys("abcd", 2)
-    assert again.rows.table.metadata_differences() == []
+    assert metadata_differences(again.rows.table) == []
 
 
 def test_a_start_keeps_the_plan_and_writes_what_it_does_not_replace(tmp_path: Path) -> None:
@@ -87,7 +88,7 @@ def test_a_plan_stops_neither_compaction_nor_checkpoints_nor_looks_like_a_dead_w
     tmp_path: Path, version: FormatVersion
 ) -> None:
     location = StorageLocation(str(tmp_path / "t"))
-    stream = JsonStream(location, version=version, sharing=Sharing(clock_skew_ms=0))
+    stream = JsonStream(location, version=version, sharing=MultiWriter(clock_skew_ms=0))
     stream.write(ROWS)
     table = stream.rows.table
     groups = [one.group for one in table.view().latest_slices()]
@@ -112,7 +113,7 @@ def test_a_change_of_version_names_the_plan_and_how_to_remove_it(
         stream.rows.table.storage, stream.rows.table.view().latest_slices()[0].group
     )
     table = open_table(location)
-    for change in (plan_version, partial(take_to_version, runner=LocalRunner(1))):
+    for change in (plan_version_change, partial(change_table_version, runner=LocalRunner(1))):
         with pytest.raises(Refused, match=f"table rollback TABLE {planned.requested_at} --run"):
             change(table, FormatVersion.V8)
 

@@ -9,19 +9,20 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from sinks.hudi.settings import SinkSettings
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import clean
-from table.config import keys
-from table.config.table_properties import TableProperties, TableType
-from table.errors import Unsupported
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, open_table
-from table.index.bucket import BucketIndex
-from table.model.meta_columns import without_meta_columns
-from table.services.cleaning_plan import CleaningPolicy
-from table.services.compaction import CompactionPolicy
-from table.storage import Storage, StorageLocation, open_storage
+from lakemark.config import keys
+from lakemark.config.table_properties import TableProperties, TableType
+from lakemark.errors import Unsupported
+from lakemark.execution.runner import LocalRunner
+from lakemark.index.bucket import BucketIndex
+from lakemark.model.meta_columns import without_meta_columns
+from lakemark.operations.clean import clean
+from lakemark.operations.metadata_table import drop_metadata_table
+from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.writer_settings import WriterSettings
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import Storage, StorageLocation, open_storage
 from tests.golden.golden_table import sorted_rows, unpack
 from tests.tables import Row, commit, contents, make, writer
 
@@ -42,10 +43,10 @@ def change(storage: Storage, values: Mapping[str, str]) -> None:
     storage.put(".hoodie/hoodie.properties", changed.to_bytes())
 
 
-def golden_writer(table: HudiTable) -> TableWriter:
+def golden_writer(table: OpenTable) -> TableWriter:
     assert table.schema is not None
     columns: pa.Schema = without_meta_columns(table.schema)
-    return TableWriter(table, columns, SinkSettings(BucketIndex(2, ("id",))))
+    return TableWriter(table, columns, WriterSettings(BucketIndex(2, ("id",))))
 
 
 @pytest.mark.parametrize("name", ["v9_cow_cdc", "v9_cow_cdc_op_key_only", "v6_cow_cdc_data_before"])
@@ -53,14 +54,14 @@ def test_copy_on_write_with_cdc_is_not_written_and_its_services_run(
     tmp_path: Path, name: str
 ) -> None:
     golden = unpack(name, tmp_path)
-    before = sorted_rows(golden.table.snapshot().read_all())
+    before = sorted_rows(golden.table.scan().to_reader().read_all())
     files = sorted(golden.root.rglob("*"))
     with pytest.raises(Unsupported, match=r"hoodie\.table\.cdc\.enabled is 'true', .*\.cdc files"):
         golden_writer(golden.table).begin()
     assert sorted(golden.root.rglob("*")) == files
     assert clean(golden.table, CleaningPolicy(commits=1)) is not None
     after = open_table(StorageLocation(str(golden.root)))
-    assert sorted_rows(after.snapshot().read_all()) == before
+    assert sorted_rows(after.scan().to_reader().read_all()) == before
 
 
 @pytest.mark.parametrize(
@@ -111,7 +112,7 @@ def test_property_that_refuses_rows_stops_the_next_commit_of_rows_alone(
 def test_index_that_is_being_built_is_not_trusted() -> None:
     storage = new_table()
     change(storage, {INFLIGHT: "column_stats"})
-    table = HudiTable(storage, TableProperties.parse(storage.read(".hoodie/hoodie.properties")))
+    table = OpenTable(storage, TableProperties.parse(storage.read(".hoodie/hoodie.properties")))
     assert table.properties.metadata_partitions == ("files", "partition_stats")
     assert table.scan(where="id = 'a'").to_reader().read_all().num_rows == 1
 
@@ -120,8 +121,8 @@ def test_index_that_is_being_built_is_not_trusted() -> None:
 def test_dropping_the_metadata_table_drops_a_half_built_index(complete: str) -> None:
     storage = new_table()
     change(storage, {INFLIGHT: "record_index", keys.METADATA_PARTITIONS: complete})
-    table = HudiTable(storage, TableProperties.parse(storage.read(".hoodie/hoodie.properties")))
-    table.drop_metadata_table()
+    table = OpenTable(storage, TableProperties.parse(storage.read(".hoodie/hoodie.properties")))
+    drop_metadata_table(table)
     assert not table.properties.names_metadata_table
     assert not storage.list_tree(".hoodie/metadata")
     commit(writer(storage), [Row("b", 1, 1)])

@@ -6,9 +6,9 @@ from uuid import uuid4
 
 import pytest
 
+from lakemark.storage import StorageLocation
 from sinks.hudi.sink import RejectLimit, TooManyRejects
 from streamer.config.run import DeadLettersConfig
-from table.storage import StorageLocation
 from tests.json_stream import JsonStream
 
 DEFAULT = RejectLimit(DeadLettersConfig().max_share, DeadLettersConfig().tolerated)

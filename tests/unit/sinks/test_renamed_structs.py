@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from table.storage import StorageLocation
+from lakemark.storage import StorageLocation
 from tests.json_stream import COLUMNS, JsonStream
 from transforms.decode.schema_policy import SchemaPolicy
 

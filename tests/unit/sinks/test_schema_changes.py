@@ -11,23 +11,22 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
+from lakemark.config.table_properties import TableType
+from lakemark.errors import InvalidConfig, StorageUnavailable, WriteConflict
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action
+from lakemark.model.meta_columns import without_meta_columns
+from lakemark.operations.clean import clean
+from lakemark.operations.open_table import open_table
+from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.writer_settings import WriterSettings
+from lakemark.schema.evolution import MAX_EVOLVED_COLUMNS
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import Storage, StorageLocation
 from sinks.batch import KafkaBatch
-from sinks.hudi.compactions import carried_metadata
 from sinks.hudi.exchange import OpenWrite, Prepare, Written
-from sinks.hudi.settings import SinkSettings
 from sinks.hudi.sink import SchemaRefused, TooManyColumns
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import clean
-from table.config.table_properties import TableType
-from table.errors import InvalidConfig, StorageUnavailable, WriteConflict
-from table.execution.runner import LocalRunner
-from table.hudi_table import open_table
-from table.model.action import Action
-from table.model.meta_columns import without_meta_columns
-from table.schema.evolution import MAX_EVOLVED_COLUMNS
-from table.services.cleaning_plan import CleaningPolicy, Retention
-from table.services.compaction import CompactionPolicy
-from table.storage import Storage, StorageLocation
 from tests.json_stream import COLUMNS, INDEX, InThisProcess, JsonStream, Record
 from tests.storages.wrapped_storage import T, WrappedStorage
 from tests.tables import Row, commit, writer
@@ -209,7 +208,7 @@ def test_a_renamed_field_fills_its_column() -> None:
 
 
 def test_an_alias_stands_for_a_column_and_is_none() -> None:
-    with pytest.raises(InvalidConfig, match="'gone', which is no column"):
+    with pytest.raises(InvalidConfig, match="'gone', but there is no such column"):
         JsonStream(place(), SchemaPolicy(aliases={"x": "gone"}))
     with pytest.raises(InvalidConfig, match="'n' is a column itself"):
         JsonStream(place(), SchemaPolicy(aliases={"n": "ts"}))
@@ -232,7 +231,7 @@ def other_writer(location: StorageLocation, *fields: pa.Field) -> TableWriter:
     table = open_table(location)
     assert table.schema is not None
     columns = {field.name: field for field in (*without_meta_columns(table.schema), *fields)}
-    return TableWriter(table, pa.schema(columns.values()), SinkSettings(INDEX))
+    return TableWriter(table, pa.schema(columns.values()), WriterSettings(INDEX))
 
 
 def commit_nothing(writer: TableWriter) -> None:
@@ -287,7 +286,7 @@ def test_column_that_is_added_while_a_writer_lists_the_table_is_not_hidden(clean
     late = writer(listing)
     late.begin()
     listing.is_armed = True
-    late.placement()
+    late.assign_file_groups()
     with pytest.raises(WriteConflict, match="has other columns"):
         late.commit([], {})
     assert "extra" in open_names(storage)
@@ -319,7 +318,13 @@ def test_dead_letters_keep_a_column_that_another_release_added() -> None:
     letters = stream.rejects.table.location
     commit_nothing(other_writer(letters, pa.field("cluster", pa.string())))
     stream.write([b"broken", {"id": "a", "ts": 1}])
-    read = open_table(letters).snapshot(["offset", "cluster"]).read_all().sort_by("offset")
+    read = (
+        open_table(letters)
+        .scan(columns=["offset", "cluster"])
+        .to_reader()
+        .read_all()
+        .sort_by("offset")
+    )
     assert read.to_pylist() == [{"offset": 0, "cluster": None}, {"offset": 1, "cluster": None}]
     assert len(stream.reasons()) == 2
 
@@ -359,7 +364,7 @@ def test_columns_given_right_before_a_compaction_is_published_are_not_hidden() -
     (planned,) = stream.rows.compactions_to_do(CompactionPolicy(1))
     compaction = stream.rows.begin_compaction(planned)
     assert compaction is not None
-    stats, seen = compaction.rewrite(LocalRunner(1)), carried_metadata(stream.rows.table)
+    stats, seen = compaction.rewrite(LocalRunner(1)), compaction._newest_table_facts()
     commit_nothing(other_writer(location, pa.field("extra", pa.string())))
     compaction.publish(stats, lambda: seen)
     assert list(stream.schema()) == ["id", "ts", "n", "extra"]

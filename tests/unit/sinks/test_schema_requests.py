@@ -11,19 +11,19 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from sinks.hudi.sink import SchemaRefused, TooManyColumns
-from table.errors import InvalidConfig
-from table.schema.evolution import (
+from lakemark.errors import InvalidConfig
+from lakemark.schema.evolution import (
     ELEMENT,
     MAX_EVOLVED_COLUMNS,
     MAX_EVOLVED_DEPTH,
     ValueKind,
-    evolved,
-    united,
+    evolve,
+    unite_schemas,
 )
-from table.storage import StorageLocation
+from lakemark.storage import StorageLocation
+from sinks.hudi.sink import SchemaRefused, TooManyColumns
 from tests.json_stream import COLUMNS, JsonStream, Record
-from transforms.decode.decoded import Decoded
+from transforms.decode.decode_result import DecodeResult
 from transforms.decode.json import JsonDecoder
 from transforms.decode.json_block import BlockReader, Forms
 from transforms.decode.json_inference import infer_schema
@@ -75,10 +75,10 @@ def test_no_schema_is_deeper_than_files_can_be() -> None:
     sightings = {(within[:n], ValueKind.STRUCT) for n in range(1, len(within) + 1)}
     beyond = {((*within, "x"), ValueKind.INT)}
     schema = pa.schema([("id", pa.string())])
-    assert evolved(schema, frozenset(sightings | beyond)) == schema
+    assert evolve(schema, frozenset(sightings | beyond)) == schema
     listed = {(("x", *(ELEMENT,) * n), ValueKind.ARRAY) for n in range(60)}
     deep = {(("x", *(ELEMENT,) * 60), ValueKind.INT)}
-    assert evolved(schema, frozenset(listed | deep)) == schema
+    assert evolve(schema, frozenset(listed | deep)) == schema
 
 
 @pytest.mark.parametrize("nested", [objects, arrays])
@@ -176,7 +176,7 @@ def test_names_that_are_values_are_not_gathered_without_end() -> None:
         rows.write(values)
     decoder = JsonDecoder(parse_schema(COLUMNS), policy=EVOLVE)
     texts = (f'{{"m":{{"u{n}":1}}}}'.encode() for n in range(5 * MAX_EVOLVED_COLUMNS))
-    asked = decoder.asked_by(pa.array(texts))
+    asked = decoder.propose_columns(pa.array(texts))
     assert MAX_EVOLVED_COLUMNS < len(asked) <= 2 * MAX_EVOLVED_COLUMNS
 
 
@@ -208,10 +208,10 @@ def test_names_that_are_values_make_no_arrow_columns(
 def test_columns_do_not_differ_only_by_case() -> None:
     table = pa.schema([("Foo", pa.int32()), ("s", pa.struct([("A", pa.int32())]))])
     with pytest.raises(InvalidConfig, match=r"foo differs from column Foo .* only by case"):
-        united(table, pa.schema([("foo", pa.int32())]), "here")
+        unite_schemas(table, pa.schema([("foo", pa.int32())]), "here")
     nested = pa.schema([("s", pa.struct([("a", pa.int32())]))])
     with pytest.raises(InvalidConfig, match="column s"):
-        united(table, nested, "here")
+        unite_schemas(table, nested, "here")
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_any_set_of_wider_values_is_rescued_in_one_reading(
     readings = []
     decode = JsonDecoder.decode
 
-    def counted(decoder: JsonDecoder, values: pa.Array) -> Decoded:
+    def counted(decoder: JsonDecoder, values: pa.Array) -> DecodeResult:
         readings.append(len(values))
         return decode(decoder, values)
 

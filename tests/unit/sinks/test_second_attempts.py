@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
 
+from lakemark.model.action import Action
+from lakemark.storage import StorageLocation
 from sinks.batch import KafkaBatch
 from sinks.hudi.exchange import OpenWrite, Prepare, Written
-from table.model.action import Action
-from table.storage import StorageLocation
 from tests.json_stream import InThisProcess, JsonStream
 from tests.tables import data_files
 

@@ -7,8 +7,8 @@ from uuid import uuid4
 
 import pytest
 
-from table.config.table_properties import TableType
-from table.storage import StorageLocation
+from lakemark.config.table_properties import TableType
+from lakemark.storage import StorageLocation
 from tests.json_stream import JsonStream
 
 WIDE = [("decimal(20,0)", 10**18), ("decimal(20,18)", "1.000000000000000001")]

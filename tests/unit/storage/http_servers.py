@@ -58,11 +58,11 @@ def losing_answers(endpoint: str, lost: list[str]) -> type[BaseHTTPRequestHandle
         endpoint: the store.
         lost: methods whose next request is done but not answered; each counts once.
     """
-    place = urlsplit(endpoint).netloc
+    address = urlsplit(endpoint).netloc
 
     class LosingAnswers(Quiet):
         def do_GET(self) -> None:
-            store = http.client.HTTPConnection(place)
+            store = http.client.HTTPConnection(address)
             headers = {name: text for name, text in self.headers.items() if name.lower() != "host"}
             store.request(self.command, self.path, self.body(), headers)
             answer = store.getresponse()

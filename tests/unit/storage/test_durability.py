@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from table.errors import StorageUnavailable
-from table.spark.durable_task import DurableTask
-from table.storage import Storage, StorageLocation, open_storage
-from table.storage.folder_storage import FolderStorage
+from lakemark.errors import StorageUnavailable
+from lakemark.spark.runner import DurableTask
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.storage.durability import sync_process
+from lakemark.storage.folder_storage import FolderStorage
 
 
 @pytest.fixture
@@ -26,9 +30,9 @@ def forced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
 
     def fsync(descriptor: int) -> None:
-        place = os.readlink(f"/proc/self/fd/{descriptor}")
-        if place.startswith(str(tmp_path / "table")):
-            names.append(os.path.relpath(place, tmp_path / "table").partition("#")[0])
+        target = os.readlink(f"/proc/self/fd/{descriptor}")
+        if target.startswith(str(tmp_path / "table")):
+            names.append(os.path.relpath(target, tmp_path / "table").partition("#")[0])
 
     monkeypatch.setattr("os.fsync", fsync)
     return names
@@ -40,18 +44,74 @@ def write_streaming(storage: Storage, path: str) -> None:
     file.close()
 
 
-def test_many_files_are_forced_once_before_publication(storage: Storage, forced: list[str]) -> None:
-    storage.put("prepared", b"content", may_be_cut=True)
+def test_many_files_are_forced_once(storage: Storage, forced: list[str]) -> None:
     for number in range(3):
         write_streaming(storage, f"north/{number}.log")
     assert forced == []
-    storage.publish("prepared", "instant")
-    assert sorted(forced) == [".", "north", "north/0.log", "north/1.log", "north/2.log", "prepared"]
+    storage.make_durable()
+    assert sorted(forced) == [".", "north", "north/0.log", "north/1.log", "north/2.log"]
     forced.clear()
     storage.make_durable()
-    assert forced == ["."]
+    assert forced == []
+
+
+@pytest.mark.parametrize("is_durable", [False, True])
+def test_publication_forces_no_file_of_other_threads(
+    storage: Storage, forced: list[str], is_durable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.put("aux/prepared", b"content", may_be_cut=True)
+    if is_durable:
+        storage.make_durable()
+    write_streaming(storage, "north/a.log")  # as another thread does
+    forced.clear()
+
+    def link(source: str, target: str, call: Callable[[str, str], None] = os.link) -> None:
+        forced.append("link")
+        call(source, target)
+
+    monkeypatch.setattr("os.link", link)
+    storage.publish("aux/prepared", "timeline/instant")
+    before = forced[: forced.index("link")]
+    assert before == ([] if is_durable else ["aux/prepared"])
+    assert {"timeline", "."} <= set(forced[len(before) :])
+    assert "north/a.log" not in forced
     storage.make_durable()
-    assert forced == ["."]
+    assert "north/a.log" in forced
+
+
+def test_publication_of_a_lost_file_fails(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.put("prepared", b"content", may_be_cut=True)
+    monkeypatch.setattr("os.fsync", failing("prepared", errno.ENOSPC))
+    for _ in range(2):
+        with pytest.raises(StorageUnavailable, match="prepared"):
+            storage.publish("prepared", "instant")
+    assert storage.head("instant") is None
+
+
+def test_publication_whose_name_could_not_be_forced_is_repeated(
+    storage: Storage, forced: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage.put("prepared", b"content")
+    storage.make_durable()
+    forced.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", failing("/timeline", errno.ENOSPC))
+        with pytest.raises(StorageUnavailable):
+            storage.publish("prepared", "timeline/instant")
+    storage.publish("prepared", "timeline/instant")
+    assert {"timeline", "timeline/instant"} <= set(forced)
+
+
+def test_time_that_a_file_has_is_not_forced_again(storage: Storage, forced: list[str]) -> None:
+    storage.put("a.log", b"rows")
+    touch(storage)
+    storage.make_durable()
+    assert forced.count("a.log") == 2
+    touch(storage)
+    storage.make_durable()
+    assert forced.count("a.log") == 2
 
 
 def test_content_that_may_not_be_cut_is_forced_before_it_appears(
@@ -97,7 +157,7 @@ def test_what_is_of_use_to_running_processes_alone_is_not_forced(
 def test_a_folder_above_is_forced_again_only_if_it_changed(
     storage: Storage, forced: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("table.storage.durability._CLOCK_STEP_S", -1.0)
+    monkeypatch.setattr("lakemark.storage.durability._CLOCK_STEP_S", -1.0)
     storage.create("a/b/1", b"1", may_be_cut=True)
     storage.make_durable()
     forced.clear()
@@ -122,7 +182,9 @@ def test_a_folder_above_that_changed_just_now_is_forced_again(
     assert sorted(forced) == [".", "a", "a/2"]
 
 
-def test_storages_of_one_root_force_what_either_wrote(storage: Storage, forced: list[str]) -> None:
+def test_storages_of_one_root_sync_the_writes_of_either(
+    storage: Storage, forced: list[str]
+) -> None:
     write_streaming(open_storage(storage.location), "a.log")
     storage.make_durable()
     assert "a.log" in forced
@@ -148,19 +210,188 @@ def failing(name: str, number: int) -> Callable[[int], None]:
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
-def test_a_file_that_the_disk_lost_is_never_published(
+def test_a_file_that_the_disk_lost_is_never_durable(
     storage: Storage, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("os.fsync", failing("a.log", number))
-    storage.put("prepared", b"content")
     write_streaming(storage, "a.log")
     for _ in range(2):
         with pytest.raises(StorageUnavailable, match=r"a\.log"):
-            storage.publish("prepared", "instant")
-    assert storage.head("instant") is None
+            storage.make_durable()
     storage.delete(["a.log"])
     write_streaming(storage, "a.log")
-    storage.publish("prepared", "instant")
+    storage.make_durable()
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), KeyboardInterrupt()])
+def test_files_are_forced_after_an_interrupted_attempt(
+    storage: Storage, forced: list[str], error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_streaming(storage, "a.log")
+    write_streaming(storage, "b.log")
+
+    def refuse(_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr("threading.Thread.start", refuse)
+        with pytest.raises(type(error)):
+            storage.make_durable()
+    forced.clear()
+    storage.make_durable()
+    assert {"a.log", "b.log"} <= set(forced)
+
+
+def test_lost_file_is_reported_after_an_interrupted_attempt(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The attempt learned of the loss, and the system does not report it again."""
+    for number in range(3):
+        write_streaming(storage, f"{number}.log")
+    start: Callable[[threading.Thread], None] = threading.Thread.start
+    started: list[threading.Thread] = []
+    error = RuntimeError("can't start new thread")
+
+    def start_first(thread: threading.Thread) -> None:
+        if started:
+            raise error
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr("os.fsync", failing("0.log", errno.ENOSPC))
+    with monkeypatch.context() as patch:
+        patch.setattr("threading.Thread.start", start_first)
+        with pytest.raises(RuntimeError):
+            storage.make_durable()
+    with pytest.raises(StorageUnavailable, match=r"0\.log"):
+        storage.make_durable()
+
+
+def test_file_written_while_it_is_forced_is_forced_again(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forced: list[str] = []
+
+    def fsync(descriptor: int) -> None:
+        forced.append(os.path.basename(os.readlink(f"/proc/self/fd/{descriptor}")))
+        if forced.count("a") == 1 and forced[-1] == "a":
+            storage.put("a", b"2", may_be_cut=True)
+
+    storage.put("a", b"1", may_be_cut=True)
+    monkeypatch.setattr("os.fsync", fsync)
+    storage.make_durable()
+    storage.make_durable()
+    assert forced.count("a") == 2
+
+
+def fail_once(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch, name: str, number: int = errno.ENOSPC
+) -> None:
+    monkeypatch.setattr("os.fsync", failing(name, number))
+    with pytest.raises(StorageUnavailable):
+        storage.make_durable()
+
+
+def test_lost_file_that_another_process_deletes_stops_nothing(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_streaming(storage, "a.log")
+    fail_once(storage, monkeypatch, "a.log")
+    os.unlink(f"{storage.location.url}/a.log")
+    write_streaming(storage, "b.log")
+    storage.make_durable()
+    sync_process()
+
+
+def test_lost_file_that_another_process_replaces_stops_nothing(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_streaming(storage, "a.log")
+    fail_once(storage, monkeypatch, "a.log")
+    other = Path(storage.location.url, "other")
+    other.write_bytes(b"rows")
+    other.replace(f"{storage.location.url}/a.log")
+    storage.make_durable()
+
+
+@pytest.mark.parametrize("may_be_cut", [False, True])
+def test_lost_file_that_is_replaced_stops_nothing(
+    storage: Storage, may_be_cut: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_streaming(storage, "a.log")
+    fail_once(storage, monkeypatch, "a.log")
+    storage.put("a.log", b"new rows", may_be_cut=may_be_cut)
+    storage.make_durable()
+
+
+def touch(storage: Storage) -> None:
+    storage.set_modified_at("a.log", datetime(2026, 1, 1, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        touch,
+        lambda storage: write_streaming(storage, "a.log"),
+        lambda storage: storage.create("a.log", b"rows"),
+        lambda storage: storage.create("a.log", b"rows", may_be_cut=True),
+        lambda storage: publish_again(storage, "a.log"),
+    ],
+)
+def test_lost_file_stays_lost_if_its_content_is_not_written_again(
+    storage: Storage, act: Callable[[Storage], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lost content is still in memory, so that it is found to be the same."""
+    write_streaming(storage, "a.log")
+    fail_once(storage, monkeypatch, "a.log")
+    with suppress(StorageUnavailable):
+        act(storage)
+    with pytest.raises(StorageUnavailable, match=r"a\.log"):
+        storage.make_durable()
+
+
+def publish_again(storage: Storage, path: str) -> None:
+    storage.put("prepared", b"rows")
+    storage.publish("prepared", path)
+
+
+def test_existing_file_of_the_same_content_is_forced(storage: Storage, forced: list[str]) -> None:
+    """Another process wrote it, and may not have forced it yet."""
+    os.makedirs(storage.location.url)
+    Path(storage.location.url, "plan").write_bytes(b"content")
+    storage.create("plan", b"content")
+    forced.clear()
+    storage.make_durable()
+    assert "plan" in forced
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+def test_folder_that_failed_once_is_forced_again(
+    storage: Storage, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_streaming(storage, "north/a.log")
+    fail_once(storage, monkeypatch, "/north", number)
+    forced = []
+    monkeypatch.setattr("os.fsync", lambda fd: forced.append(os.readlink(f"/proc/self/fd/{fd}")))
+    storage.make_durable()
+    assert f"{storage.location.url}/north" in forced
+
+
+def test_files_are_forced_once_the_process_may_open_files_again(
+    storage: Storage, forced: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_streaming(storage, "a.log")
+    write_streaming(storage, "b.log")
+
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.open", refuse)
+        with pytest.raises(StorageUnavailable):
+            storage.make_durable()
+    storage.make_durable()
+    assert {"a.log", "b.log"} <= set(forced)
 
 
 def test_a_disk_that_cannot_force_folders_is_used_without(

@@ -11,10 +11,10 @@ from threading import Event, Thread
 
 import pytest
 
-from table.errors import InvalidConfig, StorageUnavailable, Unsupported
-from table.storage import Storage, StorageLocation, open_storage
-from table.storage.disk import typed_errors
-from table.storage.storage import AlreadyExists, InvalidPath
+from lakemark.errors import InvalidConfig, StorageUnavailable, Unsupported
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.storage.disk import typed_errors
+from lakemark.storage.storage import AlreadyExists, InvalidPath
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_only_a_write_makes_the_root(storage: Storage, root: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["{}", "file://{}", "file:{}", "file://localhost{}"])
-def test_a_place_may_be_written_in_several_ways(root: Path, form: str) -> None:
+def test_a_path_may_be_written_in_several_ways(root: Path, form: str) -> None:
     location = StorageLocation(form.format(root))
     storage = open_storage(location)
     storage.create("a", b"1")
@@ -49,7 +49,7 @@ def test_a_place_may_be_written_in_several_ways(root: Path, form: str) -> None:
     assert storage.location == location
 
 
-def test_a_relative_place_is_the_same_for_workers(
+def test_a_relative_path_is_the_same_for_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -73,7 +73,7 @@ def test_hadoops_checksum_goes_before_its_file_changes(storage: Storage, root: P
     assert files(root) == []
 
 
-def test_an_unfinished_file_is_seen_by_nobody_and_goes_with_its_path(
+def test_an_unfinished_file_is_not_listed_and_is_deleted_with_its_path(
     storage: Storage, root: Path
 ) -> None:
     killed = [storage.create_streaming("p/file") for _ in range(2)]
@@ -111,7 +111,7 @@ def test_an_abort_leaves_another_writers_file_alone(storage: Storage, root: Path
     assert files(root) == ["file"]
 
 
-def test_a_refused_create_leaves_nothing_beside(storage: Storage, root: Path) -> None:
+def test_a_refused_create_leaves_no_other_file(storage: Storage, root: Path) -> None:
     storage.create("a", b"1")
     with pytest.raises(AlreadyExists):
         storage.create("a", b"2")
@@ -127,7 +127,7 @@ def test_publishing_is_a_link(storage: Storage, root: Path) -> None:
 def test_a_file_system_without_hard_links_is_refused(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(source: str, place: str) -> None:
+    def refuse(source: str, target: str) -> None:
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refuse)
@@ -135,7 +135,9 @@ def test_a_file_system_without_hard_links_is_refused(
         storage.create("a", b"1")
 
 
-def test_a_disk_that_fails_says_so(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_disk_is_reported(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for number, kind in ((28, StorageUnavailable), (13, InvalidConfig), (36, InvalidPath)):
 
         def fail(descriptor: int, data: memoryview, number: int = number) -> int:
@@ -147,7 +149,7 @@ def test_a_disk_that_fails_says_so(storage: Storage, monkeypatch: pytest.MonkeyP
     assert storage.list_folder("") == ([], [])
 
 
-def test_file_is_whole_although_the_system_writes_a_part_of_it_at_a_time(
+def test_file_is_complete_although_the_system_writes_a_part_of_it_at_a_time(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = os.write
@@ -187,7 +189,7 @@ def test_a_name_that_is_too_long_is_a_bad_path(storage: Storage) -> None:
         storage.create("x" * 300, b"")
 
 
-def test_a_file_is_no_folder(storage: Storage) -> None:
+def test_a_file_is_not_a_folder(storage: Storage) -> None:
     storage.create("a", b"1")
     with pytest.raises(InvalidPath, match="is a file"):
         storage.create("a/b", b"2")
@@ -261,14 +263,14 @@ def test_files_that_follow_each_other_while_they_are_listed_do_not_all_get_lost(
 
 @contextmanager
 def between_names_and_sizes(
-    what: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+    action: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
     """It happens once, in the middle of a listing."""
-    scandir, todo = os.scandir, [what]
+    scandir, todo = os.scandir, [action]
 
     @contextmanager
-    def interrupted(place: str) -> Iterator[Iterator[os.DirEntry[str]]]:
-        with scandir(place) as entries:
+    def interrupted(folder: str) -> Iterator[Iterator[os.DirEntry[str]]]:
+        with scandir(folder) as entries:
             named = list(entries)
         if todo:
             todo.pop()()

@@ -12,10 +12,10 @@ from uuid import uuid4
 
 import pytest
 
-from table.errors import HudiError, InvalidConfig, StorageUnavailable, Unsupported
-from table.storage import Storage, StorageLocation, open_storage
-from table.storage.storage import AlreadyExists, InvalidPath, NotFound
-from table.storage.store_errors import StoreErrors
+from lakemark.errors import HudiError, InvalidConfig, StorageUnavailable, Unsupported
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.storage.storage import AlreadyExists, InvalidPath, NotFound
+from lakemark.storage.store_errors import StoreErrors
 from tests.fixtures.s3 import S3Server
 from tests.unit.storage.http_servers import answering, losing_answers, serving
 
@@ -113,7 +113,7 @@ def test_a_large_file_whose_last_answer_was_lost_is_ours(deaf: Storage, lost: li
         (503, StorageUnavailable),
     ],
 )
-def test_an_error_says_what_the_caller_may_do(status: int, kind: type[HudiError]) -> None:
+def test_the_status_decides_the_type_of_the_error(status: int, kind: type[HudiError]) -> None:
     with serving(answering(status, f"<Message>you sent {SECRET}</Message>")) as endpoint:
         storage = at(endpoint)
         with pytest.raises(kind) as refused:
@@ -123,7 +123,7 @@ def test_an_error_says_what_the_caller_may_do(status: int, kind: type[HudiError]
 
 
 @pytest.mark.parametrize("user_info", [f"ann:{SECRET}", f"ann:4/{SECRET}/x", SECRET])
-def test_an_error_does_not_repeat_what_precedes_the_host_of_a_proxy(user_info: str) -> None:
+def test_an_error_does_not_repeat_the_credentials_of_a_proxy(user_info: str) -> None:
     errors = StoreErrors("s3://lake/table", {"proxy_url": f"http://{user_info}@proxy:3128"})
     answer = f"cannot connect to http://{user_info}@proxy:3128/?x=1"
     with pytest.raises(StorageUnavailable, match=r"http://\*\*\*@proxy:3128") as refused:
@@ -196,7 +196,7 @@ def test_memory_is_shared_by_name() -> None:
     assert open_storage(StorageLocation(f"memory://other-{name}")).list_tree("") == []
 
 
-def test_the_environment_fills_in_what_is_not_given(
+def test_the_environment_supplies_missing_settings(
     s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", s3_server.endpoint)
@@ -249,7 +249,7 @@ def test_other_clouds_open_without_a_request(url: str, options: dict[str, str]) 
     assert "c2VjcmV0" not in repr(storage)
 
 
-def test_a_process_forked_after_a_request_is_told_why_it_cannot_go_on() -> None:
+def test_a_process_forked_after_a_request_gets_an_error_with_the_reason() -> None:
     storage = open_storage(StorageLocation(f"memory://{uuid4().hex}"))
     storage.create("a", b"1")
     child = os.fork()

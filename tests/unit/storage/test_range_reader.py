@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.storage import range_reader
-from table.storage.range_reader import RangeReader
+from lakemark.storage import range_reader
+from lakemark.storage.range_reader import RangeReader
 
 DATA = bytes(range(256)) * 4
 

@@ -15,19 +15,19 @@ from typing import BinaryIO
 import pyarrow as pa
 import pytest
 
-from table.errors import StorageUnavailable
-from table.merge.spill import DIVISION_COUNT, SpilledDivisions
-from table.model.meta_columns import RECORD_KEY
-from table.storage import scratch, spooled_file
-from table.storage.scratch import scratch_folder, temporary_writes
-from table.timeline import lsm_writer
-from table.timeline.lsm_history import LsmHistory
+from lakemark.errors import StorageUnavailable
+from lakemark.merge.spill import DIVISION_COUNT, SpilledDivisions
+from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.storage import scratch, spooled_file
+from lakemark.storage.scratch import scratch_folder, temporary_writes
+from lakemark.timeline import lsm_writer
+from lakemark.timeline.lsm_history import LsmHistory
 from tests.unit.timeline.archives import HISTORY, new_storage
 
 #: Opens a folder, tells its name, and holds it until it is told to end.
 _HOLDER = """
 import sys
-from table.storage.scratch import scratch_folder
+from lakemark.storage.scratch import scratch_folder
 with scratch_folder("held") as folder:
     (folder / "rows").write_text("spilled")
     print(folder, flush=True)
@@ -36,19 +36,19 @@ with scratch_folder("held") as folder:
 
 #: Opens one folder after the other beside others that do so, each time as a process that is new.
 _IN_TURN = """
-from table.storage import scratch
-for turn in range(100):
+from lakemark.storage import scratch
+for number in range(100):
     scratch._remove_abandoned.cache_clear()
     with scratch.scratch_folder("turn") as folder:
-        (folder / "rows").write_text(str(turn))
+        (folder / "rows").write_text(str(number))
         scratch._remove_abandoned.cache_clear()
         scratch._remove_abandoned(str(folder.parent))
-        assert (folder / "rows").read_text() == str(turn)
+        assert (folder / "rows").read_text() == str(number)
 """
 
 _ONE_OF_THE_PROCESS = """
 import os, sys
-from table.storage.scratch import scratch_of_this_process
+from lakemark.storage.scratch import scratch_of_this_process
 folder = scratch_of_this_process("spark")
 assert folder == scratch_of_this_process("spark")
 (folder / "block").write_text("shuffled")
@@ -68,7 +68,7 @@ needs_full_disk = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where all of them lie, for a process that has not looked there yet."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -76,20 +76,20 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_folder_is_new_private_and_gone_at_the_end(place: Path) -> None:
+def test_a_folder_is_new_private_and_deleted_at_the_end(root: Path) -> None:
     with scratch_folder("merge") as one, scratch_folder("merge") as other:
         assert one != other
         assert list(one.iterdir()) == list(other.iterdir()) == []
         assert one.stat().st_mode & 0o777 == 0o700
         (one / "rows").write_text("spilled")
-    assert not list(place.iterdir())
+    assert not list(root.iterdir())
 
 
-def test_an_error_inside_leaves_nothing(place: Path) -> None:
+def test_an_error_inside_leaves_nothing(root: Path) -> None:
     with pytest.raises(ConnectionError), scratch_folder("merge") as folder:
         (folder / "rows").write_text("spilled")
         raise ConnectionError
-    assert not list(place.iterdir())
+    assert not list(root.iterdir())
 
 
 def test_what_a_killed_process_left_goes_with_the_next_start() -> None:
@@ -101,7 +101,7 @@ def test_what_a_killed_process_left_goes_with_the_next_start() -> None:
             assert not left.exists()
 
 
-def test_what_a_stopped_process_holds_stays() -> None:
+def test_the_folder_of_a_stopped_process_is_kept() -> None:
     with _holder() as (process, held):
         process.send_signal(signal.SIGSTOP)
         with scratch_folder("merge"):
@@ -112,28 +112,28 @@ def test_what_a_stopped_process_holds_stays() -> None:
         assert not held.exists()
 
 
-def test_processes_that_begin_at_once_keep_what_each_of_them_holds(place: Path) -> None:
+def test_processes_that_begin_at_once_keep_their_own_folders(root: Path) -> None:
     processes = [subprocess.Popen([sys.executable, "-c", _IN_TURN]) for _ in range(4)]
     assert [process.wait() for process in processes] == [0] * 4
-    assert not list(place.iterdir())
+    assert not list(root.iterdir())
 
 
-def test_what_only_has_the_name_of_one_stays(place: Path, tmp_path: Path) -> None:
+def test_what_only_has_the_name_of_one_stays(root: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "kept").touch()
-    (place / f"{scratch._PREFIX}link").symlink_to(elsewhere)
-    (place / f"{scratch._PREFIX}file").touch()
+    (root / f"{scratch._PREFIX}link").symlink_to(elsewhere)
+    (root / f"{scratch._PREFIX}file").touch()
     with scratch_folder("merge"):
         pass
     left = {"elsewhere", f"{scratch._PREFIX}file", f"{scratch._PREFIX}link"}
-    assert set(os.listdir(place)) == left
+    assert set(os.listdir(root)) == left
     assert (elsewhere / "kept").exists()
 
 
-def test_the_folder_of_a_process_is_gone_when_it_exits(place: Path) -> None:
+def test_the_folder_of_a_process_is_deleted_when_it_exits(root: Path) -> None:
     subprocess.run([sys.executable, "-c", _ONE_OF_THE_PROCESS], check=True)
-    assert not list(place.iterdir())
+    assert not list(root.iterdir())
 
 
 @contextmanager
@@ -154,7 +154,7 @@ def full_temporary_file(*arguments: object, **options: object) -> BinaryIO:
 
 
 @needs_full_disk
-def test_full_disk_of_the_temporary_folder_is_named_with_its_remedy(place: Path) -> None:
+def test_full_disk_of_the_temporary_folder_is_named_with_its_remedy(root: Path) -> None:
     with (
         pytest.raises(StorageUnavailable) as raised,
         scratch_folder("merge") as folder,
@@ -163,33 +163,31 @@ def test_full_disk_of_the_temporary_folder_is_named_with_its_remedy(place: Path)
         (folder / "rows").symlink_to(_FULL)
         (folder / "rows").write_text("spilled")
     assert str(raised.value) == (
-        f"the disk of the temporary folder {place} is full (No space left on device while writing "
+        f"the disk of the temporary folder {root} is full (No space left on device while writing "
         "rows); free space on it, or set TMPDIR to a folder on a larger disk"
     )
 
 
 @needs_full_disk
-def test_rows_that_spill_to_a_full_disk_name_the_temporary_folder(place: Path) -> None:
+def test_rows_that_spill_to_a_full_disk_name_the_temporary_folder(root: Path) -> None:
     rows = pa.table({RECORD_KEY: [str(number) for number in range(1000)]})
     with SpilledDivisions(level=0) as spilled:
-        (folder,) = place.iterdir()
+        (folder,) = root.iterdir()
         for division in range(DIVISION_COUNT):
             (folder / f"{division}.arrows").symlink_to(_FULL)
-        with pytest.raises(
-            StorageUnavailable, match=f"{place} is full.*memory for merging.*TMPDIR"
-        ):
+        with pytest.raises(StorageUnavailable, match=f"{root} is full.*memory for merging.*TMPDIR"):
             spilled.fill([rows])
 
 
 @needs_full_disk
 @pytest.mark.parametrize("count", [1, 20_000_000])
 def test_a_file_on_its_way_to_an_object_store_names_the_temporary_folder(
-    count: int, place: Path, monkeypatch: pytest.MonkeyPatch
+    count: int, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "TemporaryFile", full_temporary_file)
     monkeypatch.setattr(spooled_file, "_IN_MEMORY_BYTES", 100)
     file = spooled_file.SpooledFile(lambda data, size_bytes: None)
-    with pytest.raises(StorageUnavailable, match=f"{place} is full.*object store.*TMPDIR"):
+    with pytest.raises(StorageUnavailable, match=f"{root} is full.*object store.*TMPDIR"):
         for _ in range(2):
             file.write(b"x" * max(count, 101))
         file.close()
@@ -198,14 +196,14 @@ def test_a_file_on_its_way_to_an_object_store_names_the_temporary_folder(
 
 @needs_full_disk
 def test_an_archive_file_that_fills_the_temporary_folder_names_it(
-    place: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "TemporaryFile", full_temporary_file)
     monkeypatch.setattr(lsm_writer, "_IN_MEMORY_BYTES", 100)
     storage = new_storage()
     writer = lsm_writer.LsmWriter(storage, LsmHistory(storage, HISTORY), lambda: None)
     row = lsm_writer.ArchivedInstant("1", "2", "commit", b"{}")
-    with pytest.raises(StorageUnavailable, match=f"{place} is full.*1_1_0.parquet.*TMPDIR"):
+    with pytest.raises(StorageUnavailable, match=f"{root} is full.*1_1_0.parquet.*TMPDIR"):
         writer.add(iter([row]), "1", "1")
 
 

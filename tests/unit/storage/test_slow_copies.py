@@ -7,9 +7,9 @@ from uuid import uuid4
 
 from obstore.store import MemoryStore
 
-from table.storage import StorageLocation
-from table.storage.object_storage import ObjectStorage, StoreAbilities
-from table.storage.storage import ObjectInfo
+from lakemark.storage import StorageLocation
+from lakemark.storage.object_storage import ObjectStorage, StoreAbilities
+from lakemark.storage.storage import ObjectInfo
 
 
 class CopiesInBackground(ObjectStorage):

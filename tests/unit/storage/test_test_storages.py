@@ -6,8 +6,8 @@ from uuid import uuid4
 
 import pytest
 
-from table.errors import StorageUnavailable
-from table.storage import Storage, StorageLocation, open_storage
+from lakemark.errors import StorageUnavailable
+from lakemark.storage import Storage, StorageLocation, open_storage
 from tests.storages import CountingStorage, FaultyStorage, SimulatedCrash, WatchedStorage
 
 
@@ -87,11 +87,13 @@ def test_storages_of_one_process_die_together(inner: Storage) -> None:
     assert [info.path for info in inner.list_tree("")] == ["a"]
 
 
-def test_each_write_is_told_of_before_it_is_done(inner: Storage) -> None:
-    told: list[tuple[str, int]] = []
-    storage = WatchedStorage(inner, lambda _, path: told.append((path, len(inner.list_tree("")))))
+def test_each_write_is_announced_before_it_is_done(inner: Storage) -> None:
+    announced: list[tuple[str, int]] = []
+    storage = WatchedStorage(
+        inner, lambda _, path: announced.append((path, len(inner.list_tree(""))))
+    )
     write_five(storage)
-    assert told == [("0", 0), ("1", 1), ("2", 2), ("3", 3), ("0", 4), ("1", 3)]
+    assert announced == [("0", 0), ("1", 1), ("2", 2), ("3", 3), ("0", 4), ("1", 3)]
 
 
 def test_every_call_is_counted(inner: Storage) -> None:

@@ -1,4 +1,4 @@
-"""Events of every kind, as a run may tell them."""
+"""Strategies for events of every kind."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, get_args
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from streamer.events import BatchWritten, Event, OffsetsSkipped
+from streamer.events import BatchWritten, Event, OffsetsLost
 
 #: Every class of event.
 CLASSES: tuple[type[Any], ...] = get_args(Event)
@@ -28,7 +28,7 @@ _FIELDS: dict[type[Any], dict[str, SearchStrategy[Any]]] = {
         "stage_s": st.dictionaries(st.text(), st.floats(0, 1e6), max_size=3),
         "lag": _offsets,
     },
-    OffsetsSkipped: {"lost": st.lists(_lost, max_size=3).map(tuple)},
+    OffsetsLost: {"lost": st.lists(_lost, max_size=3).map(tuple)},
 }
 
 

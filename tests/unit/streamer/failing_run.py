@@ -1,4 +1,4 @@
-"""``lakemark`` whose stream fails while slices are rewritten beside it.
+"""``lakemark`` whose stream fails while a compaction rewrites slices.
 
 python -m tests.unit.streamer.failing_run TABLE ARGUMENTS…
 """
@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
+from lakemark.execution.runner import LocalRunner, Result, Task
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import StorageLocation, open_storage
 from sinks.hudi.sink import NO_REJECTS, HudiSink
 from streamer import cli, pipeline
-from streamer.compaction_beside import BesidePolicy, CompactionBeside
+from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
 from streamer.config.pipeline import PipelineConfig
 from streamer.events import Listener
 from streamer.loop import StreamLoop
 from streamer.services import ServicePolicies, TableServices
 from streamer.sources.errors import TopicNotFound
-from table.execution.runner import LocalRunner, Result, Task
-from table.services.compaction import CompactionPolicy
-from table.storage import StorageLocation, open_storage
 from tests.tables import Row, commit, make, writer
 
 TOPIC = "orders"
@@ -32,7 +32,7 @@ HELD_S = 600.0
 
 
 class HeldRunner(LocalRunner):
-    """Takes long."""
+    """A slow runner."""
 
     def __init__(self) -> None:
         super().__init__(2)
@@ -48,7 +48,7 @@ class HeldRunner(LocalRunner):
 
 
 class GoneTopic:
-    """A source whose topic is gone, once slices are being rewritten."""
+    """A source whose topic disappears while slices are rewritten."""
 
     def __init__(self, begun: threading.Event) -> None:
         self._begun = begun
@@ -57,7 +57,7 @@ class GoneTopic:
         assert self._begun.wait(HELD_S)
         raise TopicNotFound(TOPIC, "nowhere")
 
-    def finish_group(self, within_s: float) -> None:
+    def flush_group_offsets(self, within_s: float) -> None:
         pass
 
 
@@ -70,8 +70,8 @@ def build(config: PipelineConfig, listener: Listener) -> Iterator[pipeline.Pipel
     for number in (1, 2):
         commit(rows, [Row("a", number), Row("b", number, region="south")])
     runner, compaction = HeldRunner(), CompactionPolicy(1)
-    beside = CompactionBeside(BesidePolicy(compaction), runner, listener)
-    services = TableServices([rows], ServicePolicies(compaction), runner, listener, beside)
+    compactor = AsyncCompactor(AsyncCompactionPolicy(compaction), runner, listener)
+    services = TableServices([rows], ServicePolicies(compaction), runner, listener, compactor)
     sink = HudiSink(rows, None, cast(Any, None), NO_REJECTS)
     source = cast(Any, GoneTopic(runner.begun))
     loop = StreamLoop(TOPIC, source, sink, cast(Any, None), services, config.run, listener)

@@ -1,4 +1,4 @@
-"""``lakemark checkpoint``: where the next run goes on, looked at and changed by hand."""
+"""``lakemark checkpoint`` shows and changes the offsets from which the next run resumes."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ from typing import Any
 
 import pytest
 
-from checkpoints import codec
+from checkpoints import commit_keys
 from checkpoints.edit import write_checkpoint
+from lakemark.config import keys
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Fenced, LockTimeout, WriteConflict
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.model.action import COMMITS, Action, State
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.operations.metadata_table import metadata_differences
+from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.storage.folder_storage import FolderStorage
+from lakemark.storage.properties_file import read_properties
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.transaction import carried_metadata, transaction
+from lakemark.transaction.transaction import Transaction
 from streamer.cli import FAILED, MISUSED, OK, main
 from streamer.commands.table import timeline_rows
-from table.config import keys
-from table.config.table_properties import TableType
-from table.errors import Fenced, LockTimeout, WriteConflict
-from table.hudi_table import HudiTable, open_table
-from table.metadata.opening import METADATA_FOLDER
-from table.metadata.property_file import read_properties
-from table.model.action import COMMITS, Action, State
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.storage import StorageLocation, open_storage
-from table.storage.folder_storage import FolderStorage
-from table.timeline.timeline import Timeline
-from table.timeline.timeline_store import TimelineStore
-from table.transaction import transaction
-from table.transaction.transaction import Transaction
 from tests.json_stream import TOPIC, JsonStream
 from tests.tables import Row, commit, make, writer
 
@@ -58,11 +59,11 @@ def run(stream: JsonStream, capsys: pytest.CaptureFixture[str]) -> Run:
     return on_table
 
 
-def newest(stream: JsonStream) -> HudiTable:
+def newest(stream: JsonStream) -> OpenTable:
     return open_table(stream.location)
 
 
-def test_it_tells_the_offsets_the_commit_and_the_key(stream: JsonStream, run: Run) -> None:
+def test_get_shows_offsets_commit_and_key(stream: JsonStream, run: Run) -> None:
     (written,) = newest(stream).timeline.completed()
     assert run("get") == {
         "id": "",
@@ -70,7 +71,7 @@ def test_it_tells_the_offsets_the_commit_and_the_key(stream: JsonStream, run: Ru
         "offsets": {"0": 3},
         "checkpoint": f"{TOPIC},0:3",
         "set_by": written.requested_at,
-        "key": codec.CHECKPOINT_KEY,
+        "key": carried_metadata.CHECKPOINT_KEY,
         "topic_id": None,
         "other_ids": [],
     }
@@ -78,15 +79,15 @@ def test_it_tells_the_offsets_the_commit_and_the_key(stream: JsonStream, run: Ru
     assert run("get", "--id", "a")["other_ids"] == [""]
 
 
-def test_what_is_set_is_where_the_next_run_goes_on(stream: JsonStream, run: Run) -> None:
+def test_next_run_resumes_from_the_set_checkpoint(stream: JsonStream, run: Run) -> None:
     before = stream.read()
-    told = run("set", f"{TOPIC},0:2")
+    reported = run("set", f"{TOPIC},0:2")
     table = newest(stream)
     written = table.timeline.completed()[-1]
-    assert (told["commit"], told["checkpoint"]) == (written.requested_at, f"{TOPIC},0:2")
+    assert (reported["commit"], reported["checkpoint"]) == (written.requested_at, f"{TOPIC},0:2")
     metadata = table.store.read_commit(written)
     assert metadata.write_stats == ()
-    assert codec.decode(metadata.extra_metadata, "") is not None
+    assert commit_keys.decode(metadata.extra_metadata, "") is not None
     assert stream.read() == before, "the rows are as they were"
     again = JsonStream(stream.location, table_type=stream.table_type)
     assert again.offset == 2
@@ -113,7 +114,7 @@ def test_without_run_a_plan_is_printed_and_nothing_is_written(
     assert main(["checkpoint", "reset", stream.location.url]) == OK
     header, first, *_ = capsys.readouterr().out.splitlines()
     assert header.split() == ["topic", "partition", "from", "to", "read", "again", "skipped"]
-    assert first.split() == [TOPIC, "0", "3", "source.starting", "none", "none"]
+    assert first.split() == [TOPIC, "0", "3", "source.starting_offsets", "none", "none"]
     assert newest(stream).timeline.instants == there
 
 
@@ -123,9 +124,9 @@ def test_partitions_that_are_not_named_stay_where_they_are(stream: JsonStream, r
     assert run("set", "other,1:4")["offsets"] == {"1": 4}, "those of another topic do not"
 
 
-def test_get_takes_no_run(stream: JsonStream, capsys: pytest.CaptureFixture[str]) -> None:
+def test_get_refuses_run(stream: JsonStream, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["checkpoint", "get", stream.location.url, "--run"]) == MISUSED
-    assert "checkpoint get changes nothing; leave --run out" in capsys.readouterr().err
+    assert "checkpoint get changes nothing; remove --run" in capsys.readouterr().err
 
 
 def test_a_plan_for_another_topic_says_that_the_offsets_of_the_known_one_go(
@@ -138,8 +139,8 @@ def test_a_plan_for_another_topic_says_that_the_offsets_of_the_known_one_go(
 
 
 def test_a_reset_lets_the_next_run_start_as_its_pipeline_says(stream: JsonStream, run: Run) -> None:
-    told = run("reset")
-    assert (told["checkpoint"], told["offsets"]) == (None, {})
+    reported = run("reset")
+    assert (reported["checkpoint"], reported["offsets"]) == (None, {})
     again = JsonStream(stream.location, table_type=stream.table_type)
     assert again.sink.checkpoint() is None
     again.write([{"id": "d", "ts": 1}])
@@ -156,32 +157,34 @@ def test_one_of_several_streamers_is_set_alone(stream: JsonStream, run: Run) -> 
     assert run("get")["offsets"] == {"0": 4}
 
 
-def test_no_streamer_is_called_what_no_pipeline_can_be(
+def test_invalid_checkpoint_id_is_refused(
     stream: JsonStream, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("a b", "a\n", "é", "a" * 250):
         assert main(["checkpoint", "reset", stream.location.url, "--id", name]) == MISUSED
-        assert f"{name!r} is no source.checkpoint_id" in capsys.readouterr().err
+        assert f"source.checkpoint_id {name!r}: expected" in capsys.readouterr().err
     assert len(newest(stream).timeline.completed()) == 1
 
 
-def test_a_run_whose_place_was_changed_publishes_nothing_more(stream: JsonStream, run: Run) -> None:
+def test_run_whose_checkpoint_was_changed_publishes_nothing_more(
+    stream: JsonStream, run: Run
+) -> None:
     run("set", f"{TOPIC},0:0")
     with pytest.raises(Fenced, match="this run went on from"):
         stream.write([{"id": "d", "ts": 1}])
     assert set(stream.read()) == set("abc")
 
 
-def test_a_damaged_checkpoint_is_mended(stream: JsonStream, run: Run) -> None:
+def test_damaged_checkpoint_can_be_replaced(stream: JsonStream, run: Run) -> None:
     context = stream.rows.begin()
     assert context.instant
-    stream.rows.commit([], {codec.CHECKPOINT_KEY: "damaged"})
+    stream.rows.commit([], {carried_metadata.CHECKPOINT_KEY: "damaged"})
     assert main(["checkpoint", "get", stream.location.url]) == FAILED
     run("set", f"{TOPIC},0:1")
     assert run("get")["offsets"] == {"0": 1}
 
 
-def test_a_writer_at_work_goes_on_unless_its_own_place_was_changed(
+def test_running_writer_continues_unless_its_own_checkpoint_was_changed(
     stream: JsonStream, run: Run
 ) -> None:
     for identity, outcome in (("a", nullcontext()), ("", pytest.raises(Fenced))):
@@ -192,11 +195,11 @@ def test_a_writer_at_work_goes_on_unless_its_own_place_was_changed(
     assert run("get", "--id", "a")["offsets"] == {"0": 1}
 
 
-def test_what_another_engine_writes_might_be_of_the_streamer_whose_place_is_to_change(
+def test_pending_instant_of_another_engine_blocks_a_checkpoint_change(
     stream: JsonStream, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = newest(stream)
-    at = table.access.generate_time(table.timeline.newest_time)
+    at = table.context.generate_time(table.timeline.newest_time)
     pending = Instant(at, Action.DELTA_COMMIT, State.REQUESTED)
     table.store.create(pending)
     command = ["checkpoint", "reset", stream.location.url, *NO_WAIT]
@@ -222,16 +225,16 @@ def test_the_lock_of_the_tables_writers_is_taken(
     assert main(command) == OK
 
 
-def test_what_could_not_be_published_is_not_left_pending(
+def test_unpublished_checkpoint_is_not_left_pending(
     stream: JsonStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = newest(stream)
     own = FolderStorage(table.storage, METADATA_FOLDER)
-    publish, told = table.store.publish, []
+    publish, reported = table.store.publish, []
 
     def too_late(pending: Instant, completed_at: str) -> Instant:
         monkeypatch.undo()
-        told.append(TimelineStore.of_table(own, read_properties(own)).load().completed()[-1])
+        reported.append(TimelineStore.of_table(own, read_properties(own)).load().completed()[-1])
         table.store.withdraw(pending)
         return publish(pending, completed_at)
 
@@ -241,16 +244,16 @@ def test_what_could_not_be_published_is_not_left_pending(
     again = newest(stream).timeline
     assert not again.pending()
     assert len(again.completed(*COMMITS)) == 1
-    assert again.find(told[0].requested_at) is None
-    assert newest(stream).metadata_differences() == [], "it is not told of it any more"
+    assert again.find(reported[0].requested_at) is None
+    assert metadata_differences(newest(stream)) == [], "the metadata table no longer has it"
     monkeypatch.setattr(transaction, "LOCK_WAIT_S", 0.1)
-    with newest(stream).access.lock.hold(1), pytest.raises(LockTimeout):
+    with newest(stream).context.lock.hold(1), pytest.raises(LockTimeout):
         write_checkpoint(table, "", None)
     assert newest(stream).timeline == again
 
 
 def before_publication(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """Let somebody act once, after a commit has begun and before it takes the lock to publish."""
+    """Call a function once, after a commit has begun and before it acquires the lock."""
     publish = Transaction.commit
 
     def after_another(transaction: Transaction, *arguments: Any) -> tuple[Instant, Timeline]:
@@ -278,16 +281,18 @@ def test_another_pipeline_may_commit_meanwhile_where_it_is_known_when(
     assert again.offset == 1, "what the other has read is not lost"
 
 
-@pytest.mark.parametrize("meanwhile", [{codec.CHECKPOINT_KEY: "t,0:2"}, {keys.SCHEMA: "other"}])
-def test_what_was_committed_meanwhile_is_not_overruled(
+@pytest.mark.parametrize(
+    "meanwhile", [{carried_metadata.CHECKPOINT_KEY: "t,0:2"}, {keys.SCHEMA: "other"}]
+)
+def test_concurrent_commit_is_not_overridden(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, meanwhile: dict[str, str]
 ) -> None:
     storage = open_storage(StorageLocation(str(tmp_path / "orders")))
     make(storage)
-    commit(writer(storage), [Row("a")], {codec.CHECKPOINT_KEY: "t,0:1"})
+    commit(writer(storage), [Row("a")], {carried_metadata.CHECKPOINT_KEY: "t,0:1"})
     table = open_table(storage.location)
     before_publication(monkeypatch, lambda: commit(writer(storage), [Row("b")], meanwhile))
-    with pytest.raises(WriteConflict, match="meanwhile"):
+    with pytest.raises(WriteConflict, match="since the change was planned"):
         write_checkpoint(table, "", None)
     table = open_table(storage.location)
     assert not table.timeline.pending()
@@ -295,13 +300,15 @@ def test_what_was_committed_meanwhile_is_not_overruled(
     assert len(table.timeline.completed()) == 2
 
 
-def test_a_table_without_commits_is_told_what_to_do(
+def test_checkpoint_of_a_table_without_commits_is_refused_with_a_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     storage = open_storage(StorageLocation(str(tmp_path / "orders")))
     make(storage)
     assert main(["checkpoint", "set", storage.location.url, "t,0:1"]) == MISUSED
-    assert "has no commit yet; name the offsets in source.starting" in capsys.readouterr().err
+    assert (
+        "has no commit yet; name the offsets in source.starting_offsets" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(
@@ -310,19 +317,19 @@ def test_a_table_without_commits_is_told_what_to_do(
         (["set", "t"], "checkpoint set expects the offsets to resume from"),
         (["set", "t", "t,0"], "found '0' in 't,0'"),
         (["set", "t", "t"], "found no partition in 't'"),
-        (["reset", "t", "t,0:1"], "checkpoint reset takes no offsets, and was given 't,0:1'"),
-        (["get", "t", "t,0:1"], "checkpoint get takes no offsets"),
+        (["reset", "t", "t,0:1"], "checkpoint reset accepts no offsets; remove 't,0:1'"),
+        (["get", "t", "t,0:1"], "checkpoint get accepts no offsets"),
     ],
     ids=str,
 )
-def test_what_is_to_be_set_is_checked_before_the_table_is_opened(
+def test_checkpoint_arguments_are_checked_before_the_table_is_opened(
     arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["checkpoint", *arguments]) == MISUSED
     assert problem in capsys.readouterr().err
 
 
-def test_the_table_keeps_what_it_says_of_itself(stream: JsonStream, run: Run) -> None:
+def test_reset_repeats_schema_and_buckets(stream: JsonStream, run: Run) -> None:
     before = newest(stream).newest_metadata()
     run("reset")
     after = newest(stream).newest_metadata()
@@ -332,14 +339,14 @@ def test_the_table_keeps_what_it_says_of_itself(stream: JsonStream, run: Run) ->
         assert after.extra_metadata[key] == before.extra_metadata[key]
 
 
-def test_the_timeline_tells_what_became_of_each_batch(stream: JsonStream, run: Run) -> None:
+def test_timeline_shows_the_counts_of_each_batch(stream: JsonStream, run: Run) -> None:
     stream.write([{"id": "a", "ts": ts} for ts in (2, 3)])
     run("reset")
-    told = [
+    reported = [
         [row[name] for name in ("records", "merged", "rejected", "skipped")]
         for row in timeline_rows(newest(stream))
     ]
-    assert told == [[3, 0, 0, 0], [2, 1, 0, 0], [None] * 4]
+    assert reported == [[3, 0, 0, 0], [2, 1, 0, 0], [None] * 4]
 
 
 def test_offsets_that_cannot_be_parsed_are_refused_with_an_example(

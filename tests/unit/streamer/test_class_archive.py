@@ -20,18 +20,20 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_without_an_archive_java_is_told_nothing() -> None:
+def test_without_an_archive_java_gets_no_options() -> None:
     assert class_archive.java_options(find_java(), SPARK) == ""
 
 
-def test_java_passes_over_an_archive_that_is_none_and_prints_nothing_of_it() -> None:
+def test_java_ignores_an_invalid_archive_silently() -> None:
     java = find_java()
     _lay_down(java)
     options = class_archive.java_options(java, SPARK).split()
     assert options
-    told = subprocess.run([java.executable, *options, "--version"], capture_output=True, text=True)
-    assert told.returncode == 0
-    assert "shared" not in told.stdout and "archive" not in told.stdout
+    reported = subprocess.run(
+        [java.executable, *options, "--version"], capture_output=True, text=True
+    )
+    assert reported.returncode == 0
+    assert "shared" not in reported.stdout and "archive" not in reported.stdout
 
 
 def test_another_build_of_java_or_another_spark_has_an_archive_of_its_own(cache: Path) -> None:
@@ -44,7 +46,7 @@ def test_another_build_of_java_or_another_spark_has_an_archive_of_its_own(cache:
     assert not class_archive.java_options(java, SPARK)
 
 
-def test_a_spark_that_was_installed_anew_gets_an_archive_of_its_own(
+def test_new_installation_of_spark_gets_its_own_archive(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A JVM passes over an archive of jars of other times, and every start would be a slow one."""
@@ -86,6 +88,6 @@ def _write_classes(options: str) -> None:
 
 
 def _lay_down(java: JavaHome) -> None:
-    place = class_archive._place(java, SPARK)
+    place = class_archive._path(java, SPARK)
     place.parent.mkdir()
     place.write_bytes(b"no archive")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import subprocess
 import sys
@@ -9,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from lakemark.storage import StorageLocation, open_storage
 from streamer.cli import FAILED, MISUSED, OK, main, parser
+from tests.tables import Row, commit, make, writer
 from tests.unit.streamer import failing_run
 
 PIPELINE = """
-source: {bootstrap: "localhost:9092", topic: orders, consumer: {ssl.key.password: geheim}}
+source: {bootstrap_servers: "localhost:9092", topic: orders, consumer: {ssl.key.password: geheim}}
 table: {path: /lake/orders, record_key: id}
 """
 
@@ -32,10 +35,53 @@ def test_help_imports_no_engine() -> None:
         "except SystemExit: pass\n"
         "print({'pyspark', 'pyarrow', 'pydantic', 'rich', 'numpy'} & sys.modules.keys())"
     )
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert told.stdout.endswith("set()\n")
+    reported = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert reported.stdout.endswith("set()\n")
     for command in ("demo", "run", "validate", "query", "table", "checkpoint", "broker"):
-        assert re.search(rf"^ +{command}\s", told.stdout, re.MULTILINE)
+        assert re.search(rf"^ +{command}\s", reported.stdout, re.MULTILINE)
+
+
+def test_query_of_a_table_imports_neither_pandas_nor_spark_nor_the_pipeline(tmp_path: Path) -> None:
+    """Each takes longer to import than the query of a small table takes."""
+    storage = open_storage(StorageLocation(str(tmp_path / "t")))
+    make(storage)
+    commit(writer(storage), [Row("a")])
+    program = (
+        "import sys, streamer.cli\n"
+        f"streamer.cli.main(['query', {str(tmp_path / 't')!r}, '--json'])\n"
+        "engines = {'pandas', 'pyspark', 'pydantic', 'yaml', 'confluent_kafka', 'pyarrow.csv'}\n"
+        "ours = {'streamer.pipeline', 'streamer.config', 'sinks', 'transforms'}\n"
+        "print((engines | ours) & sys.modules.keys())"
+    )
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    row, imported = shown.stdout.splitlines()
+    assert json.loads(row)["id"] == "a"
+    assert imported == "set()"
+
+
+def test_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=str(OK)):
+        main(["--version"])
+    assert re.fullmatch(r"lakemark \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "near"),
+    [
+        (["quary", "t"], "unknown value 'quary'; did you mean query?"),
+        (["table", "chek", "t"], "unknown value 'chek'; did you mean check?"),
+        (["query", "t", "--colums", "a"], "--colums a; did you mean --columns?"),
+        (["table", "clean", "t", "--retain-comits=3"], "did you mean --retain-commits?"),
+        (["query", "t", "--type", "increment"], "did you mean incremental?"),
+    ],
+    ids=str,
+)
+def test_unknown_command_or_option_gets_a_suggestion(
+    arguments: list[str], near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match=str(MISUSED)):
+        main(arguments)
+    assert near in capsys.readouterr().err
 
 
 def parsers(one: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -139,7 +185,7 @@ def test_a_wrong_command_line_ends_with_2(arguments: list[str]) -> None:
     ],
     ids=lambda given: given if isinstance(given, str) else given[-1],
 )
-def test_a_number_that_is_none_is_told_in_words(
+def test_invalid_number_is_explained(
     arguments: list[str], problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as raised:
@@ -168,7 +214,7 @@ def test_a_wrong_configuration_ends_with_2_and_one_message(
     assert err == ("lakemark: table.type: 'mor': expected 'merge_on_read' or 'copy_on_write'\n")
 
 
-def test_a_secret_that_is_missing_is_told_before_the_run(
+def test_missing_secret_is_reported_before_the_run(
     pipeline: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     override = "spark.conf.spark.x={env: LAKEMARK_NOT_SET}"
@@ -182,7 +228,7 @@ def test_a_failure_ends_with_1_and_its_trace_is_shown_on_request(
     assert main(["query", str(tmp_path)]) == FAILED
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"lakemark: no Hudi table at {tmp_path}")
-    assert "check the path: a table's folder holds .hoodie" in line
+    assert "check the path: a table's folder contains .hoodie" in line
     for arguments in (["--debug", "query", str(tmp_path)], ["query", str(tmp_path), "--debug"]):
         assert main(arguments) == FAILED
         assert "Traceback" in capsys.readouterr().err
@@ -202,11 +248,11 @@ def test_no_secret_is_in_an_error_or_its_trace(
     ):
         for arguments in (command, ["--debug", *command]):
             assert main(arguments) != OK
-            told = capsys.readouterr().err
-            assert shown in told.splitlines()[-1]
-            assert "geheim" not in told
-            assert "heimlich" not in told
-            assert ("Traceback" in told) == ("--debug" in arguments)
+            reported = capsys.readouterr().err
+            assert shown in reported.splitlines()[-1]
+            assert "geheim" not in reported
+            assert "heimlich" not in reported
+            assert ("Traceback" in reported) == ("--debug" in arguments)
 
 
 def test_a_query_is_checked_before_the_table_is_opened(
@@ -216,13 +262,15 @@ def test_a_query_is_checked_before_the_table_is_opened(
     assert "ends in .parquet" in capsys.readouterr().err
     out = tmp_path / "missing" / "rows.csv"
     assert main(["query", str(tmp_path), "--out", str(out)]) == MISUSED
-    assert f"--out {out}: there is no folder {out.parent}; make it" in capsys.readouterr().err
+    assert (
+        f"--out {out}: the folder {out.parent} does not exist; create it" in capsys.readouterr().err
+    )
     assert main(["query", str(tmp_path), "--storage", "region"]) == MISUSED
     assert "--storage expects NAME=VALUE" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
-def test_a_run_that_fails_ends_at_once_whatever_it_left_at_work(
+def test_failed_run_exits_at_once_despite_running_threads(
     log_format: str, pipeline: str, tmp_path: Path
 ) -> None:
     program = [sys.executable, "-m", failing_run.__name__, str(tmp_path / "orders")]
@@ -231,8 +279,8 @@ def test_a_run_that_fails_ends_at_once_whatever_it_left_at_work(
         [*program, *arguments], capture_output=True, text=True, timeout=failing_run.HELD_S / 2
     )
     assert ended.returncode == FAILED
-    told = [line for line in ended.stderr.splitlines() if "there is no topic orders" in line]
-    assert [line[:7] for line in told] == ["lakemar" if log_format == "text" else '{"time"']
+    reported = [line for line in ended.stderr.splitlines() if "there is no topic orders" in line]
+    assert [line[:7] for line in reported] == ["lakemar" if log_format == "text" else '{"time"']
 
 
 @pytest.mark.parametrize("table", ["s3//bucket/t", "s3:/bucket/t"])

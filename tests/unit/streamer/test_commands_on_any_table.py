@@ -1,8 +1,8 @@
-"""Every command that takes a table, on every kind of table: it works, or says in a line why not.
+"""Every table command on every kind of table: it succeeds, or prints one line with the reason.
 
 A table that was just made, one that a writer died on, one of which nothing is left, one that is
-half restored: whoever looks after tables meets them all. A message comes from an error that was
-raised on purpose; anything else is told as ``unexpected``.
+half restored: operators meet all of these. A message comes from an error that was
+raised on purpose; anything else is reported as ``unexpected``.
 """
 
 from __future__ import annotations
@@ -15,29 +15,30 @@ from pathlib import Path
 
 import pytest
 
-from sinks.hudi.table_writer import TableWriter
-from streamer.cli import FAILED, MISUSED, OK, main
-from table.config.table_properties import PROPERTIES_PATH, TableType
-from table.config.table_spec import TableSpec
-from table.errors import HudiError
-from table.hudi_table import HudiTable, open_table
-from table.metadata.opening import METADATA_FOLDER
-from table.metadata.partition_kind import PartitionKind
-from table.model.action import COMMITS, Action, State
-from table.model.changes import ChangeKind
-from table.model.compaction_plan import CompactionPlan
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.model.meta_columns import without_meta_columns
-from table.services.restore import plan_restore
-from table.storage import Storage, StorageLocation, open_storage
-from table.timeline.clock import Turn
-from table.timeline.timeline_store import (
-    compaction_plan_content,
-    restore_plan_content,
-    rollback_plan_content,
+from lakemark.config.table_properties import PROPERTIES_PATH, TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import HudiError
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.model.action import COMMITS, Action, State
+from lakemark.model.changes import ChangeKind
+from lakemark.model.compaction_plan import CompactionPlan
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.model.meta_columns import without_meta_columns
+from lakemark.operations.metadata_table import drop_metadata_table, metadata_differences
+from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.restore import plan_restore
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.timeline.clock import ClockSlot
+from lakemark.timeline.content import (
+    encode_compaction_plan,
+    encode_restore_plan,
+    encode_rollback_plan,
 )
-from table.transaction.rollback import plan_rollback
+from lakemark.transaction.rollback import plan_rollback
+from streamer.cli import FAILED, MISUSED, OK, main
 from tests.depth import EVERYTHING
 from tests.golden.golden_table import unpack
 from tests.tables import Row, commit, spec, write_files, writer
@@ -87,7 +88,7 @@ LOOKS = (
     "table upgrade {table} --to 9 --plan",
     "table downgrade {table} --to 8 --plan --json",
     "table downgrade {table} --to 6 --plan",
-    "table validate {table}",
+    "table check {table}",
     "checkpoint get {table}",
     "checkpoint get {table} --id other --json",
     "checkpoint set {table} t,0:5",
@@ -95,7 +96,7 @@ LOOKS = (
 )
 
 #: They change the table, but not its rows.
-UPKEEP = (
+SERVICES = (
     "table compact {table} --run --json",
     "table compact {table} --schedule",
     f"table clean {{table}} --run {CLEAN_ALL}",
@@ -105,7 +106,7 @@ UPKEEP = (
     "table savepoint {table} --delete {first} --run",
     "table upgrade {table} --to 9 --run",
     "table downgrade {table} --to 6 --run",
-    "table validate {table} --rebuild",
+    "table check {table} --rebuild --run",
     "checkpoint reset {table} --id other --run --json",
     "checkpoint set {table} t,0:5 --run",
 )
@@ -121,7 +122,7 @@ UNDOING = (
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a table is, whatever has happened to it."""
+    """The kind of a table, regardless of its history."""
 
     table_type: TableType = MOR
     version: FormatVersion = V9
@@ -150,7 +151,7 @@ MOR_6_LISTED = Kind(MOR, V6, (), has_metadata=False)
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """A table whose history is being made; each step is taken by a process that just started."""
+    """A table whose history is generated; each step is made by a new process."""
 
     folder: Path
     kind: Kind
@@ -172,9 +173,9 @@ class Making:
         commit(self.started(), rows, {"deltastreamer.checkpoint.key": f"t,0:{len(rows)}"})
 
     def request(self, action: Action, content: bytes = b"") -> Instant:
-        """What a process leaves that dies right after it asked for something."""
+        """The state that a process leaves if it dies right after a request."""
         store = open_named(self.folder).store
-        name = store.clock.next_instant(store.load().newest_time, Turn.SERVICE)
+        name = store.clock.next_instant(store.load().newest_time, ClockSlot.SERVICE)
         requested = Instant(name, action, State.REQUESTED)
         store.create(requested, content)
         return requested
@@ -261,7 +262,7 @@ def pending_compaction(made: Making) -> None:
 
 def pending_compaction_without_commits(made: Making) -> None:
     made.started()
-    made.request(Action.COMPACTION, compaction_plan_content(CompactionPlan(())))
+    made.request(Action.COMPACTION, encode_compaction_plan(CompactionPlan(())))
 
 
 def begun_compaction(made: Making) -> None:
@@ -291,8 +292,8 @@ def pending_rollback(made: Making) -> None:
 def pending_rollback_of_the_first(made: Making) -> None:
     write_files(made.started(), [made.row("c", 5)])
     table = open_named(made.folder)
-    plan = plan_rollback(table.access, table.timeline.pending()[0].requested_at)
-    made.request(Action.ROLLBACK, rollback_plan_content(plan))
+    plan = plan_rollback(table.context, table.timeline.pending()[0].requested_at)
+    made.request(Action.ROLLBACK, encode_rollback_plan(plan))
 
 
 def begun_rollback(made: Making) -> None:
@@ -321,13 +322,13 @@ def pending_restore(made: Making) -> None:
     table = open_named(made.folder)
     first, is_merge_on_read = table.timeline.instants[0], made.kind.table_type is MOR
     plan = plan_restore(table.timeline, first.requested_at, is_merge_on_read)
-    made.request(Action.RESTORE, restore_plan_content(plan))
+    made.request(Action.RESTORE, encode_restore_plan(plan))
 
 
 def begun_restore(made: Making) -> None:
     pending_restore(made)
     table = open_named(made.folder)
-    table.drop_metadata_table()
+    drop_metadata_table(table)
     made.begin(table.timeline.pending()[0])
 
 
@@ -383,7 +384,7 @@ GOLDEN = ("v9_mor_compacted", "v6_mor_dead_writer", "v9_mor_archived")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A table, and what is done to it.
+    """A table and its history.
 
     Attributes:
         number: of the case; those that follow each other take other commands.
@@ -421,8 +422,8 @@ def cases() -> Iterator[Case]:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a table tells whoever asks.
+class Answers:
+    """The answers of a table.
 
     Attributes:
         rows: those that a snapshot reads; None where it cannot be read.
@@ -433,21 +434,21 @@ class Told:
     is_true: bool
 
     @classmethod
-    def by(cls, folder: Path) -> Told:
+    def by(cls, folder: Path) -> Answers:
         table = open_named(folder)
         try:
-            return cls(rows_of(table), not table.metadata_differences())
+            return cls(rows_of(table), not metadata_differences(table))
         except HudiError:
             return cls(None, False)
 
 
-def rows_of(table: HudiTable) -> list[str]:
-    """Without the columns that say in which file they lie."""
-    rows = table.snapshot().read_all()
+def rows_of(table: OpenTable) -> list[str]:
+    """The rows without the columns that name their files."""
+    rows = table.scan().to_reader().read_all()
     return sorted(map(str, rows.select(without_meta_columns(rows.schema).names).to_pylist()))
 
 
-def open_named(folder: Path) -> HudiTable:
+def open_named(folder: Path) -> OpenTable:
     return open_table(StorageLocation(str(folder)))
 
 
@@ -463,27 +464,27 @@ def words_of(command: str, folder: Path) -> list[str]:
 
 
 def tree(folder: Path) -> dict[Path, tuple[int, bytes]]:
-    """Every file, but for who held the lock last."""
+    """Every file except those of locks."""
     files = (path for path in folder.rglob("*") if path.is_file() and ".locks" not in path.parts)
     return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
 
 def run(command: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> int:
-    """It works, or says in one line what is wrong, and that on purpose; its exit code."""
+    """Run a command, which succeeds or prints one intended error line; returns the exit code."""
     capsys.readouterr()
-    code, told = main(words_of(command, folder)), capsys.readouterr().err
+    code, reported = main(words_of(command, folder)), capsys.readouterr().err
     assert code in (OK, FAILED, MISUSED), command
-    is_difference = command.startswith("table validate") and code == FAILED and not told
+    is_difference = command.startswith("table check") and code == FAILED and not reported
     if code != OK and not is_difference:
-        assert told.startswith("lakemark: "), (command, told)
-        assert told.count("\n") == 1, (command, told)
+        assert reported.startswith("lakemark: "), (command, reported)
+        assert reported.count("\n") == 1, (command, reported)
     for raw in ("unexpected", "Traceback", "Errno"):
-        assert raw not in told, (command, told)
+        assert raw not in reported, (command, reported)
     return code
 
 
 def change(command: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """What is refused has changed nothing; a change of version ends first what it can."""
+    """A refused command has changed nothing, except a change of version, which completes plans."""
     there = tree(folder)
     is_done = run(command, folder, capsys) == OK
     assert is_done or "grade" in command or tree(folder) == there, command
@@ -497,13 +498,13 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 @pytest.fixture(scope="module")
 def made(case: Case, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The table, which nobody changes."""
+    """The table, which no test changes."""
     return case.make(tmp_path_factory.mktemp("t") / "table")
 
 
 @pytest.fixture(scope="module")
-def before(made: Path) -> Told:
-    return Told.by(made)
+def before(made: Path) -> Answers:
+    return Answers.by(made)
 
 
 @pytest.fixture
@@ -512,7 +513,7 @@ def copies(made: Path, tmp_path: Path) -> Iterator[Path]:
     return (Path(shutil.copytree(made, tmp_path / str(number))) for number in count())
 
 
-def test_who_looks_changes_nothing(
+def test_read_commands_change_nothing(
     case: Case, made: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     there = tree(made)
@@ -521,25 +522,25 @@ def test_who_looks_changes_nothing(
         assert tree(made) == there, command
 
 
-def test_upkeep_leaves_the_rows(
-    case: Case, copies: Iterator[Path], before: Told, capsys: pytest.CaptureFixture[str]
+def test_table_services_keep_the_rows(
+    case: Case, copies: Iterator[Path], before: Answers, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    alone = [[command] for command in UPKEEP] if EVERYTHING else []
-    for commands in (case.some(UPKEEP, 3), *alone):
+    alone = [[command] for command in SERVICES] if EVERYTHING else []
+    for commands in (case.some(SERVICES, 3), *alone):
         copy = next(copies)
         for command in commands:
             change(command, copy, capsys)
             assert before.rows is None or rows_of(open_named(copy)) == before.rows, command
-        assert Told.by(copy).is_true or not before.is_true, commands
+        assert Answers.by(copy).is_true or not before.is_true, commands
 
 
-def test_what_is_left_of_undone_writes_is_true(
-    case: Case, copies: Iterator[Path], before: Told, capsys: pytest.CaptureFixture[str]
+def test_table_is_consistent_after_writes_are_undone(
+    case: Case, copies: Iterator[Path], before: Answers, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for command in case.some(UNDOING, 4):
         copy = next(copies)
         change(command, copy, capsys)
-        assert Told.by(copy).is_true or not before.is_true, command
+        assert Answers.by(copy).is_true or not before.is_true, command
 
 
 @pytest.mark.parametrize(
@@ -572,7 +573,7 @@ def test_a_listing_that_is_gone_hides_no_rows(
     folder = Case(0, listing_gone).make(tmp_path / "t")
     assert run("query {table}", folder, capsys) == OK
     assert len(rows_of(open_named(folder))) == 2
-    assert main(words_of("table validate {table}", folder)) == FAILED
+    assert main(words_of("table check {table}", folder)) == FAILED
     assert ".hoodie/metadata/files" in capsys.readouterr().out
-    assert run("table validate {table} --rebuild", folder, capsys) == OK
+    assert run("table check {table} --rebuild --run", folder, capsys) == OK
     assert len(rows_of(open_named(folder))) == 2

@@ -6,6 +6,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from rich.console import Console
 
+from lakemark.operations.create import create_table
+from lakemark.storage import StorageLocation
 from streamer.commands import demo
 from streamer.config.load import validated
 from streamer.demo.backlog import StopWhenCaughtUp, TopicSilent, answered
@@ -13,17 +15,15 @@ from streamer.demo.order_messages import orders
 from streamer.demo.sender import Sender
 from streamer.events import BatchPlanned, BatchWritten, Event, RunStarted, RunStopped
 from streamer.table_setup import table_spec
-from table.hudi_table import create_table
-from table.storage import StorageLocation
 from tests.fixtures.kafka import Kafka
 from transforms.decode.json import JsonDecoder
 
 
 def test_a_run_ends_with_the_batch_that_reaches_the_target() -> None:
-    told: list[Event] = []
+    reported: list[Event] = []
     stopped_after: list[int] = []
-    listener = StopWhenCaughtUp(told.append, target=30)
-    listener.stop = lambda: stopped_after.append(len(told))
+    listener = StopWhenCaughtUp(reported.append, target=30)
+    listener.stop = lambda: stopped_after.append(len(reported))
     events: list[Event] = [
         RunStarted("p", "t", "/t", {0: 4, 1: 6}, True),
         BatchPlanned(0, {0: 10, 1: 5}),
@@ -32,12 +32,12 @@ def test_a_run_ends_with_the_batch_that_reaches_the_target() -> None:
     ]
     for event in events:
         listener(event)
-    assert told == events
+    assert reported == events
     assert stopped_after == []
     listener(BatchWritten(1, "2", 5))
     assert stopped_after == [5]
     listener(RunStopped("interrupted", {}, 2, 20, 1.0))
-    assert told[-1] == RunStopped("caught up", {}, 2, 20, 1.0)
+    assert reported[-1] == RunStopped("caught up", {}, 2, 20, 1.0)
 
 
 def test_a_topic_that_is_read_already_ends_the_run_at_once() -> None:
@@ -63,7 +63,7 @@ class Electing:
 
 def test_a_topic_that_was_just_made_is_asked_again_until_it_has_leaders() -> None:
     assert answered(Electing(2), KafkaException, within_s=120) == 7
-    with pytest.raises(TopicSilent, match=r"demo.s topic holds: .*NOT_LEADER"):
+    with pytest.raises(TopicSilent, match=r"demo.s topic: .*NOT_LEADER"):
         answered(Electing(2), KafkaException, within_s=0)
 
 
@@ -73,7 +73,7 @@ def test_tables_without_a_commit_are_shown(tmp_path: Path) -> None:
         create_table(StorageLocation(place), table_spec(config))
     console = Console(record=True, width=100)
     demo.show(config, {}, console)
-    assert "not read yet: nothing known" in console.export_text()
+    assert "unread records: not known" in console.export_text()
 
 
 def test_times_of_the_demos_orders_are_shown_as_times(tmp_path: Path) -> None:

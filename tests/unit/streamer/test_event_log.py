@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamer.config.load import validated
-from streamer.config.secrets import redaction
-from streamer.event_log import JsonLines, event_log
+from streamer.config.secrets import build_redactor
+from streamer.event_log import JsonEventWriter, event_log
 from streamer.events import Event, Retrying, RunFailed
 from tests.depth import examples
 from tests.unit.streamer.event_samples import CLASSES, of_class
@@ -21,9 +21,9 @@ from tests.unit.streamer.event_samples import CLASSES, of_class
 OWN = {"time", "pipeline", "event"}
 
 
-def told(event: Event) -> dict[str, Any]:
+def reported(event: Event) -> dict[str, Any]:
     out = io.StringIO()
-    JsonLines(out, "orders", lambda text: text)(event)
+    JsonEventWriter(out, "orders", lambda text: text)(event)
     (line,) = out.getvalue().splitlines()
     parsed: dict[str, Any] = json.loads(line)
     return parsed
@@ -33,7 +33,7 @@ def told(event: Event) -> dict[str, Any]:
 @settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
 def test_each_event_is_one_object_with_all_its_fields(kind: type[Any], data: st.DataObject) -> None:
-    line = told(data.draw(of_class(kind)))
+    line = reported(data.draw(of_class(kind)))
     assert datetime.fromisoformat(line["time"]).tzinfo is not None
     assert line["event"] == kind.__name__
     assert line.keys() == OWN | {field.name for field in fields(kind)}
@@ -53,7 +53,7 @@ def test_no_secret_of_the_configuration_is_written(
     config = validated(
         {
             "source": {
-                "bootstrap": "localhost:9092",
+                "bootstrap_servers": "localhost:9092",
                 "topic": "orders",
                 "consumer": {"sasl.jaas.config": jaas, "ssl.key.password": "plain/secret"},
             },
@@ -75,7 +75,7 @@ def test_no_secret_of_the_configuration_is_written(
         "http://reader:in-url@store:9000 in-proxy"
     )
     passed_on: list[Event] = []
-    with event_log(log, "orders", redaction(config), passed_on.append) as listener:
+    with event_log(log, "orders", build_redactor(config), passed_on.append) as listener:
         listener(RunFailed("DataLoss", error))
         listener(Retrying(error, 1, 5, 1.0))
     text = log.read_text()
@@ -94,7 +94,7 @@ def test_no_secret_of_the_configuration_is_written(
     assert len(passed_on) == 2
 
 
-def test_a_log_is_gone_on_with(tmp_path: Path) -> None:
+def test_event_log_is_appended(tmp_path: Path) -> None:
     log = tmp_path / "events"
     for name in ("first", "second"):
         with event_log(log, "orders", str, lambda _: None) as listener:

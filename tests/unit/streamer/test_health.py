@@ -10,14 +10,14 @@ from streamer.events import (
     Alive,
     BatchPlanned,
     BatchWritten,
-    CompactionDone,
+    CompactionCompleted,
     CompactionFailed,
-    CompactionSettled,
-    PartWarned,
+    CompactionResolved,
     Retrying,
     RunFailed,
     RunStarted,
     RunStopped,
+    WarningLogged,
 )
 from streamer.health import Health
 from tests.depth import examples
@@ -62,7 +62,7 @@ def test_a_stream_without_records_is_well_for_ever(run: Run) -> None:
     )
 
 
-def test_what_follows_a_batch_may_be_stuck_too(run: Run) -> None:
+def test_service_after_a_batch_may_be_stuck(run: Run) -> None:
     run.health(STARTED)
     run.wait(5)
     run.health(BatchPlanned(3, {0: 5}))
@@ -71,18 +71,18 @@ def test_what_follows_a_batch_may_be_stuck_too(run: Run) -> None:
     run.now += 50
     assert run.health.verdict().is_ready
     run.now += 50
-    assert run.health.verdict().reason == "stuck for 100 s: what follows batch 3"
+    assert run.health.verdict().reason == "stuck for 100 s: table services after batch 3"
 
 
 @pytest.mark.parametrize(
     "end",
     [
-        CompactionDone("20260501120000500", 2, 70, 800, 1.5),
-        CompactionSettled("20260501120000500"),
+        CompactionCompleted("20260501120000500", 2, 70, 800, 1.5),
+        CompactionResolved("20260501120000500"),
     ],
 )
-def test_a_compaction_that_fails_is_told_and_hides_no_stuck_batch(
-    run: Run, end: CompactionDone | CompactionSettled
+def test_failed_compaction_is_reported_and_hides_no_stuck_batch(
+    run: Run, end: CompactionCompleted | CompactionResolved
 ) -> None:
     run.health(STARTED)
     run.wait(5)
@@ -90,15 +90,15 @@ def test_a_compaction_that_fails_is_told_and_hides_no_stuck_batch(
     run.now += 40
     run.health(CompactionFailed("20260501120000500", "busy", 3, 30.0, 1.0, "StorageUnavailable"))
     assert run.health.verdict().is_ready
-    told = "batch 0; compaction failing for 30 s (StorageUnavailable)"
-    assert run.health.verdict().reason == told
+    reported = "batch 0; compaction failing for 30 s (StorageUnavailable)"
+    assert run.health.verdict().reason == reported
     run.now += 30
     assert run.health.verdict().reason == "stuck for 70 s: batch 0"
     run.health(end)
     assert run.health.verdict().reason == "batch 0"
 
 
-def test_a_compaction_goes_on_failing_whatever_becomes_of_another(run: Run) -> None:
+def test_failing_compaction_is_not_reset_by_another(run: Run) -> None:
     run.health(STARTED)
     run.wait(5)
     run.health(CompactionFailed("1", "busy", 3, 30.0, 1.0, "StorageUnavailable"))
@@ -106,12 +106,12 @@ def test_a_compaction_goes_on_failing_whatever_becomes_of_another(run: Run) -> N
     run.health(CompactionFailed("1", "busy", 1, 0.0, 1.0, "StorageUnavailable"))  # a new attempt
     failing = "waiting for records; compaction failing for 30 s (StorageUnavailable)"
     assert run.health.verdict().reason == failing
-    for other in (CompactionSettled("2"), CompactionDone("3", 2, 70, 800, 1.5)):
+    for other in (CompactionResolved("2"), CompactionCompleted("3", 2, 70, 800, 1.5)):
         run.health(other)
         assert run.health.verdict().reason.endswith(
             "compaction failing for 30 s (StorageUnavailable)"
         )
-    run.health(CompactionSettled("1"))
+    run.health(CompactionResolved("1"))
     assert "compaction" not in run.health.verdict().reason
 
 
@@ -162,10 +162,10 @@ def test_a_run_that_has_ended_is_neither(
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 @settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
-def test_every_event_is_a_sign_of_life_or_the_end(kind: type[Any], data: st.DataObject) -> None:
+def test_every_event_counts_as_progress_or_the_end(kind: type[Any], data: st.DataObject) -> None:
     run = Run()
     run.now += 50
     run.health(data.draw(of_class(kind)))
     run.now += 50
-    is_no_sign = kind in (RunFailed, RunStopped, CompactionFailed, Alive, PartWarned)
+    is_no_sign = kind in (RunFailed, RunStopped, CompactionFailed, Alive, WarningLogged)
     assert run.health.verdict().is_alive is not is_no_sign

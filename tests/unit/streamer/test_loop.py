@@ -1,4 +1,4 @@
-"""How a run goes on after failures, and how it ends; its source and its stream are stood in for."""
+"""Retries and stops of a run; its source and its stream are replaced by fakes."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from typing import Any, cast
 
 import pytest
 
-from checkpoints.book import Progress
 from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.progress import Progress
+from lakemark.errors import HudiError, OutcomeUnknown, Permanent, StorageUnavailable
+from lakemark.execution.runner import LocalRunner, Result, Runner, Task
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.timeline.clock import ClockBehind
 from sinks.hudi.sink import NO_REJECTS, HudiSink
 from streamer.backoff import pause_after
 from streamer.config.run import RetryConfig, RunConfig
-from streamer.events import Event, OffsetsSkipped, Retrying, RunStopped, ServiceDone
+from streamer.events import Event, OffsetsLost, Retrying, RunStopped, ServiceCompleted
 from streamer.loop import StreamLoop
 from streamer.services import ServicePolicies, TableServices
 from streamer.sources.errors import BrokerUnreachable
 from streamer.sources.kafka_offsets import LostRange, OffsetRange, Start
-from streamer.stopping import ends_on_signals
-from table.errors import HudiError, OutcomeUnknown, Permanent, StorageUnavailable
-from table.execution.runner import LocalRunner, Result, Runner, Task
-from table.services.compaction import CompactionPolicy
-from table.timeline.clock import ClockBehind
+from streamer.stopping import stop_on_signals
 from tests.tables import Row, commit, make, write_files, writer
 from tests.upkeep import new_storage
 
@@ -42,7 +42,7 @@ class AwayBroker:
     def start(self, *_: object) -> None:
         raise BrokerUnreachable(BROKER, "no answer")
 
-    def finish_group(self, within_s: float) -> None:
+    def flush_group_offsets(self, within_s: float) -> None:
         pass
 
 
@@ -60,7 +60,7 @@ class LosingSource:
     def forget_first_start(self) -> None:
         pass
 
-    def finish_group(self, within_s: float) -> None:
+    def flush_group_offsets(self, within_s: float) -> None:
         pass
 
     def stream(self, start: KafkaCheckpoint) -> object:
@@ -77,7 +77,7 @@ class NeverWaitedFor(threading.Event):
 
 
 class HeldRunner(LocalRunner):
-    """Whose tasks are not done before they are let."""
+    """A runner whose tasks wait for permission to end."""
 
     def __init__(self) -> None:
         super().__init__(2)
@@ -93,7 +93,7 @@ class HeldRunner(LocalRunner):
 
 
 def loop_of(
-    runner: Runner, limits: RetryConfig, told: list[Event], *, is_behind_a_crash: bool = False
+    runner: Runner, limits: RetryConfig, reported: list[Event], *, is_behind_a_crash: bool = False
 ) -> StreamLoop:
     """A run on a table with two slices to compact, that comes no further than to its source."""
     storage = new_storage()
@@ -103,32 +103,32 @@ def loop_of(
         commit(rows, [Row("a", number), Row("b", number, region="south")])
     if is_behind_a_crash:
         write_files(writer(storage), [Row("c"), Row("d", region="south")])
-    services = TableServices([rows], ServicePolicies(CompactionPolicy(1)), runner, told.append)
+    services = TableServices([rows], ServicePolicies(CompactionPolicy(1)), runner, reported.append)
     sink, source = HudiSink(rows, None, cast(Any, None), NO_REJECTS), cast(Any, AwayBroker())
-    config = RunConfig(on_error=limits)
-    return StreamLoop("orders", source, sink, cast(Any, None), services, config, told.append)
+    config = RunConfig(retry=limits)
+    return StreamLoop("orders", source, sink, cast(Any, None), services, config, reported.append)
 
 
 def test_a_failure_that_may_pass_is_met_with_growing_pauses_and_then_given_up() -> None:
-    told: list[Event] = []
+    reported: list[Event] = []
     limits = RetryConfig(max_attempts=6, backoff_s=0.005, max_backoff_s=0.03)
-    loop, started = loop_of(LocalRunner(1), limits, told), time.monotonic()
+    loop, started = loop_of(LocalRunner(1), limits, reported), time.monotonic()
     with pytest.raises(BrokerUnreachable):
         loop.run()
-    retrying = [event for event in told if isinstance(event, Retrying)]
+    retrying = [event for event in reported if isinstance(event, Retrying)]
     assert [event.attempt for event in retrying] == [1, 2, 3, 4, 5]
     assert [event.pause_s for event in retrying] == [0.005, 0.01, 0.02, 0.03, 0.03]
     assert time.monotonic() - started > 0.095
-    assert not loop.left_work
+    assert not loop.has_unfinished_work
 
 
 @pytest.mark.parametrize(("ahead_s", "pauses_s"), [(0.3, [0.3]), (7200.0, [])])
 def test_a_run_waits_for_its_clock_within_the_hour_that_the_autumn_repeats(
     monkeypatch: pytest.MonkeyPatch, ahead_s: float, pauses_s: list[float]
 ) -> None:
-    told: list[Event] = []
+    reported: list[Event] = []
     limits = RetryConfig(max_attempts=2, backoff_s=0.005, max_backoff_s=0.03)
-    loop = loop_of(LocalRunner(1), limits, told)
+    loop = loop_of(LocalRunner(1), limits, reported)
 
     def recover() -> list[str]:
         newest = "20260101000000000"
@@ -137,15 +137,15 @@ def test_a_run_waits_for_its_clock_within_the_hour_that_the_autumn_repeats(
     monkeypatch.setattr(loop._sink, "recover", recover)
     with pytest.raises(ClockBehind, match="wait until 2026-01-01 00:00:00 UTC"):
         loop.run()
-    assert [event.pause_s for event in told if isinstance(event, Retrying)] == pauses_s
+    assert [event.pause_s for event in reported if isinstance(event, Retrying)] == pauses_s
 
 
 @pytest.mark.parametrize("failure", [None, StorageUnavailable("away"), OutcomeUnknown("unknown")])
 def test_lost_offsets_are_reported_once_however_often_their_commit_is_tried(
     monkeypatch: pytest.MonkeyPatch, failure: HudiError | None
 ) -> None:
-    told: list[Event] = []
-    loop = loop_of(LocalRunner(1), RetryConfig(max_attempts=2, backoff_s=0.005), told)
+    reported: list[Event] = []
+    loop = loop_of(LocalRunner(1), RetryConfig(max_attempts=2, backoff_s=0.005), reported)
     loop._source = cast(Any, LosingSource())
     failures, committed = [failure] if failure else [], list[Progress]()
 
@@ -159,7 +159,7 @@ def test_lost_offsets_are_reported_once_however_often_their_commit_is_tried(
     monkeypatch.setattr(loop._sink, "progress", lambda: committed[-1] if committed else None)
     with pytest.raises(Permanent, match="the stream fails"):
         loop.run()
-    skipped = [event for event in told if isinstance(event, OffsetsSkipped)]
+    skipped = [event for event in reported if isinstance(event, OffsetsLost)]
     assert [lost["count"] for event in skipped for lost in event.lost] == [4]
     assert len(committed) == 1
 
@@ -167,8 +167,8 @@ def test_lost_offsets_are_reported_once_however_often_their_commit_is_tried(
 def test_rollback_at_the_start_is_reported_with_its_own_seconds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told: list[Event] = []
-    loop = loop_of(LocalRunner(1), RetryConfig(max_attempts=1), told, is_behind_a_crash=True)
+    reported: list[Event] = []
+    loop = loop_of(LocalRunner(1), RetryConfig(max_attempts=1), reported, is_behind_a_crash=True)
     recover = loop._sink.recover
 
     def slow_recover() -> list[str]:
@@ -178,14 +178,16 @@ def test_rollback_at_the_start_is_reported_with_its_own_seconds(
     monkeypatch.setattr(loop._sink, "recover", slow_recover)
     with pytest.raises(BrokerUnreachable):
         loop.run()
-    (rollback,) = [e for e in told if isinstance(e, ServiceDone) and e.service == "rollback"]
+    (rollback,) = [
+        e for e in reported if isinstance(e, ServiceCompleted) and e.service == "rollback"
+    ]
     assert rollback.seconds >= 0.05
 
 
 def test_the_handler_of_a_signal_cannot_meet_its_own_thread_waiting_for_the_event_it_sets() -> None:
     """Waiting holds the event's lock for moments, and setting it waits for the lock."""
-    told: list[Event] = []
-    loop = loop_of(LocalRunner(1), RetryConfig(max_attempts=2, backoff_s=0.05), told)
+    reported: list[Event] = []
+    loop = loop_of(LocalRunner(1), RetryConfig(max_attempts=2, backoff_s=0.05), reported)
     loop._stopping = NeverWaitedFor()
     with pytest.raises(BrokerUnreachable):
         loop.run()
@@ -196,33 +198,33 @@ def test_a_pause_stays_the_longest_however_often_it_failed() -> None:
     assert pause_after(5_000, 1.0, 60.0) == 60.0
 
 
-def _tell_process(one: signal.Signals) -> None:
+def _signal_process(one: signal.Signals) -> None:
     os.kill(os.getpid(), one)
 
 
-def _tell_this_thread(one: signal.Signals) -> None:
-    """As the system may do it with a signal to the process: the main thread's wait goes on."""
+def _signal_this_thread(one: signal.Signals) -> None:
+    """Deliver a signal as the system may do: the main thread continues its wait."""
     time.sleep(0.5)  # it does wait by now
     signal.pthread_kill(threading.get_ident(), one)
 
 
-@pytest.mark.parametrize("tell", [_tell_process, _tell_this_thread])
+@pytest.mark.parametrize("send", [_signal_process, _signal_this_thread])
 @pytest.mark.parametrize("one", [signal.SIGINT, signal.SIGTERM])
 def test_a_run_that_is_stopped_while_its_start_compacts_does_not_wait_for_it(
-    one: signal.Signals, tell: Callable[[signal.Signals], None]
+    one: signal.Signals, send: Callable[[signal.Signals], None]
 ) -> None:
-    told: list[Event] = []
+    reported: list[Event] = []
     runner = HeldRunner()
-    loop = loop_of(runner, RetryConfig(), told)
+    loop = loop_of(runner, RetryConfig(), reported)
 
     def ask() -> None:
         assert runner.begun.wait(LONG_S)
-        tell(one)
+        send(one)
 
     asking, started = threading.Thread(target=ask), time.monotonic()
     asking.start()
     try:
-        with ends_on_signals() as signals:
+        with stop_on_signals() as signals:
             signals.watch(loop.stop)
             loop.run()
         took_s = time.monotonic() - started
@@ -230,5 +232,5 @@ def test_a_run_that_is_stopped_while_its_start_compacts_does_not_wait_for_it(
         runner.may_end.set()
         asking.join()
     assert took_s < LONG_S / 2
-    assert loop.left_work, "the process must not wait for the slices"
-    assert [event.reason for event in told if isinstance(event, RunStopped)] == ["interrupted"]
+    assert loop.has_unfinished_work, "the process must not wait for the slices"
+    assert [event.reason for event in reported if isinstance(event, RunStopped)] == ["interrupted"]

@@ -12,22 +12,21 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
-from sinks.hudi.exchange import Target, Written
+from lakemark.config import keys
+from lakemark.config.table_properties import TableProperties
+from lakemark.errors import InvalidConfig
+from lakemark.model.changes import CHANGE_KIND_FIELD, ChangeKind
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.storage.properties_file import read_properties, replace_properties
+from lakemark.write.file_group_write import write_file_group
+from lakemark.write.partitioner import divide
 from sinks.hudi.sink import HudiSink
 from streamer.config.errors import ConfigError
 from streamer.config.load import validated
 from streamer.pipeline import open_sink
 from streamer.sources.kafka import KafkaSource
-from table.config import keys
-from table.config.table_properties import TableProperties
-from table.errors import InvalidConfig
-from table.hudi_table import open_table
-from table.metadata.property_file import read_properties, replace_properties
-from table.model.changes import CHANGE_KIND_FIELD, ChangeKind
-from table.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
-from table.storage import StorageLocation, open_storage
-from table.write.file_group_write import write_file_group
-from table.write.partitioner import divide
 from tests.json_stream import InThisProcess, kafka_batch
 
 
@@ -37,7 +36,7 @@ class Topic:
     def __init__(self, *records: Mapping[str, object]) -> None:
         self._records = records
 
-    def start_map(self, _: None) -> None:
+    def start_checkpoint(self, _: None) -> None:
         """Nothing is wrong with it."""
 
     def sample(self, _: int) -> pa.Array:
@@ -56,7 +55,7 @@ def opened(
 ) -> HudiSink:
     config = validated(
         {
-            "source": {"bootstrap": "localhost:9092", "topic": "orders"},
+            "source": {"bootstrap_servers": "localhost:9092", "topic": "orders"},
             "decode": decode,
             "table": {"path": str(folder / "rows"), "record_key": "id", **table},
         }
@@ -69,7 +68,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
-@pytest.mark.parametrize(("rule", "rejected", "counted"), [("count", 0, 1), ("refuse", 1, 0)])
+@pytest.mark.parametrize(("rule", "rejected", "counted"), [("count", 0, 1), ("reject", 1, 0)])
 def test_sink_treats_partition_changes_as_the_pipeline_says(
     tmp_path: Path, rule: str, rejected: int, counted: int
 ) -> None:
@@ -91,7 +90,11 @@ def test_pipeline_updates_the_rows_of_a_complex_table_under_their_stored_keys(
         sink.progress()
         batch = kafka_batch("orders", offset, [{"id": "x", "region": "a"}])
         sink.write(batch, InThisProcess())
-        rows = open_table(StorageLocation(str(tmp_path / "rows"))).snapshot([RECORD_KEY])
+        rows = (
+            open_table(StorageLocation(str(tmp_path / "rows")))
+            .scan(columns=[RECORD_KEY])
+            .to_reader()
+        )
         return [str(row[RECORD_KEY]) for row in rows.read_all().to_pylist()]
 
     opened(tmp_path, partition_by="id", record_key="region")
@@ -115,7 +118,7 @@ def test_a_refused_pipeline_leaves_another_ones_tables_as_they_were(
 
 
 @pytest.mark.parametrize("place", ["rows", "rows_dead_letters"])
-def test_no_table_is_made_beside_a_folder_that_is_none(tmp_path: Path, place: str) -> None:
+def test_no_table_is_created_if_the_other_location_is_invalid(tmp_path: Path, place: str) -> None:
     (tmp_path / place).mkdir()
     (tmp_path / place / "notes.txt").write_text("mine")
     with pytest.raises(InvalidConfig, match=rf"{place} is not empty and no Hudi table"):
@@ -160,7 +163,7 @@ TEXT_AND_NUMBER = Topic({"id": "a", "seen": "08:00Z"}, {"id": "b", "seen": "10:0
 def test_text_ordering_is_refused_before_a_table_is_created(
     tmp_path: Path, decode: Mapping[str, object], topic: Topic | None
 ) -> None:
-    with pytest.raises(ConfigError, match=r"table.ordering: 'seen' is of type string, and texts"):
+    with pytest.raises(ConfigError, match=r"table.ordering: 'seen' is of type string, and text"):
         opened(tmp_path, decode, topic, ordering="seen")
     assert files(tmp_path) == {}
     opened(tmp_path, decode, topic, ordering="seen", allow_text_ordering=True)
@@ -170,7 +173,7 @@ def write_row(sink: HudiSink, **row: object) -> None:
     """One commit of one row, as a batch of an earlier run."""
     writer = sink._rows
     schema = with_meta_columns(writer.schema).append(CHANGE_KIND_FIELD)
-    keys = sink._prepare.to_changes.key_generator
+    keys = sink._prepare.converter.key_generator
     rows = pa.Table.from_pylist([row], schema=writer.schema)
     values = dict.fromkeys(schema.names) | row | {CHANGE_KIND_FIELD.name: ChangeKind.UPSERT}
     values[RECORD_KEY] = keys.record_keys(rows)[0].as_py()
@@ -178,8 +181,9 @@ def write_row(sink: HudiSink, **row: object) -> None:
     context = writer.begin()
     changes = pa.Table.from_pylist([values], schema=schema)
     (bucket, part), *_ = divide(changes, writer.settings.index)
-    stat = write_file_group(context, writer.placement().task(bucket), iter([part]))
-    writer.commit([Written(Target.ROWS, 1, stat)], {})
+    stat = write_file_group(context, writer.assign_file_groups().task(bucket), iter([part]))
+    assert stat is not None
+    writer.commit([stat], {})
 
 
 def test_table_that_is_ordered_by_text_is_continued_where_that_is_allowed(tmp_path: Path) -> None:
@@ -245,7 +249,11 @@ def test_ids_beyond_64_bits_that_differ_in_the_last_digit_are_two_rows(tmp_path:
     sink = opened(tmp_path, {}, Topic(*records))
     sink.recover()
     sink.write(kafka_batch("orders", 0, records), InThisProcess())
-    rows = open_table(StorageLocation(str(tmp_path / "rows"))).snapshot([RECORD_KEY, "id"])
+    rows = (
+        open_table(StorageLocation(str(tmp_path / "rows")))
+        .scan(columns=[RECORD_KEY, "id"])
+        .to_reader()
+    )
     assert sorted(rows.read_all().to_pylist(), key=lambda row: str(row["id"])) == [
         {RECORD_KEY: str(2**64 + n), "id": Decimal(2**64 + n)} for n in range(2)
     ]
@@ -258,13 +266,18 @@ def test_undeclared_field_with_the_name_of_a_delete_mark_deletes_nothing(
     sink = opened(tmp_path, {}, Topic(*records))
     assert sink._rows.schema.names == ["id"]
     assert caplog.messages == [
-        "left out of the inferred columns, because their names are Hudi's: _hoodie_operation; "
-        "declare them in decode.schema, or they are treated as unknown fields "
+        "omitted from the inferred columns, because their names are reserved by Hudi: "
+        "_hoodie_operation; declare them in decode.schema, or they are treated as unknown fields "
         "(decode.unknown_fields: ignore); _hoodie_is_deleted: true deletes in any case"
     ]
     sink.recover()
     result = sink.write(kafka_batch("orders", 0, records), InThisProcess())
-    rows = open_table(StorageLocation(str(tmp_path / "rows"))).snapshot(["id"]).read_all()
+    rows = (
+        open_table(StorageLocation(str(tmp_path / "rows")))
+        .scan(columns=["id"])
+        .to_reader()
+        .read_all()
+    )
     assert (result.rejected, rows.to_pylist()) == (0, [{"id": "a"}])
 
 
@@ -292,7 +305,7 @@ def test_untyped_field_that_the_table_needs_is_refused_by_name(tmp_path: Path, r
 
 
 def test_topic_of_empty_records_gives_no_schema(tmp_path: Path) -> None:
-    with pytest.raises(InvalidConfig, match=r"from \(null or empty: id\); declare"):
+    with pytest.raises(InvalidConfig, match=r"schema \(null or empty: id\); declare"):
         opened(tmp_path, {}, Topic({"id": None}))
 
 
@@ -306,7 +319,7 @@ def test_a_table_in_local_time_is_opened_in_the_zone_that_the_pipeline_names(
     storage = open_storage(StorageLocation(str(tmp_path / "rows")))
     properties = read_properties(storage)
     in_local_time = {**properties.values, keys.TIMELINE_TIMEZONE: "LOCAL"}
-    replace_properties(storage, properties, TableProperties(in_local_time))
+    replace_properties(storage, properties, TableProperties(in_local_time), lambda: None)
     before = files(tmp_path)
     with pytest.raises(InvalidConfig, match=r"table\.timeline_timezone: America/New_York"):
         opened(tmp_path)

@@ -12,6 +12,7 @@ import pyarrow.parquet
 import pytest
 from rich.console import Console
 
+from lakemark.errors import InvalidConfig
 from streamer.row_output import (
     check_file,
     first_rows,
@@ -19,7 +20,6 @@ from streamer.row_output import (
     write_file,
     write_json_lines,
 )
-from table.errors import InvalidConfig
 
 ROWS = pa.table(
     {
@@ -69,21 +69,21 @@ def test_csv_holds_bytes_as_json_lines_do(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_named_itself(tmp_path: Path, extension: str) -> None:
     file = tmp_path / f"rows{extension}"
     (tmp_path / f".rows{extension}.part").mkdir()
-    with pytest.raises(OSError, match=r"name a place with room") as raised:
+    with pytest.raises(OSError, match=r"name a folder with free space") as raised:
         write_file(ROWS.to_batches(), ROWS.schema, file)
     assert str(raised.value).startswith(f"--out {file}: ")
     assert ".part" not in str(raised.value)
 
 
-def test_a_place_for_a_file_is_looked_at_before_anything_is_read(tmp_path: Path) -> None:
-    with pytest.raises(InvalidConfig, match=r"there is no folder .*missing; make it"):
+def test_path_of_an_output_file_is_checked_before_anything_is_read(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match=r"the folder .*missing does not exist; create"):
         check_file(tmp_path / "missing" / "rows.csv")
     (tmp_path / "folder.csv").mkdir()
-    with pytest.raises(InvalidConfig, match=r"folder\.csv: a folder is there"):
+    with pytest.raises(InvalidConfig, match=r"folder\.csv: this is a folder"):
         check_file(tmp_path / "folder.csv")
 
 
-def test_no_rows_are_told(tmp_path: Path) -> None:
+def test_empty_grid_prints_a_message(tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), width=100)
     assert print_rows([], console) == 0
     assert isinstance(console.file, io.StringIO)

@@ -1,26 +1,32 @@
-"""What runs between two batches, in which order, and what it costs when nothing is due."""
+"""The services between two batches, their order, and their cost if nothing is due."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from checkpoints import codec
+from checkpoints import commit_keys
 from checkpoints.checkpoint import KafkaCheckpoint
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import tend_metadata_table
-from streamer.events import CompactionDone, Event, ServiceDone
+from lakemark.execution.runner import LocalRunner
+from lakemark.metadata.metadata_compaction import EVERY_DELTA_COMMITS
+from lakemark.model.action import COMMITS, Action
+from lakemark.operations.metadata_table import (
+    keep_metadata_table,
+    maintain_metadata_table,
+    metadata_differences,
+)
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.services.metadata_table_services import MetadataPolicies
+from lakemark.services.savepoint import create_savepoint
+from lakemark.timeline.layout import LayoutV2
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.transaction.multi_writer import MultiWriter
+from streamer.events import (
+    CompactionCompleted,
+    Event,
+    ServiceCompleted,
+)
 from streamer.services import ServicePolicies, TableServices
-from table.execution.runner import LocalRunner
-from table.metadata.metadata_compaction import EVERY_DELTA_COMMITS
-from table.model.action import COMMITS, Action
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy
-from table.services.compaction import CompactionPolicy
-from table.services.metadata_upkeep import MetadataPolicies
-from table.services.savepoint import create_savepoint
-from table.timeline.layout import LayoutV2
-from table.timeline.timeline_store import TimelineStore
-from table.transaction.sharing import Sharing
 from tests.storages import CountingStorage
 from tests.tables import Row, commit, contents, make, writer
 from tests.upkeep import archived_names, make_plain, new_storage
@@ -38,13 +44,13 @@ def table() -> tuple[CountingStorage, TableWriter]:
 
 
 def run(to: TableWriter, policies: ServicePolicies = POLICIES) -> list[str]:
-    """What was done, in order."""
+    """The services that ran, in order."""
     done: list[str] = []
 
     def listen(event: Event) -> None:
-        if isinstance(event, CompactionDone):
+        if isinstance(event, CompactionCompleted):
             done.append("compaction")
-        elif isinstance(event, ServiceDone):
+        elif isinstance(event, ServiceCompleted):
             done.append(event.service)
             assert event.summary
             assert event.seconds >= 0
@@ -70,7 +76,7 @@ def test_nothing_is_read_when_nothing_is_due() -> None:
         commit(to, [Row("a", number, number)])
         run(to)
     newest = to.table.timeline.completed(Action.DELTA_COMMIT)[-1].requested_at
-    create_savepoint(to.table.access, newest, lambda *_: to.table.view().latest_slices(), "", "")
+    create_savepoint(to.table.context, newest, lambda *_: to.table.view().latest_slices(), "", "")
     to.table.refresh()
     commit(to, [Row("a", 9, 9)])
     run(to)
@@ -90,7 +96,7 @@ def test_nothing_is_read_when_nothing_is_due() -> None:
     assert idle
 
 
-def test_what_is_switched_off_is_left_to_others() -> None:
+def test_disabled_service_does_not_run() -> None:
     _, to = table()
     for number in range(8):
         commit(to, [Row("a", number, number)])
@@ -100,19 +106,19 @@ def test_what_is_switched_off_is_left_to_others() -> None:
 def test_the_last_checkpoint_stays_in_the_active_timeline() -> None:
     storage, to = table()
     checkpoint = KafkaCheckpoint.parse("orders,0:17")
-    kept = commit(to, [Row("a", 0, 0)], codec.encode(checkpoint))
+    kept = commit(to, [Row("a", 0, 0)], commit_keys.encode(checkpoint))
     policies = ServicePolicies(archival=POLICIES.archival)
     for number in range(1, 10):  # of a writer that knows of no checkpoints
         commit(to, [Row("a", number, number)])
         run(to, policies)
         assert to.table.timeline.find(kept.requested_at) is not None
-    commit(to, [Row("a", 10, 10)], codec.encode(checkpoint))
+    commit(to, [Row("a", 10, 10)], commit_keys.encode(checkpoint))
     run(to, policies)
     assert to.table.timeline.find(kept.requested_at) is None
     assert (kept.requested_at, "deltacommit") in archived_names(storage)
 
 
-def test_what_the_metadata_table_has_not_compacted_stays_active() -> None:
+def test_instants_not_compacted_in_the_metadata_table_stay_active() -> None:
     storage = CountingStorage(new_storage())
     make(storage)
     to = writer(storage)
@@ -131,7 +137,7 @@ def test_what_the_metadata_table_has_not_compacted_stays_active() -> None:
         assert contents(storage) == {"a": (number, number), "b": (number, number)}
         fresh = writer(storage).table
         assert fresh.view().latest_slices() == to.table.view().latest_slices()
-        assert to.table.keep_metadata_table() is None, "it tells of all that is in the table"
+        assert keep_metadata_table(to.table) is None, "it has all files of the table"
     assert archivals > 1
 
 
@@ -142,37 +148,37 @@ def test_a_table_of_many_commits_stays_small_with_its_metadata_table() -> None:
     longest: list[int] = []
     for number in range(65):
         commit(to, [Row("a", number, number)])
-        own = to.table.metadata_timeline
+        own = to.table.metadata_writer.timeline
         storage.forget()
         done = run(to)
         if not done:
             assert storage.requests == []
         if "metadata" in done:
-            assert to.table.metadata_timeline != own
+            assert to.table.metadata_writer.timeline != own
             assert contents(storage) == {"a": (number, number)}
         # How many files the history has, its layers say.
         longest.append(sum("/history/" not in one.path for one in storage.list_tree(".hoodie")))
     assert max(longest[50:]) <= max(longest[30:50]), "it grows no more"
     fresh = TimelineStore(storage, LayoutV2(METADATA_TIMELINE)).load()
-    assert fresh.instants == to.table.metadata_timeline.instants  # type: ignore[union-attr]
-    assert to.table.keep_metadata_table() is None, "it tells of all that is in the table"
-    assert to.table.metadata_differences() == []
+    assert fresh.instants == to.table.metadata_writer.timeline.instants  # type: ignore[union-attr]
+    assert keep_metadata_table(to.table) is None, "it has all files of the table"
+    assert metadata_differences(to.table) == []
 
 
 def test_times_of_a_shared_tables_metadata_table_pass_on_all_clocks_as_well() -> None:
-    storage = new_storage()
-    make(storage)
-    to = writer(storage)
-    for number in range(3 * EVERY_DELTA_COMMITS + 1):
-        commit(to, [Row("a", number, number)])
     waits: list[float] = []
 
-    class Noted(Sharing):
+    class Noted(MultiWriter):
         def let_clocks_pass(self) -> None:
             waits.append(self.clock_skew_ms)
 
-    to.table.access = replace(to.table.access, sharing=Noted())
-    tended = tend_metadata_table(to.table, MetadataPolicies.beside())
-    assert tended is not None
-    assert len(tended.timeline.completed(Action.CLEAN)) == 1
+    storage = new_storage()
+    make(storage)
+    to = writer(storage, multi_writer=Noted())
+    for number in range(3 * EVERY_DELTA_COMMITS + 1):
+        commit(to, [Row("a", number, number)])
+    waits.clear()
+    maintained = maintain_metadata_table(to.table, MetadataPolicies.for_data_table())
+    assert maintained is not None
+    assert len(maintained.timeline.completed(Action.CLEAN)) == 1
     assert len(waits) == 2, "its request and its completion"

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
-from streamer.jvm_end import log_file
+from streamer.jvm_exit import log_file
 from streamer.session import driver_memory_bytes, local_settings
 from streamer.toolchain import cache_home, find_java
 from tests.short_lived import short_lived
@@ -52,8 +52,8 @@ print(plain_session("where").sparkContext._jvm.System.getProperty("java.io.tmpdi
 #: Starts a session as a command does, and is interrupted by a signal while it waits for the JVM.
 INTERRUPTED = """
 from streamer.session import plain_session
-from streamer.stopping import ends_on_signals
-with ends_on_signals():
+from streamer.stopping import stop_on_signals
+with stop_on_signals():
     plain_session("interrupted")
 """
 
@@ -72,7 +72,7 @@ KILLED = """
 import os, signal
 from pyspark import SparkContext
 from streamer import session
-from streamer.jvm_end import jvm_end_told
+from streamer.jvm_exit import report_jvm_exit
 
 def launched_and_killed():
     initialized()
@@ -81,7 +81,7 @@ def launched_and_killed():
 initialized = SparkContext._ensure_initialized
 SparkContext._ensure_initialized = launched_and_killed
 try:
-    with jvm_end_told():
+    with report_jvm_exit():
         session.plain_session("killed")
 except Exception as error:
     print(type(error).__name__, error)
@@ -110,11 +110,11 @@ def test_signal_while_the_jvm_is_launched_ends_process_and_jvm(
 
 @pytest.mark.spark
 def test_jvm_that_is_killed_while_spark_starts_is_reported_with_its_log() -> None:
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", KILLED], env=short_lived(), capture_output=True, text=True
     )
-    assert told.stdout.startswith("JvmEnded Spark's JVM ended with exit code -9"), told
-    assert str(log_file()) in told.stdout
+    assert reported.stdout.startswith("JvmEnded Spark's JVM ended with exit code -9"), reported
+    assert str(log_file()) in reported.stdout
 
 
 @pytest.mark.parametrize(("machine_gib", "driver_gib"), [(1, 1), (4, 1), (8, 2), (16, 4), (256, 4)])
@@ -139,7 +139,7 @@ def test_settings_of_the_pipeline_win_and_options_add_up() -> None:
     assert "log4j2.properties" in settings["spark.driver.extraJavaOptions"]
 
 
-def test_a_cluster_is_not_told_to_call_back_to_this_machine_by_its_loopback() -> None:
+def test_driver_host_is_set_only_for_local_masters() -> None:
     assert "spark.driver.host" in local_settings("orders", "local[2]", {})
     assert "spark.driver.host" not in local_settings("orders", "spark://master:7077", {})
 
@@ -151,14 +151,14 @@ def test_a_session_works_in_utc_with_our_python_and_says_nothing(
     numbers = spark.sparkContext.parallelize([1], 1)
     assert numbers.map(lambda _: sys.executable).collect() == [sys.executable]
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
-    spark.sparkContext._jvm.org.apache.log4j.LogManager.getRootLogger().warn("told to the file")  # type: ignore[union-attr]
+    spark.sparkContext._jvm.org.apache.log4j.LogManager.getRootLogger().warn("reported to the file")  # type: ignore[union-attr]
     assert capfd.readouterr() == ("", "")
-    assert "told to the file" in log_file().read_text()
+    assert "reported to the file" in log_file().read_text()
 
 
 @pytest.mark.spark
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
-def test_no_secret_stands_on_a_command_line(tmp_path: Path) -> None:
+def test_no_secret_is_on_a_command_line(tmp_path: Path) -> None:
     (tmp_path / "spark-defaults.conf").write_text(
         "spark.from.defaults kept\nspark.driver.memory 3g"
     )
@@ -172,7 +172,7 @@ def test_no_secret_stands_on_a_command_line(tmp_path: Path) -> None:
         "spark.of.mine": {"env": "LAKEMARK_TEST_SECRET"},
     }
     pipeline = {
-        "source": {"bootstrap": "localhost:9092", "topic": "unused"},
+        "source": {"bootstrap_servers": "localhost:9092", "topic": "unused"},
         "table": {"path": "unused", "record_key": "unused"},
         "spark": {"master": "local[1]", "conf": conf},
     }
@@ -187,15 +187,15 @@ def test_no_secret_stands_on_a_command_line(tmp_path: Path) -> None:
         "LAKEMARK_TEST_SECRET": SECRET,
     }
     with _CommandLines() as lines:
-        told = subprocess.run(
+        reported = subprocess.run(
             [sys.executable, "-c", START],
             input=yaml.safe_dump(pipeline),
             env={**short_lived(), **own},
             capture_output=True,
             text=True,
         )
-    assert told.returncode == 0, told.stderr
-    seen = json.loads(told.stdout)
+    assert reported.returncode == 0, reported.stderr
+    seen = json.loads(reported.stdout)
     assert Path(seen.pop("scratch")).parent == temporary
     assert seen == {
         "store's secret": strange,
@@ -213,14 +213,12 @@ def test_no_secret_stands_on_a_command_line(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize("variable", ["SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS"])
-def test_whoever_gives_the_jvm_a_folder_for_its_scratch_is_obeyed(
-    variable: str, tmp_path: Path
-) -> None:
+def test_temporary_folder_given_to_the_jvm_is_used(variable: str, tmp_path: Path) -> None:
     environ = {**short_lived(), variable: f"-Djava.io.tmpdir={tmp_path}"}
-    told = subprocess.run(
+    reported = subprocess.run(
         [sys.executable, "-c", WHERE], env=environ, capture_output=True, text=True, check=True
     )
-    assert told.stdout.strip() == str(tmp_path)
+    assert reported.stdout.strip() == str(tmp_path)
 
 
 def _runs(process: int) -> bool:

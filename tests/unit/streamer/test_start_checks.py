@@ -1,4 +1,4 @@
-"""What is wrong shows before Spark starts, and what is checked leaves nothing behind."""
+"""Errors are reported before Spark starts, and the checks leave nothing behind."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from lakemark.errors import HudiError, InvalidConfig, StorageUnavailable, Unsupported
+from lakemark.operations.create import create_table
 from streamer import start_checks
 from streamer.config.errors import ConfigError
 from streamer.config.load import validated
@@ -22,11 +24,9 @@ from streamer.sources import topic_check
 from streamer.sources.errors import BrokerUnreachable
 from streamer.start_checks import check_locally, check_start, remote_checks
 from streamer.table_setup import dead_letters_table, table_spec
-from table.errors import HudiError, InvalidConfig, StorageUnavailable, Unsupported
-from table.hudi_table import create_table
 from tests.fixtures.kafka import Kafka
 from tests.schema_registry import FaultyRegistry
-from transforms.decode.registry import RegistryRefused, RegistryUnavailable
+from transforms.decode.schema_registry import RegistryRefused, RegistryUnavailable
 
 AVRO = {"format": "avro", "schema": {"id": "string"}, "tombstone_key": "raw"}
 
@@ -47,7 +47,7 @@ def registry() -> Iterator[FaultyRegistry]:
 
 def config_of(folder: Path, **sections: Mapping[str, object]) -> PipelineConfig:
     tree: dict[str, Mapping[str, object]] = {
-        "source": {"bootstrap": "localhost:9092", "topic": "orders"},
+        "source": {"bootstrap_servers": "localhost:9092", "topic": "orders"},
         "decode": {"schema": {"id": "string", "region": "string"}},
         "table": {"path": str(folder / "rows"), "record_key": "id"},
     }
@@ -57,7 +57,7 @@ def config_of(folder: Path, **sections: Mapping[str, object]) -> PipelineConfig:
 
 
 def check(config: PipelineConfig, what: str) -> None:
-    """The checks whose name begins so."""
+    """Run the checks whose name has this prefix."""
     found = [one for name, one in remote_checks(config).items() if name.startswith(what)]
     assert found
     for one in found:
@@ -71,7 +71,7 @@ def files(folder: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"source.bootstrap": "127.0.0.1:1"}, "no Kafka broker answered at 127.0.0.1:1: "),
+        ({"source.bootstrap_servers": "127.0.0.1:1"}, "no Kafka broker answered at 127.0.0.1:1: "),
         ({"table.path": "{folder}/file/rows"}, "{folder}/file is a file; name a folder"),
         ({"table.path": "{folder}/file"}, "{folder}/file is a file; name a folder"),
         ({"table.merger": "no.such:Merger"}, "no.such"),
@@ -84,7 +84,7 @@ def test_command_reports_it_without_a_start_of_spark(
     (tmp_path / "file").write_text("mine")
     pipeline = tmp_path / "pipeline.yaml"
     pipeline.write_text(
-        f"source: {{bootstrap: '{closed}', topic: orders}}\n"
+        f"source: {{bootstrap_servers: '{closed}', topic: orders}}\n"
         "decode: {schema: {id: string}}\n"
         f"table: {{path: {tmp_path}/rows, record_key: id}}\n"
         "spark: {master: 'there is no such master'}\n"
@@ -110,7 +110,7 @@ def test_command_reports_it_without_a_start_of_spark(
 def test_missing_topic_is_reported_and_not_created(
     kafka: Kafka, topic: str, tmp_path: Path
 ) -> None:
-    config = config_of(tmp_path, source={"bootstrap": kafka.bootstrap, "topic": topic})
+    config = config_of(tmp_path, source={"bootstrap_servers": kafka.bootstrap, "topic": topic})
     with pytest.raises(HudiError, match=f"there is no topic {topic} at {kafka.bootstrap}"):
         check_start(config)
     time.sleep(0.5)  # a topic that is created by a question shows a moment later
@@ -120,7 +120,7 @@ def test_missing_topic_is_reported_and_not_created(
     assert files(tmp_path) == []
 
 
-def test_place_of_a_new_table_is_left_as_it_is(tmp_path: Path) -> None:
+def test_checks_do_not_create_the_folder_of_a_new_table(tmp_path: Path) -> None:
     check(config_of(tmp_path), "table ")
     check(config_of(tmp_path), "dead-letter table ")
     assert files(tmp_path) == []
@@ -145,7 +145,7 @@ def test_folder_that_is_not_a_table_is_refused(tmp_path: Path, name: str) -> Non
         check(config_of(tmp_path), "table " if name == "rows" else "dead-letter table ")
 
 
-def test_path_that_the_system_does_not_look_up_is_refused(tmp_path: Path) -> None:
+def test_path_that_the_system_rejects_is_refused(tmp_path: Path) -> None:
     path = str(tmp_path / ("a" * 300))
     with pytest.raises(InvalidConfig, match=f"{path}: File name too long; "):
         check(config_of(tmp_path, table={"path": path}), "table ")
@@ -175,7 +175,7 @@ def test_table_that_does_not_fit_is_refused_and_one_that_does_stays_as_it_is(
 def test_partial_rows_are_refused_for_a_table_of_version_6(tmp_path: Path) -> None:
     old = config_of(tmp_path, table={"version": 6})
     create_table(old.table.location(), table_spec(old))
-    with pytest.raises(Unsupported, match="version 6, which has no partial rows"):
+    with pytest.raises(Unsupported, match="version 6, which does not support partial rows"):
         check(config_of(tmp_path, table={"partial_update": "absent_fields"}), "table ")
 
 
@@ -202,7 +202,7 @@ def test_registry_is_asked(tmp_path: Path, registry: FaultyRegistry) -> None:
     with pytest.raises(RegistryRefused, match="status 401"):
         check(config, "schema registry")
     registry.stop()
-    decode["schema_registry"] = {"url": registry.url, "patience_s": 0.2}
+    decode["schema_registry"] = {"url": registry.url, "retry_timeout_s": 0.2}
     with pytest.raises(RegistryUnavailable, match="does not answer"):
         check(config_of(tmp_path, decode=decode), "schema registry")
 
@@ -224,7 +224,7 @@ def test_broker_that_does_not_answer_is_reported(
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        config = config_of(tmp_path, source={"bootstrap": address})
+        config = config_of(tmp_path, source={"bootstrap_servers": address})
         with pytest.raises(BrokerUnreachable, match=f"no Kafka broker answered at {address}: "):
             check_start(config)
 
@@ -241,15 +241,15 @@ def test_check_that_takes_longer_does_not_stop_the_start_and_is_named(
     monkeypatch.setattr(start_checks, "remote_checks", lambda _: slow)
     monkeypatch.setattr(start_checks, "WITHIN_S", 0.1)
     check_start(config)
-    assert f"schema registry {registry.url}: not checked within 0 s" in caplog.text
+    assert f"schema registry {registry.url}: no answer within 0 s" in caplog.text
 
 
-def test_broker_that_cannot_be_asked_without_java_is_left_to_spark(
+def test_broker_check_is_skipped_if_librdkafka_cannot_connect(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     consumer = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
     check(config_of(tmp_path, source={"consumer": consumer}), "topic ")
-    assert "topic orders was not checked before Spark starts" in caplog.text
+    assert "topic orders is not checked before Spark starts" in caplog.text
     assert "sasl.mechanism OAUTHBEARER" in caplog.text
 
 

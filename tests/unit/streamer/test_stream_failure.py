@@ -1,13 +1,13 @@
-"""What Spark throws, in the project's own words."""
+"""Failures of Spark are translated to errors of this project."""
 
 from __future__ import annotations
 
 import pytest
 from pyspark.errors import PySparkException
 
-from streamer.stream_failure import DataLoss, StreamFailed, StreamInterrupted, translated
-from table.errors import CorruptData, Permanent, Retriable
-from table.write.new_file import OtherBytes
+from lakemark.errors import CorruptData, Permanent, Retriable
+from lakemark.write.write_status import ContentMismatch
+from streamer.stream_failure import DataLoss, StreamFailed, StreamInterrupted, translate
 
 _TRACEBACK = """
   An exception was thrown from the Python worker. Please see the stack trace below.
@@ -31,13 +31,17 @@ ModuleNotFoundError: No module named 'streamer'
     [
         (_TRACEBACK.format("ValueError: odd"), StreamFailed, "ValueError: odd"),
         (_FROM_AN_EXECUTOR, StreamFailed, "ModuleNotFoundError: No module named 'streamer'"),
-        (_TRACEBACK.format("table.errors.StorageUnavailable: busy"), Retriable, "busy"),
+        (_TRACEBACK.format("lakemark.errors.StorageUnavailable: busy"), Retriable, "busy"),
         (
-            _TRACEBACK.format("table.write.new_file.OtherBytes: other bytes"),
-            OtherBytes,
+            _TRACEBACK.format("lakemark.write.write_status.ContentMismatch: other bytes"),
+            ContentMismatch,
             "other bytes",
         ),
-        (_TRACEBACK.format("table.spark.versions.ExecutorsDiffer: h: 1 not 2"), Permanent, "1 not"),
+        (
+            _TRACEBACK.format("lakemark.spark.versions.ExecutorsDiffer: h: 1 not 2"),
+            Permanent,
+            "1 not",
+        ),
         ("first\nsecond", StreamFailed, "first"),
         ("", StreamFailed, "PySparkException"),
         ("Job aborted: ExecutorLostFailure\nmore", StreamInterrupted, "Job aborted: Executor"),
@@ -49,10 +53,10 @@ ModuleNotFoundError: No module named 'streamer'
         ("OffsetOutOfRange for x", DataLoss, "removed from the topic before they were read: Off"),
     ],
 )
-def test_a_failure_of_the_stream_is_told_in_one_line(
+def test_stream_failure_is_reported_in_one_line(
     text: str, kind: type[Exception], message: str
 ) -> None:
-    error = translated(PySparkException(text))
+    error = translate(PySparkException(text))
     assert type(error) is kind
     assert message in str(error)
     assert "\n" not in str(error)
@@ -60,4 +64,4 @@ def test_a_failure_of_the_stream_is_told_in_one_line(
 
 def test_an_error_of_our_own_stays_as_it_is() -> None:
     error = CorruptData("file", 0, "one thing", "another")
-    assert translated(error) is error
+    assert translate(error) is error

@@ -9,12 +9,12 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 
+from lakemark.config import keys
+from lakemark.config.table_properties import TableProperties
+from lakemark.operations.create import create_table
+from lakemark.storage import StorageLocation
+from lakemark.storage.properties_file import replace_properties
 from streamer.cli import FAILED, MISUSED, OK, main
-from table.config import keys
-from table.config.table_properties import TableProperties
-from table.hudi_table import create_table
-from table.metadata.property_file import replace_properties
-from table.storage import StorageLocation
 from tests.golden.golden_table import GoldenTable, unpack
 from tests.tables import spec
 
@@ -65,7 +65,7 @@ def test_the_screen_gets_some_rows_and_no_columns_of_the_format(run: Run) -> Non
     assert len(run("query", "--limit", "3", "--columns", "_hoodie_commit_time").splitlines()) == 4
 
 
-def test_a_column_that_is_not_there_is_told_with_those_that_are(
+def test_unknown_column_is_reported_with_the_known_ones(
     golden: GoldenTable, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["query", str(golden.root), "--columns", "id,quantity"]) == MISUSED
@@ -96,13 +96,13 @@ def test_a_row_is_found_by_its_key(run: Run, golden: GoldenTable) -> None:
     assert json.loads(line) == {"_hoodie_record_key": key}
 
 
-def test_changes_are_told_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changes_are_listed_one_by_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     golden = unpack("v9_mor_cdc", tmp_path)
     command = ["query", str(golden.root), "--type", "cdc", "--begin", "earliest", "--json"]
     assert main(command) == OK
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    reported = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     expected = golden.expected("cdc").to_pylist()
-    assert sorted(told, key=str) == sorted(expected, key=str)
+    assert sorted(reported, key=str) == sorted(expected, key=str)
 
 
 def test_cdc_query_of_a_table_without_change_data_says_what_to_do(
@@ -118,7 +118,7 @@ CREATED = {"type": "record", "name": "orders", "fields": [{"name": "qty", "type"
 WRONG_QUERIES = [
     (["--where", "qty >"], "expected a value, found 'the end'"),
     (["--where", "qty > 1 1"], "expected and, or, or the end"),
-    (["--where", "qty = 'a"], "is not understood"),
+    (["--where", "qty = 'a"], "cannot parse"),
     (["--as-of", "yesterday"], "'yesterday' is not a time"),
     (["--type", "incremental", "--begin", "yesterday"], "'yesterday'"),
     (["--type", "incremental", "--begin", "earliest", "--end", "2026-13-01"], "'2026-13-01'"),
@@ -127,7 +127,7 @@ WRONG_COLUMNS = [
     (["--where", "qyt > 1"], "there is no column 'qyt'; did you mean qty?"),
     (["--where", "qty = 'a'"], "'a' cannot be a value of qty (int64)"),
     (["--columns", "qyt"], "the table has no column qyt"),
-    (["--columns", "qty,qty"], "columns ['qty'] are asked for more than once"),
+    (["--columns", "qty,qty"], "columns ['qty'] are requested more than once"),
 ]
 
 
@@ -137,7 +137,7 @@ def without_commits(folder: Path, create_schema: object = None) -> str:
     if create_schema is not None:
         stored = {keys.CREATE_SCHEMA: json.dumps(create_schema)}
         properties = TableProperties({**table.properties.values, **stored})
-        replace_properties(table.storage, table.properties, properties)
+        replace_properties(table.storage, table.properties, properties, lambda: None)
     return table.location.url
 
 
@@ -223,7 +223,7 @@ def test_times_that_do_not_fit_the_query_are_refused(
     assert message in capsys.readouterr().err
 
 
-def test_show_tells_what_the_table_is(run: Run) -> None:
+def test_show_prints_properties_and_sizes_of_the_table(run: Run) -> None:
     facts = json.loads(run("table show", "--json"))
     assert facts["type"] == "MERGE_ON_READ"
     assert facts["merge_mode"] == "EVENT_TIME_ORDERING"

@@ -5,26 +5,26 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from lakemark.config.table_properties import TableType
+from lakemark.execution.runner import LocalRunner, Result, Task
+from lakemark.metadata.metadata_compaction import EVERY_DELTA_COMMITS
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.model.action import Action
+from lakemark.operations.metadata_table import drop_metadata_table, metadata_differences
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.storage.folder_storage import FolderStorage
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
+from lakemark.transaction.multi_writer import MultiWriter
 from streamer.cli import FAILED, MISUSED, OK, main
 from streamer.commands import table_compact
-from table.config.table_properties import TableType
-from table.execution.runner import LocalRunner, Result, Task
-from table.metadata.metadata_compaction import EVERY_DELTA_COMMITS
-from table.metadata.opening import METADATA_FOLDER
-from table.model.action import Action
-from table.storage import Storage, StorageLocation, open_storage
-from table.storage.folder_storage import FolderStorage
-from table.timeline.timeline import Timeline
-from table.timeline.timeline_store import TimelineStore
-from table.transaction.heartbeat import HEARTBEAT_FOLDER
-from table.transaction.sharing import Sharing
 from tests.golden.golden_table import unpack
 from tests.tables import Row, commit, contents, data_files, make, write_files, writer
 
@@ -188,17 +188,17 @@ def test_a_commit_whose_predecessor_was_cleaned_stays(
     commit(writer(storage), [Row("b", 4, 4)])
     assert run("clean", "--run", "--retain-versions", "1")
     _, second, *_, newest = timeline(storage).completed(Action.COMMIT)
-    told = main(["table", "rollback", str(tmp_path / "t"), newest.requested_at, "--run"])
-    assert (told, "was cleaned away" in capsys.readouterr().err) == (FAILED, True)
-    told = main(["table", "restore", str(tmp_path / "t"), "--to", second.requested_at])
-    assert (told, "may be gone" in capsys.readouterr().err) == (FAILED, True)
+    reported = main(["table", "rollback", str(tmp_path / "t"), newest.requested_at, "--run"])
+    assert (reported, "was cleaned" in capsys.readouterr().err) == (FAILED, True)
+    reported = main(["table", "restore", str(tmp_path / "t"), "--to", second.requested_at])
+    assert (reported, "may be gone" in capsys.readouterr().err) == (FAILED, True)
     assert contents(storage) == {"a": (2, 2), "b": (4, 4)}
 
 
 def test_archive_moves_what_is_over_the_limit(run: Run, tmp_path: Path) -> None:
     storage = table_at(tmp_path / "t", TableType.COPY_ON_WRITE)
     # With one, all instants since its newest compaction stay.
-    writer(storage).table.drop_metadata_table()
+    drop_metadata_table(writer(storage).table)
     assert run("archive") == []
     limits = ("--min-commits", "1", "--max-commits", "2", "--retain-versions", "1")
     planned = run("archive", *limits)
@@ -262,7 +262,7 @@ def test_command_with_nothing_to_do_says_so(
             "is not the requested time of a completed commit",
         ),
         ("savepoint {t} --delete {first} --run", MISUSED, "there is no savepoint"),
-        ("restore {t} --run", MISUSED, "no restore is pending; name what to restore to"),
+        ("restore {t} --run", MISUSED, "no restore is pending; name the commit to restore"),
         (
             "restore {t} --to 20200101000000000",
             MISUSED,
@@ -272,7 +272,7 @@ def test_command_with_nothing_to_do_says_so(
         ("compact {t}/nowhere", FAILED, "no Hudi table"),
     ],
 )
-def test_what_cannot_be_done_is_told_in_one_message(
+def test_refused_command_prints_one_message(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: str, code: int, message: str
 ) -> None:
     storage = table_at(tmp_path / "t")
@@ -304,7 +304,7 @@ def test_copy_on_write_tables_have_nothing_to_compact(
 @pytest.mark.parametrize(
     "what", ["compact", "clean", "archive", "rollback", "savepoint", "restore"]
 )
-def test_a_table_that_is_not_written_here_is_left_alone(
+def test_unsupported_table_is_not_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
     root = unpack("v9_mor_virtual_keys", tmp_path).root
@@ -314,7 +314,7 @@ def test_a_table_that_is_not_written_here_is_left_alone(
 
 
 PIPELINE = """
-source: {{bootstrap: "localhost:9092", topic: orders}}
+source: {{bootstrap_servers: "localhost:9092", topic: orders}}
 table: {{path: {path}, record_key: id}}
 cleaning: {{policy: keep_latest_file_versions, file_versions_retained: 1}}
 concurrency: {{lock: {{provider: file_system, expire_minutes: 1}}}}
@@ -353,7 +353,7 @@ def test_a_skew_of_clocks_that_would_keep_the_lock_from_all_others_is_refused(
     assert timeline(storage) == before
 
 
-def test_a_command_shows_a_heartbeat_and_heeds_those_of_others(
+def test_command_emits_a_heartbeat_and_respects_those_of_other_writers(
     run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     storage = table_at(tmp_path / "t")
@@ -369,8 +369,7 @@ def test_a_command_shows_a_heartbeat_and_heeds_those_of_others(
     assert beats == [done["instant"]]
     assert storage.list_folder(HEARTBEAT_FOLDER)[1] == []
 
-    other = writer(storage)
-    other.table.access = replace(other.table.access, sharing=Sharing(clock_skew_ms=0))
+    other = writer(storage, multi_writer=MultiWriter(clock_skew_ms=0))
     written = write_files(other, [Row("c", 4, 4)])
     undo = ["table", "rollback", str(tmp_path / "t"), other.pending_instant, "--run"]
     assert main(undo) == FAILED
@@ -379,7 +378,7 @@ def test_a_command_shows_a_heartbeat_and_heeds_those_of_others(
     assert contents(storage) == {"a": (2, 2), "b": (3, 3), "c": (4, 4)}
 
 
-def test_the_metadata_table_is_tended_with_its_table(run: Run, tmp_path: Path) -> None:
+def test_metadata_table_is_maintained_with_its_table(run: Run, tmp_path: Path) -> None:
     storage = table_at(tmp_path / "t")
     own = TimelineStore(FolderStorage(storage, METADATA_FOLDER))
     to = writer(storage)
@@ -394,4 +393,4 @@ def test_the_metadata_table_is_tended_with_its_table(run: Run, tmp_path: Path) -
     assert files
     assert not [info for info in storage.list_tree(METADATA_FOLDER) if info.name in files]
     assert run("clean", "--run") == []
-    assert writer(storage).table.metadata_differences() == []
+    assert metadata_differences(writer(storage).table) == []

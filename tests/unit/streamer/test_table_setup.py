@@ -11,7 +11,22 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from sinks.hudi.settings import SinkSettings
+from lakemark.config import keys
+from lakemark.config.key_generators import KeyGeneratorType
+from lakemark.config.table_properties import TableProperties
+from lakemark.errors import HudiError, InvalidConfig, Unsupported
+from lakemark.index.bucket import BucketIndex
+from lakemark.keygen.key_generator import KeyGenerator
+from lakemark.model.format_version import FormatVersion
+from lakemark.operations.create import create_table
+from lakemark.operations.metadata_table import (
+    drop_metadata_table,
+    keep_metadata_table,
+    metadata_differences,
+)
+from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.operations.writer_settings import WriterSettings
+from lakemark.storage import StorageLocation, open_storage
 from streamer.config.load import validated
 from streamer.config.pipeline import PipelineConfig
 from streamer.table_setup import (
@@ -20,15 +35,6 @@ from streamer.table_setup import (
     columns_with,
     table_spec,
 )
-from table.config import keys
-from table.config.key_generators import KeyGeneratorType
-from table.config.table_properties import TableProperties
-from table.errors import HudiError, InvalidConfig, Unsupported
-from table.hudi_table import HudiTable, create_table, open_table
-from table.index.bucket import BucketIndex
-from table.keygen.key_generator import KeyGenerator
-from table.model.format_version import FormatVersion
-from table.storage import StorageLocation, open_storage
 from tests.tables import INDEX, SCHEMA, Row, commit, make, spec, writer
 from tests.unit.merge.custom.mergers import ByEventTime
 from transforms.decode.schema_policy import SchemaPolicy
@@ -37,7 +43,7 @@ from transforms.decode.schema_policy import SchemaPolicy
 def pipeline(table: Mapping[str, object]) -> PipelineConfig:
     return validated(
         {
-            "source": {"bootstrap": "localhost:9092", "topic": "orders"},
+            "source": {"bootstrap_servers": "localhost:9092", "topic": "orders"},
             "table": {
                 "path": "orders",
                 "record_key": ["id"],
@@ -50,18 +56,18 @@ def pipeline(table: Mapping[str, object]) -> PipelineConfig:
     )
 
 
-def existing(changes: Mapping[str, str] | None = None) -> HudiTable:
+def existing(changes: Mapping[str, str] | None = None) -> OpenTable:
     """A table with one commit, and with some of its properties changed afterwards."""
     storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/orders"))
     make(storage)
     commit(to := writer(storage), [Row("a", 1, 1)], to.settings.bucket_metadata())
     values = {**to.table.properties.values, **(changes or {})}
     storage.put(".hoodie/hoodie.properties", TableProperties(values).to_bytes())
-    return HudiTable(storage, TableProperties(values))
+    return OpenTable(storage, TableProperties(values))
 
 
 def check(
-    table: HudiTable,
+    table: OpenTable,
     settings: Mapping[str, object] | None = None,
     index: BucketIndex = INDEX,
     columns: pa.Schema = SCHEMA,
@@ -117,7 +123,7 @@ def test_another_bucket_count_is_refused() -> None:
         check(existing(), index=BucketIndex(4, ("id",)))
 
 
-def test_the_key_generator_of_the_table_is_continued() -> None:
+def test_key_generator_of_the_table_is_reused() -> None:
     keys_of = check(existing({keys.KEY_GENERATOR_TYPE: "COMPLEX"}))
     assert keys_of.config.kind is KeyGeneratorType.COMPLEX
     assert keys_of.record_keys(pa.table({"id": ["a"]})).to_pylist() == ["a"], "as the rows have it"
@@ -142,7 +148,7 @@ def test_buckets_that_differ_by_partition_are_refused(path: str) -> None:
         check(table)
 
 
-class OthersSettings(SinkSettings):
+class OthersSettings(WriterSettings):
     """Of a writer that keeps the bucket count nowhere, as Apache Hudi does."""
 
     def bucket_metadata(self) -> dict[str, str]:
@@ -161,7 +167,7 @@ def test_another_bucket_count_is_found_where_others_have_written(is_first_ours: 
     other = writer(storage)
     other.settings = OthersSettings(INDEX)
     commit(other, rows[:5])
-    table = HudiTable(storage, other.table.properties)
+    table = OpenTable(storage, other.table.properties)
     check(table)
     for count in (1, 4):
         with pytest.raises(InvalidConfig, match=f"does not fit the {count} buckets"):
@@ -182,15 +188,15 @@ def test_columns_that_would_lose_values_are_refused(columns: pa.Schema, message:
 
 def test_a_default_that_would_be_lost_is_refused_where_defaults_are_filled() -> None:
     table = existing({keys.PARTIAL_UPDATE_MODE: "IGNORE_DEFAULTS"})
-    filling = {"partial_update": "ignore_defaults"}
-    check(table, filling)
+    partial = {"partial_update": "ignore_defaults"}
+    check(table, partial)
     newest = table.newest_metadata()
     assert newest is not None
     schema = json.loads(newest.extra_metadata[keys.SCHEMA])
     schema["fields"][-1] |= {"type": ["long", "null"], "default": 7}
     cast(dict[str, str], newest.extra_metadata)[keys.SCHEMA] = json.dumps(schema)
     with pytest.raises(Unsupported, match=r"column v of table .* has the default 7"):
-        check(table, filling)
+        check(table, partial)
 
 
 def with_type(name: str, data_type: pa.DataType) -> pa.Schema:
@@ -251,7 +257,7 @@ def test_version_6_has_no_partial_rows() -> None:
     location = StorageLocation(f"memory://{uuid4()}")
     table = create_table(location, spec(version=FormatVersion.V6))
     check_partial_rows(table, "none")
-    with pytest.raises(Unsupported, match="which has no partial rows; leave"):
+    with pytest.raises(Unsupported, match="which does not support partial rows; remove"):
         check_partial_rows(table, "absent_fields")
 
 
@@ -271,16 +277,16 @@ def test_an_index_that_is_not_kept_is_refused_until_dropping_it_is_asked_for(ind
     ):
         check(table)
     check(table, drops_metadata_table=True)
-    table.drop_metadata_table()
+    drop_metadata_table(table)
     dropped = open_table(table.location)
     check(dropped)
-    assert dropped.snapshot(["id"]).read_all().num_rows == 1
-    assert dropped.keep_metadata_table() == "there is none"
+    assert dropped.scan(columns=["id"]).to_reader().read_all().num_rows == 1
+    assert keep_metadata_table(dropped) == "there is none"
     assert dropped.properties.metadata_partitions == ("column_stats", "files", "partition_stats")
-    assert dropped.metadata_differences() == []
+    assert metadata_differences(dropped) == []
 
 
-def test_a_folder_that_is_no_table_is_left_alone(tmp_path: Path) -> None:
+def test_folder_without_a_table_is_not_changed(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(InvalidConfig, match=r"no Hudi table \(it holds 'notes.txt'\)"):
         create_table(StorageLocation(str(tmp_path)), spec())
@@ -295,4 +301,4 @@ def test_rows_without_a_key_are_never_written(key: str | None) -> None:
     with pytest.raises(HudiError):
         commit(to, [Row(key, 1, 1)])  # type: ignore[arg-type]
     to.abandon()
-    assert writer(storage).table.snapshot().read_all().num_rows == 0
+    assert writer(storage).table.scan().to_reader().read_all().num_rows == 0

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from lakemark.model.action import Action, State
+from lakemark.model.instant import Instant
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation
 from streamer.cli import FAILED, MISUSED, OK, main
-from table.hudi_table import open_table
-from table.model.action import Action, State
-from table.model.instant import Instant
-from table.storage import StorageLocation
 from tests.golden.golden_table import unpack
 
 
@@ -19,7 +19,9 @@ def tree(root: Path) -> dict[str, bytes]:
     return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
-def test_what_is_planned_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_executed_plan_equals_the_printed_plan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     root = unpack("v6_cow_simple", tmp_path).root
     before = tree(root)
     command = ["table", "upgrade", str(root), "--to", "8", "--json"]
@@ -47,7 +49,7 @@ def test_the_way_back_is_the_other_command(
     assert "lakemark table downgrade TABLE --to 8" in capsys.readouterr().err
 
 
-def test_what_is_unfinished_is_to_be_ended_first(
+def test_pending_clean_must_be_completed_before_a_downgrade(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     golden = unpack("v9_cow_simple", tmp_path)

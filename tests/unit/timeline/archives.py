@@ -13,14 +13,14 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from table.codec.avro_container import load_schema
-from table.log.log_block import BlockType, HeaderKey, encode
-from table.model.action import Action, State
-from table.model.commit_metadata import CommitMetadata
-from table.model.instant import Instant
-from table.storage import StorageLocation, open_storage
-from table.storage.storage import Storage
-from table.timeline.timeline_store import commit_content
+from lakemark.codec.avro_container import load_schema
+from lakemark.log.log_block import BlockType, HeaderKey, encode
+from lakemark.model.action import Action, State
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.instant import Instant
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.storage.storage import Storage
+from lakemark.timeline.content import encode_commit
 
 HISTORY = ".hoodie/timeline/history"
 ARCHIVED = ".hoodie/archived"
@@ -50,7 +50,7 @@ def history_file(items: Sequence[Instant], layer: int = 0) -> tuple[str, bytes]:
             "instantTime": [i.requested_at for i in items],
             "completionTime": [i.completed_at for i in items],
             "action": [str(i.action) for i in items],
-            "metadata": [commit_content(Action.COMMIT, metadata_of(i)) for i in items],
+            "metadata": [encode_commit(Action.COMMIT, metadata_of(i)) for i in items],
             "plan": pa.nulls(len(items), pa.binary()),
             "version": [1] * len(items),
         }
@@ -67,12 +67,12 @@ def manifest(names: Iterable[str]) -> bytes:
 
 def put_history(storage: Storage, version: int, files: Iterable[Sequence[Instant]]) -> list[str]:
     """Lay a version of a history down; returns the paths of its files."""
-    made = [history_file(items) for items in files]
-    for name, content in made:
+    encoded = [history_file(items) for items in files]
+    for name, content in encoded:
         storage.put(f"{HISTORY}/{name}", content)
-    storage.put(f"{HISTORY}/manifest_{version}", manifest(name for name, _ in made))
+    storage.put(f"{HISTORY}/manifest_{version}", manifest(name for name, _ in encoded))
     storage.put(f"{HISTORY}/_version_", str(version).encode())
-    return [f"{HISTORY}/{name}" for name, _ in made]
+    return [f"{HISTORY}/{name}" for name, _ in encoded]
 
 
 def archive_log(items: Iterable[Instant]) -> bytes:

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.codec.avro_container import MAGIC
-from table.errors import CorruptData, SnapshotChanged, Unsupported
-from table.model.instant import Instant
-from table.storage.storage import Storage
-from table.timeline.archive_log import ArchiveLogs
-from table.timeline.layout import LayoutV1
-from table.timeline.timeline_store import TimelineStore
+from lakemark.codec.avro_container import MAGIC
+from lakemark.errors import CorruptData, SnapshotChanged, Unsupported
+from lakemark.model.instant import Instant
+from lakemark.storage.storage import Storage
+from lakemark.timeline.archive_log import ArchiveLogs
+from lakemark.timeline.layout import LayoutV1
+from lakemark.timeline.timeline_store import TimelineStore
 from tests.storages import CountingStorage
 from tests.unit.log.blocks import mutations
 from tests.unit.timeline.archives import (

@@ -7,19 +7,20 @@ from dataclasses import replace
 
 import pytest
 
-from sinks.hudi.table_writer import TableWriter
-from sinks.hudi.upkeep import archive, clean
-from table.config.table_properties import TableType
-from table.errors import CorruptData, SnapshotChanged
-from table.execution.runner import LocalRunner
-from table.model.action import Action, State
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy, Retention
-from table.services.compaction import CompactionPolicy
-from table.timeline.timeline import Timeline
-from table.timeline.timeline_store import TimelineStore
+from lakemark.config.table_properties import TableType
+from lakemark.errors import CorruptData, SnapshotChanged
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action, State
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.operations.archive import archive
+from lakemark.operations.clean import clean
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
 from tests.tables import Row, commit, write_files, writer
 from tests.upkeep import as_of, make_plain, new_storage
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.timeline.clock import (
+from lakemark.timeline.clock import (
     MAX_CLOCK_DRIFT_S,
     UTC_CLOCK,
     ClockBehind,
+    ClockSlot,
     TimelineClock,
     TimelineZoneUnknown,
-    Turn,
     add_to_instant,
 )
 
@@ -86,21 +86,21 @@ def test_later_moments_have_later_times_outside_the_repeated_hour(
     st.sampled_from(CLOCKS),
     moments | around_the_repeated_hour,
     st.timedeltas(-timedelta(days=1), timedelta(seconds=MAX_CLOCK_DRIFT_S - 1)),
-    st.sampled_from([None, *Turn]),
+    st.sampled_from([None, *ClockSlot]),
 )
 def test_the_next_instant_is_later_than_the_newest(
-    zone: TimelineClock, now: datetime, ahead: timedelta, turn: Turn | None
+    zone: TimelineClock, now: datetime, ahead: timedelta, slot: ClockSlot | None
 ) -> None:
     clock = Clock(now)
     newest = zone.format(now + ahead)
     try:
-        generated = zone.next_instant(newest, turn, clock.now, clock.sleep)
+        generated = zone.next_instant(newest, slot, clock.now, clock.sleep)
     except ClockBehind as behind:
         assert zone is NEW_YORK, "only a clock that is set back may have to wait for longer"
         clock.moment = behind.until
-        generated = zone.next_instant(newest, turn, clock.now, clock.sleep)
+        generated = zone.next_instant(newest, slot, clock.now, clock.sleep)
     assert generated > newest
-    assert turn is None or int(generated) % 2 == turn, "an ingest and a service never share a time"
+    assert slot is None or int(generated) % 2 == slot, "an ingest and a service never share a time"
     assert generated == zone.format(clock.now()), "times are true, not invented"
 
 

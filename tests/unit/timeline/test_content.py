@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.errors import CorruptData
-from table.model.action import Action
-from table.model.commit_metadata import CommitMetadata, WriteStat
-from table.timeline.content import commit_json, decode_as, decode_commit
-from table.timeline.timeline_store import commit_content
+from lakemark.errors import CorruptData
+from lakemark.model.action import Action
+from lakemark.model.commit_metadata import CommitMetadata, WriteStat
+from lakemark.model.format_version import FormatVersion
+from lakemark.timeline.content import decode_as, decode_commit, encode_commit
 
 texts = st.text(st.characters(codec="utf-8"), max_size=8)
 stats = st.builds(
@@ -26,17 +26,17 @@ stats = st.builds(
 )
 commits = st.builds(
     CommitMetadata,
-    st.lists(stats, max_size=3).map(tuple),
-    st.dictionaries(texts, texts, max_size=3),
-    st.sampled_from(["UPSERT", "COMPACT"]),
-    st.booleans(),
+    write_stats=st.lists(stats, max_size=3).map(tuple),
+    extra_metadata=st.dictionaries(texts, texts, max_size=3),
+    operation=st.sampled_from(["UPSERT", "COMPACT"]),
+    compacted=st.booleans(),
 )
 
 
 @given(commits)
 def test_json_and_avro_say_the_same(metadata: CommitMetadata) -> None:
     as_json = json.dumps(metadata.to_record()).encode()
-    as_avro = commit_content(Action.COMMIT, metadata)
+    as_avro = encode_commit(Action.COMMIT, metadata)
     assert decode_commit(as_json, "j") == decode_commit(as_avro, "a")
 
 
@@ -82,7 +82,7 @@ def test_other_json_is_corrupt(text: str) -> None:
 def test_damaged_commits_never_crash(metadata: CommitMetadata, data: st.DataObject) -> None:
     whole = data.draw(
         st.sampled_from(
-            [commit_content(Action.COMMIT, metadata), json.dumps(metadata.to_record()).encode()]
+            [encode_commit(Action.COMMIT, metadata), json.dumps(metadata.to_record()).encode()]
         )
     )
     position = data.draw(st.integers(0, len(whole) - 1))
@@ -97,14 +97,14 @@ def test_damaged_commits_never_crash(metadata: CommitMetadata, data: st.DataObje
 
 
 def test_a_record_without_the_fields_is_corrupt() -> None:
-    content = commit_content(Action.COMMIT, CommitMetadata())
+    content = encode_commit(Action.COMMIT, CommitMetadata())
     with pytest.raises(CorruptData, match="fileId"):
         decode_as(lambda record: record["fileId"], content, "plan")
 
 
 def test_json_has_no_version() -> None:
     """Apache Hudi's JSON of layout 1 has none."""
-    written = json.loads(commit_json({**CommitMetadata(()).to_record(), "version": 1}))
+    written = json.loads(encode_commit(Action.COMMIT, CommitMetadata(), FormatVersion.V6))
     assert "version" not in written
 
 
@@ -121,4 +121,4 @@ def test_json_has_no_version() -> None:
     ],
 )
 def test_only_writes_change_the_schema(operation: str, may_change: bool) -> None:
-    assert CommitMetadata((), operation=operation).may_change_schema is may_change
+    assert CommitMetadata(write_stats=(), operation=operation).may_change_schema is may_change

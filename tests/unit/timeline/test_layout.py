@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.config import keys
-from table.config.table_properties import TableProperties
-from table.model.action import Action, State
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.storage import StorageLocation, open_storage
-from table.storage.storage import ObjectInfo
-from table.timeline.clock import UTC_CLOCK
-from table.timeline.layout import LayoutV1, LayoutV2, TimelineLayout, layout_of
-from table.timeline.timeline_store import TimelineStore
+from lakemark.config import keys
+from lakemark.config.table_properties import TableProperties
+from lakemark.model.action import Action, State
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.storage.storage import ObjectInfo
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.timeline.layout import LayoutV1, LayoutV2, TimelineLayout, layout_of
+from lakemark.timeline.timeline_store import TimelineStore
 
 times = st.integers(min_value=20200101000000000, max_value=20991231235959999).map(str)
 
@@ -38,13 +38,13 @@ def instant_of(layout: TimelineLayout, name: str, written: datetime) -> Instant 
 
 
 @given(instants())
-def test_a_name_of_layout_2_says_all_of_an_instant(instant: Instant) -> None:
+def test_an_instant_of_layout_2_is_parsed_from_its_name(instant: Instant) -> None:
     layout = LayoutV2()
     assert layout.parse(layout.name_of(instant)) == instant
 
 
 @given(instants(), st.datetimes(datetime(2100, 1, 1), timezones=st.just(UTC)))  # noqa: DTZ001
-def test_a_name_of_layout_1_and_when_it_was_written_say_all(
+def test_an_instant_of_layout_1_is_parsed_from_name_and_modification_time(
     instant: Instant, written: datetime
 ) -> None:
     parsed = instant_of(LayoutV1(), LayoutV1().name_of(instant), written)
@@ -57,7 +57,7 @@ def test_a_name_of_layout_1_and_when_it_was_written_say_all(
 
 
 @given(st.text(max_size=30) | st.from_regex(r"[0-9]{14}[._a-z0-9]{0,30}", fullmatch=True))
-def test_whatever_lies_in_the_folder_is_an_instant_or_is_not(name: str) -> None:
+def test_every_file_name_is_an_instant_or_is_ignored(name: str) -> None:
     for layout in (LayoutV1(), LayoutV2()):
         parsed = layout.parse(name)
         assert parsed is None or layout.name_of(parsed) == name or ".commit.inflight" in name

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from table.errors import CorruptData, SnapshotChanged
-from table.model.action import Action
-from table.timeline.lsm_history import LsmHistory
-from table.timeline.timeline_store import TimelineStore
+from lakemark.errors import CorruptData, SnapshotChanged
+from lakemark.model.action import Action
+from lakemark.timeline.lsm_history import LsmHistory
+from lakemark.timeline.timeline_store import TimelineStore
 from tests.storages import CountingStorage
 from tests.unit.log.blocks import mutations
 from tests.unit.timeline.archives import (
@@ -28,7 +28,7 @@ FILES = [[instant(n) for n in range(first, first + 10)] for first in range(0, 50
 
 @settings(deadline=None)
 @given(st.integers(-5, 55), st.none() | st.integers(-5, 55))
-def test_a_range_holds_what_was_requested_in_it(since: int, until: int | None) -> None:
+def test_a_range_contains_the_instants_requested_in_it(since: int, until: int | None) -> None:
     storage = new_storage()
     put_history(storage, 1, FILES)
     end = None if until is None else time_of(until)
@@ -37,7 +37,7 @@ def test_a_range_holds_what_was_requested_in_it(since: int, until: int | None) -
     assert list(found) == [instant(number) for number in wanted]
 
 
-def test_only_files_whose_names_may_hold_it_are_opened_and_each_once() -> None:
+def test_only_files_whose_names_cover_the_instant_are_opened_and_each_once() -> None:
     storage = CountingStorage(new_storage())
     paths = put_history(storage, 1, FILES)
     history = LsmHistory(storage, HISTORY)
@@ -97,7 +97,7 @@ def test_a_file_that_a_newer_version_replaced_asks_for_a_retry_and_the_retry_hel
     assert len(history.load().instants()) == 20
 
 
-def test_a_file_or_a_manifest_that_nobody_replaced_is_lost() -> None:
+def test_a_missing_file_or_manifest_without_replacement_is_lost() -> None:
     storage = new_storage()
     history = LsmHistory(storage, HISTORY)
     paths = put_history(storage, 1, FILES)

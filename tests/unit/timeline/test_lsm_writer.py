@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.errors import CorruptData
-from table.model.action import Action
-from table.model.instant import Instant
-from table.storage import Storage
-from table.timeline.lsm_history import LsmHistory, ManifestFile
-from table.timeline.lsm_writer import ArchivedInstant, HistorySettings, LsmWriter, mergeable
-from table.timeline.timeline_store import TimelineStore, commit_content
+from lakemark.errors import CorruptData
+from lakemark.model.action import Action
+from lakemark.model.instant import Instant
+from lakemark.storage import Storage
+from lakemark.timeline.content import encode_commit
+from lakemark.timeline.lsm_history import LsmHistory, ManifestFile
+from lakemark.timeline.lsm_writer import ArchivedInstant, HistorySettings, LsmWriter, mergeable
+from lakemark.timeline.timeline_store import TimelineStore
 from tests.depth import examples
 from tests.unit.timeline.archives import (
     HISTORY,
@@ -36,7 +37,7 @@ _PAGE_TYPE = 1
 
 
 def row(item: Instant) -> ArchivedInstant:
-    content = commit_content(Action.COMMIT, metadata_of(item))
+    content = encode_commit(Action.COMMIT, metadata_of(item))
     return ArchivedInstant(
         item.requested_at, item.completed_at or "", item.action.value, content, b"plan"
     )
@@ -47,7 +48,7 @@ def add(storage: Storage, items: Sequence[Instant], kept: HistorySettings = SMAL
     writer = LsmWriter(storage, history, lambda: None, kept)
     rows: Iterator[ArchivedInstant] = map(row, items)
     writer.add(rows, items[0].requested_at, items[-1].requested_at)
-    writer.tidy()
+    writer.merge_files()
 
 
 @settings(deadline=None, max_examples=examples(30))
@@ -137,14 +138,14 @@ def test_an_archiver_goes_on_from_a_manifest_that_version_does_not_name_yet() ->
     storage.put(f"{HISTORY}/_version_", b"1")
     history = LsmHistory(storage, HISTORY)
     assert list(history.load().instants()) == [instant(1)]
-    known = LsmWriter(storage, history, lambda: None).known(time_of(0), time_of(9))
+    known = LsmWriter(storage, history, lambda: None).find_archived(time_of(0), time_of(9))
     assert list(known) == [instant(1), instant(2)]
     assert list(history.load().instants()) == [instant(1), instant(2)], "readers see it, too"
     add(storage, [instant(3)])
     assert list(history.load().instants()) == [instant(1), instant(2), instant(3)]
 
 
-def test_a_manifest_whose_file_was_deleted_is_not_gone_on_from() -> None:
+def test_a_manifest_whose_file_was_deleted_is_not_continued() -> None:
     storage = new_storage()
     for number in (1, 2):
         add(storage, [instant(number)])
@@ -162,7 +163,7 @@ def test_an_archiver_that_adds_nothing_deletes_no_file_that_another_is_about_to_
     add(storage, [instant(0)])
     history = LsmHistory(storage, HISTORY)
     other = LsmWriter(storage, history, lambda: None)
-    late = LsmWriter(storage, history, check=other.tidy)
+    late = LsmWriter(storage, history, check=other.merge_files)
     late.add(iter([row(instant(1))]), time_of(1), time_of(1))
     assert list(LsmHistory(storage, HISTORY).load().instants()) == [instant(0), instant(1)]
 
@@ -230,7 +231,7 @@ def lose_manifests_and_version(storage: Storage) -> None:
 def put_active(storage: Storage, items: Sequence[Instant]) -> None:
     for item in items:
         path = f".hoodie/timeline/{item.requested_at}_{item.completed_at}.deltacommit"
-        storage.put(path, commit_content(Action.COMMIT, metadata_of(item)))
+        storage.put(path, encode_commit(Action.COMMIT, metadata_of(item)))
 
 
 def test_data_files_without_any_manifest_or_version_are_a_damaged_history() -> None:
@@ -266,7 +267,7 @@ def test_a_second_archival_of_the_same_range_replaces_no_file(layers: int) -> No
     assert set(LsmHistory(storage, HISTORY).load().instants()) == set(items)
 
 
-def test_an_older_manifest_whose_files_are_lost_is_no_history() -> None:
+def test_an_older_manifest_whose_files_are_lost_is_not_used() -> None:
     storage = new_storage()
     for number in range(2):
         add(storage, [instant(number)])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.model.action import Action, State
-from table.model.instant import Instant
-from table.timeline.timeline import Timeline
+from lakemark.model.action import Action, State
+from lakemark.model.instant import Instant
+from lakemark.timeline.timeline import Timeline
 
 
 def requested(time: str, action: Action = Action.DELTA_COMMIT) -> Instant:

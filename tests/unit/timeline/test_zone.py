@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from table.errors import InvalidConfig
-from table.model.action import Action, State
-from table.model.instant import Instant
-from table.timeline.clock import TimelineClock, TimelineZoneUnknown
-from table.timeline.zone import Sighting, ZoneEvidence, find_clock
+from lakemark.errors import InvalidConfig
+from lakemark.model.action import Action, State
+from lakemark.model.instant import Instant
+from lakemark.timeline.clock import TimelineClock, TimelineZoneUnknown
+from lakemark.timeline.zone import Sighting, ZoneEvidence, find_clock
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)
 ZONES = ["America/New_York", "Asia/Tokyo", "Asia/Kathmandu", "UTC", "Pacific/Kiritimati"]
@@ -164,7 +164,7 @@ def test_a_table_in_utc_needs_no_setting_and_takes_no_other_zone() -> None:
         find_clock("/t", "UTC", "Asia/Tokyo", evidence("UTC")).check()
 
 
-def test_a_name_that_is_no_zone_is_refused() -> None:
+def test_an_unknown_time_zone_is_refused() -> None:
     for name in ("Mars/Olympus", "", "../etc/passwd", "EST5EDT4"):
         with pytest.raises(InvalidConfig, match="names no time zone on this machine"):
             find_clock("/t", "LOCAL", name, evidence("UTC"))

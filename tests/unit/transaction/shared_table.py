@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from sinks.hudi.exchange import Written
-from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import TableType
-from table.model.commit_metadata import CommitMetadata
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.storage import Storage
-from table.timeline.timeline_store import commit_content
-from table.transaction.heartbeat import HEARTBEAT_FOLDER
+from lakemark.config.table_properties import TableType
+from lakemark.model.commit_metadata import CommitMetadata, WriteStat
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.operations.table_writer import TableWriter
+from lakemark.storage import Storage
+from lakemark.timeline.content import encode_commit
+from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from tests.protocol.actors import Mode, lay_down, open_writer
 from tests.protocol.clocked_store import ClockedStore
 from tests.protocol.virtual_time import VirtualTime
@@ -36,7 +35,7 @@ class Table:
         return open_writer(through or self.storage, self.clock, mode)
 
     def rows(self) -> dict[str, int]:
-        rows = self.open().table.snapshot(["id", "v"]).read_all().to_pylist()
+        rows = self.open().table.scan(columns=["id", "v"]).to_reader().read_all().to_pylist()
         return {row["id"]: row["v"] for row in rows}
 
     def pending(self) -> list[Instant]:
@@ -66,17 +65,16 @@ def inflight(of: TableWriter) -> Instant:
     return of._transaction.instant
 
 
-def complete_as_apache(of: TableWriter, written: list[Written]) -> None:
+def complete_as_apache(of: TableWriter, written: list[WriteStat]) -> None:
     """Without the lock, and without a look at what others do to the instant."""
     prepare(of, written)
     of.table.store.publish(inflight(of), next_time(of))
 
 
-def prepare(of: TableWriter, written: list[Written]) -> None:
+def prepare(of: TableWriter, written: list[WriteStat]) -> None:
     """Lay the content of its commit aside."""
-    stats = tuple(one.stat for one in written if one.stat is not None)
-    metadata = CommitMetadata(stats, of._own_metadata())
-    content = commit_content(inflight(of).action, metadata, of.table.store.version)
+    metadata = CommitMetadata(write_stats=tuple(written), extra_metadata=of._table_facts())
+    content = encode_commit(inflight(of).action, metadata, of.table.store.version)
     of.table.store.prepare(inflight(of), content)
 
 

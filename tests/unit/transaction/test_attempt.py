@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
-from sinks.hudi.compactions import Compaction, pending_compactions
-from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import TableType
-from table.errors import HudiError
-from table.execution.runner import LocalRunner
-from table.model.action import Action
-from table.model.commit_metadata import WriteStat
-from table.services.compaction import CompactionPolicy
-from table.storage import Storage
-from table.storage.storage import NotFound
-from table.timeline.lock import LeaseLost
-from table.transaction.attempt import AttemptLost, discard
-from table.transaction.rollback import roll_back, roll_back_named
+from lakemark.config.table_properties import TableType
+from lakemark.errors import HudiError, WriteConflict
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action
+from lakemark.model.commit_metadata import WriteStat
+from lakemark.operations.compact import Compaction, pending_compactions
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import Storage
+from lakemark.storage.storage import NotFound
+from lakemark.timeline.locks.table_lock import LeaseLost
+from lakemark.transaction.attempt import AttemptLost, discard
+from lakemark.transaction.heartbeat import Heartbeat, HeartbeatPolicy
+from lakemark.transaction.rollback import roll_back, roll_back_named
 from tests.protocol.actors import A_HEARTBEAT_AND_MORE_S, A_LEASE_AND_MORE_S
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages.interrupted_storage import InterruptedStorage
@@ -59,7 +61,7 @@ class Attempt:
         self.compaction.publish(self.stats, dict)
 
     def undo(self) -> bool:
-        return roll_back(self.to.table.access, self.instant)
+        return roll_back(self.to.table.context, self.instant)
 
 
 def test_two_attempts_write_files_of_different_names(table: Table) -> None:
@@ -90,7 +92,7 @@ def test_an_attempt_that_was_published_does_not_delete_its_files(table: Table) -
     """Its answer was lost, so it may take itself for lost."""
     ours = Attempt(table)
     ours.publish()
-    access = ours.to.table.access
+    access = ours.to.table.context
     discard(access, ours.instant, access.timeline.load())
     assert ours.paths <= set(data_files(table.storage))
     assert table.rows() == {"a": 2}
@@ -131,7 +133,7 @@ def test_an_attempt_cannot_be_published_once_the_next_deletes_its_files(table: T
 
 
 def undo_by_name(table: Table, first: Attempt, through: Storage) -> None:
-    roll_back_named(table.open(through).table.access, first.instant.requested_at)
+    roll_back_named(table.open(through).table.context, first.instant.requested_at)
 
 
 def begin_the_next(table: Table, first: Attempt, through: Storage) -> None:
@@ -205,8 +207,66 @@ def test_a_late_rollback_does_not_remove_the_instant_of_the_attempt_that_followe
 
     meeting.is_before = is_before
     with pytest.raises(HudiError):
-        roll_back_named(table.open(meeting).table.access, first.instant.requested_at)
+        roll_back_named(table.open(meeting).table.context, first.instant.requested_at)
     followed[0].publish()
     done = table.open().table.timeline.completed(Action.COMMIT)
     assert [one.requested_at for one in done] == [first.instant.requested_at]
     assert table.rows() == {"a": 2}
+
+
+def test_a_lost_attempt_keeps_the_heartbeat_of_the_attempt_that_replaced_it(table: Table) -> None:
+    first = Attempt(table)
+    table.clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    second = Attempt(table)
+    with pytest.raises(AttemptLost):
+        first.publish()
+    first.compaction.leave()
+    assert table.beats() == [second.instant.requested_at]
+    with pytest.raises(WriteConflict, match="is alive"):
+        Attempt(table)
+    second.publish()
+    assert table.beats() == []
+    assert table.rows() == {"a": 2}
+
+
+def test_an_attempt_that_begins_second_keeps_the_heartbeat_of_the_first(table: Table) -> None:
+    """Apache Hudi beats only after it has created the inflight instant, which is empty."""
+    ((planned, _),) = pending_compactions(table.open().table)
+
+    def begin() -> None:
+        to = table.open()
+        to.table.store.create(planned.inflight(), b"")
+        Heartbeat(table.storage, planned.requested_at, HeartbeatPolicy())
+
+    meeting = InterruptedStorage(table.storage, begin)
+    meeting.is_before = lambda _, method, path: (
+        method == "create" and path.endswith(".compaction.inflight")
+    )
+    with pytest.raises(WriteConflict, match="begun by another writer"):
+        Attempt(table, meeting)
+    assert table.beats() == [planned.requested_at]
+
+
+def test_a_late_rollback_keeps_the_heartbeat_of_the_attempt_that_followed(table: Table) -> None:
+    first = Attempt(table)
+    name = first.instant.requested_at
+    table.clock.sleep(A_HEARTBEAT_AND_MORE_S)
+
+    def begin_the_next() -> None:
+        table.clock.sleep(A_LEASE_AND_MORE_S)
+        Attempt(table)
+
+    meeting = InterruptedStorage(table.storage, begin_the_next)
+    forgotten: list[str] = []
+
+    def is_before(number: int, method: str, path: str) -> bool:
+        has_forgotten = bool(forgotten)
+        forgotten.extend([path] if (method, path) == ("delete", inflight) else [])
+        return has_forgotten
+
+    inflight = first.to.table.store.path_of(first.instant)
+    meeting.is_before = is_before
+    with suppress(HudiError):
+        roll_back_named(table.open(meeting).table.context, name)
+    assert meeting.stopped_at
+    assert table.beats() == [name]

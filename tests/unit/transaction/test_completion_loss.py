@@ -6,22 +6,22 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from table.codec import avro_container
-from table.config import keys
-from table.errors import Refused
-from table.model.action import Action, State
-from table.model.commit_metadata import CommitMetadata, WriteStat
-from table.model.compaction_plan import CompactionOperation, CompactionPlan
-from table.model.file_slice import FileGroupId
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.timeline.lock import open_lock
-from table.timeline.timeline import Timeline
-from table.timeline.timeline_store import commit_content, compaction_plan_content
-from table.transaction.access import TableAccess
-from table.transaction.completion_loss import check_never_completed
-from table.transaction.participant import NoParticipant
-from table.write.markers import mark
+from lakemark.codec import avro_container
+from lakemark.config import keys
+from lakemark.errors import Refused
+from lakemark.model.action import Action, State
+from lakemark.model.commit_metadata import CommitMetadata, WriteStat
+from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
+from lakemark.model.file_slice import FileGroupId
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.timeline.content import encode_commit, encode_compaction_plan
+from lakemark.timeline.locks.open_lock import open_lock
+from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.completion_loss import check_never_completed
+from lakemark.transaction.participant import NoParticipant
+from lakemark.transaction.table_context import TableContext
+from lakemark.write.markers import create_marker
 from tests.unit.transaction.timelines import TimelineInMaking, written
 from tests.upkeep import make_plain
 
@@ -44,7 +44,7 @@ class Case:
         make_plain(self.at.storage, version=version)
         self.requested = self.at.request(Action.COMMIT)
         extra = {keys.WRITER_ID: writer} if writer else {}
-        content = commit_content(Action.COMMIT, CommitMetadata(extra_metadata=extra), version)
+        content = encode_commit(Action.COMMIT, CommitMetadata(extra_metadata=extra), version)
         self.pending = self.requested.inflight()
         self.at.store.create(self.pending, content)
         self.base = f"{GROUP}_0-0-0_{self.pending.requested_at}.parquet"
@@ -55,15 +55,20 @@ class Case:
 
     def write_over(self, instant: Instant) -> None:
         """A commit that rewrote the base file."""
-        stat = WriteStat(GROUP, partition_path="north", prev_base_file=self.base)
-        self.at.complete(instant, CommitMetadata((stat,)))
+        stat = WriteStat(file_id=GROUP, partition_path="north", prev_base_file=self.base)
+        self.at.complete(instant, CommitMetadata(write_stats=(stat,)))
 
     def plan_over_logs(self) -> None:
         """A compaction that is to read a log of the commit."""
         slice_start = "20250101000000000" if self.at.version is V6 else self.pending.requested_at
         log = f".{GROUP}_{slice_start}.log.1_0-0-0"
-        operation = CompactionOperation(FileGroupId("north", GROUP), slice_start, None, (log,))
-        content = compaction_plan_content(CompactionPlan((operation,)))
+        operation = CompactionOperation(
+            group=FileGroupId("north", GROUP),
+            base_instant=slice_start,
+            data_file=None,
+            log_files=(log,),
+        )
+        content = encode_compaction_plan(CompactionPlan((operation,)))
         self.at.request(Action.COMPACTION, content)
 
     def keep(self, savepoint_of: str) -> None:
@@ -77,7 +82,7 @@ class Case:
         self.at.publish(savepoint, content)
 
     def check(self, *, is_told: bool = False) -> Timeline:
-        access = TableAccess(
+        access = TableContext(
             self.at.storage,
             self.at.store,
             open_lock(self.at.storage),
@@ -107,7 +112,7 @@ def test_a_savepoint_of_its_name_proves_it_and_another_does_not() -> None:
     other.keep(done.requested_at)
     other.check()
     case = Case()
-    mark(case.at.storage, case.pending.requested_at, case.path)
+    create_marker(case.at.storage, case.pending.requested_at, case.path)
     case.keep(case.pending.requested_at)
     refused(case, "savepoint .* keeps it")
 
@@ -126,7 +131,7 @@ def test_what_the_metadata_table_was_told_of_is_no_proof_while_its_writer_may_ha
     if trace != "no file":
         case.write_file()
     if trace == "marker":
-        mark(case.at.storage, case.pending.requested_at, case.path)
+        create_marker(case.at.storage, case.pending.requested_at, case.path)
     if trace == "prepared content":
         case.at.store.prepare(case.pending, b"content")
     case.check(is_told=True)
@@ -157,7 +162,7 @@ def test_a_later_commit_over_other_files_or_one_that_has_not_completed_proves_no
 def test_a_commit_whose_writer_has_not_tidied_up_is_taken_for_a_dead_ones(trace: str) -> None:
     case = Case()
     if trace == "marker":
-        mark(case.at.storage, case.pending.requested_at, case.path)
+        create_marker(case.at.storage, case.pending.requested_at, case.path)
     else:
         case.at.store.prepare(case.pending, b"content")
     case.write_over(case.at.begin(Action.COMMIT))

@@ -8,19 +8,19 @@ from typing import Literal
 
 import pytest
 
-from table.errors import HudiError, WriteConflict
-from table.model.action import Action
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.timeline.clock import UTC_CLOCK
-from table.transaction.conflicts import (
+from lakemark.errors import HudiError, WriteConflict
+from lakemark.model.action import Action
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.transaction.conflicts import (
     ClusteringPlanned,
     check_conflicts,
     check_not_planned,
-    yet_to_look,
+    earlier_unseen_commits,
 )
-from table.transaction.heartbeat import HeartbeatPolicy
-from table.transaction.sharing import Sharing
+from lakemark.transaction.heartbeat import HeartbeatPolicy
+from lakemark.transaction.multi_writer import MultiWriter
 from tests.unit.transaction.timelines import (
     Group,
     TimelineInMaking,
@@ -256,17 +256,17 @@ def test_a_planned_clustering_refuses_only_commits_to_its_groups_and_only_withou
 # Who is waited for
 
 #: Instants of the tests below are of today, or of long ago: those count as silent for too long.
-SHARING = Sharing(HeartbeatPolicy(60.0, 10))
+SHARING = MultiWriter(HeartbeatPolicy(60.0, 10))
 AN_AGE = HeartbeatPolicy(100 * 365 * 24 * 3600.0, 1)
 
 
-@pytest.mark.parametrize("sharing", [None, Sharing(AN_AGE)])
+@pytest.mark.parametrize("sharing", [None, MultiWriter(AN_AGE)])
 @pytest.mark.parametrize("ours", [Action.COMMIT, Action.DELTA_COMMIT])
 @pytest.mark.parametrize("theirs", [Action.COMMIT, Action.DELTA_COMMIT, Action.CLEAN])
 @pytest.mark.parametrize("state", ["requested", "inflight", "completed"])
 @pytest.mark.parametrize("is_earlier", [True, False])
 def test_only_an_earlier_commit_that_has_yet_to_look_is_waited_for(
-    sharing: Sharing | None, ours: Action, theirs: Action, state: str, is_earlier: bool
+    sharing: MultiWriter | None, ours: Action, theirs: Action, state: str, is_earlier: bool
 ) -> None:
     at = TimelineInMaking()
     mine = None if is_earlier else at.begin(ours)
@@ -276,7 +276,7 @@ def test_only_an_earlier_commit_that_has_yet_to_look_is_waited_for(
     if state == "completed":
         at.complete(other, written()) if theirs.is_write else at.publish(other)
     mine = mine or at.begin(ours)
-    found = yet_to_look(mine, at.load(), sharing, UTC_CLOCK)
+    found = earlier_unseen_commits(mine, at.load(), sharing, UTC_CLOCK)
     is_waited_for = sharing and is_earlier and state == "requested"
     expected = [other] if is_waited_for and ours is theirs is Action.COMMIT else []
     assert found == expected
@@ -286,4 +286,4 @@ def test_a_commit_that_was_requested_long_ago_has_looked_and_is_not_waited_for()
     at = TimelineInMaking()
     at.request(Action.COMMIT)
     mine = at.begin(Action.COMMIT)
-    assert yet_to_look(mine, at.load(), SHARING, UTC_CLOCK) == []
+    assert earlier_unseen_commits(mine, at.load(), SHARING, UTC_CLOCK) == []

@@ -9,11 +9,11 @@ from typing import Literal
 
 import pytest
 
-from table.model.action import Action, State
-from table.model.instant import Instant
-from table.storage import Storage, StorageLocation, open_storage
-from table.timeline.clock import UTC_CLOCK
-from table.transaction.heartbeat import (
+from lakemark.model.action import Action, State
+from lakemark.model.instant import Instant
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.transaction.heartbeat import (
     HEARTBEAT_FOLDER,
     Heartbeat,
     HeartbeatExpired,
@@ -24,7 +24,7 @@ from table.transaction.heartbeat import (
     forget_heartbeat,
     is_fresh,
 )
-from table.transaction.sharing import Sharing, dead, has_heartbeat
+from lakemark.transaction.multi_writer import MultiWriter, dead, has_heartbeat
 from tests.storages import CountingStorage
 
 POLICY = HeartbeatPolicy(60.0, 2)
@@ -73,8 +73,8 @@ def test_a_writer_is_dead_without_a_recent_beat_unless_it_has_only_just_begun(
         beat(storage, name, age_s=121.0 if beats == "expired" else 60.0)
     is_alive = beats == "recent" or is_just_requested
     expected = [] if is_alive else [instant]
-    assert dead(storage, [instant], Sharing(POLICY), UTC_CLOCK) == expected
-    assert has_heartbeat(storage, instant, Sharing(POLICY)) == (beats == "recent")
+    assert dead(storage, [instant], MultiWriter(POLICY), UTC_CLOCK) == expected
+    assert has_heartbeat(storage, instant, MultiWriter(POLICY)) == (beats == "recent")
 
 
 @pytest.mark.parametrize("beats", Beat.__args__)  # type: ignore[attr-defined]
@@ -96,13 +96,13 @@ def test_to_the_only_writer_of_a_table_all_others_are_dead_or_one_is_where_none_
 def test_each_of_several_writers_is_judged_by_its_own_beat(storage: Storage) -> None:
     both = [pending(OLD), pending(OTHER)]
     beat(storage, OTHER)
-    assert dead(storage, both, Sharing(POLICY), UTC_CLOCK) == [pending(OLD)]
+    assert dead(storage, both, MultiWriter(POLICY), UTC_CLOCK) == [pending(OLD)]
     assert beating(storage, POLICY) == {OTHER}
 
 
 def test_nothing_is_asked_of_storage_when_nothing_is_pending(storage: Storage) -> None:
     counting = CountingStorage(storage)
-    assert dead(counting, [], Sharing(POLICY), UTC_CLOCK) == []
+    assert dead(counting, [], MultiWriter(POLICY), UTC_CLOCK) == []
     assert counting.requests == []
 
 

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import os
+from itertools import pairwise
+from pathlib import Path
+from uuid import uuid4
+
 import pytest
 
-from table.errors import Fenced, LockTimeout, Refused
-from table.model.action import Action, State
-from table.model.instant import Instant
-from table.storage import Storage
-from table.timeline.lock import LeaseLost, open_lock
-from table.timeline.timeline_store import TimelineStore
-from table.transaction.publication import Publication
+from lakemark.errors import Fenced, LockTimeout, Refused
+from lakemark.model.action import Action, State
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.operations.metadata_table import keep_metadata_table
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.timeline.locks.open_lock import open_lock
+from lakemark.timeline.locks.table_lock import Lease, LeaseLost
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.transaction.publication import Publication
 from tests.clocks import SharedClock
 from tests.storages.interrupted_storage import InterruptedStorage
-from tests.upkeep import new_storage
+from tests.tables import Row, make, write_files, writer
+from tests.upkeep import make_plain, new_storage
 
 PENDING = Instant("20260101000000000", Action.COMMIT, State.INFLIGHT)
 COMPLETED_AT = "20260101000001000"
@@ -63,6 +72,70 @@ def test_a_lock_that_is_taken_over_and_a_rollback_are_told_apart() -> None:
     with pytest.raises(Fenced, match="rollback"):
         rolled_back.publish(COMPLETED_AT)
     assert not TimelineStore(storage).load().instants
+
+
+@pytest.mark.parametrize("version", [FormatVersion.V6, FormatVersion.V9])
+def test_nothing_is_forced_to_the_disk_between_the_check_of_the_lease_and_the_publication(
+    version: FormatVersion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever other threads, such as an asynchronous compaction, write in the meantime."""
+    storage = open_storage(StorageLocation(str(tmp_path / "table")))
+    make_plain(storage, version=version)
+    keep_metadata_table(writer(storage).table)
+    steps: list[str] = []
+    check, link, fsync = Lease.check, os.link, os.fsync
+
+    def noted_check(lease: Lease) -> None:
+        check(lease)
+        storage.create(f"north/{uuid4()}.parquet", b"rows", may_be_cut=True)
+        steps.append("check")
+
+    def noted_link(source: str, target: str) -> None:
+        if source.startswith(f"{storage.location.url}/{PREPARED}/"):
+            steps.append("publish")
+        link(source, target)
+
+    def noted_fsync(descriptor: int) -> None:
+        steps.append("force")
+        fsync(descriptor)
+
+    to = writer(storage)
+    written = write_files(to, [Row("a", 1, 1)])
+    monkeypatch.setattr(Lease, "check", noted_check)
+    monkeypatch.setattr("os.link", noted_link)
+    monkeypatch.setattr("os.fsync", noted_fsync)
+    to.commit(written, {})
+    before = [earlier for earlier, step in pairwise(steps) if step == "publish"]
+    assert before == ["check"]
+
+
+def test_the_files_of_a_metadata_commit_are_on_the_disk_before_it_completes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a power failure could leave a completed instant without its records."""
+    storage = open_storage(StorageLocation(str(tmp_path / "table")))
+    make(storage)
+    to = writer(storage)
+    written = write_files(to, [Row("a", 1, 1)])
+    known = {info.path for info in storage.list_tree(".hoodie/metadata/files")}
+    steps: list[str] = []
+    link, fsync = os.link, os.fsync
+
+    def noted_link(source: str, target: str) -> None:
+        steps.append(os.path.relpath(source, storage.location.url))
+        link(source, target)
+
+    def noted_fsync(descriptor: int) -> None:
+        target = os.readlink(f"/proc/self/fd/{descriptor}")
+        steps.append(os.path.relpath(target, storage.location.url))
+        fsync(descriptor)
+
+    monkeypatch.setattr("os.link", noted_link)
+    monkeypatch.setattr("os.fsync", noted_fsync)
+    to.commit(written, {})
+    (log,) = {info.path for info in storage.list_tree(".hoodie/metadata/files")} - known
+    published = f"{IN_METADATA}/{to.table.timeline.completed()[-1].requested_at}"
+    assert log in steps[: len(steps) - 1 - steps[::-1].index(published)]
 
 
 # Who takes the lock over

@@ -6,24 +6,24 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from sinks.hudi.exchange import Written
-from sinks.hudi.table_writer import TableWriter
-from table.config.table_properties import TableType
-from table.errors import Fenced, HudiError, Refused, WriteConflict
-from table.execution.runner import LocalRunner
-from table.model.action import Action, State
-from table.model.commit_metadata import CommitMetadata
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.services.compaction import CompactionPolicy
-from table.storage import Storage
-from table.storage.storage import NotFound
-from table.timeline.lock import LeaseLost
-from table.timeline.timeline_store import rollback_plan_content
-from table.transaction.heartbeat import HEARTBEAT_FOLDER, HeartbeatExpired, WriterAlive
-from table.transaction.rollback import plan_rollback, recover, roll_back, roll_back_named
-from table.transaction.transaction import Transaction
-from table.write.markers import marked_files
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Fenced, HudiError, Refused, WriteConflict
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import Action, State
+from lakemark.model.commit_metadata import CommitMetadata, WriteStat
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import Storage
+from lakemark.storage.storage import NotFound
+from lakemark.timeline.content import encode_rollback_plan
+from lakemark.timeline.locks.table_lock import LeaseLost
+from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER, HeartbeatExpired, WriterAlive
+from lakemark.transaction.rollback import plan_rollback, recover, roll_back, roll_back_named
+from lakemark.transaction.transaction import Transaction
+from lakemark.write.markers import marked_files
 from tests.protocol.actors import A_HEARTBEAT_AND_MORE_S, A_LEASE_AND_MORE_S, Mode, open_writer
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages import SimulatedCrash
@@ -60,7 +60,7 @@ def test_the_commit_of_a_living_writer_is_left_and_that_of_a_dead_one_is_undone(
     ours = write_files(living, [Row("b", 2, 2)])
     theirs = write_files(dead, [Row("c", 2, 2, region="south")])
     table.wait_until_dead(living)
-    assert recover(table.open().table.access) == [dead.pending_instant]
+    assert recover(table.open().table.context) == [dead.pending_instant]
     assert not [path for path in data_files(table.storage) if path.startswith("south")]
     living.commit(ours, {})
     with pytest.raises(HeartbeatExpired):
@@ -77,7 +77,7 @@ def test_an_instant_without_a_heartbeat_is_left_until_it_is_as_old_as_a_dead_wri
     to = table.open()
     written = write_files(to, [Row("b", 2, 2)])
     table.storage.delete([f"{HEARTBEAT_FOLDER}/{to.pending_instant}"])
-    assert recover(table.open().table.access) == []
+    assert recover(table.open().table.context) == []
     assert table.open().clear_dead() == []
     assert [i.requested_at for i in table.pending()] == [to.pending_instant]
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
@@ -99,7 +99,7 @@ def test_a_writer_that_beats_again_before_the_lock_is_acquired_is_left(
     meeting = InterruptedStorage(table.storage, lambda: table.storage.put(path, b""))
     other = table.open(meeting)
     meeting.is_before = lambda _, method, path: ".locks/" in path
-    assert recover(other.table.access) == []
+    assert recover(other.table.context) == []
     assert meeting.stopped_at
     complete_as_apache(slow, written)
     assert table.rows() == {"a": 1, "b": 2}
@@ -120,7 +120,7 @@ def test_an_instant_that_was_requested_after_the_first_look_is_left(clock: Virtu
     meeting = InterruptedStorage(table.storage, begin_and_fall_silent)
     other = open_writer(meeting, clock, lease_s=2 * A_HEARTBEAT_AND_MORE_S)
     meeting.is_before = lambda _, method, path: ".locks/" in path
-    assert recover(other.table.access) == [dead.pending_instant]
+    assert recover(other.table.context) == [dead.pending_instant]
     assert [i.requested_at for i in table.pending()] == [new.pending_instant]
 
 
@@ -129,7 +129,7 @@ def test_the_only_writer_of_a_table_refuses_to_undo_a_living_one(clock: VirtualT
     living = table.open()
     written = write_files(living, [Row("b", 2, 2)])
     with pytest.raises(WriterAlive):
-        recover(table.open(mode=Mode.SINGLE).table.access)
+        recover(table.open(mode=Mode.SINGLE).table.context)
     living.commit(written, {})
     assert table.rows() == {"a": 1, "b": 2}
 
@@ -142,7 +142,7 @@ def test_plans_of_others_are_left(clock: VirtualTime, kind: str) -> None:
     planned = Instant(name, Action(kind), State.REQUESTED)
     store.create(planned)
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
-    assert recover(table.open().table.access) == []
+    assert recover(table.open().table.context) == []
     assert table.pending() == [planned]
 
 
@@ -150,15 +150,15 @@ def test_plans_of_others_are_left(clock: VirtualTime, kind: str) -> None:
 
 
 def by_recovery(table: Table, through: Storage, target: TableWriter) -> object:
-    return recover(table.open(through).table.access)
+    return recover(table.open(through).table.context)
 
 
 def by_name(table: Table, through: Storage, target: TableWriter) -> object:
-    return roll_back_named(table.open(through).table.access, target.pending_instant)
+    return roll_back_named(table.open(through).table.context, target.pending_instant)
 
 
 def by_itself(table: Table, through: Storage, target: TableWriter) -> object:
-    return roll_back(table.open(through).table.access, inflight(target))
+    return roll_back(table.open(through).table.context, inflight(target))
 
 
 Undo = Callable[[Table, Storage, TableWriter], object]
@@ -244,8 +244,8 @@ def test_content_that_its_target_prepares_during_a_rollback_is_never_published(
 
 def leave_a_rollback(table: Table, target: TableWriter, *, is_begun: bool = True) -> Instant:
     """One whose writer has deleted nothing yet, and beats."""
-    access = table.open().table.access
-    content = rollback_plan_content(plan_rollback(access, target.pending_instant))
+    access = table.open().table.context
+    content = encode_rollback_plan(plan_rollback(access, target.pending_instant))
     name = access.generate_time(access.timeline.load().newest_time)
     requested = Instant(name, Action.ROLLBACK, State.REQUESTED)
     access.timeline.create(requested, content)
@@ -264,13 +264,13 @@ def test_a_rollback_that_another_is_at_work_on_is_left_to_it_with_its_target(
     write_files(target, [Row("b", 2, 2)])
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
     rollback = leave_a_rollback(table, target, is_begun=is_begun)
-    assert recover(table.open().table.access) == []
+    assert recover(table.open().table.context) == []
     assert {i.requested_at for i in table.pending()} == {
         target.pending_instant,
         rollback.requested_at,
     }
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
-    assert recover(table.open().table.access) == [target.pending_instant]
+    assert recover(table.open().table.context) == [target.pending_instant]
     assert not table.pending()
     assert table.beats() == []
 
@@ -309,8 +309,8 @@ def test_a_completed_rollback_keeps_a_writer_that_went_on_from_publishing(
     target = table.open()
     written = write_files(target, [Row("b", 2, 2)])
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
-    recover(table.open().table.access)
-    target.table.access.storage.put(f"{HEARTBEAT_FOLDER}/{target.pending_instant}", b"")
+    recover(table.open().table.context)
+    target.table.context.storage.put(f"{HEARTBEAT_FOLDER}/{target.pending_instant}", b"")
     assert target._transaction is not None
     assert target._transaction._heartbeat is not None
     target._transaction._heartbeat._beaten_at_s = clock.time()  # as a clock that was set back
@@ -324,8 +324,8 @@ def test_the_rollback_that_another_process_left_does_not_undo_what_others_have_b
 ) -> None:
     table = Table(clock)
     newest = commit(table.open(), [Row("b", 2, 2)])
-    access = table.open().table.access
-    content = rollback_plan_content(plan_rollback(access, newest.requested_at))
+    access = table.open().table.context
+    content = encode_rollback_plan(plan_rollback(access, newest.requested_at))
     name = access.generate_time(newest.completed_at)
     access.timeline.create(Instant(name, Action.ROLLBACK, State.REQUESTED), content)
     commit(table.open(), [Row("b", 3, 3)])
@@ -346,7 +346,7 @@ def test_a_commit_whose_writer_is_alive_is_not_undone_by_name(clock: VirtualTime
     written = write_files(living, [Row("b", 2, 2)])
     for undo in (plan_rollback, roll_back_named):
         with pytest.raises(Refused, match="is being written: its writer's heartbeat is alive"):
-            undo(table.open().table.access, living.pending_instant)
+            undo(table.open().table.context, living.pending_instant)
     living.commit(written, {})
     assert table.rows() == {"a": 1, "b": 2}
 
@@ -357,7 +357,7 @@ def test_the_commit_that_a_living_writer_goes_on_from_is_not_undone(clock: Virtu
     living = table.open()
     written = write_files(living, [Row("c", 3, 3)])
     with pytest.raises(Refused, match="is being written"):
-        roll_back_named(table.open().table.access, newest)
+        roll_back_named(table.open().table.context, newest)
     living.commit(written, {})
     assert table.rows() == {"a": 1, "b": 2, "c": 3}
 
@@ -367,11 +367,10 @@ def test_a_commit_over_which_a_writer_without_the_lock_has_begun_is_not_undone(
 ) -> None:
     table = Table(clock)
     newest = commit(table.open(), [Row("b", 2, 2)]).requested_at
-    living = table.open()
-    living.table.access = open_writer(table.storage, clock, Mode.SINGLE).table.access
+    living = table.open(mode=Mode.SINGLE)
     write_files(living, [Row("c", 3, 3)])
     with pytest.raises(Refused, match="is being written"):
-        roll_back_named(table.open().table.access, newest)
+        roll_back_named(table.open().table.context, newest)
     assert table.rows() == {"a": 1, "b": 2}
 
 
@@ -381,15 +380,15 @@ def test_a_writer_does_not_publish_over_a_commit_that_was_undone_meanwhile(
     table = Table(clock)
     newest = commit(table.open(), [Row("b", 2, 2)]).requested_at
     living = table.open()
-    written: list[Written] = []
+    written: list[WriteStat] = []
 
     def begin() -> None:  # as Apache Hudi does, without the lock
-        living.table.access = open_writer(table.storage, clock, Mode.SINGLE).table.access
+        living.table.context = open_writer(table.storage, clock, Mode.SINGLE).table.context
         written.extend(write_files(living, [Row("c", 3, 3)]))
 
     meeting = InterruptedStorage(table.storage, begin)
     meeting.is_before = lambda _, method, path: path.endswith(".rollback.requested")
-    roll_back_named(table.open(meeting).table.access, newest)
+    roll_back_named(table.open(meeting).table.context, newest)
     with pytest.raises(Fenced, match="which it was written over, was rolled back"):
         living.commit(written, {})
     assert table.rows() == {"a": 1}
@@ -404,7 +403,7 @@ def test_nothing_is_undone_or_published_while_a_restore_is_pending(clock: Virtua
     store = table.open().table.store
     restore = Instant(next_time(living), Action.RESTORE, State.REQUESTED)
     store.create(restore)
-    access = table.open().table.access
+    access = table.open().table.context
     for refused in (
         lambda: recover(access),
         lambda: plan_rollback(access, dead.pending_instant),
@@ -421,7 +420,7 @@ def test_recovery_refuses_a_pending_restore_though_there_is_nothing_to_undo(
     clock: VirtualTime,
 ) -> None:
     table = Table(clock)
-    access = table.open().table.access
+    access = table.open().table.context
     name = access.generate_time(access.timeline.load().newest_time)
     access.timeline.create(Instant(name, Action.RESTORE, State.REQUESTED))
     with pytest.raises(Refused, match="finish it first"):
@@ -439,7 +438,7 @@ def test_nothing_is_undone_if_a_restore_began_before_the_lock_was_acquired(
     meeting = InterruptedStorage(table.storage, lambda: dead.table.store.create(restore))
     meeting.is_before = lambda _, method, path: ".locks/" in path
     with pytest.raises(Refused, match="finish it first"):
-        recover(table.open(meeting).table.access)
+        recover(table.open(meeting).table.context)
     assert len(table.pending()) == 2
 
 
@@ -454,16 +453,15 @@ def test_what_is_left_of_an_instant_that_another_undid_is_deleted_by_its_writer(
     replaced = table.open(mode=mode)
     (written,) = write_files(replaced, [Row("b", 2, 2)])
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
-    recover(table.open().table.access)
-    assert written.stat is not None
-    late = written.stat.path or ""
+    recover(table.open().table.context)
+    late = written.path or ""
     table.storage.put(late, b"a late attempt")
     instant = inflight(replaced)
     if mode is Mode.MULTIPLE:
-        assert roll_back(replaced.table.access, instant)
+        assert roll_back(replaced.table.context, instant)
     else:
         with pytest.raises(Fenced, match="the newer writer goes on"):
-            roll_back(replaced.table.access, instant)
+            roll_back(replaced.table.context, instant)
     assert late not in data_files(table.storage)
     assert marked_files(table.storage, instant.requested_at) == []
 
@@ -475,9 +473,8 @@ def test_files_of_an_instant_of_which_no_rollback_is_known_are_kept(clock: Virtu
     (written,) = write_files(to, [Row("b", 2, 2)])
     instant = inflight(to)
     table.open().table.store.forget(instant)
-    roll_back(table.open().table.access, instant)
-    assert written.stat is not None
-    assert written.stat.path in data_files(table.storage)
+    roll_back(table.open().table.context, instant)
+    assert written.path in data_files(table.storage)
 
 
 @pytest.mark.parametrize("ends", ["dies", "goes on"])
@@ -485,13 +482,13 @@ def test_the_metadata_table_forgets_an_undone_commit_and_is_continued(
     clock: VirtualTime, ends: str
 ) -> None:
     table = Table(clock)
-    assert table.open().table.keep_metadata_table()
+    assert keep_metadata_table(table.open().table)
 
     def stop() -> None:
         if ends == "dies":
             raise SimulatedCrash
         clock.sleep(A_HEARTBEAT_AND_MORE_S)
-        recover(table.open().table.access)
+        recover(table.open().table.context)
 
     stopping = InterruptedStorage(table.storage, stop)
     stopping.is_before = lambda _, method, path: (
@@ -500,10 +497,10 @@ def test_the_metadata_table_forgets_an_undone_commit_and_is_continued(
     with pytest.raises((SimulatedCrash, HudiError)):
         commit(table.open(stopping), [Row("b", 2, 2)])
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
-    recover(table.open().table.access)
+    recover(table.open().table.context)
     after = table.open().table
-    assert after.keep_metadata_table() is None
-    assert after.metadata_differences() == []
+    assert keep_metadata_table(after) is None
+    assert metadata_differences(after) == []
     assert table.rows() == {"a": 1}
 
 
@@ -511,7 +508,7 @@ def test_a_rollback_that_lost_the_lock_takes_nothing_out_of_the_metadata_table(
     clock: VirtualTime,
 ) -> None:
     table = Table(clock)
-    assert table.open().table.keep_metadata_table()
+    assert keep_metadata_table(table.open().table)
 
     def die() -> None:
         raise SimulatedCrash
@@ -534,7 +531,7 @@ def test_a_rollback_that_lost_the_lock_takes_nothing_out_of_the_metadata_table(
     losing.is_before = is_before
     before = table.storage.list_folder(IN_METADATA)
     with pytest.raises(LeaseLost):
-        recover(table.open(losing).table.access)
+        recover(table.open(losing).table.context)
     assert losing.stopped_at
     assert table.storage.list_folder(IN_METADATA) == before
 
@@ -560,8 +557,8 @@ def test_a_plan_that_a_living_writer_executes_is_not_taken_up(
 ) -> None:
     table = compactable(clock)
     planned = plan_a_compaction(table)
-    first = Transaction.take_up(table.open().table.access, planned)
-    other = table.open(mode=mode).table.access
+    first = Transaction.take_up(table.open().table.context, planned)
+    other = table.open(mode=mode).table.context
     with pytest.raises(WriteConflict, match="another writer, whose heartbeat is alive"):
         Transaction.take_up(other, planned)
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
@@ -582,7 +579,7 @@ def test_a_plan_that_was_completed_or_removed_is_not_taken_up(
         table.open().table.store.forget(planned)
     for mode in Mode:
         with pytest.raises(WriteConflict, match="removed by another writer"):
-            Transaction.take_up(table.open(mode=mode).table.access, planned)
+            Transaction.take_up(table.open(mode=mode).table.context, planned)
     assert not table.pending()
     assert table.beats() == []
 
@@ -592,10 +589,10 @@ def test_the_rollback_of_a_compaction_keeps_its_plan_for_a_living_writer(
 ) -> None:
     table = compactable(clock)
     planned = plan_a_compaction(table)
-    dead = Transaction.take_up(table.open().table.access, planned)
+    dead = Transaction.take_up(table.open().table.context, planned)
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
-    assert recover(table.open().table.access) == []
-    assert roll_back(table.open().table.access, dead.instant)
+    assert recover(table.open().table.context) == []
+    assert roll_back(table.open().table.context, dead.instant)
     assert table.pending() == [planned]
     with pytest.raises(HudiError):
         dead.commit(CommitMetadata(compacted=True))
@@ -616,8 +613,8 @@ def test_a_completed_compaction_whose_rollback_died_at_its_end_is_not_executed_a
     name = f"{done.requested_at}.compaction.inflight"
     dying.is_before = lambda _, method, path: method == "delete" and path.endswith(name)
     with pytest.raises(SimulatedCrash):
-        roll_back_named(table.open(dying).table.access, done.requested_at)
+        roll_back_named(table.open(dying).table.context, done.requested_at)
     assert [i.requested_at for i in table.pending()] == [done.requested_at]
-    recover(table.open().table.access)
+    recover(table.open().table.context)
     assert table.pending() == []
     assert table.rows() == {"a": 2}

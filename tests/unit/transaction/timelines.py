@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from table.codec import avro_container
-from table.model.action import Action, State
-from table.model.commit_metadata import CommitMetadata, WriteStat
-from table.model.compaction_plan import CompactionOperation, CompactionPlan
-from table.model.file_slice import FileGroupId
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.storage import Storage
-from table.timeline.layout import LayoutV1, LayoutV2
-from table.timeline.timeline import Timeline
-from table.timeline.timeline_store import TimelineStore, commit_content, compaction_plan_content
+from lakemark.codec import avro_container
+from lakemark.model.action import Action, State
+from lakemark.model.commit_metadata import CommitMetadata, WriteStat
+from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
+from lakemark.model.file_slice import FileGroupId
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.storage import Storage
+from lakemark.timeline.content import encode_commit, encode_compaction_plan
+from lakemark.timeline.layout import LayoutV1, LayoutV2
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
 from tests.upkeep import new_storage
 
 #: A partition and a file id.
@@ -62,7 +63,7 @@ class TimelineInMaking:
         return inflight
 
     def complete(self, pending: Instant, metadata: CommitMetadata) -> Instant:
-        return self.publish(pending, commit_content(pending.action, metadata, self.version))
+        return self.publish(pending, encode_commit(pending.action, metadata, self.version))
 
     def publish(self, pending: Instant, content: bytes = b"") -> Instant:
         self.store.prepare(pending, content)
@@ -75,9 +76,12 @@ class TimelineInMaking:
 
     def plan_compaction(self, groups: Iterable[Group]) -> Instant:
         operations = (
-            CompactionOperation(FileGroupId(*group), time_of(0), None, ()) for group in groups
+            CompactionOperation(
+                group=FileGroupId(*group), base_instant=time_of(0), data_file=None, log_files=()
+            )
+            for group in groups
         )
-        content = compaction_plan_content(CompactionPlan(tuple(operations)))
+        content = encode_compaction_plan(CompactionPlan(tuple(operations)))
         return self.request(Action.COMPACTION, content)
 
     def plan_clustering(self, groups: Iterable[Group]) -> Instant:
@@ -95,10 +99,10 @@ class TimelineInMaking:
 def written(*groups: Group, compacted: bool = False) -> CommitMetadata:
     """A commit, or a compaction, that wrote one file of each group."""
     stats = (
-        WriteStat(file_id, f"{partition}/{file_id}", partition_path=partition)
+        WriteStat(file_id=file_id, path=f"{partition}/{file_id}", partition_path=partition)
         for partition, file_id in groups
     )
-    return CommitMetadata(tuple(stats), compacted=compacted)
+    return CommitMetadata(write_stats=tuple(stats), compacted=compacted)
 
 
 def replacing(*groups: Group) -> CommitMetadata:

@@ -1,4 +1,4 @@
-"""Renamed fields in partial rows: an alias that is there says something of its column."""
+"""Renamed fields in partial rows: a record with the alias writes the column."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 
-from table.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
-from table.model.changes import WRITTEN_COLUMNS
-from table.model.meta_columns import META_COLUMNS
-from table.model.written_columns import is_written
+from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from lakemark.model.changes import WRITTEN_COLUMNS
+from lakemark.model.meta_columns import META_COLUMNS
+from lakemark.model.written_columns import is_written
 from transforms.decode.json import JsonDecoder
 from transforms.decode.schema_policy import SchemaPolicy
-from transforms.kafka_changes import ToChanges
+from transforms.record_converter import RecordConverter
 from transforms.schema_text import parse_schema
 
 SCHEMA = parse_schema({"id": "string", "ts": "bigint", "n": "int", "m": "int"})
 
 
-def test_a_null_under_the_new_name_is_written_and_an_absent_field_is_not() -> None:
+def test_null_in_an_alias_is_written_but_an_absent_field_is_not() -> None:
     decoder = JsonDecoder(SCHEMA, policy=SchemaPolicy(aliases={"count": "n"}))
     keys = KeyGenerator(KeyGeneratorConfig(("id",)))
     columns = SCHEMA.append(pa.field("of_another_writer", pa.string()))
-    to_changes = ToChanges(decoder, keys, ("ts",), topic="t", fills_absent_fields=True)
+    converter = RecordConverter(decoder, keys, ("ts",), topic="t", keeps_absent_fields=True)
     fields: list[dict[str, object]] = [{"count": None}, {"n": None}, {"count": 2}, {}]
     values = [json.dumps({"id": str(n), "ts": 1, **more}) for n, more in enumerate(fields)]
     records = pa.table(
@@ -35,7 +35,7 @@ def test_a_null_under_the_new_name_is_written_and_an_absent_field_is_not() -> No
             "timestamp": pa.array([datetime(2026, 1, 1, tzinfo=UTC)] * 4),
         }
     )
-    changes = to_changes.onto(columns)(records).changes
+    changes = converter.for_table(columns)(records).changes
     width = len(META_COLUMNS) + len(columns)
     rows = changes.column(WRITTEN_COLUMNS).to_pylist()
     of_columns = [is_written(bits, width)[len(META_COLUMNS) :] for bits in rows]

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.errors import InvalidConfig
-from table.schema.canonical import canonical
+from lakemark.errors import InvalidConfig
+from lakemark.schema.canonical import canonical
+from lakemark.schema.table_columns import check_columns
 from transforms.schema_text import (
     TYPES,
     ColumnType,
-    check_columns,
     parse_schema,
     parse_type,
     print_schema,
@@ -35,19 +35,20 @@ texts = st.recursive(
 )
 
 
-@pytest.mark.parametrize("one", TYPES, ids=lambda one: one.name)
-def test_every_listed_type_and_synonym_is_accepted(one: ColumnType) -> None:
+@pytest.mark.parametrize("column_type", TYPES, ids=lambda column_type: column_type.name)
+def test_every_listed_type_and_synonym_is_accepted(column_type: ColumnType) -> None:
     example = {"array<type>": "array<int>", "struct<name:type,...>": "struct<a:int>"}
-    declared = example.get(one.name, one.name.replace("(p,s)", "(10,2)"))
+    declared = example.get(column_type.name, column_type.name.replace("(p,s)", "(10,2)"))
     parsed = parse_type("c", declared)
-    assert one.arrow is None or parsed == one.arrow
-    for other in one.synonyms:
-        assert parse_type("c", declared.replace(one.name.partition("(")[0], other)) == parsed
+    assert column_type.arrow is None or parsed == column_type.arrow
+    for other in column_type.synonyms:
+        synonym = declared.replace(column_type.name.partition("(")[0], other)
+        assert parse_type("c", synonym) == parsed
 
 
 @settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["id", "at", "x_1"]), texts, min_size=1))
-def test_a_declaration_is_printed_as_it_was_read(columns: dict[str, str]) -> None:
+def test_printed_schema_equals_the_declaration(columns: dict[str, str]) -> None:
     schema = parse_schema(columns)
     assert print_schema(schema) == columns
     assert schema == canonical(schema)
@@ -66,7 +67,7 @@ def test_a_declaration_is_printed_as_it_was_read(columns: dict[str, str]) -> Non
         ("STRUCT<a: INT, `b c` string>", pa.struct([("a", pa.int32()), ("b c", pa.string())])),
     ],
 )
-def test_what_spark_reads_is_read(text: str, expected: pa.DataType) -> None:
+def test_ddl_types_of_spark_are_accepted(text: str, expected: pa.DataType) -> None:
     assert parse_type("c", text) == expected
 
 
@@ -78,7 +79,7 @@ def test_what_spark_reads_is_read(text: str, expected: pa.DataType) -> None:
         *("decimal(0)", "decimal(a,b)", "decimal(-1)", "decimal(²)", "int!", "`int"),
     ],
 )
-def test_a_wrong_type_is_refused_with_the_right_ones(text: str) -> None:
+def test_message_for_an_invalid_type_lists_the_valid_types(text: str) -> None:
     with pytest.raises(InvalidConfig) as caught:
         parse_schema({"fine": "int", "wrong": text})
     message = str(caught.value)
@@ -95,7 +96,7 @@ def test_decimal_without_precision_and_scale_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "told"),
+    ("columns", "message"),
     [
         ({}, "at least one column"),
         ({"user-id": "int"}, "user-id"),
@@ -106,12 +107,12 @@ def test_decimal_without_precision_and_scale_is_refused(text: str) -> None:
         ({"a": "struct<b:int,b:int>"}, "a.b"),
     ],
 )
-def test_names_that_no_table_can_have_are_refused(columns: dict[str, str], told: str) -> None:
-    with pytest.raises(InvalidConfig, match=told):
+def test_invalid_column_names_are_refused(columns: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidConfig, match=message):
         parse_schema(columns)
 
 
-def test_a_type_without_a_text_is_told_by_its_column() -> None:
+def test_message_names_the_column_whose_type_cannot_be_declared() -> None:
     schema = check_columns(pa.schema([("m", pa.map_(pa.string(), pa.int32()))]))
     with pytest.raises(InvalidConfig, match="'m' cannot be declared as map"):
         print_schema(schema)

@@ -7,14 +7,15 @@ from uuid import uuid4
 import pyarrow as pa
 import pytest
 
-from sinks.hudi.version_change import take_to_version
-from table.config.table_spec import TableSpec
-from table.errors import Refused
-from table.execution.runner import LocalRunner
-from table.hudi_table import HudiTable, create_on
-from table.index.bucket import BucketIndex
-from table.model.format_version import FormatVersion
-from table.storage import StorageLocation, open_storage
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import Refused
+from lakemark.execution.runner import LocalRunner
+from lakemark.index.bucket import BucketIndex
+from lakemark.model.format_version import FormatVersion
+from lakemark.operations.change_version import change_table_version
+from lakemark.operations.create import create_on
+from lakemark.operations.open_table import OpenTable
+from lakemark.storage import StorageLocation, open_storage
 from tests.unit.index.test_stored_rows import opened, write
 
 ROWS = pa.table(
@@ -28,9 +29,9 @@ ROWS = pa.table(
 )
 
 
-def table_of(rows: pa.Table) -> HudiTable:
+def table_of(rows: pa.Table) -> OpenTable:
     storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/t"))
-    create_on(storage, TableSpec("t", ("id",), payload="MySqlDebeziumAvroPayload"))
+    create_on(storage, TableSpec(name="t", record_key=("id",), payload="MySqlDebeziumAvroPayload"))
     write(storage, BucketIndex(1, ("id",)), rows=rows)
     return opened(storage)
 
@@ -39,13 +40,13 @@ def test_version_8_is_refused_without_the_sequence_column() -> None:
     table = table_of(ROWS.drop_columns(["_event_seq"]))
     before = table.properties.version
     with pytest.raises(Refused, match="no column _event_seq, by which version 8 orders"):
-        take_to_version(table, FormatVersion.V8, LocalRunner(1))
+        change_table_version(table, FormatVersion.V8, LocalRunner(1))
     assert opened(table.storage).properties.version == before
 
 
 def test_version_8_orders_by_the_sequence_column() -> None:
     table = table_of(ROWS)
-    take_to_version(table, FormatVersion.V8, LocalRunner(1))
+    change_table_version(table, FormatVersion.V8, LocalRunner(1))
     changed = opened(table.storage)
     assert changed.properties.ordering_fields == ("_event_seq",)
-    assert changed.snapshot(["id"]).read_all()["id"].to_pylist() == ["a", "b"]
+    assert changed.scan(columns=["id"]).to_reader().read_all()["id"].to_pylist() == ["a", "b"]

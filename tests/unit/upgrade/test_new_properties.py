@@ -7,12 +7,12 @@ from itertools import product
 
 import pytest
 
-from table.config import keys
-from table.config.merge_settings import PAYLOAD_CLASSES, Payload, merge_settings
-from table.config.table_properties import MergeMode, TableProperties
-from table.config.table_spec import TableSpec
-from table.model.format_version import FormatVersion
-from table.upgrade.new_properties import changed_properties, properties_of
+from lakemark.config import keys
+from lakemark.config.merge_settings import PAYLOAD_CLASSES, Payload, merge_settings
+from lakemark.config.table_properties import MergeMode, TableProperties
+from lakemark.config.table_spec import TableSpec
+from lakemark.model.format_version import FormatVersion
+from lakemark.upgrade.new_properties import changed_properties, properties_of
 from tests.unit.config.test_table_spec import ORDERED, OWN
 
 V6, V8, V9 = FormatVersion

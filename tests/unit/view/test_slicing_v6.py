@@ -1,17 +1,17 @@
-"""Slices of table version 6: logs lie in the one they name, blocks say whether they count."""
+"""Slices of table version 6: a log's name contains its slice, its blocks decide visibility."""
 
 from __future__ import annotations
 
 import pickle
 
-from table.model.action import Action, State
-from table.model.compaction_plan import CompactionOperation, CompactionPlan
-from table.model.file_slice import FileGroupId, FileSlice
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.timeline.timeline import Timeline
-from table.view.file_lister import DataFile, data_file
-from table.view.file_system_view import FileSystemView
+from lakemark.model.action import Action, State
+from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
+from lakemark.model.file_slice import FileGroupId, FileSlice
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.timeline.timeline import Timeline
+from lakemark.view.file_lister import DataFile, data_file
+from lakemark.view.file_system_view import FileSystemView
 
 GROUP = FileGroupId("p", "g")
 
@@ -40,7 +40,9 @@ def _named(name: str) -> DataFile:
 
 def view_of(files: list[DataFile], *instants: Instant) -> FileSystemView:
     timeline = Timeline.of(instants)
-    plan = CompactionPlan((CompactionOperation(GROUP, "", None, ()),))
+    plan = CompactionPlan(
+        (CompactionOperation(group=GROUP, base_instant="", data_file=None, log_files=()),)
+    )
     plans = {i.requested_at: plan for i in timeline.pending(Action.COMPACTION)}
     return FileSystemView.of({"p": files}, timeline, plans, version=FormatVersion.V6)
 
@@ -49,7 +51,7 @@ def files_of(file_slice: FileSlice) -> list[DataFile]:
     return [*([file_slice.base] if file_slice.base else []), *file_slice.logs]
 
 
-def test_logs_lie_in_the_slice_they_name_whenever_its_commit_completed() -> None:
+def test_logs_belong_to_the_slice_in_their_name() -> None:
     files = [base("10"), log("10"), log("10", 2), base("30"), log("30")]
     late = Instant("10", Action.COMMIT, State.COMPLETED, "99", is_legacy=True)
     view = view_of(files, late, completed("20"), completed("30", Action.COMMIT), completed("40"))
@@ -59,7 +61,7 @@ def test_logs_lie_in_the_slice_they_name_whenever_its_commit_completed() -> None
     assert files_of(file_slice) == files[3:]
 
 
-def test_a_log_of_a_slice_stays_although_its_newest_commit_is_pending() -> None:
+def test_log_is_visible_although_its_newest_commit_is_pending() -> None:
     view = view_of([base("10"), log("10")], completed("10"), completed("20"), pending("30"))
     (file_slice,) = view.latest_slices()
     assert len(file_slice.logs) == 1
@@ -67,7 +69,7 @@ def test_a_log_of_a_slice_stays_although_its_newest_commit_is_pending() -> None:
     assert [counts(instant) for instant in ("10", "20", "30", "40")] == [True, True, False, False]
 
 
-def test_commits_older_than_the_timeline_count_and_those_after_the_moment_do_not() -> None:
+def test_archived_commits_are_visible_and_later_ones_are_not() -> None:
     view = view_of([base("10"), log("10")], completed("20"), completed("30"))
     assert view.visible_instants("15")
     past = view.as_of("20").visible_instants
@@ -76,14 +78,14 @@ def test_commits_older_than_the_timeline_count_and_those_after_the_moment_do_not
     assert [again(instant) for instant in ("10", "20", "30")] == [True, True, False]
 
 
-def test_a_slice_of_logs_alone_is_there_once_its_first_commit_completed() -> None:
+def test_slice_without_base_file_is_visible_after_its_first_commit() -> None:
     files = [log("10"), log("10", 2)]
     assert view_of(files, pending("10")).latest_slices() == []
     (file_slice,) = view_of(files, completed("10"), completed("20")).latest_slices()
     assert files_of(file_slice) == files
 
 
-def test_a_base_file_of_a_pending_commit_is_not_there_nor_are_logs_named_after_it() -> None:
+def test_base_file_of_pending_commit_and_its_logs_are_hidden() -> None:
     view = view_of([base("10"), base("20"), log("20")], completed("10"), pending("20"))
     (file_slice,) = view.latest_slices()
     assert files_of(file_slice) == [base("10")]
@@ -103,13 +105,13 @@ def test_while_a_compaction_is_pending_its_logs_are_read_with_the_slice_before()
     assert files_of(finished.latest_slices()[0]) == [base("30"), log("30")]
 
 
-def test_logs_of_a_compaction_that_was_given_up_are_out_of_sight() -> None:
+def test_logs_of_an_abandoned_compaction_are_hidden() -> None:
     view = view_of([base("10"), log("10"), log("30")], completed("10"), completed("20"))
     (file_slice,) = view.latest_slices()
     assert files_of(file_slice) == [base("10"), log("10")]
 
 
-def test_files_archived_before_a_clean_that_stayed_on_the_timeline_are_there() -> None:
+def test_archived_files_older_than_an_active_clean_are_visible() -> None:
     clean = completed("05", Action.CLEAN)
     view = view_of([base("10"), log("10")], clean, completed("20"))
     assert len(view.latest_slices()) == 1

@@ -1,4 +1,4 @@
-"""A view is a snapshot, whatever others do while it is being loaded."""
+"""A view is a snapshot, even if other writers change the table while it is loaded."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ from uuid import uuid4
 
 import pytest
 
-from table.codec import avro_container
-from table.errors import SnapshotChanged
-from table.model.action import Action, State
-from table.model.commit_metadata import CommitMetadata
-from table.model.compaction_plan import CompactionOperation, CompactionPlan
-from table.model.file_slice import FileGroupId
-from table.model.format_version import FormatVersion
-from table.model.instant import Instant
-from table.storage import StorageLocation, open_storage
-from table.storage.storage import Storage
-from table.timeline.timeline_store import TimelineStore, commit_content, compaction_plan_content
-from table.view.file_lister import DataFile, StorageFileLister, data_file
-from table.view.file_system_view import FileSystemView
-from table.view.late_files import without_late_files
-from table.view.view_loader import load_view
+from lakemark.codec import avro_container
+from lakemark.errors import SnapshotChanged
+from lakemark.model.action import Action, State
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
+from lakemark.model.file_slice import FileGroupId
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.storage.storage import Storage
+from lakemark.timeline.content import encode_commit, encode_compaction_plan
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.view.file_lister import DataFile, StorageFileLister, data_file
+from lakemark.view.file_system_view import FileSystemView
+from lakemark.view.late_files import without_late_files
+from lakemark.view.view_loader import load_view
 
 BASE, NEWER = "p/g_0-1-2_10.parquet", "p/g_0-1-2_20.parquet"
 LOG = "p/.g_12.log.1_0-1-2"
 
 
 class InterruptedLister:
-    """Lists after somebody else did something."""
+    """Lists files after another writer changed the table."""
 
     def __init__(self, storage: Storage, interruption: Callable[[], None]) -> None:
         self._inner, self._interruption = StorageFileLister(storage), interruption
@@ -39,7 +40,7 @@ class InterruptedLister:
 
 
 class Table:
-    """A table with one base file and a log, and others who write to it."""
+    """A table with one base file and a log, and other writers."""
 
     def __init__(self) -> None:
         self.storage = open_storage(StorageLocation(f"memory://{uuid4()}"))
@@ -74,7 +75,7 @@ def seen(view: FileSystemView) -> list[str]:
     ]
 
 
-def test_what_completes_during_the_listing_is_not_there_yet() -> None:
+def test_commit_that_completes_during_the_listing_is_not_visible() -> None:
     table = Table()
 
     def compaction_completes() -> None:
@@ -86,7 +87,7 @@ def test_what_completes_during_the_listing_is_not_there_yet() -> None:
 
 
 @pytest.mark.parametrize("action", [Action.CLEAN, Action.RESTORE])
-def test_who_began_to_delete_during_the_listing_spoils_it(action: Action) -> None:
+def test_clean_or_restore_begun_during_the_listing_raises_snapshot_changed(action: Action) -> None:
     table = Table()
 
     def others_delete() -> None:
@@ -98,14 +99,14 @@ def test_who_began_to_delete_during_the_listing_spoils_it(action: Action) -> Non
     assert seen(table.load()) == [LOG]
 
 
-def test_a_clean_that_was_planned_before_takes_nothing_that_the_view_shows() -> None:
+def test_clean_planned_before_the_listing_does_not_disturb_it() -> None:
     table = Table()
     clean = pending("30", Action.CLEAN)
     table.instants(clean)
     assert seen(table.load(lambda: table.instants(clean.completed("35")))) == [BASE, LOG]
 
 
-def test_a_commit_rolled_back_during_the_listing_spoils_it() -> None:
+def test_commit_rolled_back_during_the_listing_raises_snapshot_changed() -> None:
     table = Table()
     rolled_back = completed("12", Action.DELTA_COMMIT)
 
@@ -117,7 +118,7 @@ def test_a_commit_rolled_back_during_the_listing_spoils_it() -> None:
     assert seen(table.load()) == [BASE]
 
 
-def test_a_commit_archived_during_the_listing_does_not() -> None:
+def test_commit_archived_during_the_listing_does_not_disturb_it() -> None:
     table = Table()
     table.instants(completed("40"))
     table.write(".hoodie/timeline/history/_version_")
@@ -128,17 +129,19 @@ def test_a_commit_archived_during_the_listing_does_not() -> None:
     assert seen(table.load(archived)) == [BASE, LOG]
 
 
-def test_a_plan_removed_during_the_listing_asks_for_a_retry() -> None:
+def test_plan_removed_during_the_listing_raises_snapshot_changed() -> None:
     table = Table()
     planned = pending("20", Action.COMPACTION)
-    operation = CompactionOperation(FileGroupId("p", "g"), "10", None, ())
-    table.instants(planned, content=compaction_plan_content(CompactionPlan((operation,))))
+    operation = CompactionOperation(
+        group=FileGroupId("p", "g"), base_instant="10", data_file=None, log_files=()
+    )
+    table.instants(planned, content=encode_compaction_plan(CompactionPlan((operation,))))
     assert table.load().compactions == {FileGroupId("p", "g"): "20"}
-    with pytest.raises(SnapshotChanged, match="removed"):
+    with pytest.raises(SnapshotChanged, match="was deleted; load the timeline again"):
         table.load(lambda: table.storage.delete([table.store.path_of(planned)]))
 
 
-def test_replaced_groups_and_those_to_be_replaced_are_known() -> None:
+def test_view_knows_replaced_groups_and_pending_clusterings() -> None:
     table = Table()
     replacing = completed("20", Action.REPLACE_COMMIT)
     slices: list[object] = [{"fileId": "h", "partitionPath": "p"}]
@@ -153,13 +156,13 @@ def test_replaced_groups_and_those_to_be_replaced_are_known() -> None:
     assert view.clusterings == {FileGroupId("p", "h"): "30"}
     assert seen(view) == [BASE, LOG]
     metadata = CommitMetadata(replaced_file_ids={"p": ("g",)})
-    table.instants(replacing, content=commit_content(Action.REPLACE_COMMIT, metadata))
+    table.instants(replacing, content=encode_commit(Action.REPLACE_COMMIT, metadata))
     view = table.load()
     assert seen(view) == []
     assert [group.id.file_id for group in view.replaced_groups()] == ["g"]
 
 
-def test_a_clustering_that_completed_is_pending_no_more() -> None:
+def test_completed_clustering_is_no_longer_pending() -> None:
     table = Table()
     view = FileSystemView(table.store.load(), clusterings={FileGroupId("p", "g"): "30"})
     done = Instant("30", Action.CLUSTERING, State.REQUESTED).completed("31")
@@ -167,7 +170,7 @@ def test_a_clustering_that_completed_is_pending_no_more() -> None:
     assert view.with_commit(done, metadata).clusterings == {}
 
 
-def test_a_late_instant_hides_its_files_and_no_logs_that_only_name_their_slice() -> None:
+def test_late_instant_hides_its_files_but_not_logs_of_version_6() -> None:
     late, other = (data_file("p", path.rpartition("/")[2], 1) for path in (NEWER, BASE))
     log = data_file("p", ".g_20.log.1_0-1-2", 1)
     assert late and other and log

@@ -7,9 +7,9 @@ from uuid import uuid4
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from table.model.meta_columns import with_meta_columns
-from table.schema.avro import to_avro
-from table.storage import Storage, StorageLocation, open_storage
+from lakemark.model.meta_columns import with_meta_columns
+from lakemark.schema.avro import to_avro
+from lakemark.storage import Storage, StorageLocation, open_storage
 
 SCHEMA = with_meta_columns(
     pa.schema(

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.codec.bloom import BloomFilter
-from table.errors import InvalidRecords, WriteConflict
-from table.storage import Storage
-from table.write.base_file_writer import BaseFileWriter
-from table.write.row_groups import row_bytes
-from table.write.write_status import WriteStatus
+from lakemark.codec.bloom import BloomFilter
+from lakemark.errors import InvalidRecords, WriteConflict
+from lakemark.storage import Storage
+from lakemark.write.base_file_writer import BaseFileWriter
+from lakemark.write.row_groups import row_bytes
+from lakemark.write.write_status import WriteStatus
 from tests.depth import examples
 from tests.unit.write.tables import AVRO_SCHEMA, SCHEMA, memory, records, rows_of
 
@@ -36,19 +36,19 @@ def _write(
 
 @settings(max_examples=examples(20), deadline=None)
 @given(records(), st.integers(0, 12))
-def test_rows_come_back_and_bytes_do_not_depend_on_the_batches(
-    batch: list[dict[str, object]], place: int
+def test_rows_are_written_and_bytes_do_not_depend_on_the_batches(
+    batch: list[dict[str, object]], position: int
 ) -> None:
     rows, storage, other = rows_of(batch), memory(), memory()
     status = _write(storage, [rows])
     data = storage.read(PATH)
     assert status == WriteStatus(size_bytes=len(data), num_writes=len(batch))
     assert pq.read_table(io.BytesIO(data)).cast(SCHEMA).equals(rows)
-    _write(other, [rows.slice(0, place), *rows.slice(place).to_batches()])
+    _write(other, [rows.slice(0, position), *rows.slice(position).to_batches()])
     assert other.read(PATH) == data
 
 
-def test_the_footer_serves_hudis_indexes() -> None:
+def test_footer_has_the_metadata_for_hudi_indexes() -> None:
     storage = memory()
     keys = [f"k{number}" for number in range(200)]
     _write(storage, [rows_of([{"_hoodie_record_key": key} for key in keys])])
@@ -63,7 +63,7 @@ def test_the_footer_serves_hudis_indexes() -> None:
     assert not np.any(bloom.might_contain(pa.array(["k200", "a"])))
 
 
-def test_no_row_group_is_larger_than_asked_for() -> None:
+def test_row_groups_are_bounded() -> None:
     storage = memory()
     rows = rows_of([{"_hoodie_record_key": f"k{n}", "note": "x" * (n % 90)} for n in range(500)])
     _write(storage, rows.to_batches(max_chunksize=7), row_group_bytes=5_000)
@@ -74,23 +74,23 @@ def test_no_row_group_is_larger_than_asked_for() -> None:
 
 
 @pytest.mark.parametrize("key", [None, ""])
-def test_a_record_without_a_key_is_refused_and_nothing_is_left(key: str | None) -> None:
+def test_record_without_key_is_refused_and_leaves_no_file(key: str | None) -> None:
     storage = memory()
     with pytest.raises(InvalidRecords):
         _write(storage, [rows_of([{"_hoodie_record_key": "a"}, {"_hoodie_record_key": key}])])
     assert storage.list_tree("") == []
 
 
-def test_an_abandoned_file_leaves_nothing() -> None:
+def test_abandoned_file_is_removed() -> None:
     storage = memory()
     with BaseFileWriter(storage, PATH, SCHEMA, AVRO_SCHEMA, row_group_bytes=50) as writer:
         writer.write(rows_of([{"_hoodie_record_key": key} for key in "abc"]))
     assert storage.list_tree("") == []
 
 
-def test_a_second_attempt_finds_its_own_file_and_no_other() -> None:
+def test_second_attempt_accepts_equal_bytes_only() -> None:
     storage, rows = memory(), rows_of([{"_hoodie_record_key": "a"}])
     assert _write(storage, [rows]) == _write(storage, [rows])
-    with pytest.raises(WriteConflict, match="with other bytes"):
+    with pytest.raises(WriteConflict, match="with different content"):
         _write(storage, [rows, rows])
     assert pq.read_table(io.BytesIO(storage.read(PATH))).num_rows == 1

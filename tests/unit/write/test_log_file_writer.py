@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.log.data_block import read_rows
-from table.log.delete_block import read_deletes
-from table.log.log_block import BlockType, HeaderKey, LogBlock
-from table.log.log_reader import read_blocks
-from table.model.changes import CHANGE_KIND_FIELD, ChangeKind
-from table.model.file_names import LogFileName
-from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
-from table.schema.avro import to_json
-from table.schema.field_path import column_at
-from table.storage import Storage
-from table.write.log_file_writer import LogFileWriter
-from table.write.row_groups import row_bytes
-from table.write.write_status import WriteStatus
+from lakemark.log.data_block import read_rows
+from lakemark.log.delete_block import read_deletes
+from lakemark.log.log_block import BlockType, HeaderKey, LogBlock
+from lakemark.log.log_reader import read_blocks
+from lakemark.model.changes import CHANGE_KIND_FIELD, ChangeKind
+from lakemark.model.file_names import LogFileName
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from lakemark.schema.avro import to_json
+from lakemark.schema.field_path import column_at
+from lakemark.storage import Storage
+from lakemark.write.log_file_writer import LogFileWriter
+from lakemark.write.row_groups import row_bytes
+from lakemark.write.write_status import WriteStatus
 from tests.depth import examples
 from tests.unit.write.tables import (
     AVRO_SCHEMA,
@@ -74,7 +74,7 @@ _KINDED = records(min_size=1).flatmap(
 
 @settings(max_examples=examples(40), deadline=None)
 @given(st.lists(_KINDED, max_size=3), st.sampled_from(sorted(FORMATS)), st.integers(50, 900))
-def test_a_log_holds_upserts_then_deletes_of_each_append(
+def test_each_append_writes_upserts_then_deletes(
     appends: list[tuple[list[dict[str, object]], list[ChangeKind]]],
     block_format: str,
     max_block_bytes: int,
@@ -128,7 +128,7 @@ def _records(block: LogBlock) -> list[object]:
 
 
 @pytest.mark.parametrize("is_event_time", [True, False])
-def test_without_event_time_a_delete_wins_whatever_it_meets(is_event_time: bool) -> None:
+def test_delete_always_wins_without_event_time(is_event_time: bool) -> None:
     storage = memory()
     record = {"_hoodie_record_key": "a", "_hoodie_partition_path": "r0", "ts": 5}
     _write(storage, [_changes([record], [ChangeKind.DELETE])], is_event_time=is_event_time)
@@ -148,7 +148,7 @@ def test_deletes_are_ordered_by_a_field_in_a_struct_and_by_several() -> None:
     assert not wins_always.any()
 
 
-def test_an_abandoned_file_leaves_nothing() -> None:
+def test_abandoned_file_is_removed() -> None:
     storage = memory()
     with LogFileWriter(storage, PATH, INSTANT, SCHEMA, AVRO_SCHEMA) as writer:
         writer.append(_changes([{"_hoodie_record_key": "a"}], [ChangeKind.UPSERT]))

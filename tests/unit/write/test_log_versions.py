@@ -1,8 +1,8 @@
-"""Logs of version 6 are named after their slice, so their versions tell their order."""
+"""Logs of version 6 are named after their slice, so their versions define their order."""
 
 from __future__ import annotations
 
-from table.model.format_version import FormatVersion
+from lakemark.model.format_version import FormatVersion
 from tests.tables import Row, commit, writer
 from tests.upkeep import make_plain, new_storage
 

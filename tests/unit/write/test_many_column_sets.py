@@ -6,19 +6,19 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from table.config.table_properties import MergeMode, TableType, new_table_properties
-from table.log.log_reader import read_blocks
-from table.write.file_group_write import MAX_COLUMN_SETS
+from lakemark.config.table_properties import MergeMode, TableType, new_table_properties
+from lakemark.log.log_reader import read_blocks
+from lakemark.write.file_group_write import MAX_COLUMN_SETS
 from tests.merging.written_table import Row, WrittenTable
 
 COLUMNS = [f"c{number}" for number in range(7)]
 SCHEMA = pa.schema([("id", pa.string()), ("ts", pa.int64()), *((c, pa.string()) for c in COLUMNS)])
-#: More than may have blocks of their own.
+#: More sets than may have blocks of their own.
 SETS = [columns for count in (1, 2, 3) for columns in combinations(COLUMNS, count)]
 
 
 def _data_blocks(table: WrittenTable) -> list[bool]:
-    """Of each block whether it is partial."""
+    """For each block whether it is partial."""
     view = table.open().view()
     (file_slice,) = view.latest_slices()
     blocks = []
@@ -30,7 +30,7 @@ def _data_blocks(table: WrittenTable) -> list[bool]:
 
 
 @pytest.mark.parametrize("seen_before", [False, True])
-def test_an_append_has_few_blocks_and_its_rows_come_to_the_same(
+def test_many_column_sets_give_few_blocks_and_the_same_rows(
     tmp_path: Path, seen_before: bool
 ) -> None:
     properties = new_table_properties(
@@ -38,12 +38,12 @@ def test_an_append_has_few_blocks_and_its_rows_come_to_the_same(
     )
     table = WrittenTable.create(tmp_path, SCHEMA, properties)
     rows: dict[str, Row] = {
-        f"k{place:02}": {"id": f"k{place:02}", "ts": 10, **dict.fromkeys(COLUMNS, "old")}
-        for place in range(len(SETS))
+        f"k{number:02}": {"id": f"k{number:02}", "ts": 10, **dict.fromkeys(COLUMNS, "old")}
+        for number in range(len(SETS))
     }
     table.upsert(*rows.values())
     if seen_before:
-        # Another writer's row in a log, newer than some of what comes.
+        # A row of another writer in a log, newer than some of the changes.
         rows["k00"] = {**rows["k00"], "ts": 30, "c1": "theirs"}
         table.upsert(rows["k00"])
     logged = len(_data_blocks(table))

@@ -1,6 +1,6 @@
-"""However a table is written, its rows are the same: one merge serves every writer and reader.
+"""The rows of a table do not depend on how it is written: all writers and readers merge alike.
 
-Keys do not meet, so one long history of many keys is as good as many short ones.
+Keys are independent, so one long history of many keys is equivalent to many short ones.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from table.config import keys
-from table.config.merge_settings import PartialUpdateMode
-from table.config.merger_name import MergerName
-from table.config.table_properties import MergeMode, TableProperties, TableType
-from table.config.table_spec import TableSpec
-from table.merge.custom import CustomMerger
-from table.model.changes import ChangeKind, DeleteMarker
+from lakemark.config import keys
+from lakemark.config.merge_settings import PartialUpdateMode
+from lakemark.config.merger_name import MergerName
+from lakemark.config.table_properties import MergeMode, TableProperties, TableType
+from lakemark.config.table_spec import TableSpec
+from lakemark.merge.custom import CustomMerger
+from lakemark.model.changes import ChangeKind, DeleteMarker
 from tests.merging.written_table import WrittenTable, changes_of, with_written
 from tests.unit.merge.custom.mergers import ByEventTime, ByEventTimeRecords
 
@@ -38,18 +38,18 @@ SCHEMA = pa.schema(
     ]
 )
 MODELS = "org.apache.hudi.common.model."
-COMMITTED = TableSpec("trips", ("id",))
+COMMITTED = TableSpec(name="trips", record_key=("id",))
 ORDERED = replace(COMMITTED, ordering=("ts",))
 
 
 @dataclass(frozen=True)
 class Merging:
-    """A way to merge: what the table was made as, and what else was stored.
+    """A way to merge: the table's specification, and further properties.
 
     Attributes:
         spec: the table.
-        stored: properties that it has besides.
-        is_in_part: whether rows carry some of their columns only.
+        stored: further properties of the table.
+        is_in_part: whether rows may be partial.
     """
 
     spec: TableSpec
@@ -72,7 +72,7 @@ class Merging:
 
 
 def by_payload(name: str) -> Merging:
-    """Of a table that still names its payload, as those of older versions do."""
+    """A table that still names its payload, like those of older versions."""
     stored = {
         keys.MERGE_MODE: MergeMode.CUSTOM,
         keys.MERGE_STRATEGY_ID: "00000000-0000-0000-0000-000000000000",
@@ -91,7 +91,9 @@ UNAVAILABLE = PartialUpdateMode.FILL_UNAVAILABLE
 
 EVERY_WAY: Mapping[str, Merging] = {
     "commit time": Merging(COMMITTED),
-    "commit time beside an ordering": Merging(replace(ORDERED, merge_mode=MergeMode.COMMIT_TIME)),
+    "commit time with an ordering field": Merging(
+        replace(ORDERED, merge_mode=MergeMode.COMMIT_TIME)
+    ),
     "commit time, defaults": Merging(replace(COMMITTED, partial_update=DEFAULTS)),
     "commit time, unavailable": Merging(
         replace(COMMITTED, partial_update=UNAVAILABLE, unavailable_value="?")
@@ -115,7 +117,7 @@ EVERY_WAY: Mapping[str, Merging] = {
 
 
 def history(seed: int, commits: int = 4, key_count: int = 80) -> list[list[Kinded]]:
-    """Commits of changes; a key comes several times in many of them."""
+    """Commits of changes; in many of them a key occurs several times."""
     random = Random(seed)
     return [
         [_change(random, random.randrange(key_count)) for _ in range(2 * key_count)]
@@ -162,8 +164,8 @@ def test_compaction_of_many_logs_changes_no_row(way: Merging, tmp_path: Path) ->
     assert table.rows() == before
 
 
-#: Those whose outcome does not depend on what is merged first, as long as nothing is deleted
-#: unconditionally: one of two whole records wins, or the later one with what it has.
+#: Mergers whose result does not depend on the order of merges, as long as nothing is deleted
+#: unconditionally: one of two whole records wins, or the later one with its columns.
 ASSOCIATIVE = [
     "commit time",
     "commit time, defaults",
@@ -174,7 +176,7 @@ ASSOCIATIVE = [
 
 
 @pytest.mark.parametrize("way", ASSOCIATIVE)
-def test_a_record_becomes_the_same_however_often_it_is_merged(way: str, tmp_path: Path) -> None:
+def test_result_does_not_depend_on_intermediate_compactions(way: str, tmp_path: Path) -> None:
     rewritten = EVERY_WAY[way].make(tmp_path / "cow", TableType.COPY_ON_WRITE)
     logged = EVERY_WAY[way].make(tmp_path / "mor", TableType.MERGE_ON_READ)
     for changes in history(3, commits=5):
@@ -199,7 +201,7 @@ def test_several_ordering_fields_order_deletes_too(tmp_path: Path) -> None:
     assert table.rows(["id"]) == left
 
 
-def test_a_compaction_sees_the_deletes_that_others_only_marked(tmp_path: Path) -> None:
+def test_compaction_applies_deletes_that_other_writers_flagged(tmp_path: Path) -> None:
     table = EVERY_WAY["event time, a delete marker"].make(tmp_path)
     table.upsert(*({"id": name, "ts": 2} for name in "abc"))
     table.upsert({"id": "a", "ts": 3, "op": "d"}, {"id": "b", "ts": 1, "op": "d"})
@@ -209,10 +211,10 @@ def test_a_compaction_sees_the_deletes_that_others_only_marked(tmp_path: Path) -
     assert table.rows(["id"]) == left
 
 
-def test_a_delete_without_order_is_forgotten_by_logs_before_they_meet_the_base(
+def test_log_fold_drops_delete_without_ordering_value_before_the_base(
     tmp_path: Path,
 ) -> None:
-    """As in Apache Hudi; the specification wants merging to be associative."""
+    """As in Apache Hudi; according to the specification merging is associative."""
     left = {}
     for table_type in TableType:
         table = EVERY_WAY["event time"].make(tmp_path / table_type, table_type)
@@ -223,7 +225,7 @@ def test_a_delete_without_order_is_forgotten_by_logs_before_they_meet_the_base(
     assert left == {TableType.COPY_ON_WRITE: [{"ts": 5}], TableType.MERGE_ON_READ: [{"ts": 10}]}
 
 
-def test_of_late_records_the_first_to_meet_an_open_column_fills_it(tmp_path: Path) -> None:
+def test_first_late_record_fills_a_missing_column(tmp_path: Path) -> None:
     left = {}
     for table_type in TableType:
         table = EVERY_WAY["event time, defaults"].make(tmp_path / table_type, table_type)

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.log.data_block import read_rows
-from table.log.log_block import HeaderKey, LogBlock
-from table.log.log_reader import read_blocks
-from table.model.changes import CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
-from table.model.file_names import LogFileName
-from table.model.file_slice import LogFile
-from table.model.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
-from table.model.written_columns import pack
-from table.read.file_group_reader import every_instant
-from table.read.log_changes import LogChanges
-from table.schema.avro import to_avro
-from table.storage import Storage
-from table.write.log_file_writer import LogFileWriter
+from lakemark.log.data_block import read_rows
+from lakemark.log.log_block import HeaderKey, LogBlock
+from lakemark.log.log_reader import read_blocks
+from lakemark.model.changes import CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
+from lakemark.model.file_names import LogFileName
+from lakemark.model.file_slice import LogFile
+from lakemark.model.meta_columns import META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from lakemark.model.written_columns import pack
+from lakemark.read.file_group_reader import all_visible
+from lakemark.read.log_changes import LogChanges
+from lakemark.schema.avro import to_avro
+from lakemark.storage import Storage
+from lakemark.write.log_file_writer import LogFileWriter
 from tests.depth import examples
 from tests.golden.golden_table import unpack
 from tests.unit.write.tables import (
@@ -42,7 +42,7 @@ each_format = pytest.mark.parametrize("block_format", ["parquet", "avro"])
 
 
 def _changes(batch: list[dict[str, object]], written: Sequence[frozenset[str]]) -> pa.Table:
-    """Upserts that hold null where they are not written; a delete in their midst."""
+    """Upserts that are null in columns that were not written; with a delete among them."""
     blanked = [
         {name: cell for name, cell in row.items() if name in own or name in ALWAYS}
         for row, own in zip(batch, written, strict=True)
@@ -66,14 +66,14 @@ def _read(storage: Storage) -> pa.Table:
     info = storage.head(str(NAME))
     assert info is not None
     log = LogFile("", NAME, info.size_bytes)
-    tables = LogChanges(storage, SCHEMA, ("ts",), every_instant).read([log])
+    tables = LogChanges(storage, SCHEMA, ("ts",), all_visible).read([log])
     return pa.concat_tables(tables)
 
 
 @each_format
 @settings(max_examples=examples(20), deadline=None)
 @given(data=st.data())
-def test_rows_come_back_with_the_columns_they_were_written_with(
+def test_partial_rows_are_read_with_their_written_columns(
     block_format: str, data: st.DataObject
 ) -> None:
     batch = data.draw(records(min_size=1))
@@ -100,7 +100,7 @@ def test_there_is_one_block_for_each_set_of_columns(block_format: str) -> None:
     assert [f["name"] for f in blocks[0].avro_schema["fields"]] == [*ALWAYS, "note"]
 
 
-def test_many_columns_make_as_many_sets_as_there_are() -> None:
+def test_many_columns_give_the_correct_sets() -> None:
     schema = pa.schema([*SCHEMA, *((f"c{i}", pa.int32()) for i in range(9))])
     names = [f"c{i}" for i in range(9)]
     rows = pa.Table.from_pylist(
@@ -121,7 +121,7 @@ def test_many_columns_make_as_many_sets_as_there_are() -> None:
 
 @each_format
 @pytest.mark.parametrize("version", [8, 9])
-def test_blocks_are_laid_out_as_apache_lays_them_out(
+def test_partial_blocks_have_the_layout_of_apache_hudi(
     version: int, block_format: str, tmp_path: Path
 ) -> None:
     golden = unpack(f"v{version}_mor_partial_{block_format}", tmp_path)

@@ -1,4 +1,4 @@
-"""Numbers of file groups, which are in the names of their files."""
+"""Task numbers of file groups, which are in the names of their files."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from itertools import product
 
 import pyarrow as pa
 
-from table.index.bucket import BucketIndex
-from table.model.file_slice import FileGroupId
-from table.model.meta_columns import PARTITION_PATH, RECORD_KEY
-from table.write.partitioner import Bucket, divide, task_number
+from lakemark.index.bucket import BucketIndex
+from lakemark.model.file_slice import FileGroupId
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from lakemark.write.partitioner import Bucket, divide, task_number
 
 OF_A_BUCKET = FileGroupId("eu", "00000007-5f1c-4b7e-9d53-0242ac120002-0")
 
 
-def test_attempts_of_any_release_name_a_file_alike() -> None:
-    """Whoever takes up what was begun, a later release too, finds the files by these numbers."""
+def test_task_numbers_are_stable_across_releases() -> None:
+    """A process that resumes a write, also of a later release, finds the files by these numbers."""
     assert task_number(OF_A_BUCKET) == Bucket("eu", 7).task_number == 1_428_680_692
 
 

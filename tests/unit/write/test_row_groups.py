@@ -7,37 +7,37 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.errors import InvalidRecords
-from table.write.row_groups import RowGroups, cut, row_bytes
+from lakemark.errors import InvalidRecords
+from lakemark.write.row_groups import RowGroups, divide_rows, row_bytes
 from tests.depth import examples
 from tests.unit.write.tables import SCHEMA, records, rows_of
 
 
 @settings(max_examples=examples(40), deadline=None)
 @given(records(), st.lists(st.integers(0, 12)), st.integers(1, 2_000))
-def test_tables_do_not_depend_on_the_batches(
+def test_row_groups_do_not_depend_on_the_batches(
     batch: list[dict[str, object]], cuts: list[int], max_bytes: int
 ) -> None:
     rows = rows_of(batch)
-    places = [0, *sorted(min(place, len(batch)) for place in cuts), len(batch)]
+    positions = [0, *sorted(min(position, len(batch)) for position in cuts), len(batch)]
     groups = RowGroups(SCHEMA, max_bytes)
     gathered = [
         table
-        for start, end in pairwise(places)
+        for start, end in pairwise(positions)
         for table in groups.add(rows.slice(start, end - start))
     ]
-    gathered += groups.rest()
+    gathered += groups.flush()
     assert pa.concat_tables([SCHEMA.empty_table(), *gathered]).equals(rows)
-    at_once = list(cut(rows, SCHEMA, max_bytes))
+    at_once = list(divide_rows(rows, SCHEMA, max_bytes))
     assert [table.num_rows for table in gathered] == [table.num_rows for table in at_once]
 
 
 @settings(max_examples=examples(40), deadline=None)
 @given(records(), st.integers(1, 2_000))
-def test_no_table_is_larger_than_asked_for_but_a_single_row(
+def test_row_groups_are_bounded_except_for_a_single_row(
     batch: list[dict[str, object]], max_bytes: int
 ) -> None:
-    tables = list(cut(rows_of(batch), SCHEMA, max_bytes))
+    tables = list(divide_rows(rows_of(batch), SCHEMA, max_bytes))
     sizes = [int(row_bytes(table).sum()) for table in tables]
     assert all(
         size <= max_bytes or table.num_rows == 1 for size, table in zip(sizes, tables, strict=True)
@@ -49,7 +49,7 @@ def test_no_table_is_larger_than_asked_for_but_a_single_row(
 
 @settings(max_examples=examples(40), deadline=None)
 @given(records(min_size=1))
-def test_a_row_is_not_larger_than_counted(batch: list[dict[str, object]]) -> None:
+def test_row_size_is_not_underestimated(batch: list[dict[str, object]]) -> None:
     """Up to the few bytes by which a whole table's bitmaps and offsets exceed its rows'."""
     rows = rows_of(batch)
     nested_columns = 20
@@ -59,10 +59,10 @@ def test_a_row_is_not_larger_than_counted(batch: list[dict[str, object]]) -> Non
     )
 
 
-def test_rows_take_the_types_of_the_schema() -> None:
+def test_rows_are_cast_to_the_schema() -> None:
     schema = pa.schema([pa.field("at", pa.timestamp("us", "UTC"))])
     rows = pa.table({"other": [1], "at": pa.array([5], pa.timestamp("ms", "UTC"))})
-    (table,) = cut(rows, schema, 100)
+    (table,) = divide_rows(rows, schema, 100)
     assert table.schema == schema
     assert table.column("at").cast(pa.int64()).to_pylist() == [5_000]
 
@@ -80,4 +80,4 @@ def test_rows_take_the_types_of_the_schema() -> None:
 def test_rows_that_do_not_fit_are_invalid(rows: pa.Table) -> None:
     schema = pa.schema([pa.field("at", pa.timestamp("us", "UTC"), nullable=False)])
     with pytest.raises(InvalidRecords, match="do not fit the table's schema"):
-        list(cut(rows, schema, 100))
+        list(divide_rows(rows, schema, 100))

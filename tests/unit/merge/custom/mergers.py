@@ -1,4 +1,4 @@
-"""Mergers of users: one that shows in which order it was called, and Hudi's own rules again."""
+"""Custom mergers: one whose result shows the order of its calls, and Hudi's own rules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from table.merge.custom import (
+from lakemark.merge.custom import (
     BufferedRecord,
     BufferedRecordMerger,
     Operation,
@@ -14,12 +14,12 @@ from table.merge.custom import (
     Records,
     VectorMerge,
     VectorMerger,
-    chosen,
+    choose_rows,
 )
 
 
 class Appending(VectorMerger):
-    """Texts one behind the other; a delete empties them, and is undone by what follows."""
+    """Concatenates texts; a delete empties them, and a later upsert brings them back."""
 
     merging_strategy = "6c8f7f0e-54a3-4f0c-8f0c-3a1f0a4b7a01"
 
@@ -29,13 +29,13 @@ class Appending(VectorMerger):
         text = pc.if_else(
             fresh, newer_text, pc.binary_join_element_wise(older_text, newer_text, "")
         )
-        place = newer.rows.column_names.index("text")
-        rows = newer.rows.set_column(place, newer.rows.schema.field("text"), text)
+        position = newer.rows.column_names.index("text")
+        rows = newer.rows.set_column(position, newer.rows.schema.field("text"), text)
         return VectorMerge(rows, ~newer.is_delete)
 
 
 class AppendingRecords(BufferedRecordMerger):
-    """The same, record by record; counts its calls."""
+    """The same rule, record by record; counts its calls."""
 
     merging_strategy = Appending.merging_strategy
 
@@ -59,11 +59,11 @@ class ByEventTime(VectorMerger):
     def merge(self, older: Records, newer: Records) -> VectorMerge:
         wins = newer.wins_over(older)
         deletes = np.where(wins, newer.is_delete, older.is_delete)
-        return VectorMerge(chosen(wins, newer.rows, older.rows), ~deletes)
+        return VectorMerge(choose_rows(wins, newer.rows, older.rows), ~deletes)
 
 
 class ByEventTimeRecords(BufferedRecordMerger):
-    """The same, record by record."""
+    """The same rule, record by record."""
 
     merging_strategy = ByEventTime.merging_strategy
 

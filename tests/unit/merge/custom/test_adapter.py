@@ -1,4 +1,4 @@
-"""Custom mergers against the same rules told record by record."""
+"""Custom mergers compared with the same rules applied record by record."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.merge.custom import Records, VectorMerge
-from table.merge.custom.adapter import custom_record_merger
-from table.merge.custom.custom_merger import CustomMerger
-from table.merge.filling import UnwrittenColumns
-from table.merge.merge_stream import merge_streams
-from table.merge.partial_rows import settled
-from table.merge.record_merger import RecordMerger, event_time_merger
-from table.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
-from table.model.meta_columns import COMMIT_TIME, RECORD_KEY
-from table.model.written_columns import pack
+from lakemark.merge.custom import Records, VectorMerge
+from lakemark.merge.custom.adapter import custom_record_merger
+from lakemark.merge.custom.api import CustomMerger
+from lakemark.merge.merge_stream import merge_streams
+from lakemark.merge.partial_update.missing_columns import MissingIfNotWritten
+from lakemark.merge.partial_update.partial_rows import resolve_partial_rows
+from lakemark.merge.record_merger import RecordMerger, event_time_merger
+from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
+from lakemark.model.meta_columns import COMMIT_TIME, RECORD_KEY
+from lakemark.model.written_columns import pack
 from tests.depth import examples
 from tests.unit.merge.custom.mergers import (
     Appending,
@@ -136,7 +136,7 @@ def upserts(rows: pa.Table) -> pa.Table:
 @each_appending
 @settings(deadline=None, max_examples=examples(30))
 @given(history=histories())
-def test_merges_in_order_of_arrival_as_record_by_record(
+def test_fold_equals_merging_record_by_record_in_order_of_arrival(
     merger: CustomMerger, history: tuple[list[Change], list[Change]]
 ) -> None:
     base, changes = history
@@ -155,7 +155,7 @@ def test_merges_in_order_of_arrival_as_record_by_record(
 @each_appending
 @settings(deadline=None, max_examples=examples(4))
 @given(history=histories())
-def test_merges_alike_when_it_goes_to_disk(
+def test_result_is_the_same_when_changes_spill_to_disk(
     merger: CustomMerger, history: tuple[list[Change], list[Change]]
 ) -> None:
     base, changes = history
@@ -169,7 +169,7 @@ def test_merges_alike_when_it_goes_to_disk(
 @each_by_event_time
 @settings(deadline=None, max_examples=examples(30))
 @given(history=histories())
-def test_event_time_written_by_a_user_is_event_time(
+def test_custom_event_time_merger_equals_built_in_one(
     merger: CustomMerger, history: tuple[list[Change], list[Change]]
 ) -> None:
     base, changes = history
@@ -186,7 +186,7 @@ def test_event_time_written_by_a_user_is_event_time(
 @each_by_event_time
 @settings(deadline=None, max_examples=examples(30))
 @given(history=histories([ChangeKind.UPSERT], in_part=True))
-def test_records_written_in_part_fill_each_other(
+def test_partial_rows_complete_each_other(
     merger: CustomMerger, history: tuple[list[Change], list[Change]]
 ) -> None:
     base, changes = history
@@ -200,7 +200,7 @@ def test_records_written_in_part_fill_each_other(
 
 
 @each_by_event_time
-def test_what_a_delete_took_away_is_not_filled_from_before_it(merger: CustomMerger) -> None:
+def test_row_after_delete_takes_no_values_from_before_it(merger: CustomMerger) -> None:
     delete = Change("x", 2, kind=ChangeKind.DELETE)
     later = Change("x", 3, text="new", written=(True, False))
     adapted = custom_record_merger(merger, ["ts"])
@@ -209,7 +209,7 @@ def test_what_a_delete_took_away_is_not_filled_from_before_it(merger: CustomMerg
     assert seen(merged.rows) == [("x", 3, "new", None)]
 
 
-def test_a_merger_of_records_is_called_for_records_that_collide_alone() -> None:
+def test_record_merger_is_called_only_for_keys_with_several_changes() -> None:
     merger = AppendingRecords()
     adapted = custom_record_merger(merger)
     lone = [Change(f"k{n}") for n in range(1000)]
@@ -231,7 +231,7 @@ class Counting(Appending):
         return super().merge(older, newer)
 
 
-def test_changes_of_a_key_are_merged_by_halves() -> None:
+def test_changes_of_a_key_are_merged_in_halves() -> None:
     merger = Counting()
     keys = [f"k{n}" for n in range(50)]
     changes = [Change(key, text=str(n)) for n in range(3) for key in keys]
@@ -241,13 +241,13 @@ def test_changes_of_a_key_are_merged_by_halves() -> None:
 
 
 @each_appending
-def test_a_hot_key_comes_to_what_it_comes_to_one_by_one(merger: CustomMerger) -> None:
+def test_merging_in_halves_equals_merging_one_by_one(merger: CustomMerger) -> None:
     changes = [Change("x" if n % 7 else f"k{n}", text=f"{n} ") for n in range(300)]
     folded = custom_record_merger(merger).fold(table_of(changes))
     assert seen(folded) == outcome([], changes)
 
 
-def test_calls_for_a_hot_key_are_few() -> None:
+def test_key_with_many_changes_needs_few_calls() -> None:
     merger = Counting()
     custom_record_merger(merger).fold(table_of([Change("x")] * 1000))
     assert merger.calls == [500, 250, 125, 62, 31, 16, 8, 4, 2, 1]
@@ -256,7 +256,7 @@ def test_calls_for_a_hot_key_are_few() -> None:
 @pytest.mark.parametrize(
     "delete", [ChangeKind.COMMIT_TIME_DELETE, ChangeKind.DELETE, ChangeKind.FLAGGED_DELETE]
 )
-def test_deletes_of_a_hot_key_are_merged_at_their_place(delete: ChangeKind) -> None:
+def test_deletes_of_a_key_are_merged_in_sequence(delete: ChangeKind) -> None:
     merger = Counting()
     changes = [Change("x", text=str(n % 10)) for n in range(64)]
     changes[32] = Change("x", kind=delete, text=None)
@@ -265,7 +265,7 @@ def test_deletes_of_a_hot_key_are_merged_at_their_place(delete: ChangeKind) -> N
     assert merger.calls == [31, 16, 8, 4, 2, 1, 1]
 
 
-def test_keys_with_records_written_in_part_are_merged_one_by_one() -> None:
+def test_keys_with_partial_rows_are_merged_one_by_one() -> None:
     parts = [Change("x", ts, text, written=(True, False)) for ts, text in ((2, "new"), (1, "old"))]
     whole = [Change("x", 1, other="d"), Change("x", 1, other="e")]
     table = table_of([*parts, *whole], in_part=True)
@@ -274,7 +274,7 @@ def test_keys_with_records_written_in_part_are_merged_one_by_one() -> None:
 
 
 @each_by_event_time
-def test_rows_that_come_out_as_they_were_keep_their_commit(merger: CustomMerger) -> None:
+def test_unchanged_rows_keep_their_commit_time(merger: CustomMerger) -> None:
     base = base_of([Change("x", 2), Change("y", 1)])
     changes = table_of([Change("x", 1, "late", commit="2"), Change("y", 1, "new", commit="2")])
     merged = custom_record_merger(merger, ["ts"]).apply(base, changes)
@@ -282,7 +282,7 @@ def test_rows_that_come_out_as_they_were_keep_their_commit(merger: CustomMerger)
     assert merged.counts.updated == 1
 
 
-def test_it_goes_to_a_worker() -> None:
+def test_merger_can_be_pickled() -> None:
     adapted = custom_record_merger(ByEventTime(), ["ts"])
     again = pickle.loads(pickle.dumps(adapted))
     assert again.ordering_fields == ("ts",)
@@ -290,17 +290,17 @@ def test_it_goes_to_a_worker() -> None:
     assert again.fold(table).equals(adapted.fold(table))
 
 
-def test_what_is_written_in_part_is_whole_where_its_record_is_new() -> None:
+def test_partial_row_of_new_record_is_written_whole() -> None:
     part = [Change(key, 2, "new", written=(True, False)) for key in ("x", "y", "z")]
-    standing = base_of([Change("x"), Change("other")])
+    current = base_of([Change("x"), Change("other")])
 
     def keys_of(keys: pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
-        return standing.select(list(columns))
+        return current.select(list(columns))
 
     merger = custom_record_merger(ByEventTime(), ["ts"])
     parts = [table_of([Change("y")], in_part=True), table_of(part, in_part=True)]
-    *_, found = settled(parts, merger, keys_of)
-    is_open = UnwrittenColumns()(found, "other").tolist()
+    *_, found = resolve_partial_rows(parts, merger, keys_of)
+    is_open = MissingIfNotWritten()(found, "other").tolist()
     assert dict(zip(found[RECORD_KEY].to_pylist(), is_open, strict=True)) == {
         "x": True,
         "y": True,

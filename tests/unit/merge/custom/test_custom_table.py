@@ -1,4 +1,4 @@
-"""A table in merge mode CUSTOM, from its writer to those who read it."""
+"""A table in merge mode CUSTOM, from its writer to its readers."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-import table as lakemark
-from sinks.hudi.settings import SinkSettings
-from sinks.hudi.table_writer import TableWriter
+import lakemark
+from lakemark.config.merger_name import MergerName
+from lakemark.config.table_properties import TableType
+from lakemark.errors import Unsupported
+from lakemark.execution.runner import LocalRunner
+from lakemark.merge.custom import Records, VectorMerge, VectorMerger, choose_rows
+from lakemark.model.changes import ChangeKind
+from lakemark.operations.create import create_table
+from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.writer_settings import WriterSettings
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import StorageLocation
 from streamer import cli
-from table.config.merger_name import MergerName
-from table.config.table_properties import TableType
-from table.errors import Unsupported
-from table.execution.runner import LocalRunner
-from table.hudi_table import create_table
-from table.merge.custom import Records, VectorMerge, VectorMerger, chosen
-from table.model.changes import ChangeKind
-from table.services.compaction import CompactionPolicy
-from table.storage import StorageLocation
 from tests import tables
 from tests.tables import Row
 
@@ -39,13 +39,13 @@ EXPECTED = {"a": (3, 15), "c": (1, 100), "d": (1, 1000)}
 
 
 class Sums(VectorMerger):
-    """The payloads of all versions together; the later one says all else."""
+    """Adds the payloads of all versions; all other columns come from the later one."""
 
     merging_strategy = "8a1e25de-7f4b-4b57-9d4b-6f2a0f4b5c10"
 
     def merge(self, older: Records, newer: Records) -> VectorMerge:
         wins = newer.wins_over(older)
-        rows = chosen(wins, newer.rows, older.rows)
+        rows = choose_rows(wins, newer.rows, older.rows)
         total = pc.add(*(pc.fill_null(records["v"], 0) for records in (older, newer)))
         rows = rows.set_column(rows.column_names.index("v"), rows.schema.field("v"), total)
         return VectorMerge(rows, ~np.where(wins, newer.is_delete, older.is_delete))
@@ -60,7 +60,7 @@ def written(folder: Path, table_type: TableType) -> TableWriter:
     )
     table = create_table(StorageLocation(str(folder)), spec)
     table.mergers = (Sums(),)
-    to = TableWriter(table, tables.SCHEMA, SinkSettings(tables.INDEX, merger_class=PATH))
+    to = TableWriter(table, tables.SCHEMA, WriterSettings(tables.INDEX, merger_class=PATH))
     for rows in ROWS:
         tables.commit(to, [replace(row, region="") for row in rows])
     return to
@@ -71,7 +71,9 @@ def contents(rows: pa.Table) -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.parametrize("table_type", list(TableType))
-def test_writers_and_readers_merge_alike(tmp_path: Path, table_type: TableType) -> None:
+def test_writers_and_readers_merge_with_the_custom_merger(
+    tmp_path: Path, table_type: TableType
+) -> None:
     to = written(tmp_path / "lake", table_type)
     opened = lakemark.open(tmp_path / "lake", mergers=[Sums()])
     assert contents(opened.snapshot().read_all()) == EXPECTED
@@ -83,15 +85,13 @@ def test_writers_and_readers_merge_alike(tmp_path: Path, table_type: TableType) 
         assert contents(without.snapshot().read_all()) == EXPECTED
 
 
-def test_without_its_merger_the_table_is_not_read(tmp_path: Path) -> None:
+def test_table_cannot_be_read_without_its_merger(tmp_path: Path) -> None:
     written(tmp_path / "lake", TableType.MERGE_ON_READ)
     with pytest.raises(Unsupported, match=Sums.merging_strategy):
         lakemark.open(tmp_path / "lake").snapshot()
 
 
-def test_the_command_line_takes_a_merger(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_command_line_accepts_a_merger(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     written(tmp_path / "lake", TableType.MERGE_ON_READ)
     arguments = ["query", str(tmp_path / "lake"), "--merger", PATH, "--json"]
     assert cli.main(arguments) == 0

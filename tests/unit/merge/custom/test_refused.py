@@ -1,4 +1,4 @@
-"""What a merger may not do is refused, with its name, the record and the remedy."""
+"""An invalid result of a merger is refused, with the merger, the record and the remedy."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from table.errors import InvalidConfig
-from table.merge.custom import (
+from lakemark.errors import InvalidConfig
+from lakemark.merge.custom import (
     BufferedRecord,
     BufferedRecordMerger,
     RecordContext,
@@ -19,8 +19,8 @@ from table.merge.custom import (
     VectorMerge,
     VectorMerger,
 )
-from table.merge.custom.adapter import custom_record_merger
-from table.model.changes import CHANGE_KIND, ChangeKind
+from lakemark.merge.custom.adapter import custom_record_merger
+from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from tests.unit.merge.custom.mergers import deleted
 from tests.unit.merge.custom.test_adapter import Change, table_of
 
@@ -53,7 +53,7 @@ def by_record(
     return Careless()
 
 
-def kept(rows: object, count: int = 3) -> VectorMerge:
+def merge_of(rows: object, count: int = 3) -> VectorMerge:
     return VectorMerge(rows, np.ones(count, np.bool_))
 
 
@@ -65,16 +65,18 @@ def without(rows: pa.Table, column: str, values: pa.Array) -> pa.Table:
     ("result", "fault"),
     [
         (lambda a, b: None, "NoneType came back"),
-        (lambda a, b: kept(None), "NoneType came back for 3 records"),
-        (lambda a, b: kept(b.rows.slice(1)), "2 rows came back for 3"),
-        (lambda a, b: kept(b.rows, 2), "keep is bool of shape"),
-        (lambda a, b: kept(b.rows.drop_columns(["text"])), "columns text were"),
-        (lambda a, b: kept(without(b.rows, "text", pa.array([1, 2, 3]))), "text is int64"),
-        (lambda a, b: kept(b.rows.take([1, 0, 2])), "row of another record"),
-        (lambda a, b: kept(without(b.rows, "ts", pa.nulls(3, pa.int32()))), "ts is null"),
+        (lambda a, b: merge_of(None), "NoneType came back for 3 records"),
+        (lambda a, b: merge_of(b.rows.slice(1)), "2 rows came back for 3"),
+        (lambda a, b: merge_of(b.rows, 2), "keep is bool of shape"),
+        (lambda a, b: merge_of(b.rows.drop_columns(["text"])), "columns text were"),
+        (lambda a, b: merge_of(without(b.rows, "text", pa.array([1, 2, 3]))), "text is int64"),
+        (lambda a, b: merge_of(b.rows.take([1, 0, 2])), "row of another record"),
+        (lambda a, b: merge_of(without(b.rows, "ts", pa.nulls(3, pa.int32()))), "ts is null"),
     ],
 )
-def test_of_a_vectorised_merger(result: Callable[[Records, Records], Any], fault: str) -> None:
+def test_invalid_result_of_vectorised_merger_is_refused(
+    result: Callable[[Records, Records], Any], fault: str
+) -> None:
     merger = vectorised(result)
     with pytest.raises(InvalidConfig, match=rf"Careless, record 'x': .*{fault}"):
         custom_record_merger(merger, ["ts"]).fold(TABLE)
@@ -87,13 +89,13 @@ def test_of_a_vectorised_merger(result: Callable[[Records, Records], Any], fault
         (lambda a, b, c: replace(b, record_key="other"), "'other' came back"),
         (lambda a, b, c: replace(b, data=None), r"set Operation\.DELETE"),
         (lambda a, b, c: replace(deleted(b), ordering_value=None), "ordering value was lost"),
-        (lambda a, b, c: replace(b, ordering_value=9), "its data say 2"),
+        (lambda a, b, c: replace(b, ordering_value=9), "its data is 2"),
         (lambda a, b, c: c.merge_with_record(b, {"txet": ""}), "no column txet"),
         (lambda a, b, c: c.merge_with_record(b, {"text": 7}), "text is string and cannot hold 7"),
         (lambda a, b, c: replace(b, data={"ts": 2}), "text is missing"),
     ],
 )
-def test_of_a_merger_of_records(
+def test_invalid_result_of_record_merger_is_refused(
     result: Callable[[BufferedRecord, BufferedRecord, RecordContext], Any], fault: str
 ) -> None:
     merger = by_record(result)
@@ -101,14 +103,14 @@ def test_of_a_merger_of_records(
         custom_record_merger(merger, ["ts"]).fold(TABLE)
 
 
-def test_a_merger_that_raises_is_named() -> None:
+def test_exception_of_record_merger_names_the_merger() -> None:
     merger = by_record(lambda a, b, c: 1 // 0)
     with pytest.raises(ZeroDivisionError) as raised:
         custom_record_merger(merger, ["ts"]).fold(TABLE)
     assert "Careless, record 'x'" in raised.value.__notes__[0]
 
 
-def test_a_vectorised_merger_that_raises_is_named() -> None:
+def test_exception_of_vectorised_merger_names_the_merger() -> None:
     merger = vectorised(lambda a, b: 1 // 0)
     with pytest.raises(ZeroDivisionError) as raised:
         custom_record_merger(merger, ["ts"]).fold(TABLE)
@@ -120,18 +122,18 @@ def kept_newer(a: Records, b: Records) -> VectorMerge:
 
 
 def kept_with_ordering_of_older(a: Records, b: Records) -> VectorMerge:
-    return kept(without(b.rows, "ts", a["ts"]), len(b))
+    return merge_of(without(b.rows, "ts", a["ts"]), len(b))
 
 
 @pytest.mark.parametrize(
     ("delete", "result", "fault"),
     [
         (ChangeKind.COMMIT_TIME_DELETE, kept_newer, "ts is null"),
-        (ChangeKind.COMMIT_TIME_DELETE, kept_with_ordering_of_older, "no delete; set keep"),
-        (ChangeKind.DELETE, kept_newer, "no delete; set keep to False"),
+        (ChangeKind.COMMIT_TIME_DELETE, kept_with_ordering_of_older, "not a delete; set keep"),
+        (ChangeKind.DELETE, kept_newer, "not a delete; set keep to False"),
     ],
 )
-def test_a_live_row_of_a_delete_without_data(
+def test_live_row_from_a_delete_without_data_is_refused(
     delete: ChangeKind, result: Callable[[Records, Records], Any], fault: str
 ) -> None:
     merger = custom_record_merger(vectorised(result), ["ts"])
@@ -145,13 +147,13 @@ def test_a_live_row_of_a_delete_without_data(
 
 
 @pytest.mark.parametrize("delete", [ChangeKind.COMMIT_TIME_DELETE, ChangeKind.DELETE])
-def test_a_live_row_that_was_empty_before_may_survive_a_delete(delete: ChangeKind) -> None:
-    merger = vectorised(lambda a, b: kept(a.rows, len(a)))
+def test_live_row_that_was_empty_before_is_accepted(delete: ChangeKind) -> None:
+    merger = vectorised(lambda a, b: merge_of(a.rows, len(a)))
     changes = table_of([Change("x", 1, None), Change("x", 2, kind=delete)])
     assert custom_record_merger(merger, ["ts"]).fold(changes)["ts"].to_pylist() == [1]
 
 
-def test_data_cannot_be_changed_in_place() -> None:
+def test_data_of_a_record_is_read_only() -> None:
     def change(a: BufferedRecord, b: BufferedRecord, c: RecordContext) -> BufferedRecord:
         b.data["text"] = "changed"  # type: ignore[index]
         return b

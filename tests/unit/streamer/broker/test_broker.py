@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from lakemark.errors import InvalidConfig
 from streamer.broker import BrokerFailed, EmbeddedBroker, start_detached, status, stop_detached
 from streamer.broker.data_folder import HOST, Ports, free_ports, prepare
 from streamer.broker.process import ProcessIdentity
 from streamer.cli import MISUSED, main
-from table.errors import InvalidConfig
 from tests.fixtures.kafka import Kafka
 from tests.waiting import until
 
@@ -42,7 +42,7 @@ def values(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
 
 
 @pytest.mark.kafka
-def test_what_was_taken_is_there_after_a_crash_and_on_the_same_port(tmp_path: Path) -> None:
+def test_acknowledged_records_survive_a_crash_of_the_broker(tmp_path: Path) -> None:
     broker = EmbeddedBroker(tmp_path / "a folder, with a comma")
     with pytest.raises(InvalidConfig, match="never started"):
         _ = broker.bootstrap
@@ -133,12 +133,12 @@ def test_a_broker_that_runs_is_not_moved_to_another_port(
     assert running is not None
     assert start_detached(home) == start_detached(home, 9092) == running
     assert main(["broker", "start", "--home", str(tmp_path), "--port", "9094"]) == MISUSED
-    told = capsys.readouterr().err
-    assert f"the broker of {home} runs already, on port 9092; stop it first" in told
+    reported = capsys.readouterr().err
+    assert f"the broker of {home} already runs on port 9092; stop it first" in reported
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"process": 1, "ports": {}}', "\x00"])
-def test_a_record_cut_short_counts_as_none(tmp_path: Path, text: str) -> None:
+def test_incomplete_broker_record_is_ignored(tmp_path: Path, text: str) -> None:
     (tmp_path / "broker.json").write_text(text)
     assert status(tmp_path) is None
 

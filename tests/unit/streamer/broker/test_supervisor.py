@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from streamer.broker.launch import supervised
+from streamer.broker.launch import supervisor_command
 from streamer.broker.process import ProcessIdentity
 from tests.waiting import until
 
-#: Starts a supervised command in a thread that ends at once, tells both process ids, and waits.
+#: Starts a supervised command in a thread that ends at once, prints both process ids, and waits.
 _PARENT = """
 import os, subprocess, sys, threading, time
-from streamer.broker.launch import supervised
+from streamer.broker.launch import supervisor_command
 def start():
     command = ["sh", "-c", "echo $$ > command.pid; exec sleep 600"]
-    started = subprocess.Popen(supervised(["attached", str(os.getpid())], command))
+    started = subprocess.Popen(supervisor_command(["attached", str(os.getpid())], command))
     print(started.pid, flush=True)
 threading.Thread(target=start).start()
 time.sleep(600)
@@ -89,13 +89,13 @@ def start_detached(folder: Path) -> int:
     """Start a command that does not listen to SIGTERM; its process id."""
     deaf = "trap '' TERM; echo $$; while :; do sleep 1; done"
     with (folder / "log").open("wb") as log:
-        told = subprocess.run(
-            supervised(["detached"], ["sh", "-c", deaf]),
+        reported = subprocess.run(
+            supervisor_command(["detached"], ["sh", "-c", deaf]),
             stdout=subprocess.PIPE,
             stderr=log,
             timeout=120,
             check=True,
         )
     until(lambda: (folder / "log").read_bytes().endswith(b"\n"))
-    assert (folder / "log").read_bytes() == told.stdout
-    return int(told.stdout)
+    assert (folder / "log").read_bytes() == reported.stdout
+    return int(reported.stdout)

@@ -4,55 +4,53 @@ from __future__ import annotations
 
 import pytest
 
+from lakemark.timeline.locks.open_lock import LockProviderName
+from lakemark.transaction.heartbeat import HeartbeatPolicy
+from lakemark.transaction.multi_writer import MultiWriter
 from streamer.config.concurrency import ConcurrencyConfig, LockConfig
-from table.timeline.lock import LockProvider
-from table.transaction.heartbeat import HeartbeatPolicy
-from table.transaction.sharing import Sharing
-from tests.unit.streamer.config.test_contradictions import told
+from tests.unit.streamer.config.test_cross_checks import reported
 
 
 def test_a_pipeline_is_the_only_writer_unless_it_says_otherwise() -> None:
     assert ConcurrencyConfig().sharing() is None
-    assert ConcurrencyConfig().provider() is LockProvider.STORAGE
+    assert ConcurrencyConfig().provider() is LockProviderName.STORAGE
 
 
 def test_apaches_defaults_are_the_defaults_of_several() -> None:
-    assert ConcurrencyConfig(mode="multiple").sharing() == Sharing()
-    assert Sharing().heartbeats == HeartbeatPolicy(60.0, 2)
-    assert Sharing().heartbeats.expires_after_s == 120
-    assert Sharing().clock_skew_ms == 200
+    assert ConcurrencyConfig(mode="multi_writer").sharing() == MultiWriter()
+    assert MultiWriter().heartbeats == HeartbeatPolicy(60.0, 2)
+    assert MultiWriter().heartbeats.expires_after_s == 120
+    assert MultiWriter().clock_skew_ms == 200
 
 
 def test_settings_become_the_policy() -> None:
     config = ConcurrencyConfig(
-        mode="multiple",
+        mode="multi_writer",
         heartbeat_interval_s=5.0,
         tolerable_misses=3,
         clock_skew_ms=0,
         lock=LockConfig(provider="file_system"),
     )
-    assert config.sharing() == Sharing(HeartbeatPolicy(5.0, 3), 0)
-    assert config.provider() is LockProvider.FILE_SYSTEM
+    assert config.sharing() == MultiWriter(HeartbeatPolicy(5.0, 3), 0)
+    assert config.provider() is LockProviderName.FILE_SYSTEM
 
 
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
         (
-            ["concurrency.mode=multiple", "concurrency.lock.provider=in_process"],
-            "concurrency.lock.provider: in_process excludes no other process",
+            ["concurrency.mode=multi_writer", "concurrency.lock.provider=in_process"],
+            "concurrency.lock.provider: in_process does not exclude other",
         ),
         (
             ["table.path=s3://lake/orders", "concurrency.lock.provider=file_system"],
-            "concurrency.lock.provider: file_system needs a local disk",
+            "concurrency.lock.provider: file_system works only on a local",
         ),
         (
-            ["concurrency.mode=multiple", "concurrency.clock_skew_ms=200000"],
+            ["concurrency.mode=multi_writer", "concurrency.clock_skew_ms=200000"],
             "concurrency.clock_skew_ms: ",
         ),
     ],
 )
-def test_what_keeps_nobody_apart_or_everybody_out_is_refused(
-    settings: list[str], problem: str
-) -> None:
-    assert any(line.strip().lstrip("- ").startswith(problem) for line in told(*settings))
+def test_unusable_lock_or_clock_skew_is_refused(settings: list[str], problem: str) -> None:
+    assert any(line.strip().lstrip("- ").startswith(problem) for line in reported(*settings))

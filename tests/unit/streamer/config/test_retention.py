@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy, Retention
 from streamer.config.archival import ArchivalConfig
 from streamer.config.cleaning import CleaningConfig
-from table.services.archival_plan import ArchivalPolicy
-from table.services.cleaning_plan import CleaningPolicy, Retention
-from tests.unit.streamer.config.test_contradictions import told
+from tests.unit.streamer.config.test_cross_checks import reported
 
 
 def test_apaches_defaults_are_the_defaults() -> None:
@@ -18,7 +18,7 @@ def test_apaches_defaults_are_the_defaults() -> None:
     assert (ArchivalPolicy().min_commits, ArchivalPolicy().max_commits) == (20, 30)
 
 
-def test_what_is_switched_off_has_no_policy() -> None:
+def test_disabled_service_has_no_policy() -> None:
     assert CleaningConfig(enabled=False).cleaning_policy() is None
     assert ArchivalConfig(enabled=False).archival_policy(5) is None
 
@@ -44,8 +44,8 @@ def test_settings_become_the_policy() -> None:
         ),
     ],
 )
-def test_what_cannot_go_together_is_refused(settings: list[str], problem: str) -> None:
-    assert any(line.strip().lstrip("- ").startswith(problem) for line in told(*settings))
+def test_contradicting_settings_are_refused(settings: list[str], problem: str) -> None:
+    assert any(line.strip().lstrip("- ").startswith(problem) for line in reported(*settings))
 
 
 @pytest.mark.parametrize(
@@ -57,5 +57,5 @@ def test_what_cannot_go_together_is_refused(settings: list[str], problem: str) -
         ["cleaning.commits_retained=25", "archival.min_commits=26"],
     ],
 )
-def test_what_can_go_together_is_not(settings: list[str]) -> None:
-    assert told(*settings) == []
+def test_valid_retention_settings_are_accepted(settings: list[str]) -> None:
+    assert reported(*settings) == []

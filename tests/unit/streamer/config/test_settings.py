@@ -12,8 +12,8 @@ from streamer.config.errors import ConfigError
 from streamer.config.load import load, validated
 from streamer.config.masking import holds_secret, sounds_secret
 from streamer.config.pipeline import PipelineConfig
-from streamer.config.printed import resolved_yaml
-from streamer.config.secrets import option_redaction, redaction
+from streamer.config.render import render_yaml
+from streamer.config.secrets import build_option_redactor, build_redactor
 from streamer.config.settings import resolve
 
 SECRET = "geheim-4711"
@@ -40,7 +40,7 @@ def of_url(
 def pipeline(**consumer: object) -> PipelineConfig:
     return validated(
         {
-            "source": {"bootstrap": "b:1", "topic": "t", "consumer": consumer},
+            "source": {"bootstrap_servers": "b:1", "topic": "t", "consumer": consumer},
             "table": {"path": "p", "record_key": "k"},
         }
     )
@@ -62,7 +62,7 @@ def test_values_are_found_when_they_are_needed(
     }
 
 
-def test_all_that_cannot_be_found_is_told(tmp_path: Path) -> None:
+def test_all_missing_secrets_are_reported(tmp_path: Path) -> None:
     binary = tmp_path / "binary"
     binary.write_bytes(b"\xff")
     config = pipeline(
@@ -96,11 +96,11 @@ def test_all_that_cannot_be_found_is_told(tmp_path: Path) -> None:
 def test_nothing_ever_prints_a_secret(name: str, tmp_path: Path) -> None:
     assert sounds_secret(name)
     config = pipeline(**{name: SECRET})
-    for printed in (resolved_yaml(config), repr(config), str(config), str(config.model_dump())):
+    for printed in (render_yaml(config), repr(config), str(config), str(config.model_dump())):
         assert SECRET not in printed
     assert config.source.consumer[name].resolve() == SECRET
     file = tmp_path / "p.yaml"
-    file.write_text("source: {bootstrap: b, topic: t}\ntable: {path: p, record_key: k}")
+    file.write_text("source: {bootstrap_servers: b, topic: t}\ntable: {path: p, record_key: k}")
     with pytest.raises(ConfigError) as raised:
         load(str(file), [f"source.consumer.{name}=[{SECRET}]", f"table.{name}={SECRET}"])
     assert SECRET not in str(raised.value)
@@ -115,8 +115,8 @@ def test_nothing_ever_prints_a_secret(name: str, tmp_path: Path) -> None:
     spark.io.encryption.keySizeBits spark.kubernetes.authenticate.driver.serviceAccountName
     """.split(),
 )
-def test_what_is_no_secret_is_shown(name: str) -> None:
-    assert f"{name}: '5'" in resolved_yaml(pipeline(**{name: 5}))
+def test_values_that_are_not_secret_are_shown(name: str) -> None:
+    assert f"{name}: '5'" in render_yaml(pipeline(**{name: 5}))
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,9 @@ def test_what_is_no_secret_is_shown(name: str) -> None:
 )
 def test_a_secret_under_a_harmless_name_is_masked(text: str, tmp_path: Path) -> None:
     assert holds_secret(text)
-    assert SECRET not in resolved_yaml(pipeline(options=text))
+    assert SECRET not in render_yaml(pipeline(options=text))
     file = tmp_path / "p.yaml"
-    file.write_text("source: {bootstrap: b, topic: t}\ntable: {path: p, record_key: k}")
+    file.write_text("source: {bootstrap_servers: b, topic: t}\ntable: {path: p, record_key: k}")
     with pytest.raises(ConfigError) as raised:
         load(str(file), [f"name=[{json.dumps(text)}]"])
     assert SECRET not in str(raised.value)
@@ -149,8 +149,8 @@ def test_a_secret_under_a_harmless_name_is_masked(text: str, tmp_path: Path) -> 
 @given(of_url(users) | of_url(users, passwords))
 def test_no_url_shows_its_password_or_token_whatever_characters_it_has(url: str) -> None:
     config = pipeline(options=f"-Da=b -Dproxy={url}")
-    assert SECRET not in resolved_yaml(config)
-    for take_out in (redaction(config), redaction(pipeline()), option_redaction([])):
+    assert SECRET not in render_yaml(config)
+    for take_out in (build_redactor(config), build_redactor(pipeline()), build_option_redactor([])):
         for text in (url, f"{url}: refused", f"cannot connect to '{url}', 3 times", f"<{url}>"):
             assert SECRET not in take_out(text)
 
@@ -159,7 +159,7 @@ def test_no_url_shows_its_password_or_token_whatever_characters_it_has(url: str)
 def test_a_password_of_a_url_is_not_shown_without_the_url_either(password: str) -> None:
     config = pipeline(proxy=f"http://user:{password}@proxy:3128")
     for shown in (password, unquote(password)):
-        assert SECRET not in redaction(config)(f"the proxy refused {shown} of user")
+        assert SECRET not in build_redactor(config)(f"the proxy refused {shown} of user")
 
 
 @pytest.mark.parametrize(
@@ -171,8 +171,8 @@ def test_a_password_of_a_url_is_not_shown_without_the_url_either(password: str) 
         "topic@3 of broker:9092",
     ],
 )
-def test_places_are_shown_in_messages(text: str) -> None:
-    assert redaction(pipeline())(text) == text
+def test_paths_are_shown_in_messages(text: str) -> None:
+    assert build_redactor(pipeline())(text) == text
 
 
 @pytest.mark.parametrize(
@@ -188,8 +188,8 @@ def test_places_are_shown_in_messages(text: str) -> None:
         "record_key=5",
     ],
 )
-def test_names_of_places_and_classes_are_shown(text: str) -> None:
-    assert text in resolved_yaml(pipeline(options=text))
+def test_paths_and_class_names_are_not_masked(text: str) -> None:
+    assert text in render_yaml(pipeline(options=text))
 
 
 @pytest.mark.parametrize("setting", ["source.consumer", "table.storage", "spark.conf"])
@@ -198,7 +198,7 @@ def test_settings_in_the_wrong_shape_are_not_shown(
     setting: str, value: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "p.yaml"
-    file.write_text("source: {bootstrap: b:1, topic: t}\ntable: {path: p, record_key: k}")
+    file.write_text("source: {bootstrap_servers: b:1, topic: t}\ntable: {path: p, record_key: k}")
     with pytest.raises(ConfigError, match=f"{setting}: ") as raised:
         load(str(file), [f"{setting}={value}"])
     assert SECRET not in str(raised.value)
@@ -206,7 +206,7 @@ def test_settings_in_the_wrong_shape_are_not_shown(
 
 def test_a_name_with_its_value_in_it_is_shown_without() -> None:
     tree = {
-        "source": {"bootstrap": "b:1", "topic": "t", f"password={SECRET}": None},
+        "source": {"bootstrap_servers": "b:1", "topic": "t", f"password={SECRET}": None},
         "table": {"path": "p", "record_key": "k", "storage": {f"password: {SECRET}": None}},
     }
     with pytest.raises(ConfigError) as raised:
@@ -225,7 +225,9 @@ def test_a_setting_is_a_value_or_says_where_it_is(value: object) -> None:
 
 
 def test_properties_that_others_decide_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"auto\.offset\.reset is set by source\.starting"):
+    with pytest.raises(
+        ConfigError, match=r"auto\.offset\.reset is set by source\.starting_offsets"
+    ):
         pipeline(**{"auto.offset.reset": "latest"})
-    with pytest.raises(ConfigError, match=r"leave out the prefix, write ssl\.protocol"):
+    with pytest.raises(ConfigError, match=r"omit the prefix; write ssl\.protocol"):
         pipeline(**{"kafka.ssl.protocol": "TLS"})

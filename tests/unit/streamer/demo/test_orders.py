@@ -22,7 +22,7 @@ PLAIN = OrderMix(0, 0, 0, 0, 0)
 
 
 def decoded(value: bytes) -> dict[str, Any] | None:
-    """An order, or None where a decoder with the table's schema must give up."""
+    """An order, or None if a decoder with the table's schema must reject it."""
     try:
         order: dict[str, Any] = json.loads(value)
     except ValueError:
@@ -74,7 +74,7 @@ def as_json(rows: pa.Table) -> dict[str, dict[str, Any]]:
     return {row["order_id"]: {**row, "amount": str(row["amount"])} for row in rows.to_pylist()}
 
 
-def test_a_longer_stream_begins_with_the_shorter_and_can_be_taken_up_anywhere() -> None:
+def test_longer_stream_begins_with_the_shorter_and_can_be_resumed_anywhere() -> None:
     count = BLOCK_EVENTS + 3_000
     whole = orders(count, keys=500)
     assert orders(count - 2_500, keys=500) == whole.slice(0, count - 2_500)

@@ -62,6 +62,6 @@ def test_a_topic_is_created_once_and_can_be_deleted(kafka: Kafka, topic: str) ->
 
 def test_a_broker_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer, "_ANSWER_TIMEOUT_S", 1.0)
-    nobody = free_ports().bootstrap
-    with pytest.raises(ProduceFailed, match=nobody):
-        produce(nobody, "orders", 1)
+    unused = free_ports().bootstrap
+    with pytest.raises(ProduceFailed, match=unused):
+        produce(unused, "orders", 1)

@@ -7,10 +7,10 @@ import pytest
 from prometheus_client import CollectorRegistry, Gauge, Metric
 from prometheus_client.registry import Collector
 
+from lakemark.errors import InvalidConfig
 from streamer.events import BatchPlanned, RunStarted
 from streamer.health import Health
-from streamer.metrics.endpoint import CannotListen, endpoint
-from table.errors import InvalidConfig
+from streamer.metrics.endpoint import CannotListen, serve
 from tests.stream.monitoring import get
 
 STARTED = RunStarted("p", "orders", "/t", {0: 0}, False)
@@ -37,7 +37,7 @@ def health(clock: Clock) -> Health:
 def port(health: Health) -> Iterator[int]:
     registry = CollectorRegistry()
     Gauge("lakemark_answer", "known", registry=registry).set(42)
-    with endpoint("127.0.0.1", 0, registry, health) as listening:
+    with serve("127.0.0.1", 0, registry, health) as listening:
         yield listening
 
 
@@ -48,7 +48,7 @@ def test_metrics_are_served(port: int) -> None:
     assert get(port, "/")[0] == 404
 
 
-def test_metrics_that_cannot_be_told_are_an_error_with_its_reason_in_the_log(
+def test_metrics_that_cannot_be_collected_answer_500_and_log_the_reason(
     health: Health, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken(Collector):
@@ -58,10 +58,11 @@ def test_metrics_that_cannot_be_told_are_an_error_with_its_reason_in_the_log(
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Broken())
-    with endpoint("127.0.0.1", 0, registry, health) as port:
+    with serve("127.0.0.1", 0, registry, health) as port:
         assert get(port, "/metrics") == (500, "see the log of the run\n")
         assert get(port, "/health")[0] == 200
-    assert caplog.messages == ["/metrics has no answer: KeyError: 'no such partition'"]
+    message = "/metrics answers 500, because the metrics cannot be collected"
+    assert caplog.messages == [f"{message}: KeyError: 'no such partition'"]
 
 
 def test_a_loop_that_stalls_turns_health_to_503(port: int, health: Health, clock: Clock) -> None:
@@ -82,17 +83,17 @@ def test_a_loop_that_stalls_turns_health_to_503(port: int, health: Health, clock
 
 
 def test_nothing_is_listened_on_after_the_end(health: Health) -> None:
-    with endpoint("127.0.0.1", 0, CollectorRegistry(), health) as port:
+    with serve("127.0.0.1", 0, CollectorRegistry(), health) as port:
         assert get(port, "/health")[0] == 200
-    with endpoint("127.0.0.1", port, CollectorRegistry(), health) as again:
+    with serve("127.0.0.1", port, CollectorRegistry(), health) as again:
         assert again == port
 
 
-def test_a_port_that_is_taken_is_refused(health: Health) -> None:
+def test_port_in_use_is_refused(health: Health) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(CannotListen, match=rf"127.0.0.1:{port} \(Address already") as refused:
-            with endpoint("127.0.0.1", port, CollectorRegistry(), health):
+            with serve("127.0.0.1", port, CollectorRegistry(), health):
                 pass
     assert isinstance(refused.value, InvalidConfig)
 

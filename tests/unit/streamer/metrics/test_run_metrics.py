@@ -15,28 +15,27 @@ from hypothesis import strategies as st
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from lakemark.timeline.clock import TimelineClock
 from streamer.events import (
     BatchPlanned,
     BatchWritten,
-    CompactionBegun,
-    CompactionDone,
+    CompactionCompleted,
     CompactionFailed,
-    CompactionSettled,
+    CompactionResolved,
+    CompactionStarted,
     Event,
-    OffsetsSkipped,
+    OffsetsLost,
     PartitionsChanged,
-    PartWarned,
     RecordsRejected,
     Retrying,
     RunFailed,
     RunStarted,
     RunStopped,
-    ServiceDone,
+    ServiceCompleted,
+    WarningLogged,
 )
-from streamer.metrics.families import BoundedLabel
-from streamer.metrics.run_metrics import RunMetrics
+from streamer.metrics.run_metrics import BoundedLabel, RunMetrics
 from streamer.metrics.table_shape import DEAD_LETTERS, ROWS, TableShape
-from table.timeline.clock import TimelineClock
 from tests.depth import examples
 from tests.unit.streamer.event_samples import CLASSES, of_class
 
@@ -88,7 +87,7 @@ def test_every_event_is_counted_and_what_is_shown_can_be_parsed(
     assert {family.name for family in text_string_to_metric_families(text)}
 
 
-def test_a_batch_is_taken_apart(watched: Watched) -> None:
+def test_batch_is_counted_by_stage_and_kind(watched: Watched) -> None:
     watched.metrics(STARTED)
     watched.metrics(BatchPlanned(0, {0: 5, 1: 3}))
     assert watched("batch_in_progress_records") == 8
@@ -109,7 +108,7 @@ def test_a_batch_is_taken_apart(watched: Watched) -> None:
     counters = ["records_read", "rows_written", "rows_deleted", "bytes_written", "files_written"]
     assert [watched(f"{name}_total") for name in counters] == [8, 6, 2, 900, 4]
     assert watched("skipped_offsets_total") == 3
-    assert watched("rejects_total") == 2
+    assert watched("records_rejected_total") == 2
     assert watched("partition_changes_total") == 3
     assert watched("stage_seconds_total", stage="write") == 0.5
     assert watched("batch_seconds_sum") == 0.75
@@ -130,8 +129,8 @@ def test_lag_is_known_while_a_batch_is_stuck_and_its_age_grows(watched: Watched)
     metrics(STARTED)
     metrics(BatchPlanned(0, {0: 5, 1: 0}))
     assert watched("lag_records", partition="0") == 5
-    assert math.isnan(watched("lag_seconds", partition="0")), "nobody has looked yet"
-    metrics.note_lag({0: 7, 1: 0}, {0: 990.0})
+    assert math.isnan(watched("lag_seconds", partition="0")), "the topic was not polled yet"
+    metrics.record_lag({0: 7, 1: 0}, {0: 990.0})
     assert watched("lag_records", partition="0") == 7
     watched.clock.now += 60
     assert watched("lag_seconds", partition="0") == 70
@@ -154,22 +153,22 @@ def test_a_failed_attempt_commits_no_offsets(watched: Watched) -> None:
     watched.metrics(Retrying("no broker", 1, 5, 1.0, "StreamInterrupted"))
     watched.metrics(STARTED)
     watched.metrics(BatchPlanned(0, {0: 4}))
-    assert watched("failures_in_a_row") == 1
+    assert watched("consecutive_failures") == 1
     watched.metrics(BatchWritten(0, None, 4))
     assert watched("next_offset", partition="0") == 14
-    assert watched("failures_in_a_row") == 0
+    assert watched("consecutive_failures") == 0
     assert watched("stream_starts_total") == 2
     assert watched("retries_total") == 1
 
 
-def test_troubles_and_services_are_counted_by_kind(watched: Watched) -> None:
+def test_failures_and_services_are_counted_by_kind(watched: Watched) -> None:
     watched.metrics(Retrying("no broker", 2, 5, 1.0, "StreamInterrupted"))
     watched.metrics(RunFailed("DataLoss", "gone"))
     lost = {"topic": "orders", "partition": 3, "from": 5, "to": 9, "count": 4}
-    watched.metrics(OffsetsSkipped("orders", ("a", "b"), (lost, {**lost, "count": None})))
-    watched.metrics(CompactionDone("20260501120000500", 2, 70, 800, 1.5))
-    watched.metrics(ServiceDone("rollback", "1 instant", 0.5))
-    watched.metrics(PartWarned("warning", "table.timeline.lock", "it stays"))
+    watched.metrics(OffsetsLost("orders", ("a", "b"), (lost, {**lost, "count": None})))
+    watched.metrics(CompactionCompleted("20260501120000500", 2, 70, 800, 1.5))
+    watched.metrics(ServiceCompleted("rollback", "1 instant", 0.5))
+    watched.metrics(WarningLogged("warning", "lakemark.timeline.locks.table_lock", "it stays"))
     assert watched("warnings_total") == 1
     assert watched("failures_total", type="StreamInterrupted") == 1
     assert watched("failures_total", type="DataLoss") == 1
@@ -183,9 +182,9 @@ def test_troubles_and_services_are_counted_by_kind(watched: Watched) -> None:
 def test_the_shape_of_the_table_is_shown(watched: Watched) -> None:
     since = datetime.fromtimestamp(watched.clock.now - 90, UTC).strftime("%Y%m%d%H%M%S000")
     shape = TableShape(4, 9, 1_000, 250, 1, 3, 5, since, {"clean": 2}, {("log", "1MiB"): 7}, 12)
-    watched.metrics.note_table(ROWS, shape)
+    watched.metrics.record_table(ROWS, shape)
     letters = replace(shape, log_files=1, active_instants=3, pending={"clean": 0})
-    watched.metrics.note_table(DEAD_LETTERS, letters)
+    watched.metrics.record_table(DEAD_LETTERS, letters)
     assert watched("table_pending_services", table="rows", action="clean") == 2
     assert watched("table_pending_services", table="dead_letters", action="clean") == 0
     assert watched("table_files", table="rows", kind="log", size="1MiB") == 7
@@ -200,25 +199,25 @@ def test_the_shape_of_the_table_is_shown(watched: Watched) -> None:
 
 
 @pytest.mark.parametrize(
-    "end", [CompactionDone(COMPACTION, 2, 70, 800, 1.5), CompactionSettled(COMPACTION)]
+    "end", [CompactionCompleted(COMPACTION, 2, 70, 800, 1.5), CompactionResolved(COMPACTION)]
 )
-def test_a_compaction_beside_the_batches_is_watched_by_itself(
-    watched: Watched, end: CompactionDone | CompactionSettled
+def test_asynchronous_compaction_has_its_own_metrics(
+    watched: Watched, end: CompactionCompleted | CompactionResolved
 ) -> None:
-    watched.metrics(CompactionBegun(COMPACTION, 2, 800))
-    assert watched("compacting") == 1
+    watched.metrics(CompactionStarted(COMPACTION, 2, 800))
+    assert watched("compaction_running") == 1
     for failures in (1, 2):
         watched.clock.now += 7
         failed = CompactionFailed(COMPACTION, "busy", failures, 7.0, 1.0, "StorageUnavailable")
         watched.metrics(failed)
-    assert watched("compacting") == 0
-    assert watched("compaction_failures_in_a_row") == 2
-    assert watched("failures_in_a_row") == 0, "ingestion is well"
+    assert watched("compaction_running") == 0
+    assert watched("consecutive_compaction_failures") == 2
+    assert watched("consecutive_failures") == 0, "ingestion is well"
     assert watched("last_compaction_failure_timestamp_seconds") == watched.clock.now
-    watched.metrics(CompactionSettled("another"))
-    assert watched("compaction_failures_in_a_row") == 2
+    watched.metrics(CompactionResolved("another"))
+    assert watched("consecutive_compaction_failures") == 2
     watched.metrics(end)
-    assert watched("compaction_failures_in_a_row") == 0
+    assert watched("consecutive_compaction_failures") == 0
     assert watched("compaction_failures_total") == 2
 
 
@@ -226,9 +225,9 @@ def test_a_compaction_beside_the_batches_is_watched_by_itself(
     "end", [RunStopped("interrupted", {}, 0, 0, 1.0), RunFailed("TopicReplaced", "gone")]
 )
 def test_no_compaction_is_at_work_once_the_run_has_ended(watched: Watched, end: Event) -> None:
-    watched.metrics(CompactionBegun("20260501120000500", 2, 800))
+    watched.metrics(CompactionStarted("20260501120000500", 2, 800))
     watched.metrics(end)
-    assert watched("compacting") == 0
+    assert watched("compaction_running") == 0
 
 
 @given(st.lists(st.text(), max_size=60))
@@ -238,7 +237,7 @@ def test_a_label_has_a_bounded_number_of_values(values: list[str]) -> None:
     assert label(values[0] if values else "first") == (values[0] if values else "first")
 
 
-def test_what_is_shown_is_what_is_documented(watched: Watched) -> None:
+def test_exported_metrics_are_documented(watched: Watched) -> None:
     documented = set(re.findall(r"^\| `(lakemark_\w+)", DOCUMENT.read_text(), re.MULTILINE))
     assert documented == exported(watched)
 

@@ -2,21 +2,21 @@ from __future__ import annotations
 
 from uuid import uuid4
 
+from lakemark.model.action import Action, State
+from lakemark.model.instant import Instant
+from lakemark.storage import StorageLocation, open_storage
 from streamer.metrics.table_shape import shape_of
-from table.model.action import Action, State
-from table.model.instant import Instant
-from table.storage import StorageLocation, open_storage
 from tests.tables import Row, commit, make, writer
 
 
-def test_small_files_and_services_that_were_left_undone_are_counted() -> None:
+def test_small_files_and_pending_services_are_counted() -> None:
     storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/t"))
     make(storage)
     for ts in (1, 2):
         commit(writer(storage), [Row("a", ts), Row("b", ts, region="south")])
     table = writer(storage).table
     for action in (Action.CLEAN, Action.ROLLBACK):
-        name = table.access.generate_time(table.timeline.newest_time)
+        name = table.context.generate_time(table.timeline.newest_time)
         table.store.create(Instant(name, action, State.REQUESTED))
         table.refresh()
     shape = shape_of(table.view())

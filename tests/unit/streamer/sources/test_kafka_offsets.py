@@ -30,7 +30,7 @@ def orders(start: dict[int, int]) -> KafkaCheckpoint:
     return KafkaCheckpoint("orders", start)
 
 
-def test_a_first_run_starts_where_it_is_told() -> None:
+def test_first_run_starts_at_the_configured_offsets() -> None:
     assert first_start("orders", TWO, "earliest").checkpoint == orders({0: 10, 1: 0})
     assert first_start("orders", TWO, "latest").checkpoint == orders({0: 20, 1: 5})
     assert first_start("orders", TWO, {1: 3}).checkpoint == orders({0: 10, 1: 3})
@@ -41,13 +41,13 @@ def test_a_new_partition_starts_at_its_earliest_record() -> None:
     assert (start.checkpoint, start.lost) == (orders({0: 10, 1: 3}), ())
 
 
-def test_each_kind_of_loss_is_told_and_leaves_other_partitions_alone() -> None:
+def test_each_kind_of_loss_is_reported_and_does_not_affect_other_partitions() -> None:
     start = next_start(orders({0: 4, 1: 9, 2: 7}), {**TWO, 3: OffsetRange(0, 1)})
     assert start.checkpoint == orders({0: 10, 1: 0, 3: 0})
     assert [str(lost) for lost in start.lost] == [
         "partition 0 lost offsets 4 to 9 (deleted by retention?)",
         "partition 1 ends at 5, before offset 9 (was the topic created again?)",
-        "partition 2 is gone (offset 7 is next)",
+        "partition 2 no longer exists (next offset: 7)",
     ]
 
 
@@ -82,7 +82,7 @@ def test_lag_is_what_a_run_would_read(
         assert behind[partition] == sum(offset >= wanted for offset in readable)
 
 
-def test_a_loss_can_be_told_by_its_fields() -> None:
+def test_loss_has_fields_for_programs() -> None:
     (lost,) = next_start(orders({0: 4}), TWO).lost
     assert lost == LostRange(0, 4, OffsetRange(10, 20), 10)
     assert lost.facts("orders") == {
@@ -101,7 +101,7 @@ def test_at_the_latest_end_what_is_still_there_counts_as_lost_too() -> None:
     assert str(start.lost[0]).startswith("partition 0 lost offsets 4 to 19 ")
 
 
-def test_what_the_topic_cannot_tell_is_not_counted() -> None:
+def test_unknown_number_of_lost_offsets_is_not_counted() -> None:
     start = next_start(orders({1: 9, 2: 7}), TWO)
     assert [lost.facts("t")["count"] for lost in start.lost] == [None, None]
     assert [lost.facts("t")["to"] for lost in start.lost] == [0, None]
@@ -110,13 +110,13 @@ def test_what_the_topic_cannot_tell_is_not_counted() -> None:
 @pytest.mark.parametrize(
     ("fallback", "at"), [("earliest", {0: 10, 1: 0}), ("latest", {0: 20, 1: 5})]
 )
-def test_no_offset_of_a_topic_means_anything_in_one_made_anew(
+def test_offsets_are_not_kept_for_a_topic_created_again(
     fallback: Fallback, at: dict[int, int]
 ) -> None:
     start = next_start(orders({0: 12, 1: 3}), TWO, fallback, is_recreated=True)
     assert start.checkpoint == orders(at)
     assert [(lost.partition, lost.count) for lost in start.lost] == [(0, None), (1, None)]
-    assert str(start.lost[0]) == "partition 0 was created again and ends at 20 (offset 12 was next)"
+    assert str(start.lost[0]) == "partition 0 was created again and ends at 20 (next offset was 12)"
 
 
 def test_gaps_are_lost_as_far_as_they_lie_below_the_earliest_offset() -> None:

@@ -153,7 +153,7 @@ def test_pem_and_pkcs12_stores_are_translated() -> None:
         ),
     ],
 )
-def test_what_librdkafka_cannot_do_is_named_and_no_secret(
+def test_unsupported_property_is_named_without_its_secret(
     properties: dict[str, str], named: str
 ) -> None:
     given = {"security.protocol": "SASL_PLAINTEXT", "ssl.key.password": "secret", **properties}

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from lakemark.errors import InvalidConfig
 from streamer.toolchain import (
     JarsUnavailable,
     cache_home,
@@ -17,7 +18,6 @@ from streamer.toolchain import (
     spark_kafka_packages,
 )
 from streamer.toolchain.jars import IVY_SETTINGS_VARIABLE
-from table.errors import InvalidConfig
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_processes_that_want_the_same_jars_all_get_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("coordinate", ["", "app", "a:b", "a:b:c:d", 'a:b:"/><x'])
-def test_what_is_no_coordinate_is_refused(coordinate: str, tmp_path: Path) -> None:
+def test_invalid_maven_coordinate_is_refused(coordinate: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match="not a Maven coordinate"):
         resolve([coordinate], tmp_path)
 

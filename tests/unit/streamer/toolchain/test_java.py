@@ -1,4 +1,4 @@
-"""Which Java is taken, and what the person reads who has none that fits."""
+"""The choice of Java, and the message if no Java is suitable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streamer.toolchain import JavaNotFound, find_java
 
 
 def java_that_says(folder: Path, version: str, modules: str = "jdk.incubator.vector@0") -> Path:
-    """A Java home whose command answers as a real one does."""
+    """A Java home whose command answers like a real one."""
     command = folder / "bin" / "java"
     command.parent.mkdir(parents=True)
     settings = f"    java.home = {folder}\\n    java.specification.version = {version}\\n"
@@ -49,7 +49,7 @@ def test_java_home_comes_first_then_path_then_the_usual_folders(tmp_path: Path) 
         ("17", "java.sql@0", "lacks the module jdk.incubator.vector"),
     ],
 )
-def test_an_unfit_java_is_passed_over(
+def test_unsuitable_java_is_skipped(
     tmp_path: Path, version: str, modules: str, reason: str
 ) -> None:
     unfit = java_that_says(tmp_path / "unfit", version, modules)
@@ -60,7 +60,7 @@ def test_an_unfit_java_is_passed_over(
         find_java(environ, [])
 
 
-def test_without_java_the_message_tells_how_to_get_it(tmp_path: Path) -> None:
+def test_missing_java_message_says_how_to_install_it(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").write_text("not a program")
     with pytest.raises(JavaNotFound) as caught:

@@ -11,8 +11,8 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from table.errors import InvalidConfig
-from table.schema.evolution import evolved
+from lakemark.errors import InvalidConfig
+from lakemark.schema.evolution import evolve
 from tests.schema_registry import FaultyRegistry
 from transforms.decode.avro import AvroDecoder
 from transforms.decode.avro_differences import column_types
@@ -20,12 +20,12 @@ from transforms.decode.avro_framing import (
     ConfluentFraming,
     PlainFraming,
     WriterSchema,
-    writer_schema,
+    load_writer_schema,
 )
 from transforms.decode.avro_references import Reference, StoredSchema
-from transforms.decode.decoded import Decoded
-from transforms.decode.registry import SchemaNotFound, SchemaRegistry
+from transforms.decode.decode_result import DecodeResult
 from transforms.decode.schema_policy import SchemaPolicy
+from transforms.decode.schema_registry import SchemaNotFound, SchemaRegistry
 from transforms.schema_text import parse_schema, print_schema
 
 EVOLVE = SchemaPolicy("evolve", "evolve")
@@ -49,7 +49,7 @@ def plain(avro: dict[str, Any]) -> PlainFraming:
 
 def decode_one(
     columns: dict[str, str], avro: dict[str, Any], value: object, **settings: Any
-) -> Decoded:
+) -> DecodeResult:
     decoder = AvroDecoder(parse_schema(columns), framing=plain(avro), **settings)
     return decoder.decode(pa.array([encode(avro, value)]))
 
@@ -84,7 +84,7 @@ REASONS = ("does not hold", "1 to 9999")
         ({"type": "int", "logicalType": "time-millis"}, 5, "int", 5),
     ],
 )
-def test_a_value_is_what_its_column_says_or_the_record_is_rejected(
+def test_value_is_converted_to_the_type_of_its_column_or_its_record_is_rejected(
     written: object, value: object, declared: str, expected: object
 ) -> None:
     bare = record(v={"type": "long"} if isinstance(value, int) else written)
@@ -104,7 +104,7 @@ def test_a_value_is_what_its_column_says_or_the_record_is_rejected(
         assert found == expected
 
 
-def test_what_cannot_be_read_says_why_and_where() -> None:
+def test_reject_of_an_unreadable_value_names_reason_and_field() -> None:
     avro = record(id="int", name="string")
     good = encode(avro, {"id": 1, "name": "a"})
     decoder = AvroDecoder(parse_schema({"id": "int", "name": "string"}), framing=plain(avro))
@@ -120,7 +120,7 @@ def test_what_cannot_be_read_says_why_and_where() -> None:
     ]
 
 
-def test_one_broken_record_in_many_spoils_no_other() -> None:
+def test_broken_record_does_not_affect_the_other_records_of_its_batch() -> None:
     avro = record(id="int")
     values = [encode(avro, {"id": n}) for n in range(40_000)]
     for broken in (0, 20_000, 39_999):
@@ -153,7 +153,7 @@ def _nested(levels: int) -> object:
         {"type": "record", "name": "node", "fields": [{"name": "next", "type": ["null", "node"]}]},
     ],
 )
-def test_schemas_that_cannot_be_columns_reject_their_records(kind: object) -> None:
+def test_records_of_a_schema_that_cannot_become_columns_are_rejected(kind: object) -> None:
     decoder = AvroDecoder(parse_schema({"id": "int"}), framing=plain(record(id="int", v=kind)))
     decoded = decoder.decode(pa.array([b"\x02\x00"]))
     assert "the declared schema" in decoded.reasons[0]
@@ -174,22 +174,22 @@ def test_schemas_that_cannot_be_columns_reject_their_records(kind: object) -> No
     ],
     ids=str,
 )
-def test_numbers_in_a_union_become_the_one_that_holds_them(
+def test_union_of_numbers_becomes_the_type_that_holds_all_of_them(
     kind: list[str], datums: list[bytes], arrow: pa.DataType, expected: list[float | None]
 ) -> None:
     avro = record(id="int", v=kind)
-    schema = writer_schema("it", StoredSchema(json.dumps(avro)), None)
+    schema = load_writer_schema("it", StoredSchema(json.dumps(avro)), None)
     assert isinstance(schema, WriterSchema)
     columns = column_types(schema.root.arrow)
     assert columns.field("v").type == arrow
     decoder = AvroDecoder(columns, framing=plain(avro))
-    # A broken one beside them has them judged one by one, too.
+    # Because of a broken value, the values are also read one by one.
     decoded = decoder.decode(pa.array([b"\x02" + datum for datum in datums] + [b"\x02\x0a\0"]))
     assert decoded.rows.column("v").to_pylist() == expected
     assert decoded.reasons == ["the declared schema: field 'v': the union has no branch 5"]
 
 
-def test_a_field_that_is_always_null_is_no_column() -> None:
+def test_field_of_type_null_does_not_become_a_column() -> None:
     home = {"type": "record", "name": "h", "fields": [{"name": "n", "type": "null"}]}
     home["fields"].append({"name": "zip", "type": "string"})  # type: ignore[attr-defined]
     avro = record(gone="null", id="int", old={"type": "null"}, home=home)
@@ -197,11 +197,11 @@ def test_a_field_that_is_always_null_is_no_column() -> None:
     decoded = decode_one({"id": "int"}, avro, value, policy=EVOLVE)
     assert decoded.rows.to_pylist() == [{"id": 1}]
     decoder = AvroDecoder(parse_schema({"id": "int"}), framing=plain(avro), policy=EVOLVE)
-    wide = evolved(decoder.schema, decoder.asked_by(pa.array([encode(avro, value)])))
+    wide = evolve(decoder.schema, decoder.propose_columns(pa.array([encode(avro, value)])))
     assert print_schema(wide) == {"id": "int", "home": "struct<zip:string>"}
 
 
-def test_a_new_writer_schema_asks_for_its_columns_by_its_own_types() -> None:
+def test_new_writer_schema_requests_columns_of_its_types() -> None:
     new = record(
         id="long",
         price={"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2},
@@ -220,8 +220,8 @@ def test_a_new_writer_schema_asks_for_its_columns_by_its_own_types() -> None:
     }
     values = pa.array([encode(new, value)])
     decoder = AvroDecoder(parse_schema({"id": "int"}), framing=plain(new), policy=EVOLVE)
-    assert decoder.decode(values).asking.tolist() == [0]
-    wide = evolved(decoder.schema, decoder.asked_by(values))
+    assert decoder.decode(values).requesting.tolist() == [0]
+    wide = evolve(decoder.schema, decoder.propose_columns(values))
     assert print_schema(wide.remove(wide.get_field_index("tags"))) == {
         "id": "bigint",
         "at": "timestamp",
@@ -233,20 +233,20 @@ def test_a_new_writer_schema_asks_for_its_columns_by_its_own_types() -> None:
         pa.string(), pa.list_(pa.field("element", pa.int32()))
     )
     again = AvroDecoder(wide, framing=plain(new), policy=EVOLVE).decode(values)
-    assert not len(again.asking)
+    assert not len(again.requesting)
     assert again.rows.column("price")[0].as_py() == value["price"]
 
 
-def test_schema_that_would_add_too_many_columns_rejects_its_records() -> None:
+def test_records_of_a_schema_that_would_add_too_many_columns_are_rejected() -> None:
     names = [f"c{n}" for n in range(2_100)]
     wide = record(id="int", **dict.fromkeys(names, "int"))
     decoded = decode_one({"id": "int"}, wide, {"id": 1, **dict.fromkeys(names, 1)}, policy=EVOLVE)
-    assert not len(decoded.asking)
+    assert not len(decoded.requesting)
     (reason,) = decoded.reasons
     assert "its unknown fields would add 2100 columns, more than the 1999" in reason
 
 
-def test_unknown_fields_and_wider_values_go_by_the_policy() -> None:
+def test_policy_decides_about_unknown_fields_and_wider_values() -> None:
     avro = record(
         id="long",
         home={
@@ -274,12 +274,12 @@ def test_unknown_fields_and_wider_values_go_by_the_policy() -> None:
     assert "'home.floor' is not declared" in failing.refusals[0]
     wide = decode_one(columns, avro, value, policy=SchemaPolicy("ignore", "fail"))
     assert "decode.wider_values is fail" in wide.refusals[0]
-    settled = SchemaPolicy("rescue", "rescue", settled=frozenset({"id"}))
-    kept = decode_one(columns, avro, value, rescue_column="_r", policy=settled)
+    fixed_id = SchemaPolicy("rescue", "rescue", fixed_types=frozenset({"id"}))
+    kept = decode_one(columns, avro, value, rescue_column="_r", policy=fixed_id)
     assert "does not hold" in kept.reasons[0]
 
 
-def test_fields_that_were_renamed_fill_their_columns() -> None:
+def test_renamed_field_fills_the_column_of_its_alias() -> None:
     avro = record(count="int")
     decoder = AvroDecoder(
         parse_schema({"n": "int"}),
@@ -294,7 +294,7 @@ def test_fields_that_were_renamed_fill_their_columns() -> None:
     ("fields", "reason"),
     [({"ID": "int"}, "only by case"), ({"_hoodie_file_name": "string"}, "not filled from records")],
 )
-def test_names_that_no_column_can_have_reject_the_records(
+def test_record_with_an_invalid_column_name_is_rejected(
     fields: dict[str, object], reason: str
 ) -> None:
     avro = record(id="int", **fields)
@@ -302,9 +302,9 @@ def test_names_that_no_column_can_have_reject_the_records(
     assert reason in decode_one({"id": "int"}, avro, value, policy=EVOLVE).reasons[0]
 
 
-def test_each_record_is_read_by_the_schema_of_its_id() -> None:
+def test_each_record_is_read_with_the_schema_of_its_id() -> None:
     old, new = record(id="int"), record(id="int", note="string")
-    with FaultyRegistry() as server:  # it tells what was asked, and no real one gives such an id
+    with FaultyRegistry() as server:  # it logs the requests, and real ones do not use such ids
         for schema_id, avro in ((1, old), (1 << 24 | 1, new)):
             server.answers[f"/schemas/ids/{schema_id}"] = {"schema": json.dumps(avro)}
         decoder = AvroDecoder(
@@ -329,13 +329,13 @@ def test_each_record_is_read_by_the_schema_of_its_id() -> None:
         assert "has no schemas/ids/5" in decoded.reasons[0]
         assert "Confluent wire format" in decoded.reasons[2]
         decoder.decode(pa.array(values[:2]))
-        assert sorted(server.asked).count("/schemas/ids/1") == 1, "asked once for each id"
-        stopping = ConfluentFraming(decoder.framing.registry, "stop")  # type: ignore[attr-defined]
+        assert sorted(server.asked).count("/schemas/ids/1") == 1, "each id is requested once"
+        stopping = ConfluentFraming(decoder.framing.registry, "fail")  # type: ignore[attr-defined]
         with pytest.raises(SchemaNotFound, match="has no schemas/ids/5"):
             AvroDecoder(decoder.schema, framing=stopping).decode(pa.array(values))
 
 
-def test_a_small_record_that_would_be_large_in_memory_is_rejected() -> None:
+def test_record_that_exceeds_the_memory_limit_is_rejected_although_its_message_is_small() -> None:
     fields = [{"name": f"f{n}", "type": "string"} for n in range(1_000)]
     wide = ["null", {"type": "record", "name": "wide", "fields": fields}]
     avro = record(id="int", items={"type": "array", "items": wide})
@@ -355,7 +355,7 @@ def test_a_small_record_that_would_be_large_in_memory_is_rejected() -> None:
     assert generous.decode(pa.array([*nulls, full])).rows.num_rows == 4
 
 
-def test_schemas_that_refer_to_others_are_made_whole() -> None:
+def test_references_to_other_schemas_are_resolved() -> None:
     item = {
         "type": "record",
         "name": "item",
@@ -378,19 +378,19 @@ def test_schemas_that_refer_to_others_are_made_whole() -> None:
         parse_schema({"first": "struct<sku:string>", "other": "struct<sku:string>"}),
         framing=PlainFraming(stored),
     )
-    whole = stored.whole()
-    assert isinstance(whole, dict)
+    resolved = stored.resolve()
+    assert isinstance(resolved, dict)
     value = {"first": {"sku": "a"}, "other": {"sku": "b"}}
-    decoded = decoder.decode(pa.array([encode(whole, value)]))
+    decoded = decoder.decode(pa.array([encode(resolved, value)]))
     assert decoded.rows.to_pylist() == [value]
 
 
-def test_columns_that_no_table_has_are_refused() -> None:
+def test_unsupported_column_type_is_refused() -> None:
     with pytest.raises(InvalidConfig, match="'v': Avro is not decoded to large_string"):
         AvroDecoder(pa.schema([("v", pa.large_string())]), framing=plain(record(v="string")))
 
 
-def test_a_struct_that_is_null_stays_null() -> None:
+def test_null_struct_is_read_as_null() -> None:
     inner = {"type": "record", "name": "inner", "fields": [{"name": "x", "type": "int"}]}
     avro = record(s=["null", inner])
     decoder = AvroDecoder(parse_schema({"s": "struct<x:bigint>"}), framing=plain(avro))
@@ -398,7 +398,7 @@ def test_a_struct_that_is_null_stays_null() -> None:
     assert decoder.decode(pa.array(values)).rows.column("s").to_pylist() == [{"x": 1}, None]
 
 
-def test_a_moment_becomes_no_local_time() -> None:
+def test_timestamp_with_zone_is_not_converted_to_a_local_timestamp() -> None:
     avro = record(v={"type": "long", "logicalType": "timestamp-micros"})
     decoder = AvroDecoder(pa.schema([("v", pa.timestamp("us"))]), framing=plain(avro))
     decoded = decoder.decode(pa.array([encode(record(v="long"), {"v": 0})]))

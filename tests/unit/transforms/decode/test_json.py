@@ -12,7 +12,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from table.errors import InvalidConfig
+from lakemark.errors import InvalidConfig
 from transforms.decode.decoder import EpochUnit
 from transforms.decode.json import JsonDecoder
 from transforms.decode.schema_policy import SchemaPolicy, UnknownFields
@@ -36,7 +36,7 @@ SCHEMA = parse_schema(
 
 
 def decode_one(text: str | bytes, decoder: JsonDecoder | None = None) -> dict[str, object] | str:
-    """The row without its nulls, or the reason."""
+    """Return the row without nulls, or the reason of the reject."""
     value = text.encode() if isinstance(text, str) else text
     decoded = (decoder or JsonDecoder(SCHEMA)).decode(pa.array([value]))
     if decoded.reasons:
@@ -78,7 +78,9 @@ def decode_one(text: str | bytes, decoder: JsonDecoder | None = None) -> dict[st
         ('{"x": ' + "[" * 5_000 + "]" * 5_000 + "}", {}),
     ],
 )
-def test_values_become_what_their_column_says(text: str, row: dict[str, object]) -> None:
+def test_values_are_converted_to_the_types_of_their_columns(
+    text: str, row: dict[str, object]
+) -> None:
     assert decode_one(text) == row
 
 
@@ -126,10 +128,10 @@ def test_values_become_what_their_column_says(text: str, row: dict[str, object])
         ('{"s": "' + "x" * 99 + '", "i": "' + "y" * 99 + '"}', f"string '{'y' * 39}... is not"),
     ],
 )
-def test_what_does_not_fit_is_rejected_with_the_reason(text: str | bytes, reason: str) -> None:
-    told = decode_one(text)
-    assert isinstance(told, str)
-    assert reason in told
+def test_invalid_record_is_rejected_with_the_reason(text: str | bytes, reason: str) -> None:
+    found = decode_one(text)
+    assert isinstance(found, str)
+    assert reason in found
 
 
 LONG_INTEGER = "1" * 5_000
@@ -138,7 +140,7 @@ IDS = [number[:12] for number in TOO_LARGE]
 
 
 def members_with(number: str) -> dict[str, str]:
-    """Columns of floating point, and values of them that hold a number."""
+    """Return values with a number, by floating-point column."""
     return {"f": number, "d": number, "ds": f"[1,{number}]", "x": f'{{"d":{number}}}'}
 
 
@@ -213,7 +215,7 @@ def test_reason_names_the_column_that_only_pyarrow_refuses() -> None:
 @pytest.mark.parametrize(
     ("unit", "epoch"), [("s", 1), ("ms", 1_000), ("us", 1_000_000), ("ns", 1_000_000_999)]
 )
-def test_integers_count_in_the_declared_unit(unit: EpochUnit, epoch: int) -> None:
+def test_integer_timestamps_use_the_declared_unit(unit: EpochUnit, epoch: int) -> None:
     decoder = JsonDecoder(parse_schema({"at": "timestamp"}), epoch_unit=unit)
     second = datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
     assert decode_one(f'{{"at": {epoch}}}', decoder) == {"at": second}
@@ -231,26 +233,26 @@ def test_integers_count_in_the_declared_unit(unit: EpochUnit, epoch: int) -> Non
         ('{"x": [null]}', '{"x":[null]}'),
     ],
 )
-def test_unknown_fields_are_kept_as_they_were_written(text: str, kept: str | None) -> None:
+def test_rescued_fields_have_the_text_of_the_record(text: str, kept: str | None) -> None:
     row = decode_one(text, JsonDecoder(SCHEMA, "_rescued"))
     assert isinstance(row, dict)
     assert row.get("_rescued") == kept
 
 
-def test_unknown_fields_of_changing_type_are_kept() -> None:
+def test_unknown_fields_are_rescued_if_their_types_differ() -> None:
     values = [b'{"i":1,"x":1}', b'{"i":2,"x":"a"}', b'{"i":3}', b'{"i":4,"x":{"x":1}}']
     rows = JsonDecoder(SCHEMA, "_rescued").decode(pa.array(values)).rows
     assert rows.column("i").to_pylist() == [1, 2, 3, 4]
     assert rows.column("_rescued").to_pylist() == ['{"x":1}', '{"x":"a"}', None, '{"x":{"x":1}}']
 
 
-def test_a_value_nested_half_a_million_deep_harms_nobody() -> None:
+def test_value_nested_half_a_million_levels_deep_does_not_affect_other_records() -> None:
     deep = b'{"x":' + b"[" * 500_000 + b"]" * 500_000 + b"}"
     values = pa.array([b'{"i":1}', deep, b'{"i":2,"x":[]}'])
     assert JsonDecoder(SCHEMA).decode(values).accepted.tolist() == [0, 1, 2]
     timed = deep.replace(b"{", b'{"at":0,', 1)
-    for beside in (b'{"i":"broken"}', b'{"at":"2024-01-01"}', b'{"at":1}'):
-        accepted = JsonDecoder(SCHEMA).decode(pa.array([beside, timed])).accepted
+    for neighbour in (b'{"i":"broken"}', b'{"at":"2024-01-01"}', b'{"at":1}'):
+        accepted = JsonDecoder(SCHEMA).decode(pa.array([neighbour, timed])).accepted
         assert 1 in accepted.tolist()
     rescued = JsonDecoder(SCHEMA, "_rescued").decode(values)
     assert rescued.accepted.tolist() == [0, 2]
@@ -263,12 +265,12 @@ def _cut(text: str) -> str:
 
 @pytest.mark.parametrize("share", [0.0003, 0.05, 0.9])
 @pytest.mark.parametrize(
-    "spoil",
+    "damage",
     [_cut, lambda text: text.replace('"i": ', '"i": 9999999999'), lambda text: "", lambda t: t + t],
     ids=["cut", "overflow", "empty", "doubled"],
 )
-def test_the_good_records_of_a_large_batch_keep_their_values(
-    spoil: Callable[[str], str], share: float
+def test_broken_records_do_not_change_the_valid_rows_of_a_large_batch(
+    damage: Callable[[str], str], share: float
 ) -> None:
     chance = random.Random(7)
     texts = [
@@ -276,7 +278,7 @@ def test_the_good_records_of_a_large_batch_keep_their_values(
         for number in range(10_000)
     ]
     broken = {number for number in range(len(texts)) if chance.random() < share}
-    values = [(spoil(text) if n in broken else text).encode() for n, text in enumerate(texts)]
+    values = [(damage(text) if n in broken else text).encode() for n, text in enumerate(texts)]
     halves = pa.chunked_array([pa.array(values[:6_000]), pa.array(values)[6_000:]])
     decoded = JsonDecoder(SCHEMA).decode(halves)
     good = [number for number in range(len(texts)) if number not in broken]
@@ -285,25 +287,25 @@ def test_the_good_records_of_a_large_batch_keep_their_values(
     assert decoded.rows.column("s").to_pylist() == [f"row {number}" for number in good]
 
 
-def test_each_record_may_spell_its_times_as_it_likes() -> None:
-    spelled = [
+def test_records_of_a_batch_may_use_different_timestamp_forms() -> None:
+    encoded = [
         '"2024-01-01T00:00:00Z"',
         "1704067200000",
         '"2024-01-01T00:00:00.000000999Z"',
         "null",
     ]
-    values = [f'{{"at": {spelled[n % 4]}}}'.encode() for n in range(1_000)]
+    values = [f'{{"at": {encoded[n % 4]}}}'.encode() for n in range(1_000)]
     rows = JsonDecoder(SCHEMA).decode(pa.array(values)).rows
     start = datetime(2024, 1, 1, tzinfo=UTC)
     assert rows.column("at").to_pylist() == [None if n % 4 == 3 else start for n in range(1_000)]
 
 
-def test_large_values_are_read_in_blocks_of_bounded_bytes() -> None:
+def test_large_values_are_read_in_several_blocks() -> None:
     values = [b'{"i":%d,"s":"%s"}' % (n, b"x" * 3_000_000) for n in range(7)]
     assert JsonDecoder(SCHEMA).decode(pa.array(values)).rows.column("i").to_pylist() == [*range(7)]
 
 
-def test_null_values_and_other_layouts_of_the_input_are_taken() -> None:
+def test_null_values_and_other_array_layouts_are_accepted() -> None:
     values = pa.array([b"no", None, b'{"i":1}'], pa.large_binary())[1:]
     decoded = JsonDecoder(SCHEMA).decode(values)
     assert (decoded.accepted.tolist(), decoded.rejected.tolist()) == ([1], [0])
@@ -312,7 +314,7 @@ def test_null_values_and_other_layouts_of_the_input_are_taken() -> None:
     assert nothing.rows.schema == JsonDecoder(SCHEMA, "_rescued").rows_schema
 
 
-def test_a_decoder_travels_to_workers() -> None:
+def test_decoder_can_be_pickled() -> None:
     decoder = JsonDecoder(SCHEMA, "_rescued", "us")
     assert pickle.loads(pickle.dumps(decoder)) == decoder
 
@@ -320,13 +322,13 @@ def test_a_decoder_travels_to_workers() -> None:
 @pytest.mark.parametrize(
     "column", [pa.int8(), pa.map_(pa.string(), pa.int32()), pa.struct([]), pa.timestamp("us")]
 )
-def test_a_type_that_json_has_no_reading_for_is_refused(column: pa.DataType) -> None:
+def test_unsupported_column_type_is_refused(column: pa.DataType) -> None:
     with pytest.raises(InvalidConfig, match=r"'a\[\]'"):
         JsonDecoder(pa.schema([("a", pa.list_(column))]))
 
 
 @pytest.mark.parametrize("twice", [b'"u":1,"u":2', b'"st":{"u":1,"u":2}'])
-def test_an_unknown_field_that_is_given_twice_is_not_rescued_in_half(twice: bytes) -> None:
+def test_record_with_a_repeated_unknown_field_is_rejected(twice: bytes) -> None:
     known = pa.schema([("id", pa.string()), ("st", pa.struct([("x", pa.int32())]))])
     values = pa.array([b'{"id":"a",' + twice + b"}", b'{"id":"b","u":1}'])
     decoded = JsonDecoder(known, "_rescued").decode(values)
@@ -334,6 +336,6 @@ def test_an_unknown_field_that_is_given_twice_is_not_rescued_in_half(twice: byte
     assert decoded.reasons == ["unknown fields cannot be kept: 'u' is given twice"]
 
 
-def test_a_rescue_column_needs_a_name_of_its_own() -> None:
+def test_rescue_column_with_the_name_of_a_column_is_refused() -> None:
     with pytest.raises(InvalidConfig, match="rescue column 's'"):
         JsonDecoder(SCHEMA, "s")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from table.errors import InvalidConfig
+from lakemark.errors import InvalidConfig
 from transforms.decode.json import JsonDecoder
 from transforms.decode.json_inference import InferredSchema, infer_schema
 from transforms.schema_text import print_schema
@@ -54,9 +54,7 @@ def inferred(*records: object) -> dict[str, str]:
         ([b"", b"[1]", b"{broken}", b'{"a":\xff}', {"a": 1}], {"a": "bigint"}),
     ],
 )
-def test_columns_take_the_kind_of_most_values(
-    records: list[object], columns: dict[str, str]
-) -> None:
+def test_column_has_the_kind_of_most_values(records: list[object], columns: dict[str, str]) -> None:
     assert inferred(*records) == columns
 
 
@@ -86,7 +84,7 @@ def test_fractions_of_a_key_are_inferred_as_decimals(values: list[bytes], kind: 
         [b"1e30", b"1e-30"],
     ],
 )
-def test_numbers_that_no_type_holds_exactly_are_refused_by_name(values: list[bytes]) -> None:
+def test_field_whose_numbers_fit_no_type_exactly_is_refused(values: list[bytes]) -> None:
     records = pa.array([b'{"k":[{"a":%s}]}' % value for value in values])
     with pytest.raises(InvalidConfig, match=r"field 'k\[\]\.a': its numbers need more than the 38"):
         infer_schema(records, exact=("k[].a",))
@@ -101,7 +99,7 @@ def test_fractions_that_a_double_rounds_are_reported() -> None:
     assert found.rounded == ("b.x", "c")
 
 
-def test_fields_with_names_of_hudi_are_left_out_and_reported() -> None:
+def test_field_with_a_name_of_hudi_is_reported_and_not_in_the_schema() -> None:
     found = infer(
         {"id": 1, "_hoodie_operation": "D", "_HOODIE_x": None, "a": {"_hoodie_y": 1}},
         {"_hoodie_commit_time": "1", "_hoodie_is_deleted": True},
@@ -129,7 +127,9 @@ numbers = st.one_of(
 
 @settings(deadline=None)
 @given(st.lists(numbers, min_size=1, max_size=5), st.lists(numbers, max_size=5))
-def test_no_two_numbers_of_an_inferred_key_become_one(sampled: list[str], later: list[str]) -> None:
+def test_different_numbers_of_an_inferred_key_stay_different(
+    sampled: list[str], later: list[str]
+) -> None:
     sample = pa.array([f'{{"id":{text}}}' for text in sampled]).cast(pa.binary())
     try:
         schema = infer_schema(sample, exact=("id",)).schema
@@ -145,14 +145,14 @@ def test_no_two_numbers_of_an_inferred_key_become_one(sampled: list[str], later:
     assert all(reason.startswith("column 'id': ") for reason in decoded.reasons)
 
 
-def test_what_was_inferred_reads_the_records_it_came_from() -> None:
+def test_inferred_schema_reads_the_sampled_records() -> None:
     records = [{"id": n, "tags": [{"k": str(n)}], "at": "2024-01-01", "x": n / 2} for n in range(9)]
     values = pa.chunked_array([pa.array([json.dumps(record).encode()]) for record in records])
     decoded = JsonDecoder(infer_schema(values).schema).decode(values)
     assert decoded.rows.to_pylist() == records
 
 
-def test_field_without_a_value_is_left_out_and_reported() -> None:
+def test_field_without_values_is_reported_and_not_in_the_schema() -> None:
     found = infer(
         {"id": 1, "a": None, "b": [], "c": [None], "d": {}, "e": {"x": None, "y": 2}, "f": [{}]},
         {"id": 2, "a": None, "b": None, "g": [{"x": None}], "h": {"x": {"y": []}}},
@@ -205,7 +205,7 @@ def test_first_and_last_times_without_offset_are_timestamps_in_each_zone_of_the_
         time.tzset()
 
 
-def test_record_key_that_looks_like_a_time_stays_text() -> None:
+def test_record_key_that_looks_like_a_time_is_a_string() -> None:
     text = "2024-01-01T00:00:00Z"
     found = infer({"id": text, "at": text, "k": {"id": text}}, texts=("id", "k.id"))
     expected = {"id": "string", "at": "timestamp", "k": "struct<id:string>"}
@@ -233,7 +233,7 @@ def test_decoder_reads_every_value_that_makes_a_timestamp(texts: list[str]) -> N
     assert decoded.reasons == []
 
 
-def test_decoder_rejects_what_is_no_timestamp_after_all() -> None:
+def test_decoder_rejects_later_value_that_is_not_a_timestamp() -> None:
     schema = infer({"at": "2024-01-01T00:00:00Z"}).schema
     later = [{"at": "2024-01-01T01:00:00+01:00"}, {"at": "yesterday"}]
     decoded = JsonDecoder(schema).decode(pa.array([json.dumps(one) for one in later], pa.binary()))
@@ -242,7 +242,7 @@ def test_decoder_rejects_what_is_no_timestamp_after_all() -> None:
     assert reason.startswith("column 'at': string 'yesterday' is not a timestamp (ISO-8601")
 
 
-def test_nothing_readable_gives_no_columns_and_depth_does_no_harm() -> None:
+def test_broken_and_deeply_nested_records_give_no_columns() -> None:
     deep = b'{"a":' + b"[" * 900 + b"]" * 900 + b"}"
     too_deep = deep.replace(b"[", b"[" * 99).replace(b"]", b"]" * 99)
     assert len(infer_schema(pa.array([b"", b"1", None, too_deep], pa.binary())).schema) == 0

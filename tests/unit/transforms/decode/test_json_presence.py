@@ -33,7 +33,7 @@ def texts(draw: st.DrawFn) -> str:
 @example(['{"b":"a"}', '{"a" :null}', '{"b":["a"]}', '{"b":{"a":1}}'], "a")
 @example(['{"\\u0061":null}', '{"b":"\\"a\\":"}', '{"b":"}","a":null}'], "a")
 @example(['{"x":"y"}', '{"x":"y","z":":"}', '{":":null}'], ":")
-def test_agrees_with_a_parser(lines: list[str], name: str) -> None:
+def test_fields_are_found_as_by_a_parser(lines: list[str], name: str) -> None:
     expected = [name in json.loads(line) for line in lines]
     for kind in (pa.binary(), pa.string()):
         column = pa.array([line.encode() for line in lines], pa.binary()).cast(kind)
@@ -41,13 +41,13 @@ def test_agrees_with_a_parser(lines: list[str], name: str) -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1])
-def test_slices_and_chunks_are_read_as_they_are(cut: int) -> None:
+def test_slices_and_chunks_are_read_correctly(cut: int) -> None:
     column = pa.array(['{"b":1}', '{"a":1}', '{"a":{"a":2}}'], pa.string())
     chunked = pa.chunked_array([column.slice(cut), column.slice(0, cut)])
     expected = [False, True, True][cut:] + [False, True, True][:cut]
     assert find_present(chunked, "a").tolist() == expected
 
 
-def test_depth_does_not_matter() -> None:
+def test_deeply_nested_objects_are_read() -> None:
     deep = '{"b":' + "[" * 100_000 + "]" * 100_000 + ',"a":null}'
     assert find_present(pa.array([deep, deep.replace("a", "c")]), "a").tolist() == [True, False]

@@ -1,0 +1,300 @@
+"""Read, write and maintain Apache Hudi tables with Arrow, without Spark and without Hudi's jars.
+
+    table = lakemark.create("lake/orders", schema=schema, record_key=["order_id"])
+    table.upsert(rows)
+    table.scan(where="amount > 100").to_table()
+
+Everything that a user needs is here. The names are loaded when they are first used, so that the
+import is fast.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lakemark.config.merge_settings import PartialUpdateMode
+    from lakemark.config.table_properties import MergeMode, TableType
+    from lakemark.errors import (
+        CorruptData,
+        Fenced,
+        HudiError,
+        InvalidConfig,
+        InvalidRecords,
+        LockTimeout,
+        OutcomeUnknown,
+        Permanent,
+        Refused,
+        Retriable,
+        SnapshotChanged,
+        StorageUnavailable,
+        TableNotFound,
+        Unsupported,
+        WriteConflict,
+    )
+    from lakemark.execution.runner import Runner
+    from lakemark.merge.custom.api import (
+        BufferedRecordMerger,
+        CustomMerger,
+        VectorMerge,
+        VectorMerger,
+    )
+    from lakemark.merge.custom.buffered_record import BufferedRecord, Operation, RecordContext
+    from lakemark.merge.custom.check import check_merger
+    from lakemark.merge.custom.records import Records, choose_rows
+    from lakemark.operations.open_table import Coordination
+    from lakemark.operations.write import WriteResult
+    from lakemark.read.cdc.scan import CdcScan
+    from lakemark.read.queries import Incremental, Query, ReadOptimized, Snapshot
+    from lakemark.read.scan import Scan
+    from lakemark.table import ServiceResult, Table
+    from lakemark.timeline.locks.open_lock import LockProviderName
+    from lakemark.transaction.heartbeat import HeartbeatPolicy, WriterAlive
+    from lakemark.transaction.multi_writer import MultiWriter
+
+__all__ = [
+    "BufferedRecord",
+    "BufferedRecordMerger",
+    "CdcScan",
+    "CorruptData",
+    "CustomMerger",
+    "Fenced",
+    "HeartbeatPolicy",
+    "HudiError",
+    "Incremental",
+    "InvalidConfig",
+    "InvalidRecords",
+    "LockProviderName",
+    "LockTimeout",
+    "MergeMode",
+    "MultiWriter",
+    "Operation",
+    "OutcomeUnknown",
+    "PartialUpdateMode",
+    "Permanent",
+    "Query",
+    "ReadOptimized",
+    "RecordContext",
+    "Records",
+    "Refused",
+    "Retriable",
+    "Runner",
+    "Scan",
+    "ServiceResult",
+    "Snapshot",
+    "SnapshotChanged",
+    "StorageUnavailable",
+    "Table",
+    "TableNotFound",
+    "TableType",
+    "Unsupported",
+    "VectorMerge",
+    "VectorMerger",
+    "WriteConflict",
+    "WriteResult",
+    "WriterAlive",
+    "check_merger",
+    "choose_rows",
+    "create",
+    "open",
+]
+
+_ERRORS = (
+    "CorruptData Fenced HudiError InvalidConfig InvalidRecords LockTimeout OutcomeUnknown "
+    "Permanent Refused Retriable SnapshotChanged StorageUnavailable TableNotFound Unsupported "
+    "WriteConflict"
+)
+
+#: The names that each module provides.
+_NAMES = {
+    "lakemark.errors": _ERRORS,
+    "lakemark.config.merge_settings": "PartialUpdateMode",
+    "lakemark.config.table_properties": "MergeMode TableType",
+    "lakemark.execution.runner": "Runner",
+    "lakemark.merge.custom": (
+        "BufferedRecord BufferedRecordMerger CustomMerger Operation RecordContext Records "
+        "VectorMerge VectorMerger check_merger choose_rows"
+    ),
+    "lakemark.operations.write": "WriteResult",
+    "lakemark.read.cdc.scan": "CdcScan",
+    "lakemark.read.queries": "Incremental Query ReadOptimized Snapshot",
+    "lakemark.read.scan": "Scan",
+    "lakemark.table": "ServiceResult Table",
+    "lakemark.timeline.locks.open_lock": "LockProviderName",
+    "lakemark.transaction.heartbeat": "HeartbeatPolicy WriterAlive",
+    "lakemark.transaction.multi_writer": "MultiWriter",
+}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> Any:
+    """Load an exported name when it is first used."""
+    if name not in _MODULE_OF:
+        message = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(message)
+    value = getattr(import_module(_MODULE_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The exported names."""
+    return sorted(__all__)
+
+
+def open(
+    path: str | os.PathLike[str],
+    *,
+    mergers: Sequence[CustomMerger] = (),
+    buckets: int | None = None,
+    timezone: str | None = None,
+    lock_provider: str | LockProviderName = "storage",
+    lock_expire_minutes: int = 0,
+    only_writer: bool = False,
+    multi_writer: MultiWriter | None = None,
+    runner: Runner | None = None,
+    **storage_options: str,
+) -> Table:
+    """Open a table for reading and writing.
+
+    Other processes may write the table at the same time: a write takes the table's lock, keeps a
+    heartbeat, and checks for conflicts. Streamers of the table should run with ``concurrency.mode:
+    multi_writer`` then, so that they keep heartbeats as well.
+
+    Args:
+        path: a local path or a URL (``s3://bucket/orders``).
+        mergers: your own, for a table in merge mode ``CUSTOM``. The first that has the table's
+            strategy id is used.
+        buckets: in each partition, only for a table whose commits do not record it.
+        timezone: the zone of its instants, for a table whose timeline is in local time.
+        lock_provider: where all writers keep the table's lock: ``storage``, ``file_system`` or
+            ``in_process``.
+        lock_expire_minutes: with ``file_system``, when a lock file of Apache Hudi expires.
+        only_writer: whether no other process writes. Writes are faster then, and pending commits of
+            any other writer are rolled back.
+        multi_writer: heartbeats and the clock skew that the writers have agreed on.
+        runner: runs tasks (files to write, merge and delete); None for threads of this process.
+        storage_options: of the object store's client, such as ``aws_endpoint``.
+
+    Raises:
+        InvalidConfig: the path names no known kind of store, or an option is wrong.
+        TableNotFound: there is no table.
+        CorruptData: its properties and their backup are damaged.
+        Unsupported: a table that this project does not read.
+    """
+    from lakemark.operations.open_table import open_table
+    from lakemark.storage import StorageLocation
+    from lakemark.table import Table
+
+    table = open_table(
+        StorageLocation(os.fspath(path), storage_options),
+        mergers=mergers,
+        timezone=timezone,
+        coordination=_coordination(lock_provider, lock_expire_minutes, only_writer, multi_writer),
+        runner=runner,
+    )
+    return Table(table, buckets)
+
+
+def create(
+    path: str | os.PathLike[str],
+    *,
+    schema: pa.Schema,
+    record_key: Sequence[str],
+    partition_by: Sequence[str] = (),
+    ordering: Sequence[str] = (),
+    name: str | None = None,
+    table_type: str | TableType = "MERGE_ON_READ",
+    merge_mode: str | MergeMode | None = None,
+    partial_update: PartialUpdateMode | None = None,
+    merger: str | None = None,
+    buckets: int = 4,
+    hive_style: bool = False,
+    url_encode: bool = False,
+    metadata_table: bool = True,
+    version: int = 9,
+    lock_provider: str | LockProviderName = "storage",
+    lock_expire_minutes: int = 0,
+    only_writer: bool = False,
+    multi_writer: MultiWriter | None = None,
+    **storage_options: str,
+) -> Table:
+    """Create a table.
+
+    Args:
+        path: an empty folder or prefix: a local path or a URL.
+        schema: the table's columns.
+        record_key: columns of the record key.
+        partition_by: columns of the partition path. Each distinct value becomes a folder.
+        ordering: columns that order changes to a record: the greatest value wins.
+        name: of the table; None for the last part of the path.
+        table_type: ``MERGE_ON_READ`` or ``COPY_ON_WRITE``.
+        merge_mode: which of two changes wins; None for event time if the table is ordered, else
+            commit time.
+        partial_update: which columns an update leaves as they are.
+        merger: ``package.module:Class`` of your merger, for merge mode ``CUSTOM``.
+        buckets: file groups in each partition. The number cannot change later.
+        hive_style: whether folders are named ``column=value``.
+        url_encode: whether special characters of partition values are written ``%XX``.
+        metadata_table: whether the table keeps a metadata table.
+        version: the table version: 9, 8 or 6.
+        lock_provider: as for ``open``.
+        lock_expire_minutes: as for ``open``.
+        only_writer: as for ``open``.
+        multi_writer: as for ``open``.
+        storage_options: as for ``open``.
+
+    Raises:
+        InvalidConfig: the folder is not empty, or the settings contradict each other.
+        Unsupported: the store has no conditional puts.
+    """
+    from lakemark.config.merger_name import MergerName
+    from lakemark.config.table_properties import MergeMode, TableType
+    from lakemark.config.table_spec import TableSpec
+    from lakemark.merge.custom.load import load_merger
+    from lakemark.model.format_version import FormatVersion
+    from lakemark.operations.create import create_with_schema
+    from lakemark.storage import StorageLocation
+    from lakemark.table import Table
+
+    location = StorageLocation(os.fspath(path), storage_options)
+    loaded = None if merger is None else load_merger(merger)
+    spec = TableSpec(
+        name=name or location.url.rstrip("/").rpartition("/")[2],
+        record_key=tuple(record_key),
+        table_type=TableType(table_type),
+        partition_by=tuple(partition_by),
+        ordering=tuple(ordering),
+        merge_mode=None if merge_mode is None else MergeMode(merge_mode),
+        hive_style=hive_style,
+        url_encode=url_encode,
+        partial_update=partial_update,
+        merger=MergerName(merger, loaded.merging_strategy) if merger and loaded else None,
+        metadata_table=metadata_table,
+        version=FormatVersion.of(version, location.url),
+    )
+    coordination = _coordination(lock_provider, lock_expire_minutes, only_writer, multi_writer)
+    mergers = [] if loaded is None else [loaded]
+    return Table(create_with_schema(location, spec, schema, buckets, coordination, mergers))
+
+
+def _coordination(
+    lock_provider: str | LockProviderName,
+    lock_expire_minutes: int,
+    only_writer: bool,
+    multi_writer: MultiWriter | None,
+) -> Coordination:
+    from lakemark.operations.open_table import Coordination
+    from lakemark.timeline.locks.open_lock import LockProviderName
+    from lakemark.transaction.multi_writer import MultiWriter
+
+    return Coordination(
+        lock_provider=LockProviderName(lock_provider),
+        lock_expire_minutes=lock_expire_minutes,
+        multi_writer=None if only_writer else multi_writer or MultiWriter(),
+    )

@@ -1,0 +1,87 @@
+"""Avro schemas whose values could be without end, refused before anything is read by them.
+
+A value that takes no bytes is never at the end of its file. An array says how many items it has,
+so one damaged byte in a schema, which robs the items of their fields, makes a file of a kilobyte
+claim a billion of them: the memory of the machine goes before anyone sees an error.
+"""
+
+from __future__ import annotations
+
+from lakemark.errors import CorruptData
+
+
+def check_bounded(schema: object, path: str) -> None:
+    """Pass when every value of a schema takes a byte at least, and none contains itself.
+
+    Args:
+        schema: as a container or a log block stores it.
+        path: names the file in errors.
+
+    Raises:
+        CorruptData: a record without fields or within itself, a fixed of no bytes, an array of
+            nulls.
+    """
+    try:
+        takes_bytes = _takes_bytes(schema, path, ())
+    except RecursionError as error:
+        raise CorruptData(path, None, "an Avro schema of some depth", "one too deep") from error
+    if not takes_bytes:
+        raise _unbounded(schema, path)
+
+
+def _takes_bytes(schema: object, path: str, around: tuple[str, ...]) -> bool:
+    """Whether no value of the schema is empty.
+
+    Args:
+        schema: a name refers to a type that was checked where it was defined.
+        path: names the file in errors.
+        around: names of the records that contain this, without namespaces.
+    """
+    if isinstance(schema, list):
+        for branch in schema:
+            _takes_bytes(branch, path, around)
+        return True
+    if not isinstance(schema, dict):
+        if _last_name(schema) in around:
+            raise CorruptData(path, None, "records of other records", f"{schema} in itself")
+        return schema != "null"
+    return _complex_takes_bytes(schema, path, around)
+
+
+def _complex_takes_bytes(schema: dict[str, object], path: str, around: tuple[str, ...]) -> bool:
+    kind = schema.get("type")
+    if kind == "record":
+        return _record_takes_bytes(schema, path, around)
+    if kind == "fixed":
+        return schema.get("size") not in (0, None)
+    if kind == "array":
+        if not _takes_bytes(schema.get("items"), path, around):
+            raise _unbounded(schema, path)
+        return True
+    if kind == "map":
+        _takes_bytes(schema.get("values"), path, around)
+        return True
+    return _takes_bytes(kind, path, around)
+
+
+def _record_takes_bytes(schema: dict[str, object], path: str, around: tuple[str, ...]) -> bool:
+    fields = schema.get("fields")
+    within = (*around, _last_name(schema.get("name")))
+    types = [f.get("type") if isinstance(f, dict) else f for f in _listed(fields)]
+    # All of them are looked at: any may contain an array.
+    takes_bytes = [_takes_bytes(kind, path, within) for kind in types]
+    if not any(takes_bytes):
+        raise _unbounded(schema, path)
+    return True
+
+
+def _last_name(name: object) -> str:
+    return str(name).rpartition(".")[2]
+
+
+def _listed(fields: object) -> list[object]:
+    return fields if isinstance(fields, list) else []
+
+
+def _unbounded(schema: object, path: str) -> CorruptData:
+    return CorruptData(path, None, "an Avro schema of values with bytes", str(schema)[:80])

@@ -1,0 +1,177 @@
+"""Reads Avro's binary encoding from many rows at once: one cursor in each row, moved together.
+
+No cursor ever leaves its row; bytes that would need it to are ``CorruptData``. Rows follow
+each other, so the positions of the cursors are in ascending order.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.codec.avro_walk import LONGEST_DECIMAL
+from lakemark.codec.byte_strings import ByteStrings, byte_strings
+from lakemark.errors import CorruptData
+
+Rows: TypeAlias = npt.NDArray[np.intp]
+
+_LONGEST_VARINT = 10
+
+
+class Cursors:
+    """Position of the reader in each row.
+
+    Attributes:
+        at: position of each cursor in the data, int64.
+    """
+
+    def __init__(
+        self,
+        data: npt.NDArray[np.uint8],
+        starts: npt.NDArray[np.int64],
+        ends: npt.NDArray[np.int64],
+        path: str,
+    ) -> None:
+        self._data, self.at, self._ends, self._path = data, starts, ends, path
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    @property
+    def data(self) -> npt.NDArray[np.uint8]:
+        """What the cursors point into."""
+        return self._data
+
+    @property
+    def ends(self) -> npt.NDArray[np.int64]:
+        """Where each row ends in the data."""
+        return self._ends
+
+    @property
+    def path(self) -> str:
+        """File that contains the data, for errors."""
+        return self._path
+
+    def pick(self, rows: npt.NDArray[np.bool_] | Rows) -> Cursors:
+        """Cursors of some rows alone, in the same order; ``put`` brings them back."""
+        return Cursors(self._data, self.at[rows], self._ends[rows], self._path)
+
+    def put(self, rows: npt.NDArray[np.bool_] | Rows, picked: Cursors) -> None:
+        """Move the cursors of ``rows`` to the current positions of those that were picked."""
+        self.at[rows] = picked.at
+
+    def longs(self) -> npt.NDArray[np.int64]:
+        """The next ``int`` or ``long`` of each row."""
+        values = np.zeros(len(self), np.uint64)
+        rows = np.arange(len(self))
+        for index in range(_LONGEST_VARINT):
+            at = self.at[rows]
+            self._check(at < self._ends[rows], at, "an integer")
+            digits = self._data[at]
+            values[rows] |= (digits.astype(np.uint64) & np.uint64(0x7F)) << np.uint64(7 * index)
+            self.at[rows] = at + 1
+            rows = rows[digits >= 0x80]
+            if not len(rows):
+                sign: npt.NDArray[np.int64] = -(values & np.uint64(1)).view(np.int64)
+                return (values >> np.uint64(1)).view(np.int64) ^ sign
+        raise self.corrupt(int(self.at[rows[0]]), "an integer of ten bytes at most", "more")
+
+    def integers(self, arrow: pa.DataType) -> pa.Array:
+        """The next ``int`` or ``long`` of each row, as a column of a type of 32 or 64 bits."""
+        values = self.longs()
+        if arrow.bit_width == 64:
+            return pa.array(values).view(arrow)
+        narrow = values.astype(np.int32)
+        self._check(narrow == values, self.at, "an integer of 32 bits")
+        return pa.array(narrow).view(arrow)
+
+    def booleans(self) -> npt.NDArray[np.bool_]:
+        """The next ``boolean`` of each row."""
+        cells = self.fixed(1).reshape(-1)
+        self._check(cells <= 1, self.at, "a boolean, 0 or 1")
+        return cells.astype(np.bool_)
+
+    def fixed_values(self, arrow: pa.DataType) -> pa.Array:
+        """The next ``float``, ``double`` or ``fixed`` of each row."""
+        cells = self.fixed(arrow.bit_width // 8)
+        return pa.Array.from_buffers(arrow, len(cells), [None, pa.py_buffer(cells)])
+
+    def decimals(self) -> npt.NDArray[np.uint8]:
+        """The next unscaled value in ``bytes`` of each row, widened by its sign to one width."""
+        values = byte_strings(self.strings())
+        longest = int(values.lengths.max(initial=0))
+        self._check((values.lengths > 0) & (values.lengths <= LONGEST_DECIMAL), self.at, "digits")
+        back = np.arange(longest, 0, -1)
+        at = np.maximum(values.offsets[1:, None] - back, values.offsets[:-1, None])
+        cells = values.data[at]
+        sign = (cells[:, :1] >> 7) * np.uint8(0xFF)
+        widened: npt.NDArray[np.uint8] = np.where(back > values.lengths[:, None], sign, cells)
+        return widened
+
+    def fixed(self, width: int) -> npt.NDArray[np.uint8]:
+        """The next ``width`` bytes of each row, as a matrix."""
+        self._check(self.at + width <= self._ends, self.at, f"{width} bytes")
+        cells: npt.NDArray[np.uint8] = self._data[self.at[:, None] + np.arange(width)]
+        self.at = self.at + width
+        return cells
+
+    def strings(self) -> pa.LargeBinaryArray:
+        """The next ``bytes`` or ``string`` of each row."""
+        lengths = self.longs()
+        self._check(
+            (lengths >= 0) & (lengths <= self._ends - self.at), self.at, "a string inside its row"
+        )
+        # Values and the gaps between them are all one column; every second entry is a value.
+        bounds = np.empty(2 * len(self), np.int64)
+        bounds[0::2], bounds[1::2] = self.at, self.at + lengths
+        self.at = bounds[1::2].copy()
+        with_gaps = ByteStrings(self._data, bounds if len(self) else np.zeros(1, np.int64))
+        return pc.take(with_gaps.to_arrow(), pa.array(np.arange(0, len(bounds), 2)))
+
+    def next_items(self, rows: Rows, left: npt.NDArray[np.int64]) -> Rows:
+        """Rows that have another item in their array, once one of each of ``rows`` was read.
+
+        Args:
+            rows: rows of which an item was read.
+            left: items left in the block of each row, changed here.
+        """
+        left[rows] -= 1
+        more = rows[left[rows] > 0]
+        return np.sort(np.append(more, self.next_block(rows[left[rows] == 0], left)))
+
+    def next_block(self, rows: Rows, left: npt.NDArray[np.int64]) -> Rows:
+        """Those of ``rows`` whose array has another block; ``left`` gets its number of items."""
+        picked = self.pick(rows)
+        counts = picked.longs()
+        has_size = counts < 0
+        sized = picked.pick(has_size)
+        sized.longs()  # bytes in the block, for readers who skip it
+        picked.put(has_size, sized)
+        counts = np.abs(counts)
+        # Items of no bytes (records without fields) could otherwise be claimed without end.
+        picked.check((counts >= 0) & (counts <= picked._ends - picked.at), "items in their row")
+        self.put(rows, picked)
+        left[rows] = counts
+        return rows[counts > 0]
+
+    def check(self, right: npt.NDArray[np.bool_], expected: str) -> None:
+        """Raise ``CorruptData`` at the first row that is not ``right``."""
+        self._check(right, self.at, expected)
+
+    def check_finished(self) -> None:
+        """Raise ``CorruptData`` unless every row was read to its end."""
+        self._check(self.at == self._ends, self.at, "the end of the row")
+
+    def corrupt(self, offset: int | None, expected: str, actual: str) -> CorruptData:
+        """The error for unexpected bytes."""
+        return CorruptData(self._path, offset, expected, actual)
+
+    def _check(
+        self, right: npt.NDArray[np.bool_], at: npt.NDArray[np.int64], expected: str
+    ) -> None:
+        if not right.all():
+            raise self.corrupt(int(at[np.argmin(right)]), expected, "something else")

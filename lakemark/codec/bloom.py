@@ -1,0 +1,269 @@
+"""The bloom filter of a base file: which record keys it may contain.
+
+    SIMPLE       int -1, int hashes, byte 1 (Murmur), int bits; then the bits, lowest first
+    DYNAMIC_V0   the same header; int keys a row, int keys added to the last row, int rows;
+                 then each row as a SIMPLE filter
+
+Big-endian, in Base64. The bit of a key is ``abs(h % bits)``, where ``h`` is the Murmur2 hash of
+the key seeded with the hash before it, from 0. A dynamic filter fills a row with so many keys
+before it adds the next; once it has as many rows as its maximum asks for, it goes round them.
+
+Source: ``InternalBloomFilter``, ``InternalDynamicBloomFilter`` (``org.apache.hudi.common.bloom``)
+and ``HoodieBloomFilterWriteSupport`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import math
+import struct
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.codec.byte_strings import ByteStrings, byte_strings
+from lakemark.codec.murmur2 import Murmur2
+from lakemark.errors import CorruptData, InvalidRecords, Unsupported
+
+BLOOM_FILTER = "org.apache.hudi.bloomfilter"
+TYPE_CODE = "hoodie_bloom_filter_type_code"
+MIN_RECORD_KEY = "hoodie_min_record_key"
+MAX_RECORD_KEY = "hoodie_max_record_key"
+
+SIMPLE = "SIMPLE"
+DYNAMIC_V0 = "DYNAMIC_V0"
+
+#: Hudi's defaults: keys a row, their rate of false positives, keys until rows are reused.
+KEYS_PER_ROW = 60_000
+FALSE_POSITIVES = 1e-9
+MAX_KEYS = 100_000
+
+_HEADER = struct.Struct(">iibi")
+_ROWS = struct.Struct(">iii")
+_VERSION, _MURMUR = -1, 1
+_MAX_HASHES = 1_000
+
+#: Bytes of keys hashed at a time, so that their words stay in the cache for all the hashes.
+_CHUNK_BYTES = 1 << 17
+
+
+class BloomFilterBuilder:
+    """Collects the keys of one base file for its footer.
+
+    Args:
+        keys_per_row: capacity of a row of the filter.
+        false_positives: rate at which a row so filled takes a key for one of its own.
+        max_keys: keys after which no further row is added.
+    """
+
+    def __init__(
+        self,
+        keys_per_row: int = KEYS_PER_ROW,
+        false_positives: float = FALSE_POSITIVES,
+        max_keys: int = MAX_KEYS,
+    ) -> None:
+        self._keys_per_row = keys_per_row
+        self._bits = math.ceil(keys_per_row * (-math.log(false_positives) / math.log(2) ** 2))
+        self._hashes = math.ceil(math.log(2) * self._bits / keys_per_row)
+        self._max_rows = math.ceil(max_keys / keys_per_row)
+        self._key_count = 0
+        self._set = np.zeros((1, self._bits), np.bool_)
+        self._range: tuple[bytes, bytes] | None = None
+
+    def add(self, keys: pa.Array) -> None:
+        """Add record keys, each counted as often as it comes.
+
+        Raises:
+            InvalidRecords: a key is null or empty.
+        """
+        strings = _checked(keys)
+        rows = self._rows_of_next(len(keys))
+        missing = int(rows.max(initial=0)) + 1 - len(self._set)
+        if missing > 0:
+            self._set = np.vstack([self._set, np.zeros((missing, self._bits), np.bool_)])
+        for chunk_rows, chunk in strings.chunks(_CHUNK_BYTES):
+            self._add(chunk, rows[chunk_rows])
+        self._key_count += len(keys)
+        self._extend_range(strings)
+
+    def footer(self) -> dict[str, str]:
+        """Key-values of the Parquet footer; the range of keys only when there are keys."""
+        metadata = {BLOOM_FILTER: base64.b64encode(self._to_bytes()).decode()}
+        metadata[TYPE_CODE] = DYNAMIC_V0
+        if self._range is not None:
+            metadata[MIN_RECORD_KEY], metadata[MAX_RECORD_KEY] = map(bytes.decode, self._range)
+        return metadata
+
+    def _rows_of_next(self, count: int) -> npt.NDArray[np.int64]:
+        """Row of the filter for each of the next keys."""
+        ordinal = np.arange(self._key_count, self._key_count + count)
+        beyond = ordinal - self._max_rows * self._keys_per_row
+        # Hudi sends the first key beyond its maximum to row 0, and then starts its round there.
+        round_trip = np.where(beyond == 0, 0, (beyond - 1) % self._max_rows)
+        return np.where(beyond < 0, ordinal // self._keys_per_row, round_trip)
+
+    def _add(self, keys: ByteStrings, rows: npt.NDArray[np.int64]) -> None:
+        murmur = Murmur2(keys)
+        if murmur.order is not None:
+            rows = rows[murmur.order]
+        row_starts = (rows * self._bits).astype(np.uint32)
+        flat = self._set.reshape(-1)
+        hashes = np.zeros(len(rows), np.uint32)
+        for _ in range(self._hashes):
+            hashes = murmur.hash(hashes)
+            flat[(_bit_of(hashes, self._bits) + row_starts).astype(np.intp)] = True
+
+    def _extend_range(self, keys: ByteStrings) -> None:
+        if not len(keys.lengths):
+            return
+        low, high = _key_range(keys)
+        if self._range is not None:
+            ordered = sorted([low, high, *self._range], key=_utf16_order)
+            low, high = ordered[0], ordered[-1]
+        self._range = (low, high)
+
+    def _to_bytes(self) -> bytes:
+        header = _HEADER.pack(_VERSION, self._hashes, _MURMUR, self._bits)
+        in_last_row = self._key_count - (len(self._set) - 1) * self._keys_per_row
+        rows = [header + np.packbits(row, bitorder="little").tobytes() for row in self._set]
+        return header + _ROWS.pack(self._keys_per_row, in_last_row, len(rows)) + b"".join(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class BloomFilter:
+    """A filter as it was read; a key that it does not contain is not in the file.
+
+    Attributes:
+        hash_count: bits that each key sets.
+        rows: bool, rows by bits; a key may be held when one row has all its bits.
+    """
+
+    hash_count: int
+    rows: npt.NDArray[np.bool_]
+
+    @classmethod
+    def parse(cls, text_base64: str, type_code: str, path: str = "bloom filter") -> BloomFilter:
+        """The filter of a footer; ``path`` is for messages only.
+
+        Raises:
+            CorruptData: the text is not a filter of this type.
+            Unsupported: another type, or another hash.
+        """
+        try:
+            data = base64.b64decode(text_base64, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise CorruptData(path, None, "a bloom filter in Base64", str(error)) from error
+        if type_code == SIMPLE:
+            return cls._from_rows([data], path)
+        if type_code == DYNAMIC_V0:
+            return cls._from_rows(_split_rows(data, path), path)
+        message = f"{path}: bloom filter of type {type_code!r}; supported: {SIMPLE}, {DYNAMIC_V0}"
+        raise Unsupported(message)
+
+    @classmethod
+    def _from_rows(cls, rows: list[bytes], path: str) -> BloomFilter:
+        hash_count, bits = _parse_header(rows[0], path)
+        if any(_parse_header(row, path) != (hash_count, bits) for row in rows):
+            raise CorruptData(path, None, "rows of one shape", "rows that differ")
+        if any(len(row) != _row_bytes(bits) for row in rows):
+            raise CorruptData(path, None, f"{_row_bytes(bits)} bytes", f"{len(rows[0])}")
+        packed = np.frombuffer(b"".join(row[_HEADER.size :] for row in rows), np.uint8)
+        unpacked = np.unpackbits(packed.reshape(len(rows), -1), axis=1, bitorder="little")
+        return cls(hash_count, unpacked[:, :bits].view(np.bool_))
+
+    def might_contain(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
+        """Whether the file may contain each key.
+
+        Raises:
+            InvalidRecords: a key is null or empty.
+        """
+        found = np.empty(len(keys), np.bool_)
+        for rows, chunk in _checked(keys).chunks(_CHUNK_BYTES):
+            found[rows] = self._might_contain(chunk)
+        return found
+
+    def _might_contain(self, keys: ByteStrings) -> npt.NDArray[np.bool_]:
+        murmur = Murmur2(keys)
+        count = len(keys.lengths)
+        hashes, held = np.zeros(count, np.uint32), np.ones((len(self.rows), count), np.bool_)
+        for _ in range(self.hash_count):
+            hashes = murmur.hash(hashes)
+            held &= self.rows[:, _bit_of(hashes, self.rows.shape[1]).astype(np.intp)]
+            if not held.any():
+                break
+        in_order = np.empty(count, np.bool_)
+        in_order[slice(None) if murmur.order is None else murmur.order] = held.any(axis=0)
+        return in_order
+
+
+def _checked(keys: pa.Array) -> ByteStrings:
+    strings = byte_strings(keys)
+    if keys.null_count or not strings.lengths.all():
+        message = "a record key is null or empty; reject such records before they are written"
+        raise InvalidRecords(message)
+    return strings
+
+
+def _bit_of(hashes: npt.NDArray[np.uint32], bits: int) -> npt.NDArray[np.uint32]:
+    """``Math.abs(hash % bits)``, whose remainder has the sign of the hash."""
+    size = np.abs(hashes.view(np.int32)).view(np.uint32)
+    # numpy divides by a constant with vector instructions, but takes remainders one by one
+    size -= size // np.uint32(bits) * np.uint32(bits)
+    return size
+
+
+def _split_rows(data: bytes, path: str) -> list[bytes]:
+    _, bits = _parse_header(data, path)
+    start = _HEADER.size + _ROWS.size
+    if len(data) < start:
+        raise CorruptData(path, len(data), f"{start} bytes of header", "the end")
+    _, _, count = _ROWS.unpack_from(data, _HEADER.size)
+    row_bytes = _row_bytes(bits)
+    if count < 1 or len(data) != start + count * row_bytes:
+        expected = f"{count} rows of {row_bytes} bytes"
+        raise CorruptData(path, start, expected, f"{len(data) - start} bytes")
+    return [data[at : at + row_bytes] for at in range(start, len(data), row_bytes)]
+
+
+def _parse_header(data: bytes, path: str) -> tuple[int, int]:
+    """Hashes a key, and bits."""
+    if len(data) < _HEADER.size:
+        raise CorruptData(path, len(data), f"{_HEADER.size} bytes of header", "the end")
+    version, hashes, hash_type, bits = _HEADER.unpack_from(data)
+    if version != _VERSION or not 0 < hashes <= _MAX_HASHES or bits <= 0:
+        actual = f"version {version}, {hashes} hashes, {bits} bits"
+        raise CorruptData(path, 0, f"version {_VERSION}, hashes and bits", actual)
+    if hash_type != _MURMUR:
+        message = f"{path}: bloom filter with hash {hash_type}; supported: {_MURMUR} (Murmur)"
+        raise Unsupported(message)
+    return hashes, bits
+
+
+def _row_bytes(bits: int) -> int:
+    return _HEADER.size + (bits + 7) // 8
+
+
+#: UTF-16, in which Java compares keys, puts U+E000 to U+FFFF after all that needs four bytes in
+#: UTF-8. Lead bytes EE and EF, moved behind F4, make the order of the bytes the same.
+_TO_UTF16_ORDER = bytes(range(0xEE)) + b"\xf8\xf9" + bytes(range(0xF0, 0x100))
+
+
+def _utf16_order(key: bytes) -> bytes:
+    return key.translate(_TO_UTF16_ORDER)
+
+
+def _key_range(keys: ByteStrings) -> tuple[bytes, bytes]:
+    """Smallest and largest key in Java's order."""
+    data = keys.data
+    if data.max() >= 0xF0:
+        data = np.frombuffer(_TO_UTF16_ORDER, np.uint8)[data]
+    ordered = pc.min_max(ByteStrings(data, keys.offsets).to_arrow())
+    low, high = ordered["min"].as_py(), ordered["max"].as_py()
+    if data is not keys.data:
+        back = bytes.maketrans(b"\xf8\xf9", b"\xee\xef")
+        low, high = low.translate(back), high.translate(back)
+    return low, high

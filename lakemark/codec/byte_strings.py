@@ -1,0 +1,76 @@
+"""Many byte strings end to end: how the codecs see a column of strings or binary values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+
+class ByteStrings(NamedTuple):
+    """``n`` byte strings in one buffer.
+
+    Attributes:
+        data: all bytes, uint8.
+        offsets: int64, ``n + 1`` of them; string ``i`` is ``data[offsets[i]:offsets[i + 1]]``.
+            The first need not be 0. A null of a column may have bytes: they are not to be read.
+    """
+
+    data: npt.NDArray[np.uint8]
+    offsets: npt.NDArray[np.int64]
+
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """Bytes in each string."""
+        return np.diff(self.offsets)
+
+    def to_arrow(self) -> pa.LargeBinaryArray:
+        """The strings as a column that shares their memory."""
+        buffers = [None, pa.py_buffer(self.offsets), pa.py_buffer(self.data)]
+        return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(self.offsets) - 1, buffers)
+
+    def chunks(self, max_bytes: int) -> Iterator[tuple[slice, ByteStrings]]:
+        """Runs of strings of at most ``max_bytes`` (a longer string is alone), with their rows."""
+        first, count = 0, len(self.offsets) - 1
+        while first < count:
+            limit = self.offsets[first] + max_bytes
+            end = int(np.searchsorted(self.offsets, limit, side="right")) - 1
+            end = min(max(end, first + 1), count)
+            offsets = self.offsets[first : end + 1]
+            yield (
+                slice(first, end),
+                ByteStrings(self.data[offsets[0] : offsets[-1]], offsets - offsets[0]),
+            )
+            first = end
+
+
+def byte_strings(values: pa.Array | pa.ChunkedArray) -> ByteStrings:
+    """The bytes of a column of strings or binaries, sliced or not, without a copy of them."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if not _has_offsets(values.type):
+        values = values.cast(pa.large_binary())
+    wide = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
+    _, offsets, data = values.buffers()
+    if len(values) == 0 or offsets is None:
+        return ByteStrings(np.empty(0, np.uint8), np.zeros(len(values) + 1, np.int64))
+    ends = np.frombuffer(offsets, np.int64 if wide else np.int32)
+    return ByteStrings(
+        np.empty(0, np.uint8) if data is None else np.frombuffer(data, np.uint8),
+        ends[values.offset : values.offset + len(values) + 1].astype(np.int64),
+    )
+
+
+def _has_offsets(arrow: pa.DataType) -> bool:
+    return any(
+        check(arrow)
+        for check in (
+            pa.types.is_string,
+            pa.types.is_binary,
+            pa.types.is_large_string,
+            pa.types.is_large_binary,
+        )
+    )

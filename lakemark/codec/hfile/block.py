@@ -1,0 +1,138 @@
+"""One block of an HFile: a header of 33 bytes, its content, maybe compressed, and checksums.
+
+    8  magic, the kind of block
+    4  bytes after the header, checksums included
+    4  bytes of the content once it is uncompressed
+    8  offset of the block before of the same kind, -1 for none
+    1  kind of checksum
+    4  bytes that a checksum covers
+    4  bytes without the checksums, header included
+
+Checksums are passed over, as Apache Hudi does, whose own writer leaves them zero; a gzip stream
+carries a CRC of its own. Source: ``HFileBlock`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+
+from lakemark.codec.hfile.trailer import Compression
+from lakemark.errors import CorruptData
+
+DATA = b"DATABLK*"
+META = b"METABLKc"
+ROOT_INDEX = b"IDXROOT2"
+INTERMEDIATE_INDEX = b"IDXINTE2"
+LEAF_INDEX = b"IDXLEAF2"
+FILE_INFO = b"FILEINF2"
+
+_HEADER = struct.Struct(">8siiqBii")
+HEADER_BYTES = _HEADER.size
+
+#: ``zlib.decompressobj`` for one stream in gzip's format.
+_GZIP_WINDOW = 16 + zlib.MAX_WBITS
+#: What Java writes before a stream: no time, an unknown system.
+_GZIP_HEADER = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
+_GZIP_LEVEL = 6
+
+_NO_CHECKSUM, _CHECKSUM_BYTES = 0, 4
+_BYTES_PER_CHECKSUM = 16 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block, uncompressed.
+
+    Attributes:
+        content: its bytes without header and checksums.
+        offset: where it begins in the file.
+        size_bytes: its size in the file, header and checksums included.
+        path: the file, for errors.
+    """
+
+    content: bytes
+    offset: int
+    size_bytes: int
+    path: str
+
+    @classmethod
+    def parse(
+        cls,
+        data: bytes | memoryview,
+        magic: bytes,
+        compression: Compression,
+        path: str,
+        offset: int,
+    ) -> Block:
+        """The block at the beginning of ``data``, which is at ``offset`` of the file.
+
+        Raises:
+            CorruptData: there is no complete block of this kind at that position.
+        """
+        if len(data) < HEADER_BYTES:
+            raise CorruptData(path, offset, f"a block of {HEADER_BYTES} bytes or more", "the end")
+        kind, stored, uncompressed, _, _, _, without_checksums = _HEADER.unpack_from(data)
+        if kind != magic:
+            raise CorruptData(path, offset, f"an HFile block {magic!r}", repr(kind))
+        size_bytes = HEADER_BYTES + stored
+        if not HEADER_BYTES <= without_checksums <= size_bytes <= len(data) or uncompressed < 0:
+            actual = f"{stored} bytes, {without_checksums} without checksums, {uncompressed} inside"
+            raise CorruptData(path, offset, f"a block in {len(data)} bytes", actual)
+        packed = data[HEADER_BYTES:without_checksums]
+        content = _unpacked(packed, compression, uncompressed)
+        if content is None or len(content) != uncompressed:
+            actual = "no such stream" if content is None else f"{len(content)} bytes or more"
+            raise CorruptData(path, offset, f"a content of {uncompressed} bytes", actual)
+        return cls(content, offset, size_bytes, path)
+
+    def corrupt(self, *, expected: str, actual: str) -> CorruptData:
+        """The error for content that disagrees with the format."""
+        return CorruptData(self.path, self.offset, expected, actual)
+
+
+def encode_block(
+    magic: bytes, content: bytes | memoryview, compression: Compression, previous: int = -1
+) -> bytes:
+    """A whole block.
+
+    Args:
+        magic: its kind.
+        content: uncompressed.
+        compression: ``GZ`` or ``NONE``.
+        previous: offset of the block before of the same kind, -1 for none.
+    """
+    packed = _gzip(content) if compression is Compression.GZ else content
+    without_checksums = HEADER_BYTES + len(packed)
+    checksums = bytes(-(-without_checksums // _BYTES_PER_CHECKSUM) * _CHECKSUM_BYTES)
+    header = _HEADER.pack(
+        magic,
+        len(packed) + len(checksums),
+        len(content),
+        previous,
+        _NO_CHECKSUM,
+        _BYTES_PER_CHECKSUM,
+        without_checksums,
+    )
+    return b"".join((header, packed, checksums))
+
+
+def _gzip(content: bytes | memoryview) -> bytes:
+    stream = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    packed = stream.compress(content) + stream.flush()
+    return _GZIP_HEADER + packed + struct.pack("<II", zlib.crc32(content), len(content))
+
+
+def _unpacked(
+    packed: bytes | memoryview, compression: Compression, expected_bytes: int
+) -> bytes | None:
+    """The content, no more than one byte beyond what the header promised; None when it is torn."""
+    if compression is Compression.NONE:
+        return bytes(packed)
+    stream = zlib.decompressobj(_GZIP_WINDOW)
+    try:
+        content = stream.decompress(packed, expected_bytes + 1)
+    except zlib.error:
+        return None
+    return content if stream.eof or len(content) > expected_bytes else None

@@ -1,0 +1,189 @@
+"""Reads an HFile: the whole file, or only the blocks that contain the selected keys.
+
+    data blocks, with leaf indexes between them
+    meta blocks, intermediate indexes
+    root index, index of meta blocks, file info   (read when the file is opened)
+    trailer
+
+Source: ``HFileReaderImpl`` of Apache Hudi 1.2.0; HBase's book, "HFile format".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from lakemark.codec.hfile.block import (
+    DATA,
+    FILE_INFO,
+    INTERMEDIATE_INDEX,
+    LEAF_INDEX,
+    META,
+    ROOT_INDEX,
+    Block,
+)
+from lakemark.codec.hfile.block_index import (
+    BlockIndex,
+    BlockLocation,
+    parse_index,
+    parse_root_index,
+)
+from lakemark.codec.hfile.file_info import parse_file_info
+from lakemark.codec.hfile.hfile_data_block import Entries, parse_entries
+from lakemark.codec.hfile.selection import Everything, Keys, Prefixes, Selection
+from lakemark.codec.hfile.trailer import TRAILER_BYTES, Trailer
+from lakemark.errors import CorruptData
+
+#: Read at once when a file is opened: all of a small one, trailer and root index of nearly any.
+_TAIL_BYTES = 64 << 10
+
+
+class HFileReader:
+    """An open HFile.
+
+    Args:
+        file: seekable; it stays open as long as entries are asked for. Not used by two threads.
+        size_bytes: its size; later bytes are not read.
+        path: names the file in errors.
+
+    Attributes:
+        file_info: information of the file, by name.
+
+    Raises:
+        CorruptData: trailer, root index or file info disagree with the format.
+        Unsupported: an HFile of another version, encrypted, with versions of values, or with a
+            compression other than GZ and NONE.
+    """
+
+    def __init__(self, file: BinaryIO, size_bytes: int, path: str) -> None:
+        self._file, self._size_bytes, self._path = file, size_bytes, path
+        if size_bytes < TRAILER_BYTES:
+            raise CorruptData(path, 0, f"an HFile of {TRAILER_BYTES} bytes", f"{size_bytes} bytes")
+        self._tail_start = max(size_bytes - _TAIL_BYTES, 0)
+        self._tail = self._read_from_file(self._tail_start, size_bytes - self._tail_start)
+        trailer_start = size_bytes - TRAILER_BYTES
+        self._trailer = Trailer.parse(self._read(trailer_start, TRAILER_BYTES), path, trailer_start)
+        self._root, self._meta, self.file_info = self._load_on_open(trailer_start)
+
+    @property
+    def num_entries(self) -> int:
+        """Keys with values in the file, according to its trailer."""
+        return self._trailer.entry_count
+
+    def scan(self) -> Iterator[Entries]:
+        """All entries, a block at a time, in the order of their keys.
+
+        Raises:
+            CorruptData: a block disagrees with the format.
+        """
+        return self.select(Everything())
+
+    def lookup(self, keys: pa.Array | pa.ChunkedArray) -> Iterator[Entries]:
+        """The entries of those keys that the file holds, in its own order.
+
+        Only the blocks that may hold one are read.
+
+        Args:
+            keys: strings or binaries, in any order; nulls match nothing.
+
+        Raises:
+            CorruptData: a block disagrees with the format.
+        """
+        return self.select(Keys.of_any(keys))
+
+    def lookup_prefixes(self, prefixes: Sequence[bytes]) -> Iterator[Entries]:
+        """The entries whose keys begin with one of the prefixes, in the file's order.
+
+        Raises:
+            CorruptData: a block disagrees with the format.
+        """
+        return self.select(Prefixes(prefixes))
+
+    def select(self, selection: Selection) -> Iterator[Entries]:
+        """The entries that are wanted, a block at a time, none of them empty.
+
+        Raises:
+            CorruptData: a block disagrees with the format.
+        """
+        walked_to = [0] * self._trailer.levels
+        for block, wanted in self._data_blocks(
+            self._root, selection, self._trailer.levels, walked_to
+        ):
+            entries = wanted.of(parse_entries(block))
+            if len(entries.keys):
+                yield entries
+
+    def meta_block(self, name: str) -> bytes | None:
+        """Content of the meta block of that name, None when the file has none.
+
+        Raises:
+            CorruptData: the block disagrees with the format.
+        """
+        if name.encode() not in self._meta.first_keys:
+            return None
+        location = self._meta.locations[self._meta.first_keys.index(name.encode())]
+        return self._block(location, META).content
+
+    def _load_on_open(self, end: int) -> tuple[BlockIndex, BlockIndex, Mapping[bytes, bytes]]:
+        """Root index, index of meta blocks, file info."""
+        trailer, start = self._trailer, self._trailer.load_on_open_offset
+        blocks = _BlocksInARow(self._read(start, end - start), trailer, self._path, start)
+        root = parse_root_index(blocks.next(ROOT_INDEX), trailer.root_entry_count, of_data=True)
+        meta = parse_root_index(blocks.next(ROOT_INDEX), trailer.meta_entry_count, of_data=False)
+        return root, meta, parse_file_info(blocks.next(FILE_INFO))
+
+    def _data_blocks(
+        self, index: BlockIndex, selection: Selection, levels: int, walked_to: list[int]
+    ) -> Iterator[tuple[Block, Selection]]:
+        """Data blocks that may hold some of the selection; ``levels`` are left to go down."""
+        for child, wanted in selection.among(index.first_keys):
+            location = index.locations[child]
+            # At each level forwards only, so that the walk ends on any bytes.
+            if location.offset < walked_to[levels - 1]:
+                expected = f"a block at {walked_to[levels - 1]} or later"
+                raise CorruptData(self._path, None, expected, str(location))
+            walked_to[levels - 1] = location.offset + location.size_bytes
+            if levels == 1:
+                yield self._block(location, DATA), wanted
+            else:
+                magic = LEAF_INDEX if levels == 2 else INTERMEDIATE_INDEX
+                below = parse_index(self._block(location, magic))
+                yield from self._data_blocks(below, wanted, levels - 1, walked_to)
+
+    def _block(self, location: BlockLocation, magic: bytes) -> Block:
+        data = self._read(location.offset, location.size_bytes)
+        return Block.parse(data, magic, self._trailer.compression, self._path, location.offset)
+
+    def _read(self, start: int, size_bytes: int) -> bytes:
+        if start + size_bytes > self._size_bytes:
+            expected = f"{size_bytes} bytes before the end at {self._size_bytes}"
+            raise CorruptData(self._path, start, expected, "fewer")
+        if start < self._tail_start:
+            return self._read_from_file(start, size_bytes)
+        return self._tail[start - self._tail_start :][:size_bytes]
+
+    def _read_from_file(self, start: int, size_bytes: int) -> bytes:
+        self._file.seek(start)
+        data = self._file.read(size_bytes)
+        while 0 < len(data) < size_bytes and (more := self._file.read(size_bytes - len(data))):
+            data += more
+        if len(data) < size_bytes:
+            raise CorruptData(self._path, start, f"{size_bytes} bytes", f"{len(data)} bytes")
+        return data
+
+
+class _BlocksInARow:
+    """Consecutive blocks."""
+
+    def __init__(self, data: bytes, trailer: Trailer, path: str, offset: int) -> None:
+        self._data, self._compression = memoryview(data), trailer.compression
+        self._path, self._offset = path, offset
+
+    def next(self, magic: bytes) -> Block:
+        """The next one, which is of this kind."""
+        block = Block.parse(self._data, magic, self._compression, self._path, self._offset)
+        self._data = self._data[block.size_bytes :]
+        self._offset += block.size_bytes
+        return block

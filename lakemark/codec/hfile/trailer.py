@@ -1,0 +1,147 @@
+"""The trailer: the last 4096 bytes of an HFile, from which everything else is found.
+
+    8  magic TRABLK"$
+       length, then the fields in Protocol Buffers
+       zeros
+    1  minor version
+    3  major version, 3
+
+Source: ``HFileTrailer`` and ``HFile.proto`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from lakemark.codec.hfile.protobuf import Message, bytes_field, delimited, integer_field
+from lakemark.errors import CorruptData, Unsupported
+
+MAGIC = b'TRABLK"$'
+TRAILER_BYTES = 4096
+MAJOR_VERSION = 3
+
+_FILE_INFO_OFFSET, _LOAD_ON_OPEN_OFFSET, _ENTRY_BYTES, _ROOT_ENTRIES, _META_ENTRIES = 1, 2, 3, 5, 6
+_ENTRIES, _LEVELS, _FIRST_DATA_OFFSET, _LAST_DATA_OFFSET, _COMPARATOR = 7, 8, 9, 10, 11
+_CODEC, _ENCRYPTION_KEY = 12, 13
+
+_COMPARATOR_CLASS = b"org.apache.hudi.io.storage.HoodieHBaseKVComparator"
+
+#: A tree of so many levels, two entries a block, would index more blocks than a file can hold.
+_MAX_LEVELS = 16
+
+
+class Compression(IntEnum):
+    """How blocks are compressed; the value is the ordinal on disk, HBase's."""
+
+    LZO = 0
+    GZ = 1
+    NONE = 2
+    SNAPPY = 3
+    LZ4 = 4
+    BZIP2 = 5
+    ZSTD = 6
+
+
+_READABLE = (Compression.GZ, Compression.NONE)
+
+
+@dataclass(frozen=True, slots=True)
+class Trailer:
+    """What a reader needs of the trailer.
+
+    Attributes:
+        load_on_open_offset: position of the root index; meta index and file info follow it.
+        root_entry_count: entries in the root index.
+        meta_entry_count: entries in the index of meta blocks.
+        entry_count: keys with values in the file.
+        levels: of the index; 1 when the root points at data blocks.
+        compression: of every block.
+    """
+
+    load_on_open_offset: int
+    root_entry_count: int
+    meta_entry_count: int
+    entry_count: int
+    levels: int
+    compression: Compression
+
+    def encode(
+        self, file_info_offset: int, entry_bytes: int, first_data_offset: int, last_data_offset: int
+    ) -> bytes:
+        """All bytes of the trailer.
+
+        Args:
+            file_info_offset: position of file info.
+            entry_bytes: bytes of all data blocks, uncompressed.
+            first_data_offset: position of the first data block, -1 when there is none.
+            last_data_offset: position of the last one, 0 when there is none.
+        """
+        fields = {
+            _FILE_INFO_OFFSET: file_info_offset,
+            _LOAD_ON_OPEN_OFFSET: self.load_on_open_offset,
+            _ENTRY_BYTES: entry_bytes,
+            _ROOT_ENTRIES: self.root_entry_count,
+            _META_ENTRIES: self.meta_entry_count,
+            _ENTRIES: self.entry_count,
+            _LEVELS: self.levels,
+            _FIRST_DATA_OFFSET: first_data_offset,
+            _LAST_DATA_OFFSET: last_data_offset,
+        }
+        message = b"".join(integer_field(number, value) for number, value in fields.items())
+        message += bytes_field(_COMPARATOR, _COMPARATOR_CLASS)
+        message += integer_field(_CODEC, self.compression)
+        body = MAGIC + delimited(message)
+        return body.ljust(TRAILER_BYTES - 1, b"\x00") + bytes([MAJOR_VERSION])
+
+    @classmethod
+    def parse(cls, data: bytes, path: str, offset: int) -> Trailer:
+        """The trailer in ``data``, which begins at ``offset`` of the file.
+
+        Raises:
+            CorruptData: the trailer is invalid, or refers to bytes outside the file.
+            Unsupported: another version, an encrypted file, or a compression not read here.
+        """
+        if len(data) < TRAILER_BYTES or not data.startswith(MAGIC):
+            raise CorruptData(path, offset, f"an HFile's trailer {MAGIC!r}", repr(data[:8]))
+        _check_version(data, path)
+        message = Message(data, len(MAGIC), path, offset)
+        _check_not_encrypted(message, path)
+        fields = message.integers()
+        trailer = cls(
+            fields.get(_LOAD_ON_OPEN_OFFSET, 0),
+            fields.get(_ROOT_ENTRIES, 0),
+            fields.get(_META_ENTRIES, 0),
+            fields.get(_ENTRIES, 0),
+            fields.get(_LEVELS, 0),
+            _compression(fields.get(_CODEC, Compression.NONE), path),
+        )
+        if trailer.load_on_open_offset > offset or not 1 <= trailer.levels <= _MAX_LEVELS:
+            expected = f"an index before the trailer, of 1 to {_MAX_LEVELS} levels"
+            raise CorruptData(path, offset, expected, str(trailer))
+        return trailer
+
+
+def _check_version(data: bytes, path: str) -> None:
+    major = int.from_bytes(data[-3:])
+    if major != MAJOR_VERSION:
+        message = f"{path} is an HFile of version {major}; only version {MAJOR_VERSION} is read"
+        raise Unsupported(message)
+
+
+def _check_not_encrypted(message: Message, path: str) -> None:
+    if any(message.byte_strings(_ENCRYPTION_KEY)):
+        text = f"{path} is an encrypted HFile, which cannot be read"
+        raise Unsupported(text)
+
+
+def _compression(ordinal: int, path: str) -> Compression:
+    if ordinal in _READABLE:
+        return Compression(ordinal)
+    defined = ordinal in Compression.__members__.values()
+    name = Compression(ordinal).name if defined else f"number {ordinal}"
+    message = (
+        f"{path} is compressed with {name}; readable are "
+        f"{', '.join(c.name for c in _READABLE)}: compact the table with one of these"
+    )
+    raise Unsupported(message)

@@ -1,0 +1,51 @@
+"""The name of a user's merger."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from uuid import UUID
+
+from lakemark.errors import InvalidConfig
+
+_CLASS_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+
+
+@dataclass(frozen=True, slots=True)
+class MergerName:
+    """The class of a user's merger, and the id that tables store for it.
+
+    Attributes:
+        class_path: ``package.module:Class``. It is not stored; each process must be given it.
+        strategy_id: a UUID, stored as ``hoodie.record.merge.strategy.id``. All readers and writers
+            of the table must merge with a class that has it.
+
+    Raises:
+        InvalidConfig: ``class_path`` is not a class path, or ``strategy_id`` is not a UUID.
+    """
+
+    class_path: str
+    strategy_id: str
+
+    def __post_init__(self) -> None:
+        check_class_path(self.class_path)
+        try:
+            UUID(self.strategy_id)
+        except ValueError:
+            message = (
+                f"merger {self.class_path}: strategy id {self.strategy_id!r} is not a UUID; "
+                "generate one with uuid.uuid4(), and keep it for this table"
+            )
+            raise InvalidConfig(message) from None
+
+
+def check_class_path(text: str) -> str:
+    """Return the text if it has the form of a class path.
+
+    Raises:
+        InvalidConfig: it does not.
+    """
+    if not _CLASS_PATH.fullmatch(text):
+        message = f"merger {text!r} is not a class path; write it as package.module:Class"
+        raise InvalidConfig(message)
+    return text

@@ -1,0 +1,66 @@
+"""Renders docs/foreign_tables.md from the rules: ``python -m lakemark.config.property_page``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lakemark.config.property_rule import ANY_VALUE, Effect, PropertyRule, Purpose, Refusal
+from lakemark.config.property_rules import SUBJECTS, USER_NOTES
+
+_PAGE = Path(__file__).parents[2] / "docs" / "foreign_tables.md"
+
+_HEAD = """# Foreign tables: what each property means
+
+Printed by `python -m lakemark.config.property_page` from the rules that every command and
+pipeline applies (`lakemark/config/property_rules.py`). The page lists each property of a table of
+Apache Hudi 1.2.0, as `.hoodie/hoodie.properties` stores it.
+
+- **honour**: the value decides what is read or written.
+- **ignore**: the value is kept and not used. The reason says why this is harmless.
+- **refuse**: the table is not opened for that use. The error names the property, its value and the
+  remedy.
+
+Writing covers everything that changes a table: pipelines, table services, rollbacks, restores and
+version changes. "Records only" means that pipelines are refused, and table services run.
+
+A property that begins with `hoodie.` and is not on this page makes the table read-only here,
+because it may ask writers for something that lakemark does not do. So does a value that begins or
+ends with a space: Apache Hudi takes the space as a part of the value, so `true` with a space after
+it is false. While a pipeline runs, each
+commit applies the rules again to the properties as they are then.
+"""
+
+_COLUMNS = "| Property | Reading | Writing | Why |\n|---|---|---|---|\n"
+
+
+def render_page() -> str:
+    """Render the whole page."""
+    parts = [f"\n## {name}\n\n{_COLUMNS}{_rows(rules)}" for name, rules in SUBJECTS.items()]
+    others = f"\n## Other keys\n\n{_COLUMNS}{_rows((USER_NOTES,))}"
+    return "".join([_HEAD, *parts, others])
+
+
+def _rows(rules: tuple[PropertyRule, ...]) -> str:
+    return "".join(f"{_row(rule)}\n" for rule in rules)
+
+
+def _row(rule: PropertyRule) -> str:
+    key = rule.key if rule is USER_NOTES else f"`{rule.key}`"
+    reading = [refusal for refusal in rule.refusals if refusal.since is Purpose.READ]
+    cells = (key, _cell(rule.reading, reading), _cell(rule.writing, rule.refusals), rule.why)
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(effect: Effect, refusals: tuple[Refusal, ...] | list[Refusal]) -> str:
+    """The effect, and the values of the last refusal, which covers most values."""
+    if not refusals:
+        return str(effect)
+    last = refusals[-1]
+    if last.values == ANY_VALUE:
+        return "refuse"
+    scope = " (records only)" if last.since is Purpose.WRITE else ""
+    return f"{effect}; refuse {last.values}{scope}"
+
+
+if __name__ == "__main__":
+    _PAGE.write_text(render_page(), encoding="utf-8")

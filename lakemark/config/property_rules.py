@@ -1,0 +1,445 @@
+"""The rule of each property of a table; ``property_check`` applies them.
+
+A property in ``hoodie.properties`` is honoured, ignored because that is harmless, or refused. A
+``hoodie.`` property without a rule makes the table read-only, because it may require of writers
+what is not implemented here. Apache Hudi's Spark writer uses every property of the file as an
+option of its writes, so each may have an effect. Keys outside ``hoodie.`` are notes of users, which
+no version of Apache Hudi reads.
+
+``docs/foreign_tables.md`` is rendered from these rules. Source: ``HoodieTableConfig`` and
+``HoodieTableMetaClient.TableBuilder`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from lakemark.config import keys
+from lakemark.config.merge_settings import PAYLOAD_CLASSES, PartialUpdateMode
+from lakemark.config.property_predicates import (
+    MAINTAINED,
+    drops_unreadable_columns,
+    extracts_slashes,
+    is_another_layout,
+    is_cdc_of_copy_on_write,
+    is_custom_without_rules,
+    is_none_of,
+    is_set,
+    is_true,
+    is_unknown_generator,
+    is_unknown_generator_class,
+    is_unknown_partial_update,
+    is_unknown_payload,
+    is_unknown_version,
+    lacks_meta_columns,
+    names_unmaintained,
+)
+from lakemark.config.property_rule import ANY_VALUE, Effect, PropertyRule, Purpose, Refusal
+from lakemark.model.format_version import FormatVersion
+
+#: Remedy for a property whose meaning for writers is unknown.
+REMOVE_PROPERTY = (
+    "write with Apache Hudi, or remove the property from .hoodie/hoodie.properties if no writer "
+    "and no reader of the table needs it"
+)
+_ANOTHER_PATH = "write with Apache Hudi, or write to another path"
+_ONLY_APACHE = "read and write the table with Apache Hudi"
+_DROP_METADATA_TABLE = (
+    "--drop-metadata-table builds the metadata table again without it (Apache Hudi builds indexes "
+    "again when they are configured)"
+)
+
+_VERSIONS = ", ".join(str(int(version)) for version in FormatVersion)
+_INDEX_DEFINITIONS = ".hoodie/.index_defs/index.json"
+
+_HONOUR, _IGNORE = Effect.HONOUR, Effect.IGNORE
+_READ, _MAINTAIN, _WRITE = Purpose.READ, Purpose.MAINTAIN, Purpose.WRITE
+
+
+def _honoured(key: str, why: str, *refusals: Refusal) -> PropertyRule:
+    return PropertyRule(key, _HONOUR, _HONOUR, why, refusals)
+
+
+def _ignored(key: str, why: str, *refusals: Refusal) -> PropertyRule:
+    return PropertyRule(key, _IGNORE, _IGNORE, why, refusals)
+
+
+_UNREAD_BASE_FORMAT = Refusal(
+    _READ,
+    "values other than `PARQUET` and `HFILE`",
+    is_none_of("PARQUET", "HFILE"),
+    "and base files of that format are not read here",
+    _ONLY_APACHE,
+)
+_UNWRITTEN_BASE_FORMAT = Refusal(
+    _MAINTAIN,
+    "values other than `PARQUET`",
+    is_none_of("PARQUET"),
+    "and base files are written here as Parquet only",
+    _ANOTHER_PATH,
+)
+_UNREAD_LOG_FORMAT = Refusal(
+    _READ,
+    "values other than `HOODIE_LOG`",
+    is_none_of("HOODIE_LOG"),
+    "and log files of that format are not read here",
+    _ONLY_APACHE,
+)
+_UNWRITTEN_GENERATOR = "and this key generator is not one that writes keys and partition paths here"
+
+_IDENTITY = (
+    _honoured(keys.TABLE_NAME, "part of the checksum"),
+    _honoured(keys.DATABASE_NAME, "part of the checksum"),
+    _honoured(keys.TABLE_CHECKSUM, "a damaged file is refused; each change writes it again"),
+    _honoured(keys.TABLE_TYPE, "merge-on-read or copy-on-write"),
+    _honoured(
+        keys.TABLE_VERSION,
+        "a table keeps its version until `lakemark table upgrade` or `downgrade`",
+        Refusal(
+            _READ,
+            f"values other than {_VERSIONS}",
+            is_unknown_version,
+            f"but only versions {_VERSIONS} can be read",
+            "upgrade the table with Apache Hudi",
+        ),
+    ),
+    _ignored(keys.INITIAL_VERSION, "the version that the table was created with; it is kept"),
+    _honoured(
+        keys.TABLE_FORMAT,
+        "another format has another timeline",
+        Refusal(
+            _READ,
+            "values other than `native`",
+            is_none_of("native"),
+            "and only tables of Hudi's own format are read here",
+            _ONLY_APACHE,
+        ),
+    ),
+    PropertyRule(
+        keys.CREATE_SCHEMA,
+        _HONOUR,
+        _IGNORE,
+        "the columns that a query may name until the first commit, whose schema replaces it",
+    ),
+)
+
+_TIMELINE = (
+    _honoured(
+        keys.TIMELINE_LAYOUT_VERSION,
+        "follows from the table version",
+        Refusal(
+            _READ,
+            "a layout that is not the one of the table version",
+            is_another_layout,
+            "which is not the layout of the table's version",
+            "repair the table with Apache Hudi",
+        ),
+    ),
+    _honoured(keys.TIMELINE_PATH, "folder of the active timeline, version 8 and later"),
+    _honoured(keys.TIMELINE_HISTORY_PATH, "folder of the archived timeline, version 8 and later"),
+    _honoured(keys.ARCHIVELOG_FOLDER, "folder of the archived timeline, version 6"),
+    _honoured(
+        keys.TIMELINE_TIMEZONE,
+        "the zone of instant times; `LOCAL` needs a setting to write "
+        "([concurrency.md](concurrency.md#time-zones))",
+        Refusal(
+            _MAINTAIN,
+            "values other than `UTC` and `LOCAL`",
+            is_none_of("UTC", "LOCAL"),
+            "which is neither UTC nor LOCAL",
+            "set it to the zone that the writers of the table use",
+        ),
+    ),
+)
+
+_KEYS_AND_PARTITIONS = (
+    _honoured(keys.RECORD_KEY_FIELDS, "must equal the pipeline's"),
+    _honoured(keys.PARTITION_FIELDS, "must equal the pipeline's"),
+    _honoured(
+        keys.KEY_GENERATOR_TYPE,
+        "keys and partition paths must be those that Apache Hudi generates",
+        Refusal(
+            _WRITE,
+            "values other than `SIMPLE`, `COMPLEX`, `NON_PARTITION`, with `_AVRO` or without",
+            is_unknown_generator,
+            _UNWRITTEN_GENERATOR,
+            _ANOTHER_PATH,
+        ),
+    ),
+    _honoured(
+        keys.KEY_GENERATOR_CLASS,
+        "the same, in releases of version 6",
+        Refusal(
+            _WRITE,
+            "classes of other key generators, and of users",
+            is_unknown_generator_class,
+            _UNWRITTEN_GENERATOR,
+            _ANOTHER_PATH,
+        ),
+    ),
+    _honoured(keys.HIVE_STYLE_PARTITIONING, "must equal the pipeline's"),
+    _honoured(keys.URL_ENCODE_PARTITIONING, "must equal the pipeline's"),
+    _ignored(
+        keys.SLASH_SEPARATED_DATES,
+        "values are read from the rows, not from the path",
+        Refusal(
+            _WRITE,
+            "`true`",
+            is_true,
+            "and dates are not written as yyyy/MM/dd folders here, so that a key would get a "
+            "second row in another folder",
+            _ANOTHER_PATH,
+        ),
+    ),
+    _ignored(
+        keys.PARTITION_EXTRACTOR_CLASS,
+        "it parses paths for catalogs; Apache Hudi 1.2 records slash-separated dates only here",
+        Refusal(
+            _WRITE,
+            "extractors of slash-separated dates",
+            extracts_slashes,
+            "and dates are not written as yyyy/MM/dd folders here, so that a key would get a "
+            "second row in another folder",
+            _ANOTHER_PATH,
+        ),
+    ),
+    _honoured(
+        keys.DROP_PARTITION_COLUMNS,
+        "the files lack the partition columns, which are read from the path",
+        Refusal(
+            _READ,
+            "`true` if a folder is not the value of one column, and on merge-on-read",
+            drops_unreadable_columns,
+            "so that the files lack the partition columns; they are read from the path here only "
+            "on copy-on-write and if each folder is the value of one column",
+            _ONLY_APACHE,
+        ),
+        Refusal(
+            _MAINTAIN,
+            "`true`",
+            is_true,
+            "and files without the partition columns are not written here",
+            _ANOTHER_PATH,
+        ),
+    ),
+    *(
+        _ignored(key, "only the TIMESTAMP and CUSTOM key generators use it")
+        for key in (
+            keys.TIMESTAMP_TYPE,
+            keys.TIMESTAMP_SCALAR_UNIT,
+            keys.TIMESTAMP_INPUT_FORMAT,
+            keys.TIMESTAMP_INPUT_DELIMITER,
+            keys.TIMESTAMP_INPUT_ZONE,
+            keys.TIMESTAMP_OUTPUT_FORMAT,
+            keys.TIMESTAMP_OUTPUT_ZONE,
+            keys.TIMESTAMP_ZONE,
+            keys.TIMESTAMP_PARSER,
+            keys.OLD_TIMESTAMP_OPTIONS,
+        )
+    ),
+)
+
+_MERGING = (
+    _honoured(keys.ORDERING_FIELDS, "must equal the pipeline's"),
+    _honoured(keys.PRECOMBINE_FIELD, "the same, before version 9"),
+    _honoured(
+        keys.MERGE_MODE,
+        "which of two records wins",
+        Refusal(
+            _MAINTAIN,
+            "`CUSTOM` without a merge strategy or a payload",
+            is_custom_without_rules,
+            "but the table names neither a merge strategy nor a payload class",
+            f"set {keys.MERGE_STRATEGY_ID}",
+        ),
+    ),
+    _honoured(keys.MERGE_STRATEGY_ID, "a user's merger is found by it"),
+    _honoured(keys.OLD_MERGE_STRATEGY_ID, "the same, before version 8"),
+    _honoured(
+        keys.PAYLOAD_CLASS,
+        "a query that merges logs refuses an unknown payload as well",
+        Refusal(
+            _MAINTAIN,
+            "unsupported payloads",
+            is_unknown_payload,
+            f"but only the payloads {', '.join(PAYLOAD_CLASSES)} are supported here",
+            _ANOTHER_PATH,
+        ),
+    ),
+    _honoured(keys.LEGACY_PAYLOAD_CLASS, "must equal the pipeline's payload, if it names one"),
+    _honoured(
+        keys.PARTIAL_UPDATE_MODE,
+        "a query that merges logs refuses an unknown mode as well",
+        Refusal(
+            _MAINTAIN,
+            "values other than `IGNORE_DEFAULTS` and `FILL_UNAVAILABLE`",
+            is_unknown_partial_update,
+            f"but only the modes {', '.join(PartialUpdateMode)} are supported here",
+            _ANOTHER_PATH,
+        ),
+    ),
+    _honoured(keys.DELETE_FIELD, "rows with the marker in it are deletes"),
+    _honoured(keys.DELETE_MARKER, "the marker"),
+    _honoured(keys.UNAVAILABLE_VALUE, "the text that partial updates replace"),
+    _ignored(
+        keys.MERGE_PROPERTIES,
+        "options of a user's merger",
+        Refusal(
+            _MAINTAIN,
+            ANY_VALUE,
+            is_set,
+            "which is an unknown rule of merging",
+            REMOVE_PROPERTY,
+        ),
+    ),
+)
+
+_FILES = (
+    _honoured(
+        keys.BASE_FILE_FORMAT,
+        "format of new base files; each file is read by its extension",
+        _UNREAD_BASE_FORMAT,
+        _UNWRITTEN_BASE_FORMAT,
+    ),
+    _honoured(
+        keys.OLD_BASE_FILE_FORMAT,
+        f"another name of `{keys.BASE_FILE_FORMAT}`",
+        _UNREAD_BASE_FORMAT,
+        _UNWRITTEN_BASE_FORMAT,
+    ),
+    _honoured(keys.LOG_FILE_FORMAT, "there is only one", _UNREAD_LOG_FORMAT),
+    _honoured(
+        keys.OLD_LOG_FILE_FORMAT, f"another name of `{keys.LOG_FILE_FORMAT}`", _UNREAD_LOG_FORMAT
+    ),
+    _ignored(
+        keys.MULTIPLE_BASE_FILE_FORMATS,
+        "each file is read by its extension",
+        Refusal(
+            _MAINTAIN,
+            "`true`",
+            is_true,
+            "and base files are written here as Parquet only",
+            _ANOTHER_PATH,
+        ),
+    ),
+    _honoured(
+        keys.POPULATE_META_FIELDS,
+        "keys are generated from the record key fields if rows lack them",
+        Refusal(
+            _MAINTAIN,
+            "`false`",
+            lacks_meta_columns,
+            "and tables whose rows lack Hudi's columns are not written here",
+            _ANOTHER_PATH,
+        ),
+    ),
+    _ignored(
+        keys.PARTITION_METAFILE_USE_BASE_FORMAT,
+        "partition metafiles are found in each format; Apache Hudi looks for text first",
+    ),
+)
+
+_INDEXES = (
+    _honoured(
+        keys.METADATA_PARTITIONS,
+        "an index that is not updated with each commit hides rows",
+        Refusal(
+            _MAINTAIN,
+            "partitions other than `files`, `column_stats` and `partition_stats`",
+            names_unmaintained,
+            f"but only {', '.join(MAINTAINED)} are updated here with each commit",
+            _DROP_METADATA_TABLE,
+        ),
+    ),
+    PropertyRule(
+        keys.METADATA_PARTITIONS_INFLIGHT,
+        _HONOUR,
+        _HONOUR,
+        "queries do not use a half-built index; writers would have to update it",
+        (
+            Refusal(
+                _MAINTAIN,
+                ANY_VALUE,
+                is_set,
+                "so Apache Hudi is building this index, which every writer must update, but it is "
+                "not updated here",
+                f"wait until it is complete, or {_DROP_METADATA_TABLE}",
+            ),
+        ),
+    ),
+    _honoured(
+        keys.INDEX_DEFINITIONS_PATH,
+        "the path is the same in every table",
+        Refusal(
+            _MAINTAIN,
+            f"values other than `{_INDEX_DEFINITIONS}`",
+            is_none_of(_INDEX_DEFINITIONS),
+            f"but index definitions are stored here in {_INDEX_DEFINITIONS}",
+            _ANOTHER_PATH,
+        ),
+    ),
+    _ignored(
+        keys.SECONDARY_INDEXES_METADATA,
+        "indexes of Hudi 0.13, which no query here uses",
+        Refusal(
+            _MAINTAIN,
+            ANY_VALUE,
+            is_set,
+            "and this index is not updated here",
+            _ANOTHER_PATH,
+        ),
+    ),
+)
+
+_CHANGES = (
+    _honoured(
+        keys.CDC_ENABLED,
+        "CDC queries of a copy-on-write table need a `.cdc` file for each changed base file",
+        Refusal(
+            _WRITE,
+            "`true` on copy-on-write",
+            is_cdc_of_copy_on_write,
+            "and changes to a copy-on-write table need .cdc files, which are not written here, "
+            "so every later CDC query would fail",
+            "write with Apache Hudi, set it to false, or write to another path",
+        ),
+    ),
+    PropertyRule(keys.CDC_LOGGING_MODE, _HONOUR, _IGNORE, "the content of `.cdc` files"),
+)
+
+_BOOTSTRAP = (
+    _honoured(
+        keys.BOOTSTRAP_BASE_PATH,
+        "some columns are in files of another table",
+        Refusal(
+            _READ,
+            ANY_VALUE,
+            is_set,
+            "so some columns of the table are in the files that it was bootstrapped from; such "
+            "tables are not read here",
+            "rewrite it with Apache Hudi",
+        ),
+    ),
+    *(
+        _ignored(key, f"it matters only with `{keys.BOOTSTRAP_BASE_PATH}`")
+        for key in (
+            keys.BOOTSTRAP_INDEX_ENABLE,
+            keys.BOOTSTRAP_INDEX_CLASS,
+            keys.BOOTSTRAP_INDEX_TYPE,
+        )
+    ),
+)
+
+#: The rule of keys outside ``hoodie.``.
+USER_NOTES = _ignored("(keys outside `hoodie.`)", "notes of users; Apache Hudi reads none of them")
+
+#: By subject, as the page shows them.
+SUBJECTS = {
+    "The table": _IDENTITY,
+    "Timeline": _TIMELINE,
+    "Keys and partitions": _KEYS_AND_PARTITIONS,
+    "Merging": _MERGING,
+    "Files": _FILES,
+    "Indexes": _INDEXES,
+    "Change data capture": _CHANGES,
+    "Bootstrap": _BOOTSTRAP,
+}
+RULES = tuple(rule for rules in SUBJECTS.values() for rule in rules)

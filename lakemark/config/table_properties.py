@@ -1,0 +1,450 @@
+"""The properties of a table, in ``.hoodie/hoodie.properties``.
+
+The file has the syntax of ``java.util.Properties``. Apache Hudi refuses a file without a valid
+checksum, a CRC-32 of ``<database>.<table>``. ``=`` and ``:`` inside values are not escaped, because
+hudi-rs does not unescape them and Java accepts both forms. Characters outside ASCII are escaped,
+because Java reads the file as ISO-8859-1. Source: ``HoodieTableConfig`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any
+
+from lakemark.config import keys
+from lakemark.config.key_generators import (
+    KeyGeneratorType,
+    class_of_type,
+    find_implemented,
+    infer_key_generator,
+    type_of_class,
+)
+from lakemark.errors import CorruptData
+from lakemark.model.format_version import FormatVersion
+
+PROPERTIES_PATH = ".hoodie/hoodie.properties"
+BACKUP_PATH = ".hoodie/hoodie.properties.backup"
+
+
+class TableType(StrEnum):
+    """How changes are stored; the value is the stored name."""
+
+    MERGE_ON_READ = "MERGE_ON_READ"
+    COPY_ON_WRITE = "COPY_ON_WRITE"
+
+
+class MergeMode(StrEnum):
+    """Which of two changes to one record wins; the value is the stored name."""
+
+    EVENT_TIME = "EVENT_TIME_ORDERING"
+    COMMIT_TIME = "COMMIT_TIME_ORDERING"
+    CUSTOM = "CUSTOM"
+
+
+@dataclass(frozen=True, slots=True)
+class TableProperties:
+    """The stored properties, with typed access to those that this project uses."""
+
+    values: Mapping[str, str]
+
+    @property
+    def table_name(self) -> str:
+        """The table's name."""
+        return self.values[keys.TABLE_NAME]
+
+    @property
+    def create_schema(self) -> dict[str, Any] | None:
+        """The Avro schema that the table was created with, which is valid until the first commit.
+
+        Raises:
+            CorruptData: it is not a schema.
+        """
+        text = self.values.get(keys.CREATE_SCHEMA, "")
+        if not text.strip():
+            return None
+        try:
+            schema = json.loads(text)
+        except (ValueError, RecursionError):
+            schema = None
+        if not isinstance(schema, dict):
+            raise CorruptData(
+                PROPERTIES_PATH, None, f"an Avro schema in {keys.CREATE_SCHEMA}", repr(text[:80])
+            )
+        return schema
+
+    @property
+    def table_type(self) -> TableType:
+        """Merge on read or copy on write."""
+        return TableType(self.values.get(keys.TABLE_TYPE, TableType.COPY_ON_WRITE))
+
+    @property
+    def is_merge_on_read(self) -> bool:
+        """Whether changes go to logs."""
+        return self.table_type is TableType.MERGE_ON_READ
+
+    @property
+    def version(self) -> int:
+        """Table version: 6, 8 and 9 are in use."""
+        return int(self.values.get(keys.TABLE_VERSION, "0"))
+
+    @property
+    def timeline_folder(self) -> str:
+        """Folder of the timeline inside ``.hoodie``, of table version 8 and later."""
+        return self.values.get(keys.TIMELINE_PATH, "timeline")
+
+    @property
+    def history_folder(self) -> str:
+        """Folder of archived instants inside ``timeline_folder``, of table version 8 and later."""
+        return self.values.get(keys.TIMELINE_HISTORY_PATH, "history")
+
+    @property
+    def archive_folder(self) -> str:
+        """Folder of archived instants inside ``.hoodie``, of table version 6. It may be ""."""
+        return self.values.get(keys.ARCHIVELOG_FOLDER, "archived")
+
+    @property
+    def record_key_fields(self) -> tuple[str, ...]:
+        """Columns of the record key."""
+        return _csv(self.values.get(keys.RECORD_KEY_FIELDS))
+
+    @property
+    def partition_fields(self) -> tuple[str, ...]:
+        """Columns of the partition path; empty for a table without partitions.
+
+        The custom key generator stores ``field:TYPE``; the types are removed.
+        """
+        stored = _csv(self.values.get(keys.PARTITION_FIELDS))
+        return tuple(field.partition(":")[0] for field in stored)
+
+    @property
+    def ordering_fields(self) -> tuple[str, ...]:
+        """Columns that order changes to one record, most significant first."""
+        stored = self.values.get(keys.ORDERING_FIELDS)
+        return _csv(stored or self.values.get(keys.PRECOMBINE_FIELD))
+
+    @property
+    def merge_mode(self) -> MergeMode:
+        """The stored merge mode, or the one that Hudi infers from the ordering fields."""
+        stored = self.values.get(keys.MERGE_MODE)
+        if stored:
+            return MergeMode(stored)
+        return MergeMode.EVENT_TIME if self.ordering_fields else MergeMode.COMMIT_TIME
+
+    @property
+    def key_generator(self) -> str:
+        """Type of the key generator: of the stored class, or stored, or inferred from the fields.
+
+        ``USER_PROVIDED`` is the type of a user's class.
+        """
+        class_name = self.values.get(keys.KEY_GENERATOR_CLASS)
+        if class_name:
+            return type_of_class(class_name)
+        stored = self.values.get(keys.KEY_GENERATOR_TYPE)
+        if stored:
+            return stored
+        return infer_key_generator(self.record_key_fields, self.partition_fields)
+
+    @property
+    def key_generator_class(self) -> str | None:
+        """The class of the key generator; None for a user's class that is not stored."""
+        return self.values.get(keys.KEY_GENERATOR_CLASS) or class_of_type(self.key_generator)
+
+    @property
+    def folders_are_values(self) -> bool:
+        """Whether each folder of a partition path is the value of one partition field.
+
+        False if no key generator is stored: the inferred one may not be the writer's.
+        """
+        if not {keys.KEY_GENERATOR_TYPE, keys.KEY_GENERATOR_CLASS} & self.values.keys():
+            return False
+        kind = find_implemented(self.key_generator)
+        return kind in (KeyGeneratorType.SIMPLE, KeyGeneratorType.COMPLEX)
+
+    @property
+    def hive_style(self) -> bool:
+        """Whether a partition folder is named ``field=value``."""
+        return _flag(self.values.get(keys.HIVE_STYLE_PARTITIONING))
+
+    @property
+    def url_encode(self) -> bool:
+        """Whether special characters of a partition value are written ``%XX``."""
+        return _flag(self.values.get(keys.URL_ENCODE_PARTITIONING))
+
+    @property
+    def populates_meta_columns(self) -> bool:
+        """Whether rows have the five meta columns; if not, keys are generated from fields."""
+        return _flag(self.values.get(keys.POPULATE_META_FIELDS, "true"))
+
+    @property
+    def drops_partition_columns(self) -> bool:
+        """Whether the files lack the partition columns, so that only the path has their values."""
+        return _flag(self.values.get(keys.DROP_PARTITION_COLUMNS))
+
+    @property
+    def cdc_enabled(self) -> bool:
+        """Whether the table stores changes for CDC queries."""
+        return _flag(self.values.get(keys.CDC_ENABLED))
+
+    @property
+    def metadata_partitions(self) -> tuple[str, ...]:
+        """Complete partitions of the metadata table; empty if there is no metadata table."""
+        inflight = self.inflight_metadata_partitions
+        listed = _csv(self.values.get(keys.METADATA_PARTITIONS))
+        return tuple(name for name in listed if name not in inflight)
+
+    @property
+    def inflight_metadata_partitions(self) -> tuple[str, ...]:
+        """Partitions of the metadata table that are being built."""
+        return _csv(self.values.get(keys.METADATA_PARTITIONS_INFLIGHT))
+
+    @property
+    def names_metadata_table(self) -> bool:
+        """Whether there is a metadata table, complete or being built."""
+        return bool(self.metadata_partitions or self.inflight_metadata_partitions)
+
+    def with_metadata_partitions(self, partitions: Iterable[str]) -> TableProperties:
+        """The properties of the table with these complete partitions of the metadata table."""
+        named = {
+            keys.METADATA_PARTITIONS: ",".join(sorted(partitions)),
+            keys.METADATA_PARTITIONS_INFLIGHT: "",
+            keys.INDEX_DEFINITIONS_PATH: ".hoodie/.index_defs/index.json",
+        }
+        return TableProperties({**self.values, **named})
+
+    def without_metadata_table(self) -> TableProperties:
+        """The properties of the table without a metadata table; readers list storage."""
+        cleared = {keys.METADATA_PARTITIONS: "", keys.METADATA_PARTITIONS_INFLIGHT: ""}
+        return TableProperties({**self.values, **cleared})
+
+    def to_bytes(self) -> bytes:
+        """Encode the properties, with the checksum, in a fixed order."""
+        stored = {**self.values, keys.TABLE_CHECKSUM: checksum(self.values)}
+        lines = [f"{_escape_key(key)}={_escape(value)}" for key, value in sorted(stored.items())]
+        return "\n".join(["#Properties of an Apache Hudi table", *lines, ""]).encode()
+
+    @classmethod
+    def parse(cls, data: bytes, path: str = PROPERTIES_PATH) -> TableProperties:
+        """Parse the stored properties.
+
+        Raises:
+            CorruptData: there is no table name, or no valid checksum.
+        """
+        values = parse_properties(data)
+        if keys.TABLE_NAME not in values:
+            raise CorruptData(path, None, f"the property {keys.TABLE_NAME}", "none")
+        expected, actual = checksum(values), values.get(keys.TABLE_CHECKSUM, "none")
+        if actual != expected:
+            raise CorruptData(path, None, f"{keys.TABLE_CHECKSUM}={expected}", actual)
+        try:
+            properties = cls(values)
+            _ = properties.table_type, properties.version, properties.merge_mode
+        except ValueError as error:
+            raise CorruptData(
+                path, None, "a known table type, version and mode", str(error)
+            ) from None
+        return properties
+
+
+def checksum(values: Mapping[str, str]) -> str:
+    """``hoodie.table.checksum``: CRC-32 of database and table name, unsigned decimal."""
+    name = f"{values.get(keys.DATABASE_NAME, '')}.{values.get(keys.TABLE_NAME, '')}"
+    return str(zlib.crc32(name.encode()))
+
+
+def new_table_properties(
+    name: str,
+    table_type: TableType,
+    record_key_fields: Iterable[str],
+    partition_fields: Iterable[str],
+    ordering_fields: Iterable[str],
+    merge_mode: MergeMode,
+    hive_style: bool = False,
+    url_encode: bool = False,
+    merging: Mapping[str, str] = MappingProxyType({}),
+    version: FormatVersion = FormatVersion.V9,
+) -> TableProperties:
+    """Build the properties of a new table, with its timeline in UTC.
+
+    For version 9 they are those that Apache Hudi 1.2 writes. For earlier versions they are those of
+    the releases of that version, which 1.2 reads as well.
+
+    Args:
+        name: the table's.
+        table_type: how changes are stored.
+        record_key_fields: columns of the record key.
+        partition_fields: columns of the partition path.
+        ordering_fields: columns that order changes to one record.
+        merge_mode: which of two changes wins.
+        hive_style: whether folders are named ``field=value``.
+        url_encode: whether special characters of a partition value are written ``%XX``.
+        merging: other properties of merging, see ``merge_request.merge_properties``.
+        version: the table's.
+    """
+    record_key, partition = tuple(record_key_fields), tuple(partition_fields)
+    ordering = ",".join(ordering_fields)
+    return TableProperties(
+        {
+            keys.TABLE_NAME: name,
+            keys.TABLE_TYPE: table_type,
+            keys.TABLE_VERSION: str(int(version)),
+            **layout_properties(version),
+            keys.TIMELINE_TIMEZONE: "UTC",
+            keys.RECORD_KEY_FIELDS: ",".join(record_key),
+            **({keys.PARTITION_FIELDS: ",".join(partition)} if partition else {}),
+            **({ordering_key(version): ordering} if ordering else {}),
+            **({} if version is FormatVersion.V6 else {keys.MERGE_MODE: merge_mode}),
+            **merging,
+            **key_generator_properties(infer_key_generator(record_key, partition), version),
+            keys.POPULATE_META_FIELDS: "true",
+            keys.BASE_FILE_FORMAT: "PARQUET",
+            keys.HIVE_STYLE_PARTITIONING: str(hive_style).lower(),
+            keys.URL_ENCODE_PARTITIONING: str(url_encode).lower(),
+            keys.DROP_PARTITION_COLUMNS: "false",
+            keys.CDC_ENABLED: "false",
+            keys.PARTITION_METAFILE_USE_BASE_FORMAT: "false",
+            keys.MULTIPLE_BASE_FILE_FORMATS: "false",
+            keys.METADATA_PARTITIONS: "",
+        }
+    )
+
+
+def ordering_key(version: FormatVersion) -> str:
+    """The key that stores the ordering fields."""
+    return keys.ORDERING_FIELDS if version is FormatVersion.V9 else keys.PRECOMBINE_FIELD
+
+
+def key_generator_properties(kind: str, version: FormatVersion) -> dict[str, str]:
+    """The properties of a key generator; releases of version 6 read its class."""
+    class_name = class_of_type(kind) if version is FormatVersion.V6 else None
+    named = {keys.KEY_GENERATOR_CLASS: class_name} if class_name else {}
+    return {keys.KEY_GENERATOR_TYPE: kind, **named}
+
+
+def layout_properties(version: FormatVersion) -> dict[str, str]:
+    """The properties that locate the timeline of a table of that version."""
+    if version.timeline_layout == 1:
+        return {keys.TIMELINE_LAYOUT_VERSION: "1", keys.ARCHIVELOG_FOLDER: "archived"}
+    return {
+        keys.INITIAL_VERSION: str(int(version)),
+        keys.TIMELINE_LAYOUT_VERSION: "2",
+        keys.TIMELINE_PATH: "timeline",
+        keys.TIMELINE_HISTORY_PATH: "history",
+        keys.ARCHIVELOG_FOLDER: "history",
+        **({keys.TABLE_FORMAT: "native"} if version is FormatVersion.V9 else {}),
+    }
+
+
+def metadata_table_properties(data: TableProperties) -> TableProperties:
+    """Build the properties of a table's metadata table, as Apache Hudi 1.2 writes them."""
+    version = FormatVersion(data.version)
+    mode = {} if version is FormatVersion.V6 else {keys.MERGE_MODE: str(MergeMode.CUSTOM)}
+    layout = layout_properties(version)
+    layout.pop(keys.TABLE_FORMAT, None)
+    return TableProperties(
+        {
+            keys.TABLE_NAME: f"{data.table_name}_metadata",
+            keys.TABLE_TYPE: TableType.MERGE_ON_READ,
+            keys.TABLE_VERSION: str(data.version),
+            **layout,
+            keys.RECORD_KEY_FIELDS: "key",
+            keys.PAYLOAD_CLASS: "org.apache.hudi.metadata.HoodieMetadataPayload",
+            **mode,
+            keys.MERGE_STRATEGY_ID: "00000000-0000-0000-0000-000000000000",
+            keys.KEY_GENERATOR_TYPE: "HOODIE_TABLE_METADATA",
+            keys.POPULATE_META_FIELDS: "false",
+            keys.BASE_FILE_FORMAT: "HFILE",
+            keys.DROP_PARTITION_COLUMNS: "false",
+            **(
+                {keys.TIMELINE_TIMEZONE: data.values[keys.TIMELINE_TIMEZONE]}
+                if keys.TIMELINE_TIMEZONE in data.values
+                else {}
+            ),
+        }
+    )
+
+
+_ENTRY = re.compile(r"((?:\\.|[^\\ \t\f=:])*)[ \t\f]*[=:]?[ \t\f]*(.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)")
+_NAMED_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_WRITTEN_ESCAPES = {**{text: f"\\{word}" for word, text in _NAMED_ESCAPES.items()}, "\\": "\\\\"}
+
+
+def parse_properties(data: bytes) -> dict[str, str]:
+    """Parse a ``java.util.Properties`` text; comments are dropped.
+
+    Java reads the bytes as ISO-8859-1; other characters are escapes of their UTF-16 units.
+    """
+    text = data.decode("latin-1").replace("\r\n", "\n").replace("\r", "\n")
+    return dict(_entry(line) for line in _logical_lines(text.split("\n")))
+
+
+def _logical_lines(lines: Iterable[str]) -> Iterator[str]:
+    """The lines with an entry; a backslash continues an entry, but not a comment."""
+    begun = ""
+    for line in lines:
+        stripped = line.lstrip(" \t\f")
+        if not begun and (not stripped or stripped[0] in "#!"):
+            continue
+        if (len(stripped) - len(stripped.rstrip("\\"))) % 2:
+            begun += stripped[:-1]
+        else:
+            yield begun + stripped
+            begun = ""
+    if begun:
+        yield begun
+
+
+def _entry(line: str) -> tuple[str, str]:
+    parts = _ENTRY.match(line)
+    assert parts is not None, "the pattern matches any text"
+    key, value = parts.groups()
+    return _unescape(key), _unescape(value)
+
+
+def _unescape(text: str) -> str:
+    resolved = _ESCAPE.sub(_resolve, text)
+    return resolved.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _resolve(match: re.Match[str]) -> str:
+    word = match.group(1)
+    if word[0] == "u" and len(word) == 5:
+        return chr(int(word[1:], 16))
+    return _NAMED_ESCAPES.get(word, word)
+
+
+def _escape_key(key: str) -> str:
+    escaped = re.sub("[ =:]", r"\\\g<0>", _escape_characters(key))
+    return f"\\{escaped}" if escaped.startswith(("#", "!")) else escaped
+
+
+def _escape(value: str) -> str:
+    rest = value.lstrip(" ")
+    return "\\ " * (len(value) - len(rest)) + _escape_characters(rest)
+
+
+def _escape_characters(text: str) -> str:
+    return "".join(_WRITTEN_ESCAPES.get(char) or _in_ascii(char) for char in text)
+
+
+def _in_ascii(char: str) -> str:
+    """Escape a character outside ASCII as its UTF-16 units; return others unchanged."""
+    if char.isascii():
+        return char
+    units = char.encode("utf-16-be")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+def _csv(value: str | None) -> tuple[str, ...]:
+    return tuple(part.strip() for part in (value or "").split(",") if part.strip())
+
+
+def _flag(value: str | None) -> bool:
+    """Parse a boolean as Java's ``Boolean.parseBoolean``: with spaces around, ``true`` is false."""
+    return (value or "").lower() == "true"

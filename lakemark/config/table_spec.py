@@ -1,0 +1,169 @@
+"""The settings of a writer for a table, and their comparison with an existing table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lakemark.config.merge_request import MergeRequest, merge_properties
+from lakemark.config.merge_settings import (
+    MergeSettings,
+    PartialUpdateMode,
+    has_rules,
+    merge_settings,
+    stored_payload,
+)
+from lakemark.config.merger_name import MergerName
+from lakemark.config.property_check import check_allows
+from lakemark.config.property_rule import Purpose
+from lakemark.config.table_properties import (
+    MergeMode,
+    TableProperties,
+    TableType,
+    new_table_properties,
+)
+from lakemark.errors import InvalidConfig
+from lakemark.model.changes import DeleteMarker
+from lakemark.model.format_version import FormatVersion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableSpec:
+    """Settings that are fixed when a table is created.
+
+    Attributes:
+        name: the table's.
+        record_key: columns of the record key.
+        table_type: how changes are stored.
+        partition_by: columns of the partition path.
+        ordering: columns that order changes to one record, most significant first.
+        merge_mode: which of two changes wins; None infers it (``lakemark.config.merge_request``).
+        hive_style: whether folders are named ``field=value``.
+        url_encode: whether special characters of a partition value are written ``%XX``.
+        partial_update: decides which values of the winner come from the other record.
+        unavailable_value: the text that ``FILL_UNAVAILABLE`` replaces.
+        delete_marker: marks deletes among data rows, in addition to Hudi's own columns.
+        payload: a payload of Apache Hudi, by its class or the last part of it, whose merge rules
+            apply; a new table stores them as settings of version 9.
+        merger: merges in mode ``CUSTOM``.
+        metadata_table: whether a new table has one; an existing table keeps what it has.
+        version: of a new table; an existing table keeps its own.
+    """
+
+    name: str
+    record_key: tuple[str, ...]
+    table_type: TableType = TableType.MERGE_ON_READ
+    partition_by: tuple[str, ...] = ()
+    ordering: tuple[str, ...] = ()
+    merge_mode: MergeMode | None = None
+    hive_style: bool = False
+    url_encode: bool = False
+    partial_update: PartialUpdateMode | None = None
+    unavailable_value: str | None = None
+    delete_marker: DeleteMarker | None = None
+    payload: str | None = None
+    merger: MergerName | None = None
+    metadata_table: bool = True
+    version: FormatVersion = FormatVersion.V9
+
+    @property
+    def merging(self) -> MergeSettings:
+        """The complete merge settings.
+
+        Raises:
+            InvalidConfig: settings contradict each other, or the payload is unknown.
+        """
+        settings = self._request.resolve()
+        return replace(settings, strategy_id=self.merger.strategy_id) if self.merger else settings
+
+    def to_properties(self) -> TableProperties:
+        """Build the properties of a new table.
+
+        Raises:
+            InvalidConfig: as ``merging``; or a table of that version cannot store a setting.
+        """
+        merging = self.merging
+        mode = merging.mode
+        if self.version is not FormatVersion.V9 and has_rules(self._request.payload_class):
+            mode = MergeMode.CUSTOM
+        return new_table_properties(
+            self.name,
+            self.table_type,
+            self.record_key,
+            self.partition_by,
+            merging.ordering_fields,
+            mode,
+            self.hive_style,
+            self.url_encode,
+            merge_properties(merging, self._request.payload_class, self.version),
+            self.version,
+        )
+
+    def check(self, properties: TableProperties, url: str) -> None:
+        """Check that a writer with this spec may write to an existing table.
+
+        Raises:
+            Unsupported: a property of the table does not allow writing here.
+            InvalidConfig: the settings contradict the table's, or each other.
+        """
+        check_allows(properties, Purpose.WRITE, url)
+        wanted_and_found = {
+            "type": (self.table_type, properties.table_type),
+            "record_key": (self.record_key, properties.record_key_fields),
+            "partition_by": (self.partition_by, properties.partition_fields),
+            **self._merging_and_found(properties),
+            "hive_style": (self.hive_style, properties.hive_style),
+            "url_encode": (self.url_encode, properties.url_encode),
+        }
+        differences = [
+            f"{setting} is {_text(found)} in the table and {_text(wanted)} in the pipeline"
+            for setting, (wanted, found) in wanted_and_found.items()
+            if wanted != found
+        ]
+        if differences:
+            message = (
+                f"table {url} does not match the settings: {'; '.join(differences)}; "
+                "change the pipeline, or write to another path"
+            )
+            raise InvalidConfig(message)
+
+    @property
+    def _request(self) -> MergeRequest:
+        return MergeRequest(
+            ordering=self.ordering,
+            merge_mode=self.merge_mode,
+            partial_update=self.partial_update,
+            unavailable_value=self.unavailable_value,
+            delete_marker=self.delete_marker,
+            payload=self.payload,
+            merger_class=self.merger.class_path if self.merger else None,
+        )
+
+    def _merging_and_found(self, properties: TableProperties) -> dict[str, tuple[object, object]]:
+        wanted, found = self.merging, merge_settings(properties)
+        compared: dict[str, tuple[object, object]] = {
+            "ordering": (wanted.ordering_fields, found.ordering_fields),
+            "merge_mode": (wanted.mode, found.mode),
+            "partial_update": (wanted.partial_update, found.partial_update),
+            "unavailable_value": (wanted.unavailable_value, found.unavailable_value),
+            "delete_marker": (wanted.delete_marker, found.delete_marker),
+            "merge strategy": (_lower(wanted.strategy_id), _lower(found.strategy_id)),
+        }
+        if wanted.mode is MergeMode.COMMIT_TIME and not wanted.ordering_fields:
+            # Apache Hudi may store ordering fields with this mode, which ignores them.
+            del compared["ordering"]
+        asked, stored = self._request.payload_class, stored_payload(properties)
+        if found.payload is not None or None not in (asked, stored):
+            compared["payload"] = (asked, stored)
+        return compared
+
+
+def _lower(strategy_id: str | None) -> str | None:
+    return strategy_id.lower() if strategy_id else None
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, DeleteMarker):
+        return f"{value.field} = {value.text!r}"
+    return ",".join(value) or "none" if isinstance(value, tuple) else str(value)

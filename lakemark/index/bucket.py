@@ -1,0 +1,196 @@
+"""The bucket index: the hash of a record key decides its file group.
+
+bucket   (List.hashCode(values of the hash fields) & 0x7FFFFFFF) % bucket_count
+file id  <bucket, eight digits>-<rest of a UUID>-0, one file group per partition and bucket
+
+The values are parsed from the record key, as in Hudi: a key without a ``,`` or without a ``:`` is
+one value; any other key is split as ``f1:v1,f2:v2``. The table's properties do not contain the
+bucket count, so all writers must be configured with the same.
+
+Source: ``BucketIdentifier``, ``KeyGenUtils.extractRecordKeysByFields`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.codec.java_hash import list_hash
+from lakemark.errors import InvalidConfig
+from lakemark.keygen.key_generator import EMPTY_PART, NULL_PART
+from lakemark.model.file_slice import FileGroupId
+
+#: Largest bucket number that eight digits can print.
+_MAX_BUCKET_COUNT = 100_000_000
+
+_NAMESPACE = uuid.UUID("6a4c5ef7-92a9-5b0f-8f6c-1d1f4f0f3b52")
+
+
+@dataclass(frozen=True, slots=True)
+class BucketIndex:
+    """Maps record keys to buckets.
+
+    Attributes:
+        bucket_count: file groups per partition.
+        key_fields: fields of the record key, in its order.
+        hash_fields: the fields of the key that are hashed; all of them when empty.
+    """
+
+    bucket_count: int
+    key_fields: tuple[str, ...]
+    hash_fields: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 < self.bucket_count <= _MAX_BUCKET_COUNT:
+            message = f"bucket count {self.bucket_count} is not between 1 and {_MAX_BUCKET_COUNT}"
+            raise InvalidConfig(message)
+        unknown = set(self.hash_fields) - set(self.key_fields)
+        if unknown:
+            message = f"hash fields {sorted(unknown)} are not among {list(self.key_fields)}"
+            raise InvalidConfig(message)
+
+    def bucket_ids(self, record_keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int32]:
+        """The bucket of each record key; no key may be null."""
+        chunks = record_keys.chunks if isinstance(record_keys, pa.ChunkedArray) else [record_keys]
+        hashes = [self._hashes(chunk) for chunk in chunks]
+        positive = np.concatenate([np.empty(0, np.int32), *hashes]) & np.int32(0x7FFFFFFF)
+        return positive % np.int32(self.bucket_count)
+
+    def _hashes(self, keys: pa.Array) -> npt.NDArray[np.int32]:
+        """``List.hashCode`` of the hashed values: whole columns first, then irregular keys."""
+        if len(self.key_fields) == 1:
+            hashes = list_hash([keys])
+            irregular = pc.and_(pc.match_substring(keys, ","), pc.match_substring(keys, ":"))
+        else:
+            parts = pc.extract_regex(keys, self._plain_key)
+            hashes = list_hash([_part(parts, i) for i in self._hashed_positions])
+            irregular = parts.is_null()
+        irregular_rows = np.flatnonzero(irregular)
+        if len(irregular_rows):
+            hashes = hashes.copy()
+            hashes[irregular_rows] = self._parsed_hashes(keys.take(irregular_rows).to_pylist())
+        return hashes
+
+    def _parsed_hashes(self, keys: list[str]) -> npt.NDArray[np.int32]:
+        """``List.hashCode`` for keys that must be parsed one by one."""
+        fields = self.hash_fields or self.key_fields
+        values = [list(hashed_values(key, fields)) or [key] for key in keys]
+        counts = np.array([len(v) for v in values])
+        hashes = np.empty(len(keys), np.int32)
+        for count in np.unique(counts):
+            rows = np.flatnonzero(counts == count)
+            columns = zip(*(values[row] for row in rows), strict=True)
+            hashes[rows] = list_hash([pa.array(column, pa.string()) for column in columns])
+        return hashes
+
+    @property
+    def _plain_key(self) -> str:
+        """A key without commas in its values, which has only one reading."""
+        parts = (f"{re.escape(name)}:(?P<v{i}>[^,]*)" for i, name in enumerate(self.key_fields))
+        return f"^{','.join(parts)}$"
+
+    @property
+    def _hashed_positions(self) -> list[int]:
+        hashed = self.hash_fields or self.key_fields
+        return [i for i, name in enumerate(self.key_fields) if name in hashed]
+
+
+def hashed_values(key: str, fields: Sequence[str]) -> Iterator[str | None]:
+    """The values of ``fields`` in one record key, parsed as in Hudi; empty if no field matches.
+
+    A value extends to the last comma before the colon of the next field. So values may contain
+    commas, or colons, but not every mixture of both.
+    """
+    if "," not in key or ":" not in key:
+        yield key
+        return
+    start = 0
+    while start < len(key):
+        name_end = key.index(":", start)
+        value_end = _end_of_value(key, name_end)
+        if key[start:name_end] in fields:
+            value = key[name_end + 1 : value_end]
+            yield None if value == NULL_PART else "" if value == EMPTY_PART else value
+        start = value_end + 1
+
+
+def file_id(bucket: int, partition_path: str, instant: str, table_name: str) -> str:
+    """The file id of a new file group: the same for every attempt at the same write."""
+    assert 0 <= bucket < _MAX_BUCKET_COUNT, bucket
+    name = "\0".join([table_name, partition_path, instant, str(bucket)])
+    return f"{bucket:08d}{str(uuid.uuid5(_NAMESPACE, name))[8:]}-0"
+
+
+def bucket_of(file_id: str) -> int:
+    """The bucket number in a file id.
+
+    Raises:
+        InvalidConfig: there is none, so another index created the file group.
+    """
+    prefix = file_id[:8]
+    if len(prefix) == 8 and prefix.isascii() and prefix.isdecimal():
+        return int(prefix)
+    message = (
+        f"file id {file_id!r} does not begin with a bucket number: the table was written with "
+        "another index, which the bucket index cannot continue"
+    )
+    raise InvalidConfig(message)
+
+
+def bucket_or_file_id(file_id: str) -> int | str:
+    """A file group's bucket; or its file id if another index created the group.
+
+    One in forty UUIDs of other indexes begins with eight digits, and is treated as a bucket. Two
+    such groups of one partition with the same digits then count as one in conflict checks, which
+    may find a conflict where there is none.
+    """
+    with suppress(InvalidConfig):
+        return bucket_of(file_id)
+    return file_id
+
+
+def groups_by_bucket(
+    groups: Iterable[FileGroupId], bucket_count: int
+) -> dict[tuple[str, int], FileGroupId]:
+    """The file group of every partition path and bucket that has one.
+
+    Raises:
+        InvalidConfig: a file id has no bucket number, or one beyond ``bucket_count``, or two file
+            groups have the same bucket: the table has another bucket count, or another index.
+    """
+    found: dict[tuple[str, int], FileGroupId] = {}
+    for group in groups:
+        slot = (group.partition_path, bucket_of(group.file_id))
+        other = found.setdefault(slot, group)
+        if slot[1] >= bucket_count or other != group:
+            reason = (
+                f"beyond {bucket_count} buckets" if other == group else f"in the bucket of {other}"
+            )
+            message = f"file group {group} is {reason}; use the bucket count of the table"
+            raise InvalidConfig(message)
+    return found
+
+
+def _end_of_value(key: str, name_end: int) -> int:
+    """Where the value after the colon at ``name_end`` ends: at a comma, or with the key."""
+    next_colon = key.find(":", name_end + 1)
+    while next_colon >= 0:
+        comma = key.rfind(",", name_end, next_colon)
+        if comma >= 0:
+            return comma
+        next_colon = key.find(":", next_colon + 1)
+    return len(key)
+
+
+def _part(parts: pa.StructArray, position: int) -> pa.Array:
+    values = pc.struct_field(parts, [f"v{position}"])
+    values = pc.if_else(pc.equal(values, EMPTY_PART), "", values)
+    return pc.if_else(pc.equal(values, NULL_PART), None, values)

@@ -1,0 +1,150 @@
+"""Finds record keys that have a live row in a file group, now or after further changes.
+
+Keys are excluded by the key range in the base file's footer, then by its Bloom filter, and by the
+keys in the logs. Rows are merged only for the remaining keys, and only the columns that a merge of
+the keys needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.codec.bloom import (
+    BLOOM_FILTER,
+    MAX_RECORD_KEY,
+    MIN_RECORD_KEY,
+    SIMPLE,
+    TYPE_CODE,
+    BloomFilter,
+)
+from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice
+from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.read.base_file import read_footer
+from lakemark.read.file_group_reader import FileGroupReader
+from lakemark.storage.storage import Storage
+
+#: A file group without commits.
+_NEW_GROUP = FileSlice(FileGroupId("", ""), "")
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedGroup:
+    """A file group that is searched for keys.
+
+    Attributes:
+        readable: its slice for queries.
+        current: its newest slice, to which the next commit appends. It differs from ``readable``
+            while a compaction is pending, which rewrites everything but the logs of ``current``.
+    """
+
+    readable: FileSlice
+    current: FileSlice
+
+    @property
+    def partition_path(self) -> str:
+        """The group's partition path."""
+        return self.readable.group.partition_path
+
+    @property
+    def to_rewrite(self) -> FileSlice | None:
+        """The files that a pending compaction rewrites; None without one."""
+        if self.current == self.readable:
+            return None
+        newer = set(self.current.logs)
+        return replace(
+            self.readable, logs=tuple(log for log in self.readable.logs if log not in newer)
+        )
+
+
+def find_live_keys(
+    reader: FileGroupReader, group: SearchedGroup, record_keys: pa.Array
+) -> pa.Array:
+    """Those of the keys that have a live row in the group, each once.
+
+    A row is live if queries read it now, or will read it once a pending compaction completes. The
+    two differ because a compaction drops deletes, so an older event that lost to a delete becomes a
+    row.
+
+    Args:
+        reader: reader of the table, whose rows have meta columns.
+        group: the file group to search.
+        record_keys: distinct strings, not null or empty.
+
+    Raises:
+        SnapshotChanged: a file of the group is gone.
+        CorruptData, Unsupported: a file cannot be read.
+    """
+    wanted = _filter_by_files(reader, group.readable, record_keys)
+    return _find_live(reader, group, wanted, None) if len(wanted) else wanted
+
+
+def find_keys_live_after(
+    reader: FileGroupReader, group: SearchedGroup | None, changes: pa.Table
+) -> pa.Array:
+    """Keys of the changes that have a live row once the changes are written, each once.
+
+    Args:
+        reader: as for ``find_live_keys``.
+        group: the file group that is changed; None for a new one.
+        changes: folded, as the writer folds them before it writes; the columns that a merge of the
+            keys needs, and the kind.
+
+    Raises:
+        SnapshotChanged, CorruptData, Unsupported: as for ``find_live_keys``.
+    """
+    keys = pc.unique(changes.column(RECORD_KEY))
+    if group is None:
+        return _collect_keys([reader.merge_keys(_NEW_GROUP, keys, changes)])
+    return _find_live(reader, group, keys, changes)
+
+
+def _find_live(
+    reader: FileGroupReader, group: SearchedGroup, keys: pa.Array, changes: pa.Table | None
+) -> pa.Array:
+    found = [reader.merge_keys(group.readable, keys, changes)]
+    if group.to_rewrite is not None:
+        base = reader.merge_keys(group.to_rewrite, keys)
+        found.append(reader.merge_keys(group.current, keys, changes, base))
+    return _collect_keys(found)
+
+
+def _collect_keys(found: Iterable[Iterable[pa.Table]]) -> pa.Array:
+    columns = [rows.column(RECORD_KEY) for tables in found for rows in tables]
+    chunks = [chunk for column in columns for chunk in column.chunks]
+    return pc.unique(pa.chunked_array(chunks, pa.string()))
+
+
+def _filter_by_files(reader: FileGroupReader, file_slice: FileSlice, keys: pa.Array) -> pa.Array:
+    base = file_slice.base
+    in_base = keys.slice(0, 0) if base is None else _filter_by_base(reader.storage, base, keys)
+    if not file_slice.logs or len(in_base) == len(keys):
+        return in_base
+    changed = [rows.column(RECORD_KEY) for rows in reader.read_changed_keys(file_slice)]
+    logged = pa.chunked_array([c for column in changed for c in column.chunks], pa.string())
+    either = pa.chunked_array([*logged.chunks, in_base], pa.string())
+    return keys.filter(pc.is_in(keys, value_set=either.combine_chunks()))
+
+
+def _filter_by_base(storage: Storage, base: BaseFile, keys: pa.Array) -> pa.Array:
+    if base.name.extension != "parquet":
+        return keys
+    stored = read_footer(storage, base).metadata or {}
+    footer = {name.decode(): value.decode() for name, value in stored.items()}
+    keys = _filter_by_range(keys, footer.get(MIN_RECORD_KEY), footer.get(MAX_RECORD_KEY))
+    if BLOOM_FILTER not in footer or not len(keys):
+        return keys
+    type_code = footer.get(TYPE_CODE, SIMPLE)
+    bloom = BloomFilter.parse(footer[BLOOM_FILTER], type_code, base.path)
+    return keys.filter(pa.array(bloom.might_contain(keys)))
+
+
+def _filter_by_range(keys: pa.Array, low: str | None, high: str | None) -> pa.Array:
+    """Keys within bounds, which are in Java's order: for ASCII only that is the order of bytes."""
+    if low is None or high is None or not (low.isascii() and high.isascii()):
+        return keys
+    is_within = pc.and_(pc.greater_equal(keys, low), pc.less_equal(keys, high))
+    return keys.filter(pc.or_(is_within, pc.invert(pc.string_is_ascii(keys))))

@@ -1,0 +1,191 @@
+"""Record keys and partition paths of incoming rows, in Apache Hudi's format.
+
+SIMPLE         key ``<value>``                path ``<value>``
+COMPLEX        key ``f1:v1,f2:v2``            path ``<value>/<value>``
+NON_PARTITION  key as SIMPLE for one field,   path the root
+               as COMPLEX for several
+
+COMPLEX with one record key field has two encodings. Hudi up to 0.14.0 and every writer of version 9
+write ``f1:v1``. Hudi 0.14.1 to 1.0.2 wrote ``v1`` (versions 6 and 8). Since 1.1 a writer of these
+versions selects one by ``hoodie.write.complex.keygen.new.encoding`` (false: ``f1:v1``). No property
+of the table records it, so ``lakemark.index.stored_rows`` detects it from the rows.
+
+Source: ``SimpleAvroKeyGenerator``, ``ComplexAvroKeyGenerator``, ``NonpartitionedAvroKeyGenerator``,
+``KeyGenerator.constructRecordKey``, ``KeyGenUtils.encodeSingleKeyFieldNameForComplexKeyGen`` of
+Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.config.key_generators import KeyGeneratorType, find_implemented, infer_key_generator
+from lakemark.config.table_properties import TableProperties
+from lakemark.errors import InvalidConfig, Unsupported
+from lakemark.keygen.key_value import key_value
+from lakemark.keygen.partition_path import partition_paths
+
+#: Placeholders for a part of a complex key that is null, or an empty string.
+NULL_PART = "__null__"
+EMPTY_PART = "__empty__"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGeneratorConfig:
+    """Settings of keys and partition paths, from the table's properties.
+
+    Attributes:
+        record_key_fields: fields of the record key, at least one.
+        partition_fields: fields of the partition path, outermost first.
+        kind: stored name of the key generator; inferred from the fields if None, as in Hudi.
+        hive_style: partition folders are named ``field=value``.
+        url_encode: special characters of partition values are written ``%XX``.
+        slashes_nest: a ``/`` in a partition value creates nested folders; otherwise the record is
+            invalid.
+        bare_lone_key: COMPLEX with one record key field writes the value without the field's name.
+    """
+
+    record_key_fields: tuple[str, ...]
+    partition_fields: tuple[str, ...] = ()
+    kind: KeyGeneratorType | None = None
+    hive_style: bool = False
+    url_encode: bool = False
+    slashes_nest: bool = False
+    bare_lone_key: bool = False
+
+    def __post_init__(self) -> None:
+        kind = self.effective_kind
+        if not self.record_key_fields:
+            message = "no record key field; set hoodie.table.recordkey.fields"
+        elif kind is KeyGeneratorType.NON_PARTITION and self.partition_fields:
+            message = f"{kind} takes no partition fields, but has {list(self.partition_fields)}"
+        elif kind is KeyGeneratorType.SIMPLE and not self.partition_fields:
+            message = f"{kind} needs a partition field; without one the type is NON_PARTITION"
+        elif kind is KeyGeneratorType.SIMPLE and self._field_count != 2:
+            message = f"{kind} takes one record key field and one partition field; use COMPLEX"
+        else:
+            return
+        raise InvalidConfig(message)
+
+    @property
+    def effective_kind(self) -> KeyGeneratorType:
+        """The type, or the one that the fields imply."""
+        return self.kind or infer_key_generator(self.record_key_fields, self.partition_fields)
+
+    @property
+    def has_lone_complex_key(self) -> bool:
+        """Whether the record key has two encodings, see ``bare_lone_key``."""
+        is_complex = self.effective_kind is KeyGeneratorType.COMPLEX
+        return is_complex and len(self.record_key_fields) == 1
+
+    @property
+    def names_key_fields(self) -> bool:
+        """Whether a record key is ``f1:v1,f2:v2`` rather than a value alone."""
+        if self.has_lone_complex_key:
+            return not self.bare_lone_key
+        return len(self.record_key_fields) > 1
+
+    @classmethod
+    def of(cls, properties: TableProperties, table_url: str) -> KeyGeneratorConfig:
+        """The settings of a table, with the key encoding that Apache Hudi 1.2 uses by default.
+
+        Args:
+            properties: the table's.
+            table_url: the table's URL, for errors.
+
+        Raises:
+            Unsupported: the key generator is not implemented.
+            InvalidConfig: the fields do not fit the key generator.
+        """
+        kind = find_implemented(properties.key_generator)
+        if kind is None:
+            named = properties.key_generator_class or properties.key_generator
+            message = (
+                f"table {table_url} has the key generator {properties.key_generator} ({named}), "
+                f"but lakemark writes only {', '.join(KeyGeneratorType)}; write to another path, "
+                "or with Apache Hudi"
+            )
+            raise Unsupported(message)
+        return cls(
+            properties.record_key_fields,
+            properties.partition_fields,
+            kind,
+            properties.hive_style,
+            properties.url_encode,
+        )
+
+    @property
+    def _field_count(self) -> int:
+        return len(self.record_key_fields) + len(self.partition_fields)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGenerator:
+    """Creates the key columns of rows; a null in one of them marks a row as invalid."""
+
+    config: KeyGeneratorConfig
+
+    def record_keys(self, rows: pa.Table) -> pa.Array:
+        """One string per row; null if the key is null or empty (of several parts: all parts).
+
+        Raises:
+            InvalidConfig: a field is missing, or its type cannot be a key.
+        """
+        fields = self.config.record_key_fields
+        values = [key_value(rows, name) for name in fields]
+        if not self.config.names_key_fields:
+            return pc.if_else(_is_not_empty(values[0]), values[0], None)
+        parts = [_key_part(name, value) for name, value in zip(fields, values, strict=True)]
+        has_value = _is_not_empty(values[0])
+        for value in values[1:]:
+            has_value = pc.or_(has_value, _is_not_empty(value))
+        return pc.if_else(has_value, pc.binary_join_element_wise(*parts, ","), None)
+
+    def find_ambiguous_keys(self, rows: pa.Table) -> pa.Array:
+        """Find record keys of several parts that other values could produce as well.
+
+        Such a part is the text ``__null__`` or ``__empty__``, or contains ``,<next field>:``.
+        Apache Hudi writes one record key for both, so one row would replace the other.
+        """
+        fields = self.config.record_key_fields
+        found = pa.repeat(pa.scalar(False), rows.num_rows)
+        for name, following in zip(fields, [*fields[1:], None], strict=True):
+            if len(fields) > 1:
+                found = pc.or_(found, _is_ambiguous(key_value(rows, name), following))
+        return found
+
+    def partition_paths(self, rows: pa.Table) -> pa.Array:
+        """One path per row from the table's root, "" for the root; null if it is not allowed.
+
+        Raises:
+            InvalidConfig: a field is missing, or its type cannot be a path.
+        """
+        fields = self.config.partition_fields
+        if not fields:
+            return pa.repeat("", rows.num_rows)
+        return partition_paths(
+            fields,
+            [key_value(rows, name) for name in fields],
+            hive_style=self.config.hive_style,
+            url_encode=self.config.url_encode,
+            slashes_nest=self.config.slashes_nest,
+        )
+
+
+def _key_part(name: str, values: pa.Array) -> pa.Array:
+    named = pc.if_else(pc.equal(values, ""), EMPTY_PART, values)
+    return pc.binary_join_element_wise(f"{name}:", pc.fill_null(named, NULL_PART), "")
+
+
+def _is_ambiguous(values: pa.Array, following: str | None) -> pa.Array:
+    found = pc.is_in(values.cast(pa.string()), value_set=pa.array([NULL_PART, EMPTY_PART]))
+    if following is not None:
+        found = pc.or_(found, pc.match_substring(values, f",{following}:"))
+    return pc.fill_null(found, fill_value=False)
+
+
+def _is_not_empty(values: pa.Array) -> pa.Array:
+    return pc.fill_null(pc.not_equal(values, ""), fill_value=False)

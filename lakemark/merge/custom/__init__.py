@@ -1,0 +1,25 @@
+"""The public API of custom mergers, for tables in merge mode ``CUSTOM``.
+
+Write a ``VectorMerger`` (columns) or a ``BufferedRecordMerger`` (record by record), check it with
+``check_merger``, and name it as ``package.module:Class``.
+"""
+
+from lakemark.merge.custom.api import BufferedRecordMerger, CustomMerger, VectorMerge, VectorMerger
+from lakemark.merge.custom.buffered_record import BufferedRecord, Operation, RecordContext
+from lakemark.merge.custom.check import check_merger
+from lakemark.merge.custom.load import load_merger
+from lakemark.merge.custom.records import Records, choose_rows
+
+__all__ = [
+    "BufferedRecord",
+    "BufferedRecordMerger",
+    "CustomMerger",
+    "Operation",
+    "RecordContext",
+    "Records",
+    "VectorMerge",
+    "VectorMerger",
+    "check_merger",
+    "choose_rows",
+    "load_merger",
+]

@@ -1,0 +1,154 @@
+"""The classes that custom mergers derive from.
+
+A ``VectorMerger`` merges columns: many records with one call. A ``BufferedRecordMerger`` merges
+single records, like the specification's ``HoodieRecordMerger``. Both are pickled by the path of
+their class, ``package.module:Class``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, SupportsIndex
+
+import pyarrow as pa
+
+from lakemark.errors import InvalidConfig
+from lakemark.merge.custom.buffered_record import BufferedRecord, RecordContext
+from lakemark.merge.custom.class_path import import_object
+from lakemark.merge.custom.records import Records
+from lakemark.merge.key_codes import Mask
+
+
+class CustomMerger(ABC):
+    """Base class of ``VectorMerger`` and ``BufferedRecordMerger``; holds no state between calls.
+
+    It is pickled by the path of its class, so a worker that cannot import it reports the path.
+
+    Attributes:
+        merging_strategy: a UUID that tables of this merger store as
+            ``hoodie.record.merge.strategy.id`` (``getMergingStrategy`` of the specification).
+            Generate it once, with ``uuid.uuid4()``. If the merger starts to merge differently, it
+            needs a new one.
+    """
+
+    merging_strategy: str
+
+    @property
+    def name(self) -> str:
+        """The path of the class, for error messages."""
+        return f"{type(self).__module__}:{type(self).__qualname__}"
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        """Pickle by class path; other processes cannot import a class of ``__main__``."""
+        reduced: Any = super().__reduce_ex__(max(2, protocol.__index__()))
+        if type(self).__module__ == "__main__" or "." in type(self).__qualname__:
+            return reduced
+        _, (_, *arguments), *state = reduced
+        return (_new, (self.name, *arguments), *state)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VectorMerge:
+    """The result of merging versions of records.
+
+    Attributes:
+        rows: in the columns of ``Records.rows``, row by row of the same records.
+        keep: False if the result is a delete; its row keeps the known data.
+    """
+
+    rows: pa.Table
+    keep: Mask
+
+
+class VectorMerger(CustomMerger):
+    """Merges versions of many records at once."""
+
+    @abstractmethod
+    def merge(self, older: Records, newer: Records) -> VectorMerge:
+        """Merge two versions of each record.
+
+        Row ``i`` of both is the same record, and no record occurs twice. The result of a row must
+        depend on this row alone, merging must be associative, and ordering columns must keep a
+        value.
+
+        Args:
+            older: the result of earlier changes, or the row of the base file.
+            newer: a later change.
+        """
+
+    def partial_merge(self, older: Records, newer: Records) -> VectorMerge:
+        """Merge two versions of which one or both were written without some columns.
+
+        A column of the result counts as written if one of the two versions had it. By default each
+        version takes its missing columns from the other, and ``merge`` decides.
+        """
+        return self.merge(older.fill_missing_from(newer), newer.fill_missing_from(older))
+
+
+class BufferedRecordMerger(CustomMerger):
+    """Merges two versions of one record at a time; called only for records that have two.
+
+    It runs Python for each such pair; a ``VectorMerger`` needs a few calls for all of them.
+    """
+
+    @abstractmethod
+    def merge(
+        self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
+    ) -> BufferedRecord:
+        """Merge two versions of a record; merging must be associative.
+
+        Never return None. To delete the record, return a result with operation ``DELETE`` and the
+        data that is known, for later merges. Always set the ordering value that the data has.
+
+        Args:
+            older: the result of earlier changes, or the row of the base file.
+            newer: a later change.
+            context: the table's columns and ordering fields.
+        """
+
+    def partial_merge(
+        self,
+        older: BufferedRecord,
+        newer: BufferedRecord,
+        reader_schema: pa.Schema,
+        context: RecordContext,
+    ) -> BufferedRecord:
+        """Merge two versions of which one or both were written without some columns.
+
+        Data of the result may have only columns that one of the two was written with. By default
+        each version takes its missing columns from the other, and ``merge`` decides. A delete is
+        not filled, and provides null.
+
+        Args:
+            older: as for ``merge``; its data has only the columns that were written.
+            newer: likewise.
+            reader_schema: the table's columns.
+            context: the table's columns and ordering fields.
+        """
+        nothing = dict.fromkeys(reader_schema.names)
+        before = _fill_missing(older, newer, nothing, context)
+        return self.merge(before, _fill_missing(newer, older, nothing, context), context)
+
+
+def _fill_missing(
+    record: BufferedRecord,
+    other: BufferedRecord,
+    nothing: Mapping[str, object],
+    context: RecordContext,
+) -> BufferedRecord:
+    if record.is_delete or record.data is None:
+        return record
+    given = nothing if other.is_delete or other.data is None else other.data
+    whole = replace(record, data={**given, **record.data})
+    return replace(whole, ordering_value=context.ordering_value(whole))
+
+
+def _new(path: str, *arguments: object) -> object:
+    kind = import_object(path)
+    if not isinstance(kind, type):
+        message = f"merger {path} is not a class in this process; install the same code here"
+        raise InvalidConfig(message)
+    make: Callable[..., object] = kind.__new__
+    return make(kind, *arguments)

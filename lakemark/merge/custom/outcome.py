@@ -1,0 +1,171 @@
+"""The result of a custom merger, checked before it is used.
+
+A merger is foreign code. If its result loses rows, keys, columns, types or ordering values, it is
+refused with the merger's name and the key of a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.errors import InvalidConfig
+from lakemark.merge.custom.api import CustomMerger
+from lakemark.merge.custom.records import Records
+from lakemark.merge.key_codes import Mask
+from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.model.written_columns import Written
+from lakemark.schema.field_path import column_at, top_column
+
+
+def merger_error(merger: CustomMerger, record_key: object, fault: str) -> InvalidConfig:
+    """An error about a record that the merger returned."""
+    return InvalidConfig(f"merger {merger.name}, record {record_key!r}: {fault}")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Outcome:
+    """The result of merging versions of records.
+
+    Attributes:
+        rows: in the columns of ``Records.rows``.
+        keep: False if the record is deleted.
+        written: which columns each row has; None if every row has all of them.
+    """
+
+    rows: pa.Table
+    keep: Mask
+    written: Written | None = None
+
+
+def check_outcome(merger: CustomMerger, older: Records, newer: Records, outcome: Outcome) -> None:
+    """Check a result before it is used.
+
+    Raises:
+        InvalidConfig: the merger lost or exchanged records, lost an ordering value, or returned a
+            live row without data for a delete.
+    """
+    keys = older[RECORD_KEY]
+    _refuse(
+        merger,
+        keys,
+        ~_equal(outcome.rows.column(RECORD_KEY), keys),
+        f"the row of another record came back, or {RECORD_KEY} was changed; keep rows in place",
+    )
+    for field in older.ordering_fields:
+        versions = (outcome.rows, older.rows, newer.rows)
+        after, *before = (np.asarray(column_at(rows, field).is_null()) for rows in versions)
+        fault = (
+            f"its ordering value was lost: {field} is null; copy it from one of the two versions "
+            "(deletes need it too)"
+        )
+        had_none = (~older.is_delete & before[0]) | (~newer.is_delete & before[1])
+        is_lost = (~before[0] & ~before[1]) | (outcome.keep & ~had_none)
+        _refuse(merger, keys, after & is_lost, fault)
+    _check_has_data(merger, keys, older, newer, outcome)
+    _check_nulls(merger, keys, outcome, older.rows.schema)
+
+
+def ordering_columns(records: Records) -> list[str]:
+    """The columns that hold the ordering values."""
+    return list({top_column(name, records.rows.schema) for name in records.ordering_fields})
+
+
+def data_columns(records: Records) -> list[str]:
+    """The columns that a delete without data lacks: all except the key and the ordering values."""
+    others = {RECORD_KEY, *ordering_columns(records)}
+    return [name for name in records.rows.column_names if name not in others]
+
+
+def are_null(rows: pa.Table, names: Sequence[str]) -> Mask:
+    """Rows that are null in all of these columns; all rows if there are no columns."""
+    null: Mask = np.ones(rows.num_rows, np.bool_)
+    for name in names:
+        if not null.any():
+            break
+        null &= np.asarray(rows.column(name).is_null())
+    return null
+
+
+def conform_rows(merger: CustomMerger, rows: object, wanted: pa.Table) -> pa.Table:
+    """Check rows that a merger returned, and put them into the columns of its input.
+
+    Raises:
+        InvalidConfig: not a table, or one of another length or with other columns or types.
+    """
+    first_key = wanted.column(RECORD_KEY)[0].as_py()
+    if not isinstance(rows, pa.Table) or rows.num_rows != wanted.num_rows:
+        count = f"{rows.num_rows} rows" if isinstance(rows, pa.Table) else f"{type(rows).__name__}"
+        fault = f"{count} came back for {wanted.num_rows} records; return one row for each"
+        raise merger_error(merger, first_key, fault)
+    if sorted(rows.column_names) != sorted(wanted.column_names):
+        different = sorted({*rows.column_names} ^ {*wanted.column_names})
+        fault = f"columns {', '.join(different)} were added, duplicated or lost; return the same"
+        raise merger_error(merger, first_key, fault)
+    for field in wanted.schema:
+        kind = rows.schema.field(field.name).type
+        if kind != field.type:
+            fault = f"column {field.name} is {kind} and must be {field.type}; cast it"
+            raise merger_error(merger, first_key, fault)
+    in_order = rows.select(wanted.column_names)
+    return pa.table(in_order.columns, schema=wanted.schema)
+
+
+def combine_outcomes(use_first: Mask, first: Outcome, second: Outcome) -> Outcome:
+    """Combine the results of two ways to merge: the mask selects the first for a row."""
+    positions = (
+        np.where(use_first, np.cumsum(use_first), len(first.keep) + np.cumsum(~use_first)) - 1
+    )
+    written = None
+    if first.written is not None and second.written is not None:
+        written = np.concatenate([first.written, second.written])[positions]
+    return Outcome(
+        pa.concat_tables([first.rows, second.rows]).take(positions),
+        np.concatenate([first.keep, second.keep])[positions],
+        written,
+    )
+
+
+def _check_has_data(
+    merger: CustomMerger, keys: pa.ChunkedArray, older: Records, newer: Records, outcome: Outcome
+) -> None:
+    """A null row means a delete only by its operation; nulls of a live version may stay null."""
+    names = data_columns(older)
+    if not names:
+        return
+    suspects = np.flatnonzero(outcome.keep & (older.is_delete | newer.is_delete))
+    is_wrong: Mask = np.zeros(len(older), np.bool_)
+    is_wrong[suspects] = are_null(outcome.rows.take(suspects), names)
+    for version in (older, newer) if is_wrong.any() else ():
+        is_wrong &= version.is_delete | ~are_null(version.rows, names)
+    fault = (
+        "a row without any data came back that is not a delete; set keep to False for it "
+        "(a record's operation to DELETE)"
+    )
+    _refuse(merger, keys, is_wrong, fault)
+
+
+def _check_nulls(
+    merger: CustomMerger, keys: pa.ChunkedArray, outcome: Outcome, schema: pa.Schema
+) -> None:
+    if outcome.written is not None:
+        return
+    for field in schema:
+        column = outcome.rows.column(field.name)
+        if not field.nullable and column.null_count:
+            fault = f"column {field.name} may not be null in a row that stays"
+            _refuse(merger, keys, outcome.keep & np.asarray(column.is_null()), fault)
+
+
+def _refuse(merger: CustomMerger, keys: pa.ChunkedArray, is_wrong: Mask, fault: str) -> None:
+    if is_wrong.any():
+        raise merger_error(merger, keys[int(is_wrong.argmax())].as_py(), fault)
+
+
+def _equal(one: pa.ChunkedArray, other: pa.ChunkedArray) -> Mask:
+    same: Mask = np.asarray(pc.fill_null(pc.equal(one, other), fill_value=False)).astype(np.bool_)
+    return same

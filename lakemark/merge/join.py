@@ -1,0 +1,117 @@
+"""Base rows joined with the changes to their keys, and the result for each base row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from lakemark.merge.key_codes import Mask, Rows
+from lakemark.merge.ordering import select_ordering_columns
+from lakemark.merge.partial_update.missing_columns import PartialUpdate, partial_update_for
+from lakemark.model.changes import CHANGE_KIND, ChangeKind
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatchedRows:
+    """Base rows, each matched with the change to its key.
+
+    Attributes:
+        base: rows of the table.
+        base_rows: numbers of the base rows that have a change.
+        changes: the changes, in one chunk.
+        change_rows: numbers of their changes, aligned with ``base_rows``.
+    """
+
+    base: pa.Table
+    base_rows: Rows
+    changes: pa.Table
+    change_rows: Rows
+
+    def filter(self, chosen: Mask) -> MatchedRows:
+        """Some of the matches."""
+        return MatchedRows(
+            self.base, self.base_rows[chosen], self.changes, self.change_rows[chosen]
+        )
+
+    def older_rows(self) -> pa.Table:
+        """The matched base rows."""
+        return self.base.take(self.base_rows)
+
+    def newer_rows(self) -> pa.Table:
+        """Their changes, row by row."""
+        return self.changes.take(self.change_rows)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JoinedRows:
+    """The result for matched base rows; those in neither mask stay unchanged.
+
+    Attributes:
+        updated: matches whose base row is replaced.
+        deleted: matches whose base row is deleted.
+        rows: replacements of the updated base rows, in the columns of the base.
+    """
+
+    updated: Mask
+    deleted: Mask
+    rows: pa.Table
+
+
+class JoinRule(Protocol):
+    """Decides between a base row and the change to its key."""
+
+    @property
+    def ordering_fields(self) -> tuple[str, ...]:
+        """The columns that the rule compares."""
+        ...
+
+    def join(self, matched: MatchedRows) -> JoinedRows:
+        """Return the result for the matched base rows."""
+        ...
+
+
+class WinnerRule(Protocol):
+    """A rule by which one of two records wins; missing columns of the winner may be filled."""
+
+    @property
+    def ordering_fields(self) -> tuple[str, ...]:
+        """The columns that the rule compares."""
+        ...
+
+    @property
+    def partial_update(self) -> PartialUpdate | None:
+        """How missing columns of one record come from the other; None if they do not."""
+        ...
+
+    def newer_wins(self, base: pa.Table, changes: pa.Table) -> Mask:
+        """For aligned rows with the same keys: whether the change replaces the base row.
+
+        Args:
+            base: the ordering columns, named like the fields.
+            changes: the same columns, and the kinds of the changes.
+        """
+        ...
+
+
+def join_by_winner(matched: MatchedRows, rule: WinnerRule) -> JoinedRows:
+    """Join rows by a rule that lets one of the two win."""
+    fields = rule.ordering_fields
+    older = select_ordering_columns(matched.base, fields).take(matched.base_rows)
+    newer = select_ordering_columns(matched.changes, fields, CHANGE_KIND).take(matched.change_rows)
+    wins = rule.newer_wins(older, newer)
+    partial_update = partial_update_for(matched.changes, rule.partial_update)
+    is_upsert: Mask = newer.column(CHANGE_KIND).to_numpy() == ChangeKind.UPSERT
+    # A base row that wins may still be filled from the change that lost.
+    updated = is_upsert & (wins | (partial_update is not None))
+    rows = _select_winning_rows(matched.filter(updated), wins[updated], partial_update)
+    return JoinedRows(updated, wins & ~is_upsert, rows)
+
+
+def _select_winning_rows(
+    matched: MatchedRows, wins: Mask, partial_update: PartialUpdate | None
+) -> pa.Table:
+    if partial_update is None:
+        return matched.changes.select(matched.base.column_names).take(matched.change_rows)
+    return partial_update.join(matched.older_rows(), matched.newer_rows(), wins)

@@ -1,0 +1,169 @@
+"""Merging of a file group that may be larger than memory.
+
+Changes are folded as they arrive. This is exact, because the result of a fold is itself a change
+that later changes can be folded with. While the folded changes fit the memory budget, base rows
+stream past them. Beyond it both sides go to disk, divided by record key, and each division is
+merged like a file group.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Iterable, Iterator
+from itertools import chain
+
+import pyarrow as pa
+
+from lakemark.execution.runner import LocalRunner
+from lakemark.merge.change_index import ChangeIndex, MergeCounts, MergeResult
+from lakemark.merge.record_merger import RecordMerger
+from lakemark.merge.spill import MAX_LEVEL, SpilledDivisions
+from lakemark.model.changes import CHANGE_COLUMNS
+
+#: Memory for the changes of one file group, folded or waiting to be folded.
+DEFAULT_MEMORY_BUDGET_BYTES = 256 << 20
+
+#: Largest table that is returned to the caller.
+MAX_BATCH_BYTES = 64 << 20
+
+
+class MergeStream(Iterator[pa.Table]):
+    """Live rows of a file group in batches that are never empty.
+
+    Attributes:
+        counts: counts of the merge so far; complete once the stream has ended.
+    """
+
+    def __init__(self, merged: Iterator[MergeResult]) -> None:
+        self.counts = MergeCounts()
+        self._batches = self._run(merged)
+
+    def __next__(self) -> pa.Table:
+        return next(self._batches)
+
+    def close(self) -> None:
+        """End early and remove spilled files; does nothing if the stream has ended."""
+        self._batches.close()
+
+    def _run(self, merged: Iterator[MergeResult]) -> Generator[pa.Table, None, None]:
+        for part in merged:
+            self.counts += part.counts
+            yield from split_batches(part.rows, MAX_BATCH_BYTES)
+
+
+def merge_streams(
+    base: Iterable[pa.Table],
+    changes: Iterable[pa.Table],
+    merger: RecordMerger,
+    memory_budget_bytes: int = DEFAULT_MEMORY_BUDGET_BYTES,
+) -> MergeStream:
+    """Apply the changes of a file group to its base rows.
+
+    Args:
+        base: rows of the base file in the table's columns; empty without a base file.
+        changes: tables of changes in the same columns, oldest first, not folded.
+        merger: decides which record wins.
+        memory_budget_bytes: how many bytes of changes are held before both sides go to disk.
+
+    Returns:
+        Base rows in their order, then new keys (by division, if rows went to disk).
+    """
+    return MergeStream(_merge(base, changes, merger, memory_budget_bytes, level=0))
+
+
+def fold_stream(
+    changes: Iterable[pa.Table],
+    merger: RecordMerger,
+    memory_budget_bytes: int = DEFAULT_MEMORY_BUDGET_BYTES,
+) -> MergeStream:
+    """Merge the changes of a file group without a base file into live rows."""
+    return merge_streams((), changes, merger, memory_budget_bytes)
+
+
+def split_batches(rows: pa.Table, max_bytes: int) -> Iterator[pa.Table]:
+    """Slices of ``rows`` of about ``max_bytes`` at most; nothing if there are no rows."""
+    batch_count = max(1, -(-rows.nbytes // max_bytes))
+    batch_rows = max(1, -(-rows.num_rows // batch_count))
+    for start in range(0, rows.num_rows, batch_rows):
+        yield rows.slice(start, batch_rows)
+
+
+def _merge(
+    base: Iterable[pa.Table],
+    changes: Iterable[pa.Table],
+    merger: RecordMerger,
+    memory_budget_bytes: int,
+    level: int,
+) -> Iterator[MergeResult]:
+    arriving = iter(changes)
+    pending = _PendingChanges(merger, memory_budget_bytes if level < MAX_LEVEL else sys.maxsize)
+    if not all(pending.add(batch) for batch in arriving):
+        remaining = chain([pending.fold()], arriving)
+        yield from _merge_divided(base, remaining, merger, memory_budget_bytes, level)
+    elif pending.is_empty:
+        yield from (MergeResult(rows, MergeCounts()) for rows in base)
+    else:
+        yield from _merge_in_memory(base, pending.fold(), merger)
+
+
+def _merge_in_memory(
+    base: Iterable[pa.Table], changes: pa.Table, merger: RecordMerger
+) -> Iterator[MergeResult]:
+    index = ChangeIndex(changes, merger)
+    for rows in base:
+        yield index.merge(rows)
+    yield index.insert_unmatched(
+        [name for name in changes.column_names if name not in CHANGE_COLUMNS]
+    )
+
+
+def _merge_divided(
+    base: Iterable[pa.Table],
+    changes: Iterable[pa.Table],
+    merger: RecordMerger,
+    memory_budget_bytes: int,
+    level: int,
+) -> Iterator[MergeResult]:
+    with SpilledDivisions(level) as newer, SpilledDivisions(level) as older:
+        LocalRunner(2).map(_write_side, [(newer, changes), (older, base)])
+        for division in sorted({*newer.divisions, *older.divisions}):
+            yield from _merge(
+                older.read(division),
+                newer.read(division),
+                merger,
+                memory_budget_bytes,
+                level + 1,
+            )
+
+
+def _write_side(side: tuple[SpilledDivisions, Iterable[pa.Table]]) -> None:
+    divisions, tables = side
+    divisions.fill(tables)
+
+
+class _PendingChanges:
+    """Changes that are folded together, each time half of the budget has arrived."""
+
+    def __init__(self, merger: RecordMerger, memory_budget_bytes: int) -> None:
+        self._merger = merger
+        self._half_budget_bytes = memory_budget_bytes // 2
+        self._tables: list[pa.Table] = []
+        self._unfolded_bytes = 0
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._tables
+
+    def add(self, changes: pa.Table) -> bool:
+        """Add changes; False if the folded changes exceed half of the budget."""
+        self._tables.append(changes)
+        self._unfolded_bytes += changes.nbytes
+        if self._unfolded_bytes <= self._half_budget_bytes:
+            return True
+        folded = self.fold()
+        self._tables, self._unfolded_bytes = [folded], 0
+        return bool(folded.nbytes <= self._half_budget_bytes)
+
+    def fold(self) -> pa.Table:
+        """Fold all changes so far."""
+        return self._merger.fold(pa.concat_tables(self._tables))

@@ -1,0 +1,54 @@
+"""Finds pending commits of a metadata table that no writer will complete.
+
+A commit is written to the metadata table before the data instant completes. If the process stops in
+between, the rollback of the data instant also undoes the commit in the metadata table. But the
+process may resume after that rollback, request its commit in the metadata table late, and die. A
+pending commit keeps everything after it from being cleaned and archived.
+
+Source: Apache Hudi rolls back every pending commit of the metadata table before it writes there
+(``HoodieFailedWritesCleaningPolicy.EAGER``). With streaming writes it begins the commit together
+with the data instant, and another attempt of that instant rolls it back
+(``HoodieBackedTableMetadataWriter.startCommit``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from lakemark.metadata.valid_instants import INITIAL, MILLIS_DIGITS
+from lakemark.model.action import Action
+from lakemark.model.instant import Instant
+from lakemark.timeline.timeline import Timeline
+
+
+def abandoned_commits(
+    metadata: Timeline, data: Timeline, in_rollback: Collection[str] = ()
+) -> list[Instant]:
+    """Pending delta commits of the metadata table whose data instant is not pending.
+
+    The data instant has completed, or it is gone. While it is pending, its writer or the next
+    attempt completes or undoes the commit. The commits that build an index are not included: they
+    belong to no data instant, and Apache Hudi may be building that index. In table version 6,
+    Apache Hudi also commits under names of its own, which are longer.
+
+    Args:
+        metadata: the metadata table's timeline.
+        data: the data table's timeline, loaded after ``metadata``.
+        in_rollback: requested times of commits that a pending rollback of Apache Hudi undoes.
+    """
+    return [
+        commit
+        for commit in metadata.pending(Action.DELTA_COMMIT)
+        if _names_data_instant(commit)
+        and _is_not_pending(data, commit.requested_at)
+        and commit.requested_at not in in_rollback
+    ]
+
+
+def _names_data_instant(commit: Instant) -> bool:
+    name = commit.requested_at
+    return len(name) <= MILLIS_DIGITS and not name.startswith(INITIAL)
+
+
+def _is_not_pending(data: Timeline, requested_at: str) -> bool:
+    return all(i.is_completed for i in data.instants if i.requested_at == requested_at)

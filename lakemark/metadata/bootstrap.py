@@ -1,0 +1,213 @@
+"""Builds the metadata table of a data table from a listing of its storage, or drops it.
+
+The table's properties name the partitions of the metadata table last. So no reader uses what a
+crash leaves, and it is deleted before the next attempt. Files of pending instants are omitted;
+their commits will add them. Source: ``initializeFromFilesystem`` of
+``HoodieBackedTableMetadataWriter``, Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+import pyarrow as pa
+
+from lakemark.config.table_properties import (
+    PROPERTIES_PATH,
+    TableProperties,
+    metadata_table_properties,
+)
+from lakemark.metadata.column_stats.derive import derive_file_ranges, files_of
+from lakemark.metadata.column_stats.encode import (
+    StatisticsEntry,
+    encode_column_statistics,
+    encode_partition_statistics,
+)
+from lakemark.metadata.file_records import FilesOfPartition, encode_files
+from lakemark.metadata.index_definition import define_column_statistics
+from lakemark.metadata.metadata_store import MetadataStore
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.metadata.record_changes import RecordChanges
+from lakemark.model.column_ranges import ColumnRanges
+from lakemark.model.file_slice import LogFile, join
+from lakemark.model.format_version import FormatVersion
+from lakemark.storage.folder_storage import FolderStorage
+from lakemark.storage.properties_file import replace_properties
+from lakemark.storage.storage import Storage
+from lakemark.timeline.clock import TimelineClock
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.view.file_lister import DataFile, StorageFileLister
+from lakemark.view.file_system_view import FileSystemView
+from lakemark.view.view_loader import load_view
+
+#: Each partition, the prefix of the ids of its file groups, and their number.
+PARTITIONS = (
+    (PartitionKind.FILES, "files-", 1),
+    (PartitionKind.COLUMN_STATS, "col-stats-", 2),
+    (PartitionKind.PARTITION_STATS, "partition-stats-", 1),
+)
+#: The partitions in table version 6.
+_PARTITIONS_V6 = PARTITIONS[:2]
+
+
+def visible_files(
+    listed: Mapping[str, Iterable[DataFile]], timeline: Timeline, version: FormatVersion
+) -> dict[str, list[DataFile]]:
+    """The files of a listing whose instants have completed, by partition.
+
+    In version 6 all logs are visible. A log may be named after a pending compaction, and its blocks
+    show which of their instants have completed.
+    """
+
+    def is_visible(file: DataFile) -> bool:
+        if isinstance(file, LogFile) and version.logs_name_their_slice:
+            return True
+        return timeline.is_committed(file.name.instant)
+
+    return {name: [file for file in files if is_visible(file)] for name, files in listed.items()}
+
+
+def drop_metadata_table(
+    storage: Storage, properties: TableProperties, check_lease: Callable[[], None]
+) -> TableProperties:
+    """Delete a metadata table, complete or not; under the data table's lock.
+
+    It is removed from the properties first, because a ``files`` partition without some of its files
+    hides rows from readers.
+
+    Args:
+        storage: the data table's root.
+        properties: the data table's, as just read.
+        check_lease: raises if the lock was lost. Then another process may build a metadata table,
+            whose files have the same names.
+
+    Returns:
+        The properties without a metadata table.
+
+    Raises:
+        WriteConflict: another process has changed the properties in the meantime.
+    """
+    if properties.names_metadata_table:
+        bare = properties.without_metadata_table()
+        replace_properties(storage, properties, bare, check_lease)
+        properties = bare
+    paths = [info.path for info in storage.list_tree(METADATA_FOLDER)]
+    check_lease()
+    storage.delete(paths)
+    return properties
+
+
+def build_metadata_table(
+    storage: Storage,
+    properties: TableProperties,
+    timeline: Timeline,
+    columns: pa.Schema,
+    check_lease: Callable[[], None],
+    clock: TimelineClock,
+) -> TableProperties:
+    """Build the metadata table; under the data table's lock.
+
+    Args:
+        storage: the data table's root.
+        properties: the data table's; without a metadata table.
+        timeline: the data table's, just loaded.
+        columns: names and types of the columns with statistics; empty before there is a schema.
+        check_lease: raises if the lock was lost.
+        clock: the data table's, which the metadata table shares.
+
+    Returns:
+        The properties with the metadata table.
+
+    Raises:
+        CorruptData, Unsupported: a data file cannot be read.
+        WriteConflict: another process has changed the properties in the meantime.
+    """
+    data = TimelineStore.of_table(storage, properties, clock=clock)
+    version = data.version
+    view = load_view(data, timeline, StorageFileLister(storage), version)
+    files = visible_files(_all_files(view), timeline, version)
+    ranges = _file_ranges(storage, files, columns, check_lease)
+    latest = {file.path for file in files_of(view.latest_slices())}
+    changes = _first_records(files, ranges, latest, version.column_statistics)
+    own = FolderStorage(storage, METADATA_FOLDER)
+    own_properties = metadata_table_properties(properties)
+    check_lease()
+    own.create(PROPERTIES_PATH, own_properties.to_bytes())
+    instants = TimelineStore.of_table(own, own_properties, clock=clock)
+    store = MetadataStore(own, instants, instants.load())
+    partitions = _PARTITIONS_V6 if version is FormatVersion.V6 else PARTITIONS
+    for number, (kind, prefix, count) in enumerate(partitions):
+        shards = changes[kind].by_shard(count)
+        newest = timeline.newest_time
+        store.initialise(number, kind.stored_name, prefix, shards, newest, check_lease)
+    if len(columns):
+        define_column_statistics(storage, columns.names, version.column_statistics, check_lease)
+    after = properties.with_metadata_partitions(kind.stored_name for kind, _, _ in partitions)
+    replace_properties(storage, properties, after, check_lease)
+    return after
+
+
+def _all_files(view: FileSystemView) -> dict[str, list[DataFile]]:
+    """All files of a view, visible or not, by partition."""
+    files: dict[str, list[DataFile]] = {partition: [] for partition in view.partitions}
+    for group in view.groups.values():
+        files[group.id.partition_path] += group.files.values()
+    return files
+
+
+def _file_ranges(
+    storage: Storage,
+    files: Mapping[str, Sequence[DataFile]],
+    columns: pa.Schema,
+    check_lease: Callable[[], None],
+) -> dict[str, dict[str, ColumnRanges]]:
+    """Column ranges of each file, by partition path and file name."""
+    found: dict[str, dict[str, ColumnRanges]] = {}
+    for partition, listed in files.items():
+        found[partition] = {}
+        for file in listed if len(columns) else ():
+            check_lease()
+            found[partition][str(file.name)] = derive_file_ranges(storage, file, columns)
+    return found
+
+
+def _first_records(
+    files: Mapping[str, Sequence[DataFile]],
+    ranges: Mapping[str, Mapping[str, ColumnRanges]],
+    latest: Collection[str],
+    version: str,
+) -> dict[PartitionKind, RecordChanges]:
+    """The first records of each partition of the metadata table.
+
+    Args:
+        files: of the data table, by partition path.
+        ranges: of these files, by partition path and file name.
+        latest: paths of the files that queries read, which partition statistics cover.
+        version: of the column statistics.
+    """
+    of_files = [
+        StatisticsEntry(partition, name, one)
+        for partition, named in ranges.items()
+        for name, one in named.items()
+    ]
+    read = {
+        partition: [one for name, one in named.items() if join(partition, name) in latest]
+        for partition, named in ranges.items()
+    }
+    of_partitions = [
+        StatisticsEntry(partition, "", ColumnRanges.union(some))
+        for partition, some in read.items()
+        if some
+    ]
+    listed = (
+        FilesOfPartition(path, {str(file.name): file.size_bytes for file in some})
+        for path, some in files.items()
+        if some
+    )
+    return {
+        PartitionKind.FILES: encode_files(listed, files),
+        PartitionKind.COLUMN_STATS: encode_column_statistics(of_files, version),
+        PartitionKind.PARTITION_STATS: encode_partition_statistics(of_partitions, version),
+    }

@@ -1,0 +1,311 @@
+"""Derives column ranges: of one data file, and of the files that a partition keeps after a commit.
+
+Ranges of a file come from its Parquet footer as far as possible, so that most rows are not read.
+The footer leaves NaN out, as Arrow does, so columns of floats are read. If a writer may shorten
+texts in footers, its texts are read, too.
+
+Statistics of a partition cover the files that queries read. A commit that only adds files widens
+them. A commit that replaces files, as a compaction does, makes them narrower. Then the statistics
+of the remaining files are read; if a file has none of a column, the file itself is read.
+Source: ``convertMetadataToPartitionStatRecords`` of ``HoodieTableMetadataUtil``, Apache Hudi 1.2.0,
+which reads them at every commit, and treats a file without statistics as one without values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lakemark.log.data_block import read_rows
+from lakemark.log.log_block import BlockType
+from lakemark.log.log_reader import read_blocks
+from lakemark.log.parquet_format import column_sizes
+from lakemark.metadata.column_stats.encode import StatisticsEntry
+from lakemark.metadata.column_stats.lookup import ColumnStatistics
+from lakemark.metadata.metadata_file_lister import MetadataFileLister
+from lakemark.metadata.metadata_table import MetadataTable
+from lakemark.model.column_ranges import ColumnRanges, ColumnSize
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.file_names import LogFileName
+from lakemark.model.file_slice import FileSlice, LogFile
+from lakemark.model.instant import Instant
+from lakemark.read.base_file import open_data_file, read_base_file, read_footer
+from lakemark.storage.storage import Storage
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.view.file_lister import DataFile
+from lakemark.view.file_system_view import FileSystemView
+from lakemark.view.view_loader import load_view
+
+#: Writers whose footers contain whole texts, or none.
+_WRITERS_OF_WHOLE_TEXTS = ("parquet-cpp-arrow ", "parquet-mr ")
+
+_DATA_BLOCKS = (BlockType.AVRO_DATA, BlockType.PARQUET_DATA, BlockType.HFILE_DATA)
+
+
+def derive_file_ranges(storage: Storage, file: DataFile, schema: pa.Schema) -> ColumnRanges:
+    """Derive the ranges of these columns from a file, except of columns that the file lacks.
+
+    Args:
+        storage: the table's root.
+        file: a base file or a log. A file of change images has no ranges.
+        schema: the columns, with their current types.
+
+    Raises:
+        SnapshotChanged, CorruptData, Unsupported: as the readers of such files.
+    """
+    if isinstance(file, LogFile):
+        tables = _log_rows(storage, file, schema.names)
+        return ColumnRanges.union([ColumnRanges.of(rows, schema.names) for rows in tables])
+    if file.name.extension != "parquet":
+        known, sizes = ColumnRanges.union([]), dict[str, ColumnSize]()
+    else:
+        footer = read_footer(storage, file)
+        known, sizes = _ranges_of_footer(footer, schema), column_sizes(footer)
+    unknown = [field for field in schema if field.name not in known.columns]
+    if not unknown:
+        return replace(known, sizes=sizes)
+    tables = read_base_file(storage, file, pa.schema(unknown))
+    names = [field.name for field in unknown]
+    whole = ColumnRanges.union([known, *(ColumnRanges.of(rows, names) for rows in tables)])
+    return replace(whole, sizes=sizes)
+
+
+def _ranges_of_footer(footer: pq.FileMetaData, schema: pa.Schema) -> ColumnRanges:
+    """The ranges of the columns of which every row group has exact statistics."""
+    stored = footer.schema.to_arrow_schema()
+    positions = {footer.schema.column(n).path: n for n in range(footer.num_columns)}
+    has_whole_texts = (footer.created_by or "").startswith(_WRITERS_OF_WHOLE_TEXTS)
+    exact = [
+        field
+        for field in schema
+        if field.name in positions
+        and stored.field(field.name).type == field.type
+        and _is_exact(field.type, has_whole_texts)
+    ]
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    known = [
+        field
+        for field in exact
+        if all(_has_statistics(group.column(positions[field.name])) for group in groups)
+    ]
+    return ColumnRanges.union([_ranges_of_row_group(group, known, positions) for group in groups])
+
+
+def _is_exact(kind: pa.DataType, has_whole_texts: bool) -> bool:
+    is_text = pa.types.is_string(kind) or pa.types.is_binary(kind)
+    return not pa.types.is_floating(kind) and (has_whole_texts or not is_text)
+
+
+def _has_statistics(column: pq.ColumnChunkMetaData) -> bool:
+    known = column.statistics
+    if known is None or not known.has_null_count:
+        return False
+    return bool(known.has_min_max or known.null_count == column.num_values)
+
+
+def _ranges_of_row_group(
+    group: pq.RowGroupMetaData, fields: Sequence[pa.Field], positions: Mapping[str, int]
+) -> ColumnRanges:
+    chunks = [group.column(positions[field.name]) for field in fields]
+    pairs = [
+        pa.array([chunk.statistics.min, chunk.statistics.max], field.type)
+        for field, chunk in zip(fields, chunks, strict=True)
+    ]
+    return replace(
+        ColumnRanges.of(pa.table(pairs, schema=pa.schema(fields)), [f.name for f in fields]),
+        null_counts=tuple(chunk.statistics.null_count for chunk in chunks),
+        value_counts=tuple(chunk.num_values for chunk in chunks),
+    )
+
+
+def _log_rows(storage: Storage, file: LogFile, columns: Sequence[str]) -> Iterator[pa.Table]:
+    if file.name.is_cdc:
+        return
+    with open_data_file(storage, file.path) as stream:
+        for block in read_blocks(stream, file.size_bytes, file.path):
+            if block.type in _DATA_BLOCKS:
+                yield read_rows(block, columns)
+
+
+#: A completion time later than all others.
+_LAST = "9" * 17
+
+
+def partitions_that_lose_files(commit: CommitMetadata) -> set[str]:
+    """Partitions in which a commit replaces files of the newest slices by a new base file."""
+    return {
+        stat.partition_path or ""
+        for stat in commit.write_stats
+        if stat.prev_commit not in (None, "null") and not _is_log(stat.path or "")
+    }
+
+
+def load_view_of_partitions(
+    metadata: MetadataTable,
+    instants: TimelineStore,
+    timeline: Timeline,
+    partitions: Collection[str],
+) -> FileSystemView:
+    """Load the view of some partitions of the data table.
+
+    Args:
+        metadata: the metadata table, as of ``timeline``.
+        instants: reads the data table's instants.
+        timeline: the data table's, just loaded, under its lock.
+        partitions: their paths.
+
+    Raises:
+        SnapshotChanged, CorruptData, Unsupported: the metadata table, or an instant, cannot be
+            read.
+    """
+    lister = _SomePartitions(MetadataFileLister(metadata), partitions)
+    return load_view(instants, timeline, lister, instants.version)
+
+
+def is_outdated(slices: Sequence[FileSlice], timeline: Timeline) -> bool:
+    """Whether the statistics of a partition may not cover all files that queries read.
+
+    The record of the commit that was requested last is effective (in Apache Hudi, too). It lacks a
+    commit that was requested earlier and completed later.
+
+    Args:
+        slices: the newest slices of the partition.
+        timeline: the data table's.
+    """
+    return _is_any_late(files_of(slices), slices, timeline)
+
+
+def may_be_too_wide(slices: Sequence[FileSlice], timeline: Timeline) -> bool:
+    """Whether the statistics of a partition may cover files that queries no longer read.
+
+    That is so if a compaction was requested earlier and completed later; see ``is_outdated``.
+
+    Args:
+        slices: the newest slices of the partition.
+        timeline: the data table's.
+    """
+    bases = (one.base for one in slices if one.base is not None)
+    return _is_any_late(bases, slices, timeline)
+
+
+class RemainingRanges(NamedTuple):
+    """Ranges of the files that partitions keep.
+
+    Attributes:
+        ranges: by partition path; a partition without other files has no entry.
+        read: the ranges that were read from files without statistics of some column.
+    """
+
+    ranges: dict[str, ColumnRanges]
+    read: list[StatisticsEntry]
+
+
+def derive_remaining_ranges(
+    metadata: MetadataTable,
+    storage: Storage,
+    instants: TimelineStore,
+    view: FileSystemView,
+    commit: tuple[Instant, CommitMetadata],
+    partitions: Collection[str],
+    columns: pa.Schema,
+) -> RemainingRanges:
+    """Derive the ranges of the files that queries read after a commit, except the commit's own.
+
+    Args:
+        metadata: the metadata table, with statistics of files.
+        storage: the data table's root.
+        instants: reads the data table's instants.
+        view: a view of at least these partitions, under the data table's lock.
+        commit: about to be published.
+        partitions: their paths.
+        columns: their names and types.
+
+    Raises:
+        SnapshotChanged, CorruptData, Unsupported: as ``load_view_of_partitions``; or a file cannot
+            be read.
+    """
+    instant, content = commit
+    after = view.with_commit(instant.completed(_LAST), content)
+    own = {stat.path for stat in content.write_stats}
+    remaining: dict[str, dict[str, DataFile]] = {}
+    for path in partitions:
+        for file in files_of(after.latest_slices(path)):
+            if file.path not in own and not _has_only_deletes(file, instants, view.timeline):
+                remaining.setdefault(path, {})[str(file.name)] = file
+    stored = ColumnStatistics(metadata).ranges(remaining, columns)
+    read = []
+    for (path, name), missing in stored.missing.items():
+        schema = pa.schema([columns.field(column) for column in missing])
+        ranges = _derive_all(storage, remaining[path][name], schema)
+        read.append(StatisticsEntry(path, name, ranges))
+    by_partition = dict(stored.ranges)
+    for path, _, ranges in read:
+        by_partition[path] = ColumnRanges.union([by_partition[path], ranges])
+    return RemainingRanges(by_partition, read)
+
+
+def _derive_all(storage: Storage, file: DataFile, schema: pa.Schema) -> ColumnRanges:
+    """Derive the ranges of all these columns; a column that the file lacks has no values.
+
+    So the file has statistics of each column, and is not read for them again.
+    """
+    found = derive_file_ranges(storage, file, schema)
+    whole = ColumnRanges.union([ColumnRanges.of_nulls(schema, 0), found])
+    return replace(whole, sizes=found.sizes)
+
+
+def files_of(slices: Iterable[FileSlice]) -> Iterator[DataFile]:
+    """The files of these slices, which a query reads."""
+    for one in slices:
+        if one.base is not None:
+            yield one.base
+        yield from one.logs
+
+
+@dataclass(frozen=True)
+class _SomePartitions:
+    """Lists only these partitions."""
+
+    lister: MetadataFileLister
+    partitions: Collection[str]
+
+    def list_files(self) -> Mapping[str, list[DataFile]]:
+        return self.lister.list_some(self.partitions)
+
+
+def _has_only_deletes(file: DataFile, instants: TimelineStore, timeline: Timeline) -> bool:
+    """Whether a log is known to contain only deletes, which have no statistics."""
+    if not isinstance(file, LogFile):
+        return False
+    instant = timeline.find(file.name.instant)
+    if instant is None or not instant.is_completed:
+        return False
+    stats = instants.read_commit(instant).write_stats
+    return any(stat.path == file.path and stat.num_writes == 0 for stat in stats)
+
+
+def _is_any_late(
+    files: Iterable[DataFile], slices: Sequence[FileSlice], timeline: Timeline
+) -> bool:
+    """Whether one of the files was committed after the commit that was requested last."""
+    newest = max((file.name.instant for file in files_of(slices)), default="")
+    until = _completed_at(newest, timeline)
+    return any(_completed_at(file.name.instant, timeline) > until for file in files)
+
+
+def _completed_at(name: str, timeline: Timeline) -> str:
+    """When an instant completed.
+
+    For an archived instant it is the requested time, since it is older than all others anyway.
+    """
+    found = timeline.find(name)
+    return (found and found.completed_at) or name
+
+
+def _is_log(path: str) -> bool:
+    return LogFileName.parse(path.rpartition("/")[2]) is not None

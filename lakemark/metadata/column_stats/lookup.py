@@ -1,0 +1,345 @@
+"""Looks up statistics of columns, by file and by partition.
+
+The records of one key are merged, oldest first. A record that is tight (exact) or deleted replaces
+all older ones; any other widens them. If a value cannot be read as one of the column's type, or if
+values have no bounds, the statistics are unknown, and there is no row. Source:
+``mergeColumnStatsRecords`` of Apache Hudi 1.2.0, which merges the logs before the base file and may
+therefore keep wider bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.codec.hfile.selection import Keys, Prefixes, Selection
+from lakemark.merge.key_codes import key_codes
+from lakemark.metadata.column_stats.decode import decode_values
+from lakemark.metadata.index_keys import (
+    FILE_KEY_BYTES,
+    column_prefix,
+    column_stats_key,
+    partition_path_of,
+    partition_stats_key,
+)
+from lakemark.metadata.metadata_table import MetadataTable
+from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.metadata.slice_rows import KEY, PAYLOAD
+from lakemark.model.bounds import PRINTED_HIGH, PRINTED_LOW
+from lakemark.model.column_ranges import ColumnRanges
+from lakemark.read.index_protocols import statistics_schema
+
+_PAYLOAD = PartitionKind.COLUMN_STATS.payload
+_FILE_NAME, _PARTITION_PATH = "file_name", "partition_path"
+_LABEL = "label"
+
+
+class FileRanges(NamedTuple):
+    """Stored statistics of some files.
+
+    Attributes:
+        ranges: the union of the ranges of each partition's files, as far as they have statistics.
+        missing: columns without statistics, by partition path and file name.
+    """
+
+    ranges: dict[str, ColumnRanges]
+    missing: dict[tuple[str, str], list[str]]
+
+
+@dataclass(frozen=True)
+class ColumnStatistics:
+    """A ``lakemark.read.index_protocols.FileStatistics`` over the partition ``column_stats``.
+
+    Attributes:
+        metadata: holds the statistics.
+        partition: ``column_stats``, or that of an expression index.
+    """
+
+    metadata: MetadataTable
+    partition: str = PartitionKind.COLUMN_STATS.stored_name
+
+    def of_column(
+        self, column: str, data_type: pa.DataType, partitions: Sequence[str] | None = None
+    ) -> pa.Table:
+        """See ``FileStatistics.of_column``.
+
+        Raises:
+            SnapshotChanged: the metadata table was compacted in the meantime: open it again.
+            CorruptData: its bytes do not match the format.
+            Unsupported: values are in an unknown wrapper.
+        """
+        return self._read(column, data_type, _prefixes(column, partitions))
+
+    def of_files(
+        self, column: str, data_type: pa.DataType, files: Iterable[tuple[str, str]]
+    ) -> pa.Table:
+        """Statistics of single files, each a partition path and a name; reads only their blocks."""
+        keys = [column_stats_key(column, partition, name) for partition, name in files]
+        return self._read(column, data_type, Keys.of_any(pa.array(keys, pa.binary())))
+
+    def ranges(self, files: Mapping[str, Collection[str]], columns: pa.Schema) -> FileRanges:
+        """The union of the ranges of each partition's files.
+
+        Args:
+            files: names by partition path.
+            columns: with their current types.
+
+        Raises:
+            SnapshotChanged, CorruptData, Unsupported: as ``of_column``.
+        """
+        keys = {field.name: _file_keys(field.name, files) for field in columns}
+        file_of = {key: file for one in keys.values() for key, file in one.items()}
+        wanted = Keys.of_any(pa.array(list(file_of), pa.binary()))
+        rows = self.metadata.history(self.metadata.parts(self.partition, wanted), _PAYLOAD)
+        stored = [key.encode() for key in rows.column(KEY).to_pylist()]
+        paths = pa.array([file_of[key][0] for key in stored], pa.string())
+        rows = rows.append_column(_LABEL, paths)
+        effective = {stored[at] for at in np.flatnonzero(_is_effective(rows))}
+        found: dict[str, list[ColumnRanges]] = {path: [] for path in files}
+        missing: dict[tuple[str, str], list[str]] = {}
+        for field in columns:
+            known, unknown = _merge(rows, field.name, field.type, _PARTITION_PATH, _LABEL)
+            for at, path in enumerate(known.column(_PARTITION_PATH).to_pylist()):
+                found[path].append(_range(field.name, known.slice(at, 1)))
+            for key, file in keys[field.name].items():
+                if key not in effective or key in unknown:
+                    missing.setdefault(file, []).append(field.name)
+        return FileRanges({p: ColumnRanges.union(parts) for p, parts in found.items()}, missing)
+
+    def _read(self, column: str, data_type: pa.DataType, selection: Selection) -> pa.Table:
+        parts = self.metadata.parts(self.partition, selection)
+        rows = self.metadata.history(parts, _PAYLOAD)
+        # An expression index also has statistics of whole partitions, under shorter keys.
+        rows = rows.filter(pc.equal(pc.binary_length(rows.column(KEY)), FILE_KEY_BYTES))
+        return merge_statistics(rows, column, data_type, _FILE_NAME)
+
+
+@dataclass(frozen=True)
+class PartitionStatistics:
+    """Statistics of whole partitions, over all versions of their rows.
+
+    Attributes:
+        metadata: holds the statistics.
+        partition: ``partition_stats``, or that of an expression index.
+        prefix: the part of a key between the column and the partition, if there is one.
+    """
+
+    metadata: MetadataTable
+    partition: str = PartitionKind.PARTITION_STATS.stored_name
+    prefix: str | None = None
+
+    def of_column(
+        self, column: str, data_type: pa.DataType, partitions: Sequence[str] | None = None
+    ) -> pa.Table:
+        """Statistics of one column, a row for each partition that has some.
+
+        Arguments and errors as for ``ColumnStatistics.of_column``.
+
+        Returns:
+            ``statistics_schema("partition_path", data_type)``.
+        """
+        parts = self.metadata.parts(self.partition, _prefixes(column, partitions, self.prefix))
+        rows = self.metadata.history(parts, _PAYLOAD)
+        found = merge_statistics(rows, column, data_type, _PARTITION_PATH)
+        return _with_partition_paths(found)
+
+    def ranges(self, partitions: Sequence[str], columns: pa.Schema) -> dict[str, ColumnRanges]:
+        """The ranges of these partitions; a column without a record has no range.
+
+        Args:
+            partitions: their paths.
+            columns: with their current types.
+
+        Raises:
+            SnapshotChanged, CorruptData, Unsupported: as ``of_column``.
+        """
+        rows = self._rows(partitions, columns)
+        found: dict[str, list[ColumnRanges]] = {path: [] for path in partitions}
+        for field in columns:
+            known = merge_statistics(rows, field.name, field.type, _PARTITION_PATH)
+            for at, stored in enumerate(known.column(_PARTITION_PATH).to_pylist()):
+                found[partition_path_of(stored)].append(_range(field.name, known.slice(at, 1)))
+        return {path: ColumnRanges.union(parts) for path, parts in found.items()}
+
+    def tight_columns(self, partitions: Sequence[str], columns: pa.Schema) -> set[tuple[str, str]]:
+        """Partition path and name of the columns whose bounds are marked as exact.
+
+        Arguments as for ``ranges``.
+        """
+        rows = self._rows(partitions, columns)
+        payload = rows.column(PAYLOAD).combine_chunks()
+        is_tight = pa.array(_is_effective(rows) & _flags(payload, "isTightBound"))
+        names = (_field(payload, name).filter(is_tight) for name in ("fileName", "columnName"))
+        stored, named = (column.to_pylist() for column in names)
+        return {(partition_path_of(path), name) for path, name in zip(stored, named, strict=True)}
+
+    def _rows(self, partitions: Sequence[str], columns: pa.Schema) -> pa.Table:
+        keys = [partition_stats_key(name, path) for name in columns.names for path in partitions]
+        wanted = Keys.of_any(pa.array(keys, pa.binary()))
+        return self.metadata.history(self.metadata.parts(self.partition, wanted), _PAYLOAD)
+
+
+def _file_keys(column: str, files: Mapping[str, Collection[str]]) -> dict[bytes, tuple[str, str]]:
+    """Partition path and name of each file, by the key of the column's statistics in it."""
+    return {
+        column_stats_key(column, path, name): (path, name)
+        for path, names in files.items()
+        for name in names
+    }
+
+
+def _range(name: str, row: pa.Table) -> ColumnRanges:
+    """The range of one column."""
+    bounds = pa.chunked_array([*row.column("min").chunks, *row.column("max").chunks])
+    counts = (row.column("null_count")[0].as_py(), row.column("value_count")[0].as_py())
+    ranges = ColumnRanges.of(pa.table({name: bounds}), [name])
+    return replace(ranges, null_counts=counts[:1], value_counts=counts[1:])
+
+
+def _prefixes(column: str, partitions: Sequence[str] | None, prefix: str | None = None) -> Prefixes:
+    if partitions is None:
+        return Prefixes([column_prefix(column, prefix)])
+    return Prefixes([column_prefix(column, prefix, path) for path in partitions])
+
+
+def _with_partition_paths(statistics: pa.Table) -> pa.Table:
+    """Statistics of partitions, with the partition paths of the data table."""
+    paths = [partition_path_of(name) for name in statistics.column(0).to_pylist()]
+    return statistics.set_column(0, statistics.schema.field(0), pa.array(paths, pa.string()))
+
+
+def merge_statistics(
+    rows: pa.Table,
+    column: str,
+    data_type: pa.DataType,
+    name_column: str,
+    label: str | None = None,
+) -> pa.Table:
+    """Merge the history of the records of each key.
+
+    Args:
+        rows: the records of a key, oldest first; those of other columns are ignored.
+        column: name of the column whose statistics they are.
+        data_type: its type.
+        name_column: name of the first column of the result.
+        label: a column of ``rows`` whose value replaces the file name. The keys of one label are
+            merged into one row. None for the file name.
+
+    Returns:
+        ``statistics_schema(name_column, data_type)``.
+    """
+    return _merge(rows, column, data_type, name_column, label)[0]
+
+
+def _merge(
+    rows: pa.Table,
+    column: str,
+    data_type: pa.DataType,
+    name_column: str,
+    label: str | None = None,
+) -> tuple[pa.Table, set[bytes]]:
+    """As ``merge_statistics``; also returns the keys whose statistics are unknown."""
+    payload = rows.column(PAYLOAD).combine_chunks()
+    # Two columns whose names have the same hash share a key prefix.
+    is_other = pc.fill_null(pc.not_equal(_field(payload, "columnName"), column), fill_value=False)
+    rows = rows.filter(pc.invert(is_other))
+    rows = rows.filter(pa.array(_is_effective(rows)))
+    bounds = _Bounds.of(rows.column(PAYLOAD).combine_chunks(), data_type)
+    keys = key_codes(rows, [KEY]).codes
+    is_unknown = np.isin(keys, keys[~bounds.is_known])
+    unknown = {key.encode() for key in rows.column(KEY).filter(pa.array(is_unknown)).to_pylist()}
+    known = pa.array(np.flatnonzero(~is_unknown))
+    return _unite(rows.take(known), bounds.take(known), name_column, label), unknown
+
+
+@dataclass(frozen=True)
+class _Bounds:
+    """The bounds in some records, in the column's type, and which of them are known."""
+
+    low: pa.Array
+    high: pa.Array
+    is_known: npt.NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, payload: pa.StructArray, data_type: pa.DataType) -> _Bounds:
+        kinds = _field(payload, "valueType")
+        low, low_known = decode_values(_field(payload, "minValue"), kinds, data_type, PRINTED_LOW)
+        high, high_known = decode_values(
+            _field(payload, "maxValue"), kinds, data_type, PRINTED_HIGH
+        )
+        return cls(low, high, low_known & high_known & _is_consistent(low, high, payload))
+
+    def take(self, rows: pa.Array) -> _Bounds:
+        return _Bounds(self.low.take(rows), self.high.take(rows), self.is_known[np.asarray(rows)])
+
+
+def _is_effective(rows: pa.Table) -> npt.NDArray[np.bool_]:
+    """Whether each record is not deleted, and neither deleted nor replaced by a newer one."""
+    payload, codes = rows.column(PAYLOAD).combine_chunks(), key_codes(rows, [KEY])
+    is_deleted = _flags(payload, "isDeleted") | np.asarray(payload.is_null())
+    decisive = codes.last(np.flatnonzero(is_deleted | _flags(payload, "isTightBound")))
+    is_later = np.arange(len(payload)) >= decisive[codes.codes]
+    is_effective: npt.NDArray[np.bool_] = is_later & ~is_deleted
+    return is_effective
+
+
+def _unite(rows: pa.Table, bounds: _Bounds, name_column: str, label: str | None) -> pa.Table:
+    """One row for each label, or key: the union of its records."""
+    payload = rows.column(PAYLOAD).combine_chunks()
+    names = _field(payload, "fileName") if label is None else rows.column(label).combine_chunks()
+    codes = key_codes(rows, [label or KEY]).codes
+    groups, first, group_of = np.unique(codes, return_index=True, return_inverse=True)
+    columns = [
+        names.take(pa.array(first)),
+        _extreme(bounds.low, group_of, "ascending"),
+        _extreme(bounds.high, group_of, "descending"),
+        _total(_field(payload, "nullCount"), group_of, len(groups)),
+        _total(_field(payload, "valueCount"), group_of, len(groups)),
+    ]
+    return pa.Table.from_arrays(columns, schema=statistics_schema(name_column, bounds.low.type))
+
+
+def _is_consistent(low: pa.Array, high: pa.Array, payload: pa.StructArray) -> npt.NDArray[np.bool_]:
+    """Whether there are bounds, or no values; a footer may count values without bounds."""
+    is_empty = pc.equal(_field(payload, "nullCount"), _field(payload, "valueCount"))
+    has_bounds = pc.and_(low.is_valid(), high.is_valid())
+    consistent: npt.NDArray[np.bool_] = np.asarray(
+        pc.or_(has_bounds, pc.fill_null(is_empty, fill_value=False))
+    )
+    return consistent
+
+
+def _extreme(values: pa.Array, group_of: npt.NDArray[np.int64], order: str) -> pa.Array:
+    """The first value of each group in that order, with NaN as the largest; null if it has none."""
+    table = pa.table({"group": pa.array(group_of), "value": values})
+    keys = [("group", "ascending"), ("value", order)]
+    if pa.types.is_floating(values.type):  # Arrow sorts NaN last in either order
+        table = table.append_column("is_nan", pc.fill_null(pc.is_nan(values), fill_value=False))
+        keys.insert(1, ("is_nan", order))
+    by_value = np.asarray(pc.sort_indices(table, sort_keys=keys))
+    _, first = np.unique(group_of[by_value], return_index=True)
+    return values.take(pa.array(by_value[first]))
+
+
+def _total(counts: pa.Array, group_of: npt.NDArray[np.int64], group_count: int) -> pa.Array:
+    """The sum of each group; null if one of its counts is unknown."""
+    totals = np.zeros(group_count, np.int64)
+    np.add.at(totals, group_of, np.asarray(pc.fill_null(counts, 0)))
+    is_unknown = np.zeros(group_count, np.bool_)
+    is_unknown[group_of[np.asarray(counts.is_null())]] = True
+    return pa.array(totals, mask=is_unknown)
+
+
+def _field(payload: pa.StructArray, name: str) -> pa.Array:
+    return pc.struct_field(payload, name)
+
+
+def _flags(payload: pa.StructArray, name: str) -> npt.NDArray[np.bool_]:
+    flags: npt.NDArray[np.bool_] = np.asarray(pc.fill_null(_field(payload, name), fill_value=False))
+    return flags

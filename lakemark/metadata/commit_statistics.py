@@ -1,0 +1,276 @@
+"""Column statistics of a commit: of its files, and of the partitions that it changes.
+
+The ranges of a partition are carried from commit to commit (``WriterState.ranges``), so that most
+commits read no statistics. They are derived again (``column_stats.derive``) if the commit replaces
+files, or if it has a column that the partition's ranges lack.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from lakemark.config import keys
+from lakemark.metadata.column_stats.derive import (
+    RemainingRanges,
+    derive_file_ranges,
+    derive_remaining_ranges,
+    is_outdated,
+    load_view_of_partitions,
+    partitions_that_lose_files,
+)
+from lakemark.metadata.column_stats.encode import (
+    StatisticsEntry,
+    delete_partition_statistics,
+    encode_column_statistics,
+    encode_partition_statistics,
+)
+from lakemark.metadata.column_stats.lookup import PartitionStatistics
+from lakemark.metadata.index_definition import define_column_statistics
+from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.metadata.record_changes import RecordChanges
+from lakemark.metadata.writer_state import WriterState, WriterStateLoader
+from lakemark.model.column_ranges import ColumnRanges, indexed_columns
+from lakemark.model.commit_metadata import CommitMetadata, WriteStat
+from lakemark.model.instant import Instant
+from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.read.scan_planner import table_schema
+from lakemark.storage.properties_file import read_properties
+from lakemark.storage.storage import Storage
+from lakemark.timeline.timeline import Timeline
+from lakemark.view.file_lister import data_file
+
+_FILES = PartitionKind.FILES.stored_name
+_COLUMNS = PartitionKind.COLUMN_STATS.stored_name
+_PARTITIONS = PartitionKind.PARTITION_STATS.stored_name
+
+
+class _PartitionRanges(NamedTuple):
+    """Ranges of the partitions that a commit changes, with its own files.
+
+    Attributes:
+        ranges: by partition path.
+        read: the ranges that were read from files without statistics.
+        emptied: partitions whose last row the commit removes.
+    """
+
+    ranges: dict[str, ColumnRanges]
+    read: list[StatisticsEntry]
+    emptied: list[str]
+
+
+class CommitStatistics:
+    """Records of ``column_stats`` and ``partition_stats`` for the commits of one table.
+
+    Args:
+        loader: opens the table and its metadata table.
+    """
+
+    def __init__(self, loader: WriterStateLoader) -> None:
+        self._loader = loader
+        self._storage, self._instants = loader.storage, loader.instants
+
+    def changes_of(
+        self,
+        state: WriterState,
+        instant: Instant,
+        metadata: CommitMetadata,
+        timeline: Timeline,
+        check_not_fenced: Callable[[], None],
+    ) -> dict[str, RecordChanges]:
+        """The changes of the statistics' partitions, as far as the metadata table has them.
+
+        Args:
+            state: of the metadata table; updated with the commit's ranges and columns.
+            instant: about to be published.
+            metadata: of the commit.
+            timeline: the data table's, just loaded, under its lock.
+            check_not_fenced: raises if the instant was rolled back.
+
+        Raises:
+            SnapshotChanged, CorruptData, Unsupported: files or statistics cannot be read.
+        """
+        version = self._instants.version.column_statistics
+        has_columns = _COLUMNS in state.partitions
+        if has_columns:
+            metadata = self._with_file_ranges(metadata)
+        stats = [stat for stat in metadata.write_stats if stat.path]
+        files = _entries_of(stats) if has_columns else []
+        changes = {}
+        if _PARTITIONS in state.partitions:
+            found = self._partition_ranges(state, (instant, metadata), timeline)
+            files += found.read
+            partitions = [StatisticsEntry(path, "", one) for path, one in found.ranges.items()]
+            partitions += self._nulls_of_new_columns(state, found.ranges, timeline)
+            written = encode_partition_statistics(partitions, version)
+            deleted = delete_partition_statistics(state.columns, found.emptied)
+            changes[_PARTITIONS] = RecordChanges.union([written, deleted])
+            state.ranges.update(found.ranges)
+        names = _columns_of(entry.ranges for entry in files).names
+        if has_columns:
+            changes[_COLUMNS] = encode_column_statistics(files, version)
+            self._define_new_columns(state, names, check_not_fenced)
+        state.committed_columns |= {*state.columns} & {*names}
+        return changes
+
+    def _with_file_ranges(self, commit: CommitMetadata) -> CommitMetadata:
+        """Add the ranges of files that have none.
+
+        Their writer started before there was a metadata table.
+        """
+        if all(stat.column_ranges is not None for stat in commit.write_stats if stat.path):
+            return commit
+        avro_schema = json.loads(commit.extra_metadata[keys.SCHEMA])
+        schema = table_schema(avro_schema, read_properties(self._storage))
+        names = indexed_columns(schema, self._instants.version)
+        columns = pa.schema([schema.field(name) for name in names])
+        stats = (_with_ranges(self._storage, stat, columns) for stat in commit.write_stats)
+        return replace(commit, write_stats=tuple(stats))
+
+    def _partition_ranges(
+        self, state: WriterState, commit: tuple[Instant, CommitMetadata], timeline: Timeline
+    ) -> _PartitionRanges:
+        files = _ranges_by_partition(commit[1])
+        before = self._ranges_before(state, commit, timeline, files)
+        after = {
+            path: ColumnRanges.union([*_if_any(before.ranges.get(path)), *ranges])
+            for path, ranges in files.items()
+        }
+        losing = partitions_that_lose_files(commit[1]) & state.paths
+        emptied = [path for path in losing if not after[path].columns]
+        return _PartitionRanges(after, before.read, emptied)
+
+    def _ranges_before(
+        self,
+        state: WriterState,
+        commit: tuple[Instant, CommitMetadata],
+        timeline: Timeline,
+        files: Mapping[str, Sequence[ColumnRanges]],
+    ) -> RemainingRanges:
+        """Ranges of these partitions without the commit's own files.
+
+        Known ranges are used if they have every column of the commit. They are derived again if the
+        commit replaces files, if they may be outdated, or if a column is new: files of other
+        writers may have values of it.
+        """
+        columns = _columns_of(one for ranges in files.values() for one in ranges)
+        losing = partitions_that_lose_files(commit[1])
+        known = {path: one for path, one in state.ranges.items() if path in files.keys() - losing}
+        known = _with_all_columns(columns, known)
+        unknown = sorted((files.keys() & state.paths) - known.keys())
+        if not unknown:
+            return RemainingRanges(known, [])
+        metadata = self._loader.open(read_properties(self._storage), timeline)
+        self._loader.check_files(metadata, _FILES, _COLUMNS, _PARTITIONS)
+        view = load_view_of_partitions(metadata, self._instants, timeline, unknown)
+        valid = [
+            path
+            for path in unknown
+            if path not in losing and not is_outdated(view.latest_slices(path), timeline)
+        ]
+        stored = PartitionStatistics(metadata).ranges(valid, columns)
+        known |= _with_all_columns(columns, stored)
+        unknown = [path for path in unknown if path not in known]
+        derived = derive_remaining_ranges(
+            metadata, self._storage, self._instants, view, commit, unknown, columns
+        )
+        return RemainingRanges(known | derived.ranges, derived.read)
+
+    def _nulls_of_new_columns(
+        self, state: WriterState, written: Mapping[str, ColumnRanges], timeline: Timeline
+    ) -> list[StatisticsEntry]:
+        """Entries without values for the other partitions, if the commit adds a column.
+
+        Without them, Apache Hudi finds no row of these partitions for any filter on the column.
+        """
+        columns = _columns_of(written.values())
+        new = pa.schema([f for f in columns if f.name not in state.committed_columns])
+        others = state.paths - written.keys()
+        if not (state.columns and len(new) and others):
+            return []
+        metadata = self._loader.open(read_properties(self._storage), timeline)
+        self._loader.check_files(metadata, _PARTITIONS)
+        statistics = PartitionStatistics(metadata)
+        have = {f.name: _partitions_of(statistics, f) for f in new if f.name in state.columns}
+        rows = statistics.of_column(RECORD_KEY, pa.string()).to_pylist()
+        counts = {row["partition_path"]: row["value_count"] or 0 for row in rows}
+        return [
+            StatisticsEntry(path, "", ColumnRanges.of_nulls(missing, counts[path]))
+            for path in sorted(others & counts.keys())
+            if (missing := _missing_in(new, path, have))
+        ]
+
+    def _define_new_columns(
+        self, state: WriterState, names: Iterable[str], check_not_fenced: Callable[[], None]
+    ) -> None:
+        """Add the commit's new columns to the index definition."""
+        new = [name for name in names if name not in state.columns]
+        if new:
+            state.columns += new
+            version = self._instants.version.column_statistics
+            define_column_statistics(self._storage, state.columns, version, check_not_fenced)
+
+
+def _partitions_of(statistics: PartitionStatistics, field: pa.Field) -> set[str]:
+    """Partitions that have a record of a column."""
+    return {*statistics.of_column(field.name, field.type)["partition_path"].to_pylist()}
+
+
+def _missing_in(columns: pa.Schema, path: str, have: Mapping[str, Collection[str]]) -> pa.Schema:
+    """The columns of which a partition has no record."""
+    return pa.schema([f for f in columns if path not in have.get(f.name, ())])
+
+
+def _entries_of(stats: Iterable[WriteStat]) -> list[StatisticsEntry]:
+    return [
+        StatisticsEntry(stat.partition_path or "", _name_of(stat), _ranges_of(stat))
+        for stat in stats
+    ]
+
+
+def _with_ranges(storage: Storage, stat: WriteStat, columns: pa.Schema) -> WriteStat:
+    file = data_file(stat.partition_path or "", _name_of(stat), stat.file_size_in_bytes)
+    if stat.column_ranges is not None or file is None:
+        return stat
+    return replace(stat, column_ranges=derive_file_ranges(storage, file, columns))
+
+
+def _name_of(stat: WriteStat) -> str:
+    return (stat.path or "").rpartition("/")[2]
+
+
+def _ranges_of(stat: WriteStat) -> ColumnRanges:
+    assert stat.column_ranges is not None, stat.path
+    return stat.column_ranges
+
+
+def _ranges_by_partition(commit: CommitMetadata) -> dict[str, list[ColumnRanges]]:
+    """The ranges of the files of a commit, by partition path."""
+    files: dict[str, list[ColumnRanges]] = defaultdict(list)
+    for stat in commit.write_stats:
+        if stat.path:
+            files[stat.partition_path or ""].append(_ranges_of(stat))
+    return files
+
+
+def _with_all_columns(
+    columns: pa.Schema, ranges: Mapping[str, ColumnRanges]
+) -> dict[str, ColumnRanges]:
+    """The partitions whose ranges have all of these columns."""
+    wanted = {*columns.names}
+    return {path: one for path, one in ranges.items() if wanted <= {*one.columns}}
+
+
+def _if_any(ranges: ColumnRanges | None) -> list[ColumnRanges]:
+    return [] if ranges is None else [ranges]
+
+
+def _columns_of(ranges: Iterable[ColumnRanges]) -> pa.Schema:
+    """All columns of these ranges, with their types."""
+    fields = {f.name: f for one in ranges for f in one.bounds.schema}
+    return pa.schema(list(fields.values()))

@@ -1,0 +1,88 @@
+"""Checks that a metadata table contains every commit and clean of its data table, and no others.
+
+If it lacks a commit, the commit's rows are hidden. If it lacks a clean, or has a commit that the
+data table does not have, it lists files that do not exist. Such a metadata table must not be used,
+and it does not repair itself. Rollbacks and restores are not compared: Apache Hudi 1.2.0 writes
+them to the metadata table under times of their own, and the commits that they undo are gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lakemark.metadata.valid_instants import INITIAL, MILLIS_DIGITS, first_initial
+from lakemark.model.action import COMMITS, Action
+from lakemark.model.instant import Instant
+from lakemark.timeline.timeline import Timeline
+
+#: Actions that have the same requested time in the metadata table.
+SHARED_ACTIONS = (*COMMITS, Action.CLEAN)
+
+_NO_MILLIS = "000"
+
+
+def find_inconsistency(data: Timeline, metadata: Timeline) -> str | None:
+    """Compare the timelines of a table and its metadata table, for a writer under the lock.
+
+    Args:
+        data: the data table's timeline, while no other writer publishes.
+        metadata: the metadata table's.
+
+    Returns:
+        What is wrong with the metadata table; None if nothing is.
+    """
+    missing = next((i for i in _expected(data, metadata) if not _has(metadata, i)), None)
+    if missing is not None:
+        return f"it lacks {missing.action} {missing.requested_at}"
+    unknown = next(iter(_unknown_commits(data, metadata)), None)
+    if unknown is not None:
+        return f"it has commit {unknown}, which the table does not have"
+    return None
+
+
+def find_inconsistency_for_readers(data: Timeline, metadata: Timeline) -> str | None:
+    """Compare the timelines while other writers may publish; see ``find_inconsistency``.
+
+    Args:
+        data: the data table's timeline, loaded before ``metadata``. A commit reaches the metadata
+            table first, so all commits of ``data`` must be there. Commits of the metadata table
+            that were requested after ``data`` was loaded are ignored.
+        metadata: the metadata table's.
+    """
+    newest = data.newest_time or ""
+    seen = [i for i in metadata.instants if i.requested_at <= newest]
+    return find_inconsistency(data, replace(metadata, instants=tuple(seen)))
+
+
+def _expected(data: Timeline, metadata: Timeline) -> list[Instant]:
+    """Instants that completed after the metadata table was built, and are not archived there."""
+    shared, first = data.completed(*SHARED_ACTIONS), first_initial(metadata)
+    if first is None:
+        start = metadata.start or ""
+        return [i for i in shared if i.requested_at > start]
+    listed_at = first.completed_at or "9"
+    if first.is_legacy and listed_at.endswith(_NO_MILLIS):
+        # The store reports times to the second, so an instant of that second may be older.
+        listed_at = listed_at.removesuffix(_NO_MILLIS) + "999"
+    return [i for i in shared if (i.completed_at or "") > listed_at]
+
+
+def _has(metadata: Timeline, instant: Instant) -> bool:
+    found = metadata.find(instant.requested_at)
+    return found is not None and found.is_completed
+
+
+def _unknown_commits(data: Timeline, metadata: Timeline) -> list[str]:
+    """Commits that match no instant of the data table, except those of restores."""
+    start, restores = data.start, data.completed(Action.RESTORE)
+    return [
+        i.requested_at
+        for i in metadata.completed(Action.DELTA_COMMIT)
+        if not i.requested_at.startswith(INITIAL)
+        and data.find(i.requested_at[:MILLIS_DIGITS]) is None
+        and (start is None or i.requested_at > start)
+        and not any(r.requested_at < i.requested_at < (r.completed_at or "") for r in restores)
+        # In version 6, cleans are archived before older commits, and so are the commits after a
+        # savepoint.
+        and data.archived_time(i.requested_at[:MILLIS_DIGITS]) is None
+    ]

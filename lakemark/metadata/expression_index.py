@@ -1,0 +1,111 @@
+"""Expression indexes: statistics or bloom filters of the values of a function of a column.
+
+Each has its own partition ``expr_index_<name>``, in the format of ``column_stats`` or
+``bloom_filters``, under the name of the column. An index of statistics also contains those of whole
+partitions; their keys have ``__partition_stat__`` before the partition. Source:
+``HoodieExpressionIndex``, ``HoodieTableMetadataUtil.getPartitionStatsIndexKey`` of Apache Hudi
+1.2.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakemark.codec.bloom import BloomFilter
+from lakemark.errors import CorruptData, InvalidConfig
+from lakemark.metadata.bloom_filters import BloomFilters
+from lakemark.metadata.column_stats.lookup import ColumnStatistics, PartitionStatistics
+from lakemark.metadata.index_definition import DEFINITIONS_PATH, IndexDefinition
+from lakemark.metadata.metadata_table import MetadataTable
+from lakemark.metadata.partition_kind import PartitionKind
+
+#: Precedes the partition in the keys of whole partitions.
+OF_PARTITIONS = "__partition_stat__"
+
+_COLUMN_STATS = PartitionKind.COLUMN_STATS
+_BLOOM_FILTERS = PartitionKind.BLOOM_FILTERS
+
+
+@dataclass(frozen=True)
+class ExpressionIndex:
+    """Reads one partition ``expr_index_<name>``.
+
+    Attributes:
+        metadata: holds the index.
+        definition: of the index.
+    """
+
+    metadata: MetadataTable
+    definition: IndexDefinition
+
+    @classmethod
+    def of(cls, metadata: MetadataTable, partition: str) -> ExpressionIndex:
+        """The index in that partition.
+
+        Raises:
+            CorruptData: the table has no definition of the index.
+        """
+        definition = metadata.definitions.get(partition)
+        if definition is None or not definition.source_fields:
+            expected = f"a definition of {partition} that names a column"
+            raise CorruptData(DEFINITIONS_PATH, None, expected, "no such definition")
+        return cls(metadata, definition)
+
+    @property
+    def column(self) -> str:
+        """The column that the function is applied to."""
+        return self.definition.source_fields[0]
+
+    def of_files(self, data_type: pa.DataType, partitions: Sequence[str] | None = None) -> pa.Table:
+        """Statistics of the expression by file.
+
+        Args:
+            data_type: of the expression.
+            partitions: paths of the partitions whose files to look up; None for all.
+
+        Returns:
+            ``statistics_schema("file_name", data_type)``.
+
+        Raises:
+            InvalidConfig: this is an index of bloom filters.
+            SnapshotChanged, CorruptData, Unsupported: as ``ColumnStatistics.of_column``.
+        """
+        self._check_kind(_COLUMN_STATS)
+        statistics = ColumnStatistics(self.metadata, self.definition.partition)
+        return statistics.of_column(self.column, data_type, partitions)
+
+    def of_partitions(
+        self, data_type: pa.DataType, partitions: Sequence[str] | None = None
+    ) -> pa.Table:
+        """Statistics of the expression by partition; arguments and errors as ``of_files``.
+
+        Returns:
+            ``statistics_schema("partition_path", data_type)``.
+        """
+        self._check_kind(_COLUMN_STATS)
+        statistics = PartitionStatistics(self.metadata, self.definition.partition, OF_PARTITIONS)
+        return statistics.of_column(self.column, data_type, partitions)
+
+    def bloom_filters(self, files: Iterable[tuple[str, str]]) -> dict[tuple[str, str], BloomFilter]:
+        """Bloom filters of the expression's values in each file.
+
+        Args:
+            files: partition path and name of each base file.
+
+        Raises:
+            InvalidConfig: this is an index of statistics.
+            SnapshotChanged, CorruptData, Unsupported: as ``BloomFilters.of_files``.
+        """
+        self._check_kind(_BLOOM_FILTERS)
+        return BloomFilters(self.metadata, self.definition.partition).of_files(files)
+
+    def _check_kind(self, kind: PartitionKind) -> None:
+        if self.definition.kind != kind.stored_name:
+            message = (
+                f"{self.definition.partition} is an index of {self.definition.kind}, "
+                f"not of {kind.stored_name}"
+            )
+            raise InvalidConfig(message)

@@ -1,0 +1,103 @@
+"""Decodes the map of files in a record of the ``files`` partition.
+
+A map has an entry for each file of a partition, so a few records may contain very many entries. The
+start of each entry is found one by one; then all entries are read together.
+
+    blocks of  long count, below 0 with the block's bytes after it; entries: string name, long size,
+               boolean deleted; 0 ends the map
+
+Source: ``HoodieMetadataFileInfo`` of Apache Hudi 1.2.0; Avro 1.11, "Binary Encoding".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from lakemark.codec.avro_cursors import Cursors
+from lakemark.errors import CorruptData
+
+ENTRY = pa.struct(
+    [
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("size_bytes", pa.int64(), nullable=False),
+        pa.field("is_deleted", pa.bool_(), nullable=False),
+    ]
+)
+FILE_ENTRIES = pa.list_(ENTRY)
+
+#: The stored fields of an entry's value, in their order.
+STORED_FIELDS = (("size", "long"), ("isDeleted", "boolean"))
+
+_LONGEST_VARINT_BITS = 64
+
+
+def read_file_entries(cursors: Cursors) -> pa.ListArray:
+    """Read the next map of each row, as a list of ``ENTRY``.
+
+    Raises:
+        CorruptData: the bytes are not such a map.
+        pyarrow.ArrowException: a name is not UTF-8.
+    """
+    walk = _Walk(cursors)
+    offsets = [0]
+    for row, (start, end) in enumerate(
+        zip(cursors.at.tolist(), cursors.ends.tolist(), strict=True)
+    ):
+        cursors.at[row] = walk.map(start, end)
+        offsets.append(len(walk.starts))
+    entries = Cursors(
+        cursors.data, np.array(walk.starts, np.int64), np.array(walk.ends, np.int64), cursors.path
+    )
+    names = entries.strings().cast(pa.string())
+    sizes, deleted = entries.integers(pa.int64()), pa.array(entries.booleans())
+    entries.check(np.asarray(sizes) >= 0, "a file's size, not negative")
+    entries.check_finished()
+    values = pa.StructArray.from_arrays([names, sizes, deleted], fields=list(ENTRY))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values, type=FILE_ENTRIES)
+
+
+class _Walk:
+    """Steps over maps, and records where each of their entries begins and ends."""
+
+    def __init__(self, cursors: Cursors) -> None:
+        self.starts: list[int] = []
+        self.ends: list[int] = []
+        self._data, self._path = cursors.data.data, cursors.path
+
+    def map(self, at: int, end: int) -> int:
+        """Step over the map that begins at ``at``; returns its end, which is at most ``end``."""
+        count, at = self._long(at, end)
+        while count:
+            if count < 0:
+                _, at = self._long(at, end)
+            for _ in range(abs(count)):
+                self.starts.append(at)
+                at = self._entry(at, end)
+                self.ends.append(at)
+            count, at = self._long(at, end)
+        return at
+
+    def _entry(self, at: int, end: int) -> int:
+        length, at = self._long(at, end)
+        if not 0 <= length <= end - at:
+            raise self._corrupt(at, "a file's name inside its record")
+        _, at = self._long(at + length, end)
+        if at >= end:
+            raise self._corrupt(at, "a file's flag inside its record")
+        return at + 1
+
+    def _long(self, at: int, end: int) -> tuple[int, int]:
+        value = 0
+        for shift in range(0, _LONGEST_VARINT_BITS, 7):
+            if at >= end:
+                break
+            digit = self._data[at]
+            at += 1
+            value |= (digit & 0x7F) << shift
+            if digit < 0x80:
+                return (value >> 1) ^ -(value & 1), at
+        raise self._corrupt(at, "an integer inside its record")
+
+    def _corrupt(self, at: int, expected: str) -> CorruptData:
+        return CorruptData(self._path, at, expected, "something else")

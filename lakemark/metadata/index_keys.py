@@ -1,0 +1,69 @@
+"""Keys of the metadata table's records about columns, partitions and files.
+
+    column_stats      column, partition, file
+    partition_stats   column, partition
+    bloom_filters     partition, file
+
+A key is a concatenation of hashes, each big-endian in Base64: of a column or partition the xxHash64
+of its UTF-8 (seed 0xDABADABA, sign extended), of a file the MD5 of its name. The partition of a
+table without partitions is ``.``. Source: ``HashID``, ``ColumnIndexID``, ``PartitionIndexID``,
+``FileIndexID`` and ``HoodieMetadataPayload`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import lru_cache
+
+from lakemark.codec.xxhash64 import xxhash64
+
+_SEED = -625288518
+
+#: The partition path of a table without partitions, as the metadata table writes it.
+NON_PARTITIONED = "."
+
+#: Length of the key of a column's statistics in a file.
+FILE_KEY_BYTES = 12 + 12 + 24
+
+
+def column_stats_key(column: str, partition_path: str, file_name: str) -> bytes:
+    """Key of a column's statistics in one file."""
+    return column_prefix(column, partition_path) + _file_id(file_name)
+
+
+def partition_stats_key(column: str, partition_path: str) -> bytes:
+    """Key of a column's statistics in one partition."""
+    return column_prefix(column, partition_path)
+
+
+def column_prefix(column: str, *paths: str | None) -> bytes:
+    """Prefix of the keys of a column, or of a column in one partition."""
+    named = (hash_id(stored_path(path)) for path in paths if path is not None)
+    return hash_id(column) + b"".join(named)
+
+
+def bloom_filter_key(partition_path: str, file_name: str) -> bytes:
+    """Key of a file's bloom filter."""
+    return hash_id(stored_path(partition_path)) + _file_id(file_name)
+
+
+def stored_path(partition_path: str) -> str:
+    """A partition path as the metadata table writes it."""
+    return partition_path or NON_PARTITIONED
+
+
+def partition_path_of(stored: str) -> str:
+    """The partition path for a path that the metadata table has written."""
+    return "" if stored == NON_PARTITIONED else stored
+
+
+@lru_cache(maxsize=4096)
+def hash_id(text: str) -> bytes:
+    """The hash of a column or a partition in a key."""
+    return base64.b64encode(xxhash64(text.encode(), _SEED).to_bytes(8))
+
+
+@lru_cache(maxsize=4096)
+def _file_id(file_name: str) -> bytes:
+    return base64.b64encode(hashlib.md5(file_name.encode(), usedforsecurity=False).digest())

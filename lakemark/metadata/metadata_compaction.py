@@ -1,0 +1,131 @@
+"""Compacts the metadata table: its logs become base files, each an HFile with all records.
+
+It runs under the data table's lock, before the next commit reaches the metadata table, and only if
+all earlier commits have completed in the data table. A record in a base file is always effective,
+so the base file must not contain an uncompleted commit. A pending plan of a dead writer is dropped
+and replaced. Logs are assigned to slices by completion time, so no log depends on that plan.
+Source: ``compactIfNecessary`` of ``HoodieBackedTableMetadataWriter``, Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pyarrow as pa
+
+from lakemark.metadata.file_records import FilesOfPartition, encode_files
+from lakemark.metadata.index_keys import partition_path_of
+from lakemark.metadata.metadata_file_lister import MetadataFileLister
+from lakemark.metadata.metadata_store import MetadataStore, commit_metadata, compaction_v6
+from lakemark.metadata.metadata_table import MetadataTable
+from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.metadata.record_changes import RecordChanges
+from lakemark.metadata.recorded_files import FilesDiffer, RecordedFiles
+from lakemark.metadata.slice_rows import SliceRows
+from lakemark.model.action import Action, State
+from lakemark.model.commit_metadata import Operation, WriteStat
+from lakemark.model.compaction_plan import CompactionPlan
+from lakemark.model.file_slice import ALL_PARTITIONS, FileSlice
+from lakemark.model.instant import Instant
+from lakemark.timeline.content import encode_compaction_plan
+from lakemark.timeline.timeline import Timeline
+from lakemark.view.file_lister import StorageFileLister
+from lakemark.view.view_loader import load_view
+
+#: ``hoodie.metadata.compact.max.delta.commits``.
+EVERY_DELTA_COMMITS = 10
+
+
+def last_compaction(timeline: Timeline) -> str:
+    """When the last compaction was requested; "" if there was none."""
+    done = timeline.completed(Action.COMMIT)
+    return max((instant.requested_at for instant in done), default="")
+
+
+def compact_if_due(
+    store: MetadataStore, data: Timeline, check_not_fenced: Callable[[], None]
+) -> None:
+    """Compact if enough delta commits have accumulated and all of them have completed.
+
+    Args:
+        store: the metadata table.
+        data: the data table's timeline, just loaded.
+        check_not_fenced: raises if another writer may write the table now. The compaction would
+            lack the commits that the other writer adds to the metadata table.
+
+    Raises:
+        FilesDiffer: files of the metadata table are not as its commits wrote them. A base file
+            would then hide the missing records for good.
+    """
+    if not _is_due(store, data):
+        return
+    store.timeline = store.instants.load()
+    check_not_fenced()  # else the timeline may be of another metadata table, or of none
+    if not _is_due(store, data):
+        return  # another process has compacted it since this one read its timeline
+    for pending in store.timeline.pending(Action.COMPACTION):
+        store.undo(pending.requested_at, check_not_fenced)
+    slices = _slices_to_compact(store)
+    plan = CompactionPlan.of(slices)
+    content = encode_compaction_plan(plan)
+    requested = Instant(store.compaction_time(), Action.COMPACTION, State.REQUESTED)
+    pending = store.begin(requested, content)
+    stats = [_rewrite(store, one, pending.requested_at) for one in slices if one.logs]
+    metadata = commit_metadata(stats, Operation.COMPACT, compacted=True)
+    store.publish(pending, metadata, check_not_fenced)
+
+
+def _is_due(store: MetadataStore, data: Timeline) -> bool:
+    since = [i for i in store.timeline.completed(Action.DELTA_COMMIT) if _is_new(i, store)]
+    return len(since) >= EVERY_DELTA_COMMITS and all(_has_completed(i, data) for i in since)
+
+
+def _is_new(instant: Instant, store: MetadataStore) -> bool:
+    if store.instants.version.logs_name_their_slice:
+        return compaction_v6(instant.requested_at) > last_compaction(store.timeline)
+    return (instant.completed_at or "") > last_compaction(store.timeline)
+
+
+def _has_completed(instant: Instant, data: Timeline) -> bool:
+    known = data.find(instant.requested_at)
+    return known is None or known.is_completed
+
+
+def _slices_to_compact(store: MetadataStore) -> list[FileSlice]:
+    lister = StorageFileLister(store.storage)
+    view = load_view(store.instants, store.timeline, lister, store.instants.version)
+    recorded = RecordedFiles(store.instants, store.timeline, store.timeline.is_committed)
+    for partition in sorted(view.partitions):
+        mismatch = recorded.find_mismatch(partition, view.files(partition))
+        if mismatch is not None:
+            raise FilesDiffer(mismatch)
+    return view.slices_for_writing()
+
+
+def _rewrite(store: MetadataStore, file_slice: FileSlice, instant: str) -> WriteStat:
+    partition = file_slice.group.partition_path
+    rows = SliceRows(store.storage, store.timeline.is_committed, store.instants.version)
+    is_files = partition == PartitionKind.FILES.stored_name
+    merged = _merged_files(file_slice, rows) if is_files else _newest(file_slice, rows)
+    stat = store.write_base(partition, file_slice.group.file_id, instant, merged)
+    return replace(
+        stat,
+        prev_commit=file_slice.base_instant,
+        prev_base_file=str(file_slice.base.name) if file_slice.base else None,
+        total_log_files_compacted=len(file_slice.logs),
+        total_log_size_compacted=file_slice.log_bytes,
+    )
+
+
+def _newest(file_slice: FileSlice, rows: SliceRows) -> RecordChanges:
+    return RecordChanges(rows.newest_entries(file_slice), pa.array([], pa.binary()))
+
+
+def _merged_files(file_slice: FileSlice, rows: SliceRows) -> RecordChanges:
+    name = PartitionKind.FILES.stored_name
+    table = MetadataTable(frozenset([name]), lambda _: [file_slice], rows)
+    listed = MetadataFileLister(table).records()
+    partitions = [partition_path_of(stored) for stored in listed.pop(ALL_PARTITIONS, {})]
+    files = (FilesOfPartition(partition_path_of(key), sizes) for key, sizes in listed.items())
+    return encode_files(files, partitions)

@@ -1,0 +1,107 @@
+"""Lists a table's data files from the metadata table, without listing storage.
+
+The partition ``files`` has the partitions of the table under ``__all_partitions__``, and the files
+of each under its path. A file exists if the newest record that names it does not delete it. Its
+size is the largest of all records, because files grow and are never overwritten. Readers do not see
+files that are not listed here. Source: ``HoodieBackedTableMetadata``,
+``combineFileSystemMetadata`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from lakemark.codec.hfile.selection import Keys
+from lakemark.merge.key_codes import key_codes
+from lakemark.metadata.index_keys import partition_path_of, stored_path
+from lakemark.metadata.metadata_table import MetadataTable
+from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.metadata.slice_rows import KEY, PAYLOAD
+from lakemark.model.file_slice import ALL_PARTITIONS
+from lakemark.view.file_lister import DataFile, data_file
+
+_FILES = PartitionKind.FILES
+
+
+@dataclass(frozen=True)
+class MetadataFileLister:
+    """A ``lakemark.view.file_lister.FileLister`` over the partition ``files``."""
+
+    metadata: MetadataTable
+
+    def list_files(self) -> dict[str, list[DataFile]]:
+        """List data files by partition path ("" is the root); a partition may have none.
+
+        Raises:
+            SnapshotChanged: the metadata table was compacted in the meantime: open it again.
+            CorruptData: its bytes do not match the format, or a file has a negative size.
+        """
+        listed = self._read(None)
+        partitions = sorted(partition_path_of(name) for name, _ in listed.pop(ALL_PARTITIONS, ()))
+        return {path: _data_files(path, listed.get(stored_path(path), ())) for path in partitions}
+
+    def list_partitions(self) -> list[str]:
+        """List the paths of the partitions, sorted; errors as ``list_files``."""
+        listed = self._read([ALL_PARTITIONS])
+        return sorted(partition_path_of(name) for name, _ in listed.get(ALL_PARTITIONS, ()))
+
+    def list_some(self, partition_paths: Iterable[str]) -> dict[str, list[DataFile]]:
+        """List the data files of these partitions; a partition that does not exist has none.
+
+        Errors as ``list_files``.
+        """
+        names = {path: stored_path(path) for path in partition_paths}
+        listed = self._read(list(names.values()))
+        return {path: _data_files(path, listed.get(name, ())) for path, name in names.items()}
+
+    def records(self) -> dict[str, dict[str, int]]:
+        """Stored names and sizes, by key; partitions are under ``ALL_PARTITIONS``."""
+        return {key: dict(entries) for key, entries in self._read(None).items()}
+
+    def _read(self, keys: Sequence[str] | None) -> dict[str, list[tuple[str, int]]]:
+        """Names and sizes under each key."""
+        selection = None if keys is None else Keys.of_any(pa.array(keys, pa.string()))
+        parts = self.metadata.parts(_FILES.stored_name, selection)
+        entries = _live_entries(self.metadata.history(parts, _FILES.payload))
+        listed: dict[str, list[tuple[str, int]]] = {}
+        for key, name, size_bytes in zip(*entries.to_pydict().values(), strict=True):
+            listed.setdefault(key, []).append((name, size_bytes))
+        return listed
+
+
+def _live_entries(rows: pa.Table) -> pa.Table:
+    """Key, name and size of each entry that is not deleted, in the order of their creation."""
+    entries = _entries_since_delete(rows)
+    codes = key_codes(entries, [KEY, "name"])
+    deleted = np.asarray(entries.column("is_deleted"))
+    last = codes.last(np.arange(entries.num_rows))
+    sizes = np.zeros(codes.key_count, np.int64)
+    live = np.flatnonzero(~deleted)
+    np.maximum.at(sizes, codes.codes[live], np.asarray(entries.column("size_bytes"))[live])
+    is_live = ~deleted[last]
+    found = entries.select([KEY, "name"]).take(pa.array(last[is_live]))
+    return found.append_column("size_bytes", pa.array(sizes[is_live]))
+
+
+def _entries_since_delete(rows: pa.Table) -> pa.Table:
+    """All entries of the records that follow the last delete of their key."""
+    codes = key_codes(rows, [KEY])
+    payload = rows.column(PAYLOAD).combine_chunks()
+    deletes = codes.last(np.flatnonzero(np.asarray(payload.is_null())))
+    counts = np.diff(payload.offsets) if len(payload) else np.empty(0, np.int64)
+    row_of = np.repeat(np.arange(rows.num_rows), counts)
+    entries = payload.flatten()
+    table = pa.Table.from_arrays(
+        [rows.column(KEY).take(pa.array(row_of)), *entries.flatten()],
+        [KEY, *(field.name for field in entries.type)],
+    )
+    return table.filter(pa.array(row_of > deletes[codes.codes[row_of]]))
+
+
+def _data_files(partition_path: str, listed: Iterable[tuple[str, int]]) -> list[DataFile]:
+    files = (data_file(partition_path, name, size_bytes) for name, size_bytes in listed)
+    return [file for file in files if file is not None]

@@ -1,0 +1,345 @@
+"""Writes the metadata table, which is a merge-on-read table in a folder of the data table.
+
+It is written under the data table's lock, so it has one writer at a time. The steps of a commit,
+and what a crash right after each leaves:
+
+1. create the requested and the inflight instant
+                            a pending instant, which ``undo`` removes
+2. write a log in each file group that changes
+                            files of a pending instant, which no reader reads
+3. prepare                  the prepared content of the completed instant
+4. check that the data instant is not fenced: its own prepared content exists
+5. publish                  an instant that readers ignore until the data instant has completed
+
+A rollback of the data instant deletes *its* prepared content first, and this commit's after that.
+So a writer that was paused at any step finds one of the two missing in step 4 or 5. If it has
+already published, the rollback undoes the commit.
+
+Names are those of Apache Hudi: a commit has the data instant's requested time, and one log in each
+file group. In table version 6 such a log is named after its slice, a compaction is named after the
+newest commit followed by ``001``, and the first instant ends in 010. Source:
+``HoodieBackedTableMetadataWriter``, ``…TableVersionSix`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+
+from lakemark.config import keys
+from lakemark.errors import Fenced
+from lakemark.log.log_writers import writers_in
+from lakemark.metadata.metadata_files import (
+    BASE_FILE_EXTENSION,
+    FIRST_WRITE_TOKEN,
+    base_file,
+    first_log_file,
+    log_file,
+)
+from lakemark.metadata.record_changes import RecordChanges, stored_schema
+from lakemark.metadata.valid_instants import FIRST, FIRST_V6, INITIAL, initial
+from lakemark.model.action import Action, State
+from lakemark.model.commit_metadata import CommitMetadata, WriteStat
+from lakemark.model.file_names import BaseFileName, LogFileName
+from lakemark.model.file_slice import LogFile, join
+from lakemark.model.instant import Instant
+from lakemark.model.meta_columns import META_COLUMNS
+from lakemark.schema.avro import to_json
+from lakemark.storage.storage import NotFound, Storage
+from lakemark.timeline.clock import ClockSlot
+from lakemark.timeline.content import encode_commit
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.view.file_lister import PARTITION_METAFILE, data_file
+
+_DELTA = Action.DELTA_COMMIT
+_UPSERT, _INITIALISE = "UPSERT_PREPPED", "BULK_INSERT_PREPPED"
+
+
+@dataclass
+class MetadataStore:
+    """Writes one metadata table. It keeps the timeline, which no other writer may change.
+
+    Attributes:
+        storage: the metadata table's root.
+        instants: reads and writes its timeline.
+        timeline: as last read, with this writer's changes.
+        groups: ids of the file groups of each partition, by number; read on demand.
+    """
+
+    storage: Storage
+    instants: TimelineStore
+    timeline: Timeline
+    groups: dict[str, list[str]] = field(default_factory=dict)
+
+    def commit(
+        self,
+        data_instant: Instant,
+        changes: Mapping[str, RecordChanges],
+        check_not_fenced: Callable[[], None],
+    ) -> None:
+        """Commit the changes of a data instant, which readers see once that has completed.
+
+        Args:
+            data_instant: inflight.
+            changes: by partition.
+            check_not_fenced: raises if the data instant was rolled back.
+
+        Raises:
+            Fenced: the data instant was rolled back in the meantime.
+        """
+        instant = data_instant.requested_at
+        self.undo(instant, check_not_fenced)
+        # In version 6 the logs of this commit would be named after the slice of that compaction,
+        # or be missing in it.
+        for planned in self.timeline.pending(Action.COMPACTION) if self._names_slices else ():
+            self.undo(planned.requested_at, check_not_fenced)
+        requested = Instant(instant, _DELTA, State.REQUESTED, attempt=data_instant.attempt)
+        pending = self.begin(requested)
+        logs = [
+            (partition, self._log_name(partition, number, instant), part)
+            for partition, whole in changes.items()
+            for number, part in enumerate(whole.by_shard(len(self.groups_of(partition))))
+            if not part.is_empty
+        ]
+        if self._names_slices:
+            # Another attempt at the instant may have completed before the versions of the logs were
+            # read. Readers would take later logs for part of its commit.
+            check_not_fenced()
+        stats = [self._append(partition, name, instant, part) for partition, name, part in logs]
+        self.publish(pending, commit_metadata(stats, _UPSERT), check_not_fenced)
+
+    def undo(self, instant: str, check_not_fenced: Callable[[], None]) -> None:
+        """Remove an instant, in whatever state, and its files; does nothing if there is none.
+
+        Args:
+            instant: requested time.
+            check_not_fenced: raises if another writer may write the table now. It may have begun an
+                instant of that name again.
+        """
+        known = self.timeline.find(instant)
+        if known is None:
+            return
+        check_not_fenced()
+        is_pending_service = known.action is Action.COMPACTION
+        pending = Instant(instant, known.action if is_pending_service else _DELTA, State.INFLIGHT)
+        self.instants.withdraw_all(instant, check_not_fenced)
+        if known.is_completed:
+            self.instants.unpublish(known)
+        files = self._files_of(instant)
+        check_not_fenced()
+        self.storage.delete(files)
+        self.instants.forget(pending)
+        kept = (i for i in self.timeline.instants if i.requested_at != instant)
+        self.timeline = Timeline.of(kept, self.timeline.has_history, self.timeline.archived_time)
+
+    def initialise(
+        self,
+        number: int,
+        partition: str,
+        prefix: str,
+        shards: Sequence[RecordChanges],
+        listed_at: str | None,
+        check_lease: Callable[[], None],
+    ) -> None:
+        """Create a partition: its file groups, and a base file for each that has records.
+
+        Args:
+            number: of its instant, from 0.
+            partition: its name.
+            prefix: of the ids of its file groups.
+            shards: the first records of each file group.
+            listed_at: the newest time of the data table that the records contain. The instant
+                completes later than that.
+            check_lease: raises if the lock was lost.
+
+        Raises:
+            ClockBehind: ``listed_at`` is too far in this machine's future.
+        """
+        instant = initial(number + (FIRST_V6 if self._names_slices else FIRST))
+        pending = self.begin(Instant(instant, _DELTA, State.REQUESTED))
+        text = f"#partition metadata\ncommitTime={instant}\npartitionDepth=1\n"
+        self.storage.create(join(partition, PARTITION_METAFILE), text.encode())
+        self.groups[partition] = [f"{prefix}{shard:04d}-0" for shard in range(len(shards))]
+        stats = []
+        for file_id, shard in zip(self.groups[partition], shards, strict=True):
+            name = LogFileName(file_id, instant, 1, FIRST_WRITE_TOKEN)
+            self.storage.create(join(partition, str(name)), first_log_file(instant))
+            if not shard.is_empty:
+                stats.append(self.write_base(partition, file_id, instant, shard))
+        self.publish(pending, commit_metadata(stats, _INITIALISE), check_lease, listed_at)
+
+    def begin(self, requested: Instant, content: bytes = b"") -> Instant:
+        """Create the requested and the inflight instant.
+
+        The instant is added to ``timeline`` first, so that ``undo`` finds it if an answer is lost.
+        """
+        self.timeline = self.timeline.with_instant(requested)
+        self.instants.create(requested, content)
+        self.instants.create(requested.inflight())
+        return requested.inflight()
+
+    def write_base(
+        self, partition: str, file_id: str, instant: str, records: RecordChanges
+    ) -> WriteStat:
+        """Write all records of a file group as its base file."""
+        name = BaseFileName(file_id, f"{_number_of(file_id)}-0-0", instant, BASE_FILE_EXTENSION)
+        content = base_file(records.written, self._millis(instant))
+        self.storage.create(join(partition, str(name)), content)
+        count = len(records.written.keys)
+        return WriteStat(
+            file_id=file_id,
+            path=join(partition, str(name)),
+            partition_path=partition,
+            num_writes=count,
+            num_inserts=count,
+            total_write_bytes=len(content),
+            file_size_in_bytes=len(content),
+        )
+
+    def publish(
+        self,
+        pending: Instant,
+        metadata: CommitMetadata,
+        check_not_fenced: Callable[[], None],
+        after: str | None = None,
+    ) -> None:
+        """Complete an instant.
+
+        Args:
+            pending: inflight.
+            metadata: content of the completed instant.
+            check_not_fenced: raises if another writer may write the table now.
+            after: the completion time must be later than this time.
+
+        Raises:
+            Fenced: the instant was undone in the meantime.
+        """
+        content = encode_commit(pending.action, metadata, self.instants.version)
+        self.instants.prepare(pending, content)
+        completed_at = self.next_time(after=after)
+        try:
+            self.instants.set_completion_time(pending, completed_at)
+            self.instants.make_durable()
+            check_not_fenced()
+            completed = self.instants.publish(pending, completed_at)
+        except NotFound:
+            check_not_fenced()
+            reason = "its part in the metadata table was removed by a rollback"
+            raise Fenced(pending.requested_at, reason) from None
+        self.instants.withdraw(pending)
+        self.instants.note_commit(completed, metadata)
+        self.timeline = self.timeline.with_instant(completed)
+
+    def compaction_time(self) -> str:
+        """Requested time of a compaction of all commits so far."""
+        if not self._names_slices:
+            return self.next_time(ClockSlot.SERVICE)
+        return compaction_v6(max(i.requested_at for i in self.timeline.completed(_DELTA)))
+
+    def next_time(self, slot: ClockSlot | None = None, after: str | None = None) -> str:
+        """Generate a time later than every time on the timeline and ``after``."""
+        newest = max(self.timeline.newest_time or INITIAL, after or INITIAL)
+        clock = self.instants.clock
+        return clock.next_instant(None if newest.startswith(INITIAL) else newest, slot)
+
+    def groups_of(self, partition: str) -> list[str]:
+        """Ids of the file groups of a partition, in the order of their numbers."""
+        if partition not in self.groups:
+            _, objects = self.storage.list_folder(partition)
+            files = (data_file(partition, o.name, o.size_bytes) for o in objects)
+            self.groups[partition] = sorted({file.name.file_id for file in files if file})
+        return self.groups[partition]
+
+    def _append(
+        self, partition: str, name: LogFileName, instant: str, changes: RecordChanges
+    ) -> WriteStat:
+        content = log_file(changes, partition, instant, self._millis(instant))
+        path = join(partition, str(name))
+        self.storage.create(path, content, may_be_cut=True)
+        count = len(changes.written.keys)
+        return WriteStat(
+            file_id=name.file_id,
+            path=path,
+            partition_path=partition,
+            prev_commit=name.instant,
+            num_writes=count,
+            num_update_writes=count,
+            num_deletes=len(changes.deleted),
+            total_write_bytes=len(content),
+            file_size_in_bytes=len(content),
+            log_version=name.version,
+            log_offset=0,
+            base_file="",
+            log_files=(str(name),),
+        )
+
+    @property
+    def _names_slices(self) -> bool:
+        return self.instants.version.logs_name_their_slice
+
+    def _log_name(self, partition: str, number: int, instant: str) -> LogFileName:
+        """Name of the next log of a file group; in version 6 it begins with the newest slice."""
+        file_id, token = self.groups_of(partition)[number], f"{number}-0-0"
+        if not self._names_slices:
+            return LogFileName(file_id, instant, 1, token)
+        _, objects = self.storage.list_folder(partition)
+        files = [file for o in objects if (file := data_file(partition, o.name, o.size_bytes))]
+        names = [file.name for file in files if file.name.file_id == file_id]
+        start = max(name.instant for name in names)
+        logs = [n for n in names if isinstance(n, LogFileName) and n.instant == start]
+        return LogFileName(file_id, start, 1 + max((n.version for n in logs), default=0), token)
+
+    def _millis(self, instant: str) -> int:
+        """Creation time of an instant's files, the same at each attempt."""
+        if instant.startswith(INITIAL):
+            return 0
+        return int(self.instants.clock.parse(instant).timestamp() * 1000)
+
+    def _files_of(self, instant: str) -> list[str]:
+        """Paths of the data files that an instant wrote."""
+        found = []
+        folders, _ = self.storage.list_folder("")
+        for folder in folders:
+            partition = folder.rstrip("/")
+            _, objects = self.storage.list_folder(partition)
+            for info in objects:
+                file = data_file(partition, info.name, info.size_bytes)
+                if file is None:
+                    continue
+                is_shared = self._names_slices and isinstance(file, LogFile)
+                wrote = writers_in(self.storage, info) if is_shared else {file.name.instant}
+                if instant in wrote:
+                    found.append(info.path)
+        return found
+
+
+def compaction_v6(newest: str) -> str:
+    """Requested time, in table version 6, of a compaction of the commits up to ``newest``."""
+    return f"{newest}001"
+
+
+def commit_metadata(
+    stats: Iterable[WriteStat], operation: str, *, compacted: bool = False
+) -> CommitMetadata:
+    """Content of a completed instant of the metadata table."""
+    return CommitMetadata(
+        write_stats=tuple(stats),
+        extra_metadata={keys.SCHEMA: _own_schema()},
+        operation=operation,
+        compacted=compacted,
+    )
+
+
+@cache
+def _own_schema() -> str:
+    """The schema of records, without the meta columns that they do not have."""
+    schema = json.loads(stored_schema())
+    own = [field for field in schema["fields"] if field["name"] not in META_COLUMNS]
+    return to_json({**schema, "fields": own})
+
+
+def _number_of(file_id: str) -> int:
+    return int(file_id.removesuffix("-0")[-4:])

@@ -1,0 +1,231 @@
+"""Updates the metadata table with every change to the files of its data table.
+
+    writer_state        opens the metadata table, and checks that it may be continued
+    commit_statistics   column statistics of a commit
+    metadata_store      the steps of a commit of the metadata table
+
+Source: ``HoodieBackedTableMetadataWriter`` and the ``convertMetadataTo…Records`` of
+``HoodieTableMetadataUtil``, Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import pyarrow as pa
+
+from lakemark.config.property_rule import Purpose
+from lakemark.errors import CorruptData, Fenced, TableNotFound
+from lakemark.metadata.bootstrap import drop_metadata_table
+from lakemark.metadata.column_stats.encode import delete_column_statistics
+from lakemark.metadata.commit_statistics import CommitStatistics
+from lakemark.metadata.file_records import FilesOfPartition, encode_files
+from lakemark.metadata.metadata_compaction import compact_if_due, last_compaction
+from lakemark.metadata.metadata_file_lister import MetadataFileLister
+from lakemark.metadata.metadata_table import MetadataTable
+from lakemark.metadata.metadata_table_opener import MetadataTableOpener
+from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.metadata.record_changes import RecordChanges
+from lakemark.metadata.recorded_files import FilesDiffer
+from lakemark.metadata.writer_state import WriterState, WriterStateLoader
+from lakemark.model.commit_metadata import CommitMetadata, WriteStat
+from lakemark.model.instant import Instant
+from lakemark.storage.properties_file import read_properties
+from lakemark.storage.storage import Storage
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.view.file_lister import data_file
+
+_FILES = PartitionKind.FILES.stored_name
+_COLUMNS = PartitionKind.COLUMN_STATS.stored_name
+
+
+class MetadataWriter:
+    """The ``Participant`` of a table, with a metadata table or without."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        instants: TimelineStore,
+        opener: MetadataTableOpener | None = None,
+    ) -> None:
+        """Nothing is read before the first call.
+
+        Args:
+            storage: the data table's root.
+            instants: the data table's timeline.
+            opener: shared with readers of this process, so that each commit is read once.
+        """
+        self._storage, self._instants = storage, instants
+        self._loader = WriterStateLoader(storage, instants, opener)
+        self._statistics = CommitStatistics(self._loader)
+
+    @property
+    def opener(self) -> MetadataTableOpener:
+        """Opens the metadata table for readers."""
+        return self._loader.opener
+
+    def rebuild_at_start(self) -> None:
+        """State that the next start builds a metadata table again if it cannot be continued."""
+        self._loader.rebuilds_at_start = True
+
+    def on_commit(self, instant: Instant, metadata: CommitMetadata, timeline: Timeline) -> None:
+        """Add the files of a commit, and the statistics of their columns.
+
+        Raises:
+            Fenced: the instant was rolled back in the meantime.
+            Refused: the version of the table was changed after it was opened.
+            MetadataTableBehind: the metadata table cannot be continued, and the next start builds
+                it again.
+            Unsupported: the metadata table cannot be continued, and no start builds it again; or a
+                property that was added after the table was opened does not allow the commit.
+        """
+        writes_rows = bool(metadata.write_stats) and not instant.action.is_table_service
+        state = self._loader.load(timeline, Purpose.WRITE if writes_rows else Purpose.MAINTAIN)
+        if state is None:
+            return
+
+        def check_not_fenced() -> None:
+            self._check_not_fenced(instant)
+
+        self._compact_if_due(state, timeline, check_not_fenced)
+        stats = [stat for stat in metadata.write_stats if stat.path]
+        changes = {_FILES: _encode_new_files(stats)}
+        changes |= self._statistics.changes_of(state, instant, metadata, timeline, check_not_fenced)
+        state.store.commit(instant, changes, check_not_fenced)
+        state.paths |= {stat.partition_path or "" for stat in stats}
+        self._loader.keep(state, instant)
+
+    def on_clean(
+        self, instant: Instant, deleted: Mapping[str, Sequence[str]], timeline: Timeline
+    ) -> None:
+        """Remove deleted files and their statistics.
+
+        Errors as for ``on_commit``.
+        """
+        state = self._loader.load(timeline)
+        if state is None:
+            return
+        removed = {path: _data_files(path, names) for path, names in deleted.items()}
+        files = [FilesOfPartition(path, removed=names) for path, names in removed.items() if names]
+        changes = {_FILES: encode_files(files)} if files else {}
+        if _COLUMNS in state.partitions:
+            named = [(path, name) for path, names in removed.items() for name in names]
+            changes[_COLUMNS] = delete_column_statistics(state.columns, named)
+        state.store.commit(instant, changes, lambda: self._check_not_fenced(instant))
+        self._loader.keep(state, instant)
+
+    def on_rollback(
+        self,
+        target: str,
+        deleted: Mapping[str, Sequence[str]],
+        timeline: Timeline,
+        check_lease: Callable[[], None],
+    ) -> None:
+        """Undo the commit of an instant in the metadata table.
+
+        A commit that was compacted into base files cannot be undone: the statistics of its files
+        would remain. Then the metadata table is dropped. It is also dropped if files of it are
+        missing, so that nothing shows what it lists. The next start of a writer builds it again.
+        """
+        self._loader.current = None
+        properties = read_properties(self._storage)
+        if not properties.metadata_partitions:
+            return
+        try:
+            self._loader.open_store().undo(target, check_lease)
+        except TableNotFound:
+            return
+        metadata = self._loader.open(properties, timeline)
+        if metadata.find_file_mismatch(_FILES) is not None or _may_list(metadata, deleted):
+            drop_metadata_table(self._storage, properties, check_lease)
+
+    def was_told(self, requested_at: str) -> bool:
+        """Whether the metadata table has a completed commit of that time."""
+        if not read_properties(self._storage).metadata_partitions:
+            return False
+        try:
+            own = self.opener.instants(self._instants.clock).load()
+        except TableNotFound:
+            return False
+        found = own.find(requested_at)
+        return found is not None and found.is_completed
+
+    def compact(self, timeline: Timeline, check_lease: Callable[[], None]) -> None:
+        """Compact the metadata table if enough commits have accumulated.
+
+        Errors as for ``on_commit``.
+
+        Args:
+            timeline: the data table's, just loaded, under its lock.
+            check_lease: raises if the lock was lost.
+        """
+        state = self._loader.load(timeline)
+        if state is not None:
+            self._compact_if_due(state, timeline, check_lease)
+            self._loader.current = state
+
+    def find_reason_to_rebuild(self, timeline: Timeline, schema: pa.Schema) -> str | None:
+        """See ``WriterStateLoader.find_reason_to_rebuild``."""
+        return self._loader.find_reason_to_rebuild(timeline, schema)
+
+    @property
+    def timeline(self) -> Timeline | None:
+        """The metadata table's timeline as of this writer's last commit; None if unknown."""
+        state = self._loader.current
+        return state.store.timeline if state else None
+
+    def note_table_services(self, timeline: Timeline) -> None:
+        """Continue with this timeline, which cleaning and archival of the metadata table left."""
+        state = self._loader.current
+        if state:
+            state.store.timeline = timeline
+            state.store.instants.forget_commits(timeline)
+
+    @property
+    def compacted_at(self) -> str | None:
+        """When the metadata table was last compacted: "" for never, None if unknown."""
+        state = self._loader.current
+        return last_compaction(state.store.timeline) if state else None
+
+    def forget(self) -> None:
+        """Read everything again at the next call, because the metadata table was built again."""
+        self._loader.current = None
+
+    def _compact_if_due(
+        self, state: WriterState, timeline: Timeline, check_not_fenced: Callable[[], None]
+    ) -> None:
+        try:
+            compact_if_due(state.store, timeline, check_not_fenced)
+        except (FilesDiffer, CorruptData) as error:
+            raise self._loader.refusal(str(error)) from error
+
+    def _check_not_fenced(self, instant: Instant) -> None:
+        if not self._instants.is_prepared(instant):
+            raise Fenced(instant.requested_at, "its prepared content was removed by a rollback")
+
+
+def _encode_new_files(stats: Iterable[WriteStat]) -> RecordChanges:
+    sizes: dict[str, dict[str, int]] = defaultdict(dict)
+    for stat in stats:
+        written = {stat.path or "": stat.file_size_in_bytes, **(stat.cdc_stats or {})}
+        for path, size_bytes in written.items():
+            sizes[stat.partition_path or ""][path.rpartition("/")[2]] = size_bytes
+    files = [FilesOfPartition(path, named) for path, named in sizes.items()]
+    return encode_files(files, sizes)
+
+
+def _data_files(partition_path: str, names: Iterable[str]) -> list[str]:
+    return sorted({name for name in names if data_file(partition_path, name, 0) is not None})
+
+
+def _may_list(metadata: MetadataTable, files: Mapping[str, Iterable[str]]) -> bool:
+    """Whether the metadata table lists one of the files, or cannot be read."""
+    try:
+        listed = MetadataFileLister(metadata).list_some(files)
+    except CorruptData:
+        return True
+    return any(
+        str(file.name) in set(names) for path, names in files.items() for file in listed[path]
+    )

@@ -1,0 +1,47 @@
+"""Kinds of partitions of a metadata table.
+
+There may be several expression indexes and secondary indexes, named ``expr_index_<name>`` and
+``secondary_index_<name>``. Of the other kinds there is one partition. Source:
+``MetadataPartitionType`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from lakemark.errors import Unsupported
+
+
+class PartitionKind(Enum):
+    """A kind of partition.
+
+    Attributes:
+        stored_name: name of the partition, or its prefix if it ends in ``_``.
+        payload: the field of the stored records that contains the indexed data.
+    """
+
+    FILES = ("files", "filesystemMetadata")
+    COLUMN_STATS = ("column_stats", "ColumnStatsMetadata")
+    BLOOM_FILTERS = ("bloom_filters", "BloomFilterMetadata")
+    RECORD_INDEX = ("record_index", "recordIndexMetadata")
+    PARTITION_STATS = ("partition_stats", "ColumnStatsMetadata")
+    EXPRESSION_INDEX = ("expr_index_", "ColumnStatsMetadata")
+    SECONDARY_INDEX = ("secondary_index_", "SecondaryIndexMetadata")
+
+    def __init__(self, stored_name: str, payload: str) -> None:
+        self.stored_name, self.payload = stored_name, payload
+
+    @classmethod
+    def of(cls, partition: str) -> PartitionKind:
+        """The kind of the partition of that name.
+
+        Raises:
+            Unsupported: no kind has this name.
+        """
+        for kind in cls:
+            is_named = kind.stored_name.endswith("_") and partition.startswith(kind.stored_name)
+            if is_named or partition == kind.stored_name:
+                return kind
+        known = ", ".join(kind.stored_name for kind in cls)
+        message = f"the metadata table has a partition {partition!r}; supported are {known}"
+        raise Unsupported(message)

@@ -1,0 +1,133 @@
+"""The changes of one commit to one partition of the metadata table, as stored records.
+
+A record is stored as a ``HoodieMetadataRecord``: five meta fields that are null, the key, which is
+empty because the HFile has it, the type, and the payloads, of which one is not null.
+Source: ``HoodieMetadata.avsc``, ``HoodieMetadataPayload`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.codec.avro_binary import Piece, constant, join
+from lakemark.codec.avro_container import load_schema
+from lakemark.codec.hfile import Entries
+from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.metadata.shards import shards_of
+from lakemark.schema.avro import to_json
+
+_META_FIELDS = 5
+
+#: Payloads in the order of their fields.
+_PAYLOAD_ORDER = (
+    PartitionKind.FILES.payload,
+    PartitionKind.BLOOM_FILTERS.payload,
+    PartitionKind.COLUMN_STATS.payload,
+    PartitionKind.RECORD_INDEX.payload,
+    PartitionKind.SECONDARY_INDEX.payload,
+)
+
+#: Attributes of a schema without effect on the encoding.
+_DOCUMENTATION = ("doc", "avro.java.string")
+
+
+@cache
+def stored_schema() -> str:
+    """The schema of stored records, as blocks and files of the metadata table contain it."""
+    return to_json(load_schema("HoodieMetadataRecord"))
+
+
+@dataclass(frozen=True, slots=True)
+class RecordChanges:
+    """Changed records of one partition, or of one of its file groups.
+
+    Attributes:
+        written: keys, strictly ascending, and stored records.
+        deleted: keys of deleted records, binary, strictly ascending, none of them in ``written``.
+    """
+
+    written: Entries
+    deleted: pa.BinaryArray
+
+    @classmethod
+    def of(
+        cls, keys: Sequence[bytes], records: pa.LargeBinaryArray, deleted: Iterable[bytes] = ()
+    ) -> RecordChanges:
+        """Changes from keys in any order, each given once."""
+        written = _sorted(Entries(pa.array(keys, pa.binary()), records.cast(pa.binary())))
+        return cls(written, pa.array(sorted(set(deleted)), pa.binary()))
+
+    @classmethod
+    def union(cls, parts: Iterable[RecordChanges]) -> RecordChanges:
+        """All changes of the parts, which have no key in common."""
+        listed = list(parts)
+        keys = [part.written.keys for part in listed]
+        values = [part.written.values for part in listed]
+        empty = pa.array([], pa.binary())
+        written = Entries(pa.concat_arrays([empty, *keys]), pa.concat_arrays([empty, *values]))
+        deleted = pa.concat_arrays([empty, *(part.deleted for part in listed)])
+        return cls(_sorted(written), deleted.take(pc.array_sort_indices(deleted)))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no change."""
+        return len(self.written.keys) + len(self.deleted) == 0
+
+    def by_shard(self, count: int) -> list[RecordChanges]:
+        """Divide the changes among ``count`` file groups, in the order of their numbers."""
+        written = pa.array(shards_of(self.written.keys, count))
+        deleted = pa.array(shards_of(self.deleted, count))
+        return [
+            RecordChanges(
+                Entries(*(column.filter(pc.equal(written, number)) for column in self.written)),
+                self.deleted.filter(pc.equal(deleted, number)),
+            )
+            for number in range(count)
+        ]
+
+
+def stored_records(
+    record_type: int, payload: str, pieces: Sequence[Piece], count: int
+) -> pa.LargeBinaryArray:
+    """Build stored records from the pieces of their payloads.
+
+    Args:
+        record_type: number of the kind of record.
+        payload: field that contains the pieces.
+        pieces: of ``count`` rows each.
+        count: number of records.
+    """
+    before, after = around_payload(record_type, payload)
+    return join([constant(before, count), *pieces, constant(after, count)]).to_arrow()
+
+
+def around_payload(record_type: int, payload: str) -> tuple[bytes, bytes]:
+    """The bytes before and after a payload in a stored record."""
+    position = _PAYLOAD_ORDER.index(payload)
+    # Nulls, the empty key, the type; a null for each payload before, and the branch of this one.
+    before = bytes(_META_FIELDS + 1) + bytes([record_type << 1]) + bytes(position) + b"\x02"
+    return before, bytes(len(_PAYLOAD_ORDER) - position - 1)
+
+
+def _sorted(entries: Entries) -> Entries:
+    order = pc.array_sort_indices(entries.keys)
+    return Entries(entries.keys.take(order), entries.values.take(order))
+
+
+@cache
+def is_stored_schema(text: str) -> bool:
+    """Whether a schema equals ``stored_schema``; documentation in it is ignored."""
+    return bool(_strip(json.loads(text)) == _strip(json.loads(stored_schema())))
+
+
+def _strip(schema: object) -> object:
+    """Remove the documentation from a schema."""
+    if isinstance(schema, dict):
+        return {key: _strip(value) for key, value in schema.items() if key not in _DOCUMENTATION}
+    return [_strip(one) for one in schema] if isinstance(schema, list) else schema

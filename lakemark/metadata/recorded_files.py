@@ -1,0 +1,161 @@
+"""Checks that the files of a metadata table are those that its own commits recorded.
+
+Without this check, a log that is missing or cut would look as if it had never been written, and its
+records would be hidden. The write stats of the metadata table's completed commits name the files
+that the newest slices of a partition must have: the newest base file of each file group, and the
+logs of all later commits. They are compared with the partition's listing.
+
+Files that no commit names are not checked: the first, empty log of a file group, and files that a
+failed attempt left. Nor are files that only archived commits name. A log of table version 6 may be
+longer than a commit recorded, because later commits append to it; no other file may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from lakemark.errors import CorruptData
+from lakemark.metadata.valid_instants import INITIAL
+from lakemark.model.action import Action
+from lakemark.model.file_slice import LogFile
+from lakemark.model.instant import Instant
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.view.file_lister import DataFile, data_file
+
+
+class FilesDiffer(Exception):
+    """Files of a metadata table are not as its commits wrote them."""
+
+
+@dataclass(frozen=True)
+class RecordedFiles:
+    """The files that the commits of one metadata table have recorded.
+
+    Attributes:
+        store: reads its commits, each once.
+        timeline: its own.
+        is_valid: whether a commit is valid by the data table's timeline.
+    """
+
+    store: TimelineStore
+    timeline: Timeline
+    is_valid: Callable[[str], bool]
+
+    def find_mismatch(self, partition: str, listed: Iterable[DataFile]) -> str | None:
+        """Compare the files of a partition with the recorded ones.
+
+        Args:
+            partition: of the metadata table.
+            listed: its files, listed after ``timeline`` was loaded.
+
+        Returns:
+            What is wrong; None if nothing is.
+
+        Raises:
+            SnapshotChanged: a commit was undone in the meantime: load the timeline again.
+        """
+        by_path = {file.path: file for file in listed}
+        try:
+            recorded = self._recorded(partition, by_path.values())
+        except CorruptData as error:
+            return f"a commit of its own cannot be read: {error}"
+        for path, file in sorted(recorded.items()):
+            found = by_path.get(path)
+            if found is None:
+                return f"its file {path} is missing"
+            if not self._is_whole(found, file):
+                return f"its file {path} has {found.size_bytes} bytes, not {file.size_bytes}"
+        return None
+
+    def _is_whole(self, found: DataFile, recorded: DataFile) -> bool:
+        if self._names_slices and isinstance(found, LogFile):
+            return found.size_bytes >= recorded.size_bytes
+        return found.size_bytes == recorded.size_bytes
+
+    def _recorded(self, partition: str, listed: Iterable[DataFile]) -> dict[str, DataFile]:
+        """The files that must exist, by path, as recorded by the newest commit that wrote each."""
+        logs = [
+            (instant, file)
+            for instant in self._since_compaction()
+            for file in self._written(instant, partition)
+            if isinstance(file, LogFile)
+        ]
+        files = [*listed, *(log for _, log in logs)]
+        bases = self._newest_bases(partition, files)
+        recorded = {file.path: file for _, file in bases.values()}
+        for instant, log in logs:
+            base = bases.get(log.name.file_id)
+            if base is None or self._is_after(instant, base[0]):
+                recorded[log.path] = log
+        return recorded
+
+    def _newest_bases(
+        self, partition: str, files: Iterable[DataFile]
+    ) -> dict[str, tuple[Instant, DataFile]]:
+        """The newest base file of each of the files' groups, and the instant that wrote it.
+
+        A compaction omits groups without logs, so older commits are read for these. A commit that
+        created a partition is read only if files of this partition name it, or if one of its groups
+        has no base file.
+        """
+        groups = {file.name.file_id for file in files}
+        bases = [file.name for file in files if not isinstance(file, LogFile)]
+        named = {name.instant for name in bases}
+        all_have_one = groups <= {name.file_id for name in bases}
+        found: dict[str, tuple[Instant, DataFile]] = {}
+        for instant in self._base_writers():
+            if all_have_one and _is_initial(instant) and instant.requested_at not in named:
+                continue
+            for file in self._written(instant, partition):
+                if not isinstance(file, LogFile):
+                    found.setdefault(file.name.file_id, (instant, file))
+            if groups <= found.keys():
+                break
+        return found
+
+    def _base_writers(self) -> Iterator[Instant]:
+        """Compactions, and commits that created a partition, newest first."""
+        compactions = self.timeline.completed(Action.COMMIT)
+        initial = [i for i in self.timeline.completed(Action.DELTA_COMMIT) if _is_initial(i)]
+        yield from sorted((*compactions, *initial), key=self._begins, reverse=True)
+
+    def _since_compaction(self) -> list[Instant]:
+        """Valid delta commits that the last compaction does not include, oldest first."""
+        compactions = self.timeline.completed(Action.COMMIT)
+        last = max(compactions, key=lambda i: i.requested_at, default=None)
+        return [
+            i
+            for i in self.timeline.completed(Action.DELTA_COMMIT)
+            if not _is_initial(i)
+            and (last is None or self._is_after(i, last))
+            and self.is_valid(i.requested_at)
+        ]
+
+    def _is_after(self, instant: Instant, base: Instant) -> bool:
+        """Whether a delta commit's logs are read on a base file: see ``lakemark.view.slicing``."""
+        read_at = instant.requested_at if self._names_slices else instant.completed_at
+        return (read_at or "") > self._begins(base)
+
+    def _begins(self, base: Instant) -> str:
+        """The time after which logs are read on top of the instant's base files."""
+        if _is_initial(base) and not self._names_slices:
+            return base.completed_at or ""
+        return base.requested_at
+
+    def _written(self, instant: Instant, partition: str) -> Iterator[DataFile]:
+        """The files of one partition that a commit wrote to, with their sizes after it."""
+        for stat in self.store.read_commit(instant).write_stats:
+            folder, _, name = (stat.path or "").rpartition("/")
+            file = data_file(folder, name, stat.file_size_in_bytes)
+            if folder == partition and file is not None:
+                yield file
+
+    @property
+    def _names_slices(self) -> bool:
+        return self.store.version.logs_name_their_slice
+
+
+def _is_initial(instant: Instant) -> bool:
+    return instant.requested_at.startswith(INITIAL)

@@ -1,0 +1,116 @@
+r"""Secondary indexes: the records that have some value in a column.
+
+A key is ``<value>$<record key>``. In both parts each backslash, ``$`` and NUL is escaped with a
+backslash. A null value is a single NUL. Since version 2 of the index, the hash of ``<value>$``
+(escaped) selects the shard; in version 1 that of the whole key does. Source:
+``SecondaryIndexKeyUtils``, ``SecondaryIndexPrefixRawKey``,
+``getSecondaryKeyToFileGroupMappingFunction`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.codec.hfile.selection import Prefixes
+from lakemark.errors import CorruptData
+from lakemark.metadata.metadata_table import MetadataTable, Part
+from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.metadata.shards import shard_series, shards_of
+from lakemark.metadata.slice_rows import KEY, PAYLOAD
+
+RECORDS = pa.schema(
+    [
+        pa.field("secondary_key", pa.string()),
+        pa.field("record_key", pa.string(), nullable=False),
+    ]
+)
+
+_SEPARATOR, _NULL = "$", "\0"
+_SPECIAL = re.compile(r"[\\$\0]")
+#: The first separator that is not escaped divides the key.
+_PARTS = r"(?s)^(?P<secondary>(?:[^\\$]|\\.)*)\$(?P<record>.*)$"
+_ESCAPED = r"(?s)\\(.)"
+
+
+@dataclass(frozen=True)
+class SecondaryIndex:
+    """Reads one partition ``secondary_index_<name>``.
+
+    Attributes:
+        metadata: holds the index.
+        partition: its partition.
+    """
+
+    metadata: MetadataTable
+    partition: str
+
+    @property
+    def column(self) -> str | None:
+        """The indexed column; None if the table's index definitions do not name it."""
+        definition = self.metadata.definitions.get(self.partition)
+        return definition.source_fields[0] if definition and definition.source_fields else None
+
+    def lookup(self, values: Iterable[str | None]) -> pa.Table:
+        """Look up the keys of the records that have one of the values, in no order.
+
+        Args:
+            values: in the form of the index (``String.valueOf``); None finds nulls.
+
+        Returns:
+            ``RECORDS``.
+
+        Raises:
+            SnapshotChanged: the metadata table was compacted in the meantime: open it again.
+            CorruptData: its bytes, or a key, do not match the format.
+        """
+        prefixes = sorted({escape(value) + _SEPARATOR for value in values})
+        return pa.concat_tables([RECORDS.empty_table(), *self._records(self._parts(prefixes))])
+
+    def scan(self) -> Iterator[pa.Table]:
+        """All values and record keys, as ``RECORDS``; errors as ``lookup``."""
+        yield from self._records(self.metadata.parts(self.partition))
+
+    def _parts(self, prefixes: list[str]) -> list[Part]:
+        definition = self.metadata.definitions.get(self.partition)
+        if definition is None or definition.version == "V1":
+            selection = Prefixes([prefix.encode() for prefix in prefixes])
+            return self.metadata.parts(self.partition, selection)
+        parts: list[Part] = []
+        for series in shard_series(self.metadata.slices(self.partition)).values():
+            wanted: dict[int, list[bytes]] = {}
+            numbers = shards_of(pa.array(prefixes, pa.string()), len(series)).tolist()
+            for number, prefix in zip(numbers, prefixes, strict=True):
+                wanted.setdefault(number, []).append(prefix.encode())
+            parts += [(series[number], Prefixes(chosen)) for number, chosen in wanted.items()]
+        return parts
+
+    def _records(self, parts: Iterable[Part]) -> Iterator[pa.Table]:
+        for rows in self.metadata.newest(parts, PartitionKind.SECONDARY_INDEX.payload):
+            is_deleted = pc.struct_field(rows.column(PAYLOAD).combine_chunks(), "isDeleted")
+            live = rows.filter(pc.invert(is_deleted))
+            if live.num_rows:
+                yield _split(live.column(KEY).combine_chunks(), self.partition)
+
+
+def escape(value: str | None) -> str:
+    """Escape a value for a key."""
+    return _NULL if value is None else _SPECIAL.sub(r"\\\g<0>", value)
+
+
+def _split(keys: pa.StringArray, path: str) -> pa.Table:
+    parts = pc.extract_regex(keys, pattern=_PARTS)
+    if parts.null_count:
+        wrong = keys.filter(parts.is_null())[0].as_py()
+        raise CorruptData(path, None, f"a key with a {_SEPARATOR!r}", repr(wrong)[:80])
+    columns = [_unescape(pc.struct_field(parts, name)) for name in ("secondary", "record")]
+    return pa.Table.from_arrays(columns, schema=RECORDS)
+
+
+def _unescape(values: pa.StringArray) -> pa.StringArray:
+    plain = pc.replace_substring_regex(values, pattern=_ESCAPED, replacement=r"\1")
+    return pc.if_else(pc.equal(values, _NULL), pa.scalar(None, pa.string()), plain)

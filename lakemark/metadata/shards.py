@@ -1,0 +1,78 @@
+"""Finds the file group (shard) of a metadata partition that contains a key.
+
+A partition has a fixed number of file groups, ``<prefix><number>-0``. The Java string hash of a
+key, modulo their number, is the number of its file group. In a record index whose keys are unique
+only within a partition of the data table, each of these has its own series of file groups, with
+the partition in the prefix.
+Source: ``HoodieTableMetadataUtil.mapRecordKeyToFileGroupIndex``, ``getFileIDForFileGroup`` and
+``getFileGroupIndexFromFileId`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakemark.codec.hfile.selection import Keys
+from lakemark.codec.java_hash import string_hash
+from lakemark.errors import CorruptData
+from lakemark.model.file_slice import FileSlice
+
+_FILE_ID = re.compile(r"(.*?)([0-9]+)(?:-0)?")
+
+
+def shards_of(keys: pa.Array, count: int) -> npt.NDArray[np.int64]:
+    """The number of the file group of each key.
+
+    Args:
+        keys: strings, or binaries in UTF-8, without nulls.
+        count: number of file groups in the series.
+    """
+    hashes = string_hash(keys)
+    # Java: abs(abs(h) % count), where the smallest integer is its own absolute value.
+    numbers: npt.NDArray[np.int64] = np.abs(np.fmod(np.abs(hashes).astype(np.int64), count))
+    return numbers
+
+
+def by_shard(slices: Sequence[FileSlice], wanted: Keys) -> list[tuple[FileSlice, Keys]]:
+    """The file groups that may contain some of the keys, each with those keys.
+
+    Raises:
+        CorruptData: a file id does not have the form of a metadata table's.
+    """
+    parts: list[tuple[FileSlice, Keys]] = []
+    for series in shard_series(slices).values():
+        numbers = shards_of(wanted.keys, len(series))
+        for number in np.unique(numbers).tolist():
+            chosen = wanted.keys.filter(pa.array(numbers == number))
+            parts.append((series[number], Keys(chosen)))
+    return parts
+
+
+def shard_series(slices: Iterable[FileSlice]) -> dict[str, list[FileSlice]]:
+    """File groups in the order of their numbers, by the prefix of their ids.
+
+    Raises:
+        CorruptData: as ``by_shard``.
+    """
+    numbered: dict[str, dict[int, FileSlice]] = {}
+    for file_slice in slices:
+        prefix, number = _parse(file_slice)
+        numbered.setdefault(prefix, {})[number] = file_slice
+    for prefix, series in numbered.items():
+        if max(series) >= len(series):
+            actual = f"file groups {sorted(series)}"
+            raise CorruptData(prefix, None, "file groups numbered from 0 without a gap", actual)
+    return {prefix: [series[n] for n in sorted(series)] for prefix, series in numbered.items()}
+
+
+def _parse(file_slice: FileSlice) -> tuple[str, int]:
+    match = _FILE_ID.fullmatch(file_slice.group.file_id)
+    if match is None:
+        path = file_slice.group.partition_path
+        raise CorruptData(path, None, "a file id <prefix><number>-0", file_slice.group.file_id)
+    return match.group(1), int(match.group(2))

@@ -1,0 +1,267 @@
+"""Reads the rows of one file slice of a metadata table, oldest first.
+
+A base file is an HFile; a log contains blocks of HFiles and of deletes. Only blocks that may
+contain a requested key are read. A log block is effective if its instant is valid and no rollback
+has undone it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.codec.hfile import Entries, HFileReader
+from lakemark.codec.hfile.file_info import SCHEMA
+from lakemark.codec.hfile.selection import Everything, Selection
+from lakemark.errors import CorruptData, Unsupported
+from lakemark.log.delete_block import read_deletes
+from lakemark.log.effective_blocks import IsVisible, effective_blocks
+from lakemark.log.log_block import BlockType, HeaderKey, LogBlock
+from lakemark.log.log_reader import read_blocks
+from lakemark.merge.key_codes import key_codes
+from lakemark.metadata.payload import PAYLOADS, read_payload
+from lakemark.metadata.record_changes import is_stored_schema
+from lakemark.model.file_slice import BaseFile, FileSlice
+from lakemark.model.format_version import FormatVersion
+from lakemark.read.base_file import open_data_file
+from lakemark.storage.storage import Storage
+
+KEY, PAYLOAD = "key", "payload"
+
+#: Rows and bytes that are decoded together: enough to outweigh the overhead of a batch, and little
+#: memory.
+_BATCH_ROWS, _BATCH_BYTES = 1 << 15, 64 << 20
+
+_HFILE = "hfile"
+
+
+@dataclass(frozen=True, slots=True)
+class SliceRows:
+    """Reads slices of one metadata table.
+
+    Attributes:
+        storage: the metadata table's root.
+        is_valid: whether log blocks of an instant are valid.
+        version: of the table. In version 6 a log may hold torn blocks of failed attempts.
+    """
+
+    storage: Storage
+    is_valid: IsVisible
+    version: FormatVersion = FormatVersion.V9
+
+    def of_base(
+        self, file_slice: FileSlice, payload: str, selection: Selection
+    ) -> Iterator[pa.Table]:
+        """Rows of the base file: ``key``, a string, and ``payload``, of its type in ``PAYLOADS``.
+
+        Args:
+            file_slice: what to read.
+            payload: the field of the stored records to read, one of ``PAYLOADS``.
+            selection: the keys to read.
+
+        Raises:
+            SnapshotChanged: the file was deleted.
+            CorruptData: bytes do not match the format.
+            Unsupported: the base file has another format.
+        """
+        with ExitStack() as open_files:
+            for piece in self._base_pieces(file_slice, selection, open_files):
+                yield _decode([piece], payload)
+
+    def newest_entries(self, file_slice: FileSlice) -> Entries:
+        """The newest stored record of each key that is not deleted, keys ascending.
+
+        Raises:
+            SnapshotChanged, CorruptData, Unsupported: as ``of_base``; or another release of Apache
+                Hudi wrote records with another schema.
+        """
+        everything = Everything()
+        with ExitStack() as open_files:
+            pieces = [*self._base_pieces(file_slice, everything, open_files)]
+            pieces += self._log_pieces(file_slice, everything, open_files)
+            for piece in pieces:
+                _check_schema(piece)
+        whole = _join([_EMPTY, *(piece.entries for piece in pieces)])
+        codes = key_codes(pa.table({KEY: whole.keys}), [KEY])
+        last = pa.array(codes.last(np.arange(len(whole.keys))))
+        keys, values = (column.take(last) for column in whole)
+        is_live = values.is_valid()
+        kept = Entries(keys.filter(is_live), values.filter(is_live))
+        order = pc.array_sort_indices(kept.keys)
+        return Entries(*(column.take(order) for column in kept))
+
+    def of_logs(self, file_slice: FileSlice, payload: str, selection: Selection) -> pa.Table:
+        """Rows of the logs; the payload is null if a row deletes its key.
+
+        Raises:
+            SnapshotChanged, CorruptData, Unsupported: as ``of_base``.
+        """
+        with ExitStack() as open_files:
+            found = self._log_pieces(file_slice, selection, open_files)
+        tables = [_decode(run, payload) for run in _runs(found)]
+        return pa.concat_tables([schema_of(payload).empty_table(), *tables])
+
+    def _base_pieces(
+        self, file_slice: FileSlice, selection: Selection, open_files: ExitStack
+    ) -> Iterator[_Piece]:
+        base = file_slice.base
+        if base is None:
+            return
+        _check_is_hfile(base)
+        stream = open_files.enter_context(open_data_file(self.storage, base.path))
+        reader = HFileReader(stream, base.size_bytes, base.path)
+        schema = _schema_of(reader, base.path)
+        for entries in _in_batches(reader.select(selection)):
+            yield _Piece(entries, schema, base.path)
+
+    def _log_pieces(
+        self, file_slice: FileSlice, selection: Selection, open_files: ExitStack
+    ) -> list[_Piece]:
+        blocks: list[LogBlock] = []
+        for log in file_slice.logs:
+            stream = open_files.enter_context(open_data_file(self.storage, log.path))
+            blocks += self._check_whole(read_blocks(stream, log.size_bytes, log.path))
+        effective = effective_blocks(blocks, self.is_valid)
+        return [piece for block in effective for piece in _pieces(block, selection)]
+
+    def _check_whole(self, blocks: Iterable[LogBlock]) -> Iterator[LogBlock]:
+        """Pass on the blocks of a log.
+
+        A torn block is damage, because each log has only blocks of one completed commit, except in
+        version 6.
+        """
+        for block in blocks:
+            if block.type is BlockType.CORRUPT and not self.version.logs_name_their_slice:
+                raise block.corrupt(expected="a whole log block", actual="a torn one")
+            yield block
+
+
+class _Piece(NamedTuple):
+    """Entries of one log block, and the schema of their values; None if all values are null."""
+
+    entries: Entries
+    avro_schema: str | None
+    path: str
+
+
+_EMPTY = Entries(pa.array([], pa.binary()), pa.array([], pa.binary()))
+
+
+def schema_of(payload: str) -> pa.Schema:
+    """Columns of the rows with that payload."""
+    return pa.schema([(KEY, pa.string()), (PAYLOAD, PAYLOADS[payload])])
+
+
+def _check_schema(piece: _Piece) -> None:
+    if piece.avro_schema is not None and not is_stored_schema(piece.avro_schema):
+        message = (
+            f"{piece.path} was written with the schema of another release of Apache Hudi, and such "
+            "a metadata table cannot be continued; build it again"
+        )
+        raise Unsupported(message)
+
+
+def _pieces(block: LogBlock, selection: Selection) -> Iterator[_Piece]:
+    if block.type is BlockType.DELETE:
+        keys = read_deletes(block).record_keys.cast(pa.binary()).drop_null()
+        deleted = selection.of(Entries(keys, pa.nulls(len(keys), pa.binary())))
+        yield _Piece(deleted, None, block.path)
+    elif block.type is BlockType.HFILE_DATA:
+        yield from _hfile_pieces(block, selection)
+    else:
+        message = f"{block.path} has a {block.type.name} block; metadata tables have HFILE_DATA"
+        raise Unsupported(message)
+
+
+def _hfile_pieces(block: LogBlock, selection: Selection) -> Iterator[_Piece]:
+    try:
+        reader = HFileReader(block.content.open(), block.content.size_bytes, block.path)
+        batches = list(_in_batches(reader.select(selection)))
+    except CorruptData as error:
+        raise block.relocated(error) from error
+    schema = block.header.get(HeaderKey.SCHEMA) or _schema_of(reader, block.path)
+    for entries in batches:
+        yield _Piece(entries, schema, block.path)
+
+
+def _runs(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
+    """Group pieces to decode together: each batch has a cost, and pieces of logs are small."""
+    run: list[_Piece] = []
+    run_schema: str | None = None
+    run_bytes = 0
+    for piece in pieces:
+        is_other = None not in (run_schema, piece.avro_schema) and run_schema != piece.avro_schema
+        if run and (is_other or run_bytes + piece.entries.values.nbytes > _BATCH_BYTES):
+            yield run
+            run, run_schema, run_bytes = [], None, 0
+        run.append(piece)
+        run_schema = run_schema or piece.avro_schema
+        run_bytes += piece.entries.values.nbytes
+    if run:
+        yield run
+
+
+def _decode(run: list[_Piece], payload: str) -> pa.Table:
+    """Decode the rows of a run; a key without a value has a null payload."""
+    entries = _join([piece.entries for piece in run])
+    schema = next((piece.avro_schema for piece in run if piece.avro_schema), None)
+    if schema is None:
+        nulls = pa.nulls(len(entries.keys), PAYLOADS[payload])
+        return _table(entries.keys, nulls, payload, run[0].path)
+    try:
+        written = read_payload(entries.values.drop_null(), schema, payload, run[0].path)
+    except CorruptData:
+        if len(run) > 1:  # the error must name the block that is damaged
+            return pa.concat_tables([_decode([piece], payload) for piece in run])
+        raise
+    valid = np.asarray(entries.values.is_valid())
+    values = written.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
+    return _table(entries.keys, values, payload, run[0].path)
+
+
+def _schema_of(reader: HFileReader, path: str) -> str:
+    try:
+        return reader.file_info[SCHEMA].decode()
+    except (KeyError, UnicodeDecodeError) as error:
+        expected = "the schema of the values in file info"
+        raise CorruptData(path, None, expected, repr(error)) from error
+
+
+def _in_batches(blocks: Iterator[Entries]) -> Iterator[Entries]:
+    waiting: list[Entries] = []
+    waiting_rows = waiting_bytes = 0
+    for entries in blocks:
+        waiting.append(entries)
+        waiting_rows += len(entries.keys)
+        waiting_bytes += entries.values.nbytes
+        if waiting_rows >= _BATCH_ROWS or waiting_bytes >= _BATCH_BYTES:
+            yield _join(waiting)
+            waiting, waiting_rows, waiting_bytes = [], 0, 0
+    if waiting:
+        yield _join(waiting)
+
+
+def _join(blocks: list[Entries]) -> Entries:
+    return Entries(
+        pa.concat_arrays([block.keys for block in blocks]),
+        pa.concat_arrays([block.values for block in blocks]),
+    )
+
+
+def _table(keys: pa.BinaryArray, values: pa.Array, payload: str, path: str) -> pa.Table:
+    try:
+        return pa.Table.from_arrays([keys.cast(pa.string()), values], schema=schema_of(payload))
+    except pa.ArrowInvalid as error:
+        raise CorruptData(path, None, "keys in UTF-8", str(error)) from error
+
+
+def _check_is_hfile(base: BaseFile) -> None:
+    if base.name.extension != _HFILE:
+        message = f"{base.path} is not an HFile, but base files of metadata tables must be HFiles"
+        raise Unsupported(message)

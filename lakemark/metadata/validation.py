@@ -1,0 +1,257 @@
+"""Validates a metadata table: compares its listings, sizes and statistics with the data files.
+
+Source: ``HoodieMetadataTableValidator`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakemark.execution.runner import Runner
+from lakemark.log.log_block import CHANGING
+from lakemark.log.log_writers import writers_in
+from lakemark.metadata.bootstrap import visible_files
+from lakemark.metadata.column_stats.derive import derive_file_ranges, files_of, may_be_too_wide
+from lakemark.metadata.column_stats.lookup import ColumnStatistics, PartitionStatistics
+from lakemark.metadata.metadata_file_lister import MetadataFileLister
+from lakemark.metadata.metadata_table import MetadataTable
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.model.bounds import bounds_of
+from lakemark.model.column_ranges import ColumnRanges
+from lakemark.model.file_slice import FileSlice, LogFile, join
+from lakemark.model.format_version import FormatVersion
+from lakemark.storage.storage import NotFound, Storage
+from lakemark.timeline.timeline import Timeline
+from lakemark.view.file_lister import DataFile, StorageFileLister
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A difference between the metadata table and the data files.
+
+    Attributes:
+        path: of the file, from the table's root; if the file does not exist, its name alone. Or the
+            path of a partition, which ends in ``/``, or of the metadata table.
+        aspect: ``size``, ``timeline``, ``files``, or the column whose statistics differ.
+        stored: the value in the metadata table.
+        found: the value that was found.
+    """
+
+    path: str
+    aspect: str
+    stored: str
+    found: str
+
+
+def find_differences(
+    storage: Storage,
+    metadata: MetadataTable,
+    timeline: Timeline,
+    version: FormatVersion,
+    columns: pa.Schema,
+    latest: Iterable[FileSlice],
+    runner: Runner,
+) -> list[Difference]:
+    """Find all differences; reads the footer or the rows of every data file.
+
+    Missing statistics are no difference if the index does not include the column, or if they are of
+    a partition. If statistics of a partition are wider than its rows, that is a difference only if
+    they are marked as tight.
+
+    Args:
+        storage: the data table's root.
+        metadata: as of ``timeline``.
+        timeline: the data table's.
+        version: the data table's.
+        columns: the columns with statistics, with their current types.
+        latest: the slices that queries read; statistics of partitions need not cover others.
+        runner: reads the files.
+
+    Raises:
+        SnapshotChanged: the table was changed in the meantime; call again.
+        CorruptData, Unsupported: a file cannot be read.
+    """
+    found = list(_timeline_differences(metadata))
+    damaged = list(_partition_file_differences(metadata))
+    if damaged:
+        return found + damaged  # the rest may not be readable
+    on_storage = StorageFileLister(storage).list_files()
+    visible = visible_files(on_storage, timeline, version)
+    listed = [file for some in MetadataFileLister(metadata).list_files().values() for file in some]
+    known = {file.path for file in listed}
+    files = [
+        file
+        for some in visible.values()
+        for file in some
+        if file.path in known or _has_committed_data(storage, file, timeline, version)
+    ]
+    found += _listing_differences(listed, files)
+    if metadata.partitions_of_kind(PartitionKind.COLUMN_STATS):
+        recomputed = dict(
+            zip(
+                (file.path for file in files),
+                runner.map(lambda file: derive_file_ranges(storage, file, columns), files),
+                strict=True,
+            )
+        )
+        names = {str(file.name) for some in on_storage.values() for file in some}
+        whole = [file for file in files if not _may_grow(file, version)]
+        indexed = _indexed(metadata, columns, version)
+        for field in columns:
+            rows = ColumnStatistics(metadata).of_column(field.name, field.type)
+            found += _file_differences(rows, field, files, names, recomputed)
+            if field.name in indexed:
+                found += _missing_statistics(rows, field, whole, recomputed)
+        if metadata.partitions_of_kind(PartitionKind.PARTITION_STATS):
+            found += _partition_differences(metadata, list(latest), timeline, recomputed, columns)
+    return found
+
+
+def _has_committed_data(
+    storage: Storage, file: DataFile, timeline: Timeline, version: FormatVersion
+) -> bool:
+    """Whether a file that is visible by its name contains rows or deletes of a completed commit.
+
+    A log of table version 6 may contain only blocks of commits that are pending or were undone.
+    """
+    if not (isinstance(file, LogFile) and version.logs_name_their_slice):
+        return True
+    with suppress(NotFound):  # its commit was undone after the listing
+        return any(map(timeline.is_committed, writers_in(storage, file, CHANGING)))
+    return False
+
+
+def _timeline_differences(metadata: MetadataTable) -> Iterator[Difference]:
+    if metadata.inconsistency is not None:
+        found = "the instants of the table's timeline"
+        yield Difference(METADATA_FOLDER, "timeline", metadata.inconsistency, found)
+
+
+def _partition_file_differences(metadata: MetadataTable) -> Iterator[Difference]:
+    """Files of the metadata table itself that are not as its commits wrote them."""
+    for partition in sorted(metadata.partitions):
+        mismatch = metadata.find_file_mismatch(partition)
+        if mismatch is not None:
+            path = join(METADATA_FOLDER, partition)
+            yield Difference(path, "files", mismatch, "the files that its commits recorded")
+
+
+def _listing_differences(
+    stored: Iterable[DataFile], found: Iterable[DataFile]
+) -> Iterator[Difference]:
+    listed = {file.path: file.size_bytes for file in stored}
+    actual = {file.path: file.size_bytes for file in found}
+    for path in sorted(listed.keys() | actual.keys()):
+        if listed.get(path) != actual.get(path):
+            yield Difference(path, "size", _size(listed.get(path)), _size(actual.get(path)))
+
+
+def _file_differences(
+    rows: pa.Table,
+    field: pa.Field,
+    files: Sequence[DataFile],
+    names: Container[str],
+    recomputed: dict[str, ColumnRanges],
+) -> Iterator[Difference]:
+    """Stored statistics of one column, as ``ColumnStatistics`` reads them, that are wrong."""
+    by_name = {str(file.name): file for file in files}
+    for row in rows.to_pylist():
+        name = row.pop("file_name")
+        if name not in names:
+            yield Difference(name, field.name, _text(row), "no such file")
+        file = by_name.get(name)
+        actual = _range(recomputed[file.path], field.name) if file else None
+        if file is not None and actual is not None and not _is_same(row, actual, field.type):
+            yield Difference(file.path, field.name, _text(row), _text(actual))
+
+
+def _is_same(stored: dict[str, object], actual: dict[str, object], kind: pa.DataType) -> bool:
+    """Whether stored statistics equal the actual ones, or would with the bounds of this project.
+
+    Apache Hudi does not shorten texts, and has NaN as a bound.
+    """
+    if stored == actual:
+        return True
+    kept = bounds_of(pa.chunked_array([pa.array([stored["min"], stored["max"]], kind)]))
+    return {**stored, "min": kept[0].as_py(), "max": kept[1].as_py()} == actual
+
+
+def _may_grow(file: DataFile, version: FormatVersion) -> bool:
+    """Whether a pending commit, which is not in the metadata table yet, may append to the file."""
+    return isinstance(file, LogFile) and version.logs_name_their_slice
+
+
+def _indexed(metadata: MetadataTable, columns: pa.Schema, version: FormatVersion) -> frozenset[str]:
+    """The columns of which each file must have statistics.
+
+    Without a definition, these are all columns, but none in version 6, which may lack one.
+    """
+    definition = metadata.definitions.get(PartitionKind.COLUMN_STATS.stored_name)
+    if definition is not None:
+        return frozenset(columns.names) & frozenset(definition.source_fields)
+    return frozenset() if version is FormatVersion.V6 else frozenset(columns.names)
+
+
+def _missing_statistics(
+    rows: pa.Table,
+    field: pa.Field,
+    files: Sequence[DataFile],
+    recomputed: dict[str, ColumnRanges],
+) -> Iterator[Difference]:
+    """Files with values of an indexed column, but without statistics of it."""
+    known = set(rows.column("file_name").to_pylist())
+    for file in files:
+        actual = _range(recomputed[file.path], field.name)
+        if str(file.name) not in known and actual is not None and actual["max"] is not None:
+            yield Difference(file.path, field.name, "no statistics", _text(actual))
+
+
+def _partition_differences(
+    metadata: MetadataTable,
+    latest: Sequence[FileSlice],
+    timeline: Timeline,
+    recomputed: dict[str, ColumnRanges],
+    columns: pa.Schema,
+) -> Iterator[Difference]:
+    paths = sorted({one.group.partition_path for one in latest})
+    statistics = PartitionStatistics(metadata)
+    stored, tight = statistics.ranges(paths, columns), statistics.tight_columns(paths, columns)
+    for path in paths:
+        here = [one for one in latest if one.group.partition_path == path]
+        parts = [recomputed[f.path] for f in files_of(here) if f.path in recomputed]
+        exact, widened = ColumnRanges.union(parts), ColumnRanges.union([stored[path], *parts])
+        may_be_wide = may_be_too_wide(here, timeline)
+        for name in stored[path].columns:
+            is_tight = (path, name) in tight and not may_be_wide
+            known, actual = _range(stored[path], name), _range(exact if is_tight else widened, name)
+            if known is None or actual is None or _bounds(known) != _bounds(actual):
+                yield Difference(join(path, ""), name, _text(known), _text(actual))
+
+
+def _range(ranges: ColumnRanges, name: str) -> dict[str, object] | None:
+    """The statistics of one column; None if they are unknown."""
+    if name not in ranges.columns:
+        return None
+    at = ranges.columns.index(name)
+    low, high = ranges.bounds.column(at).to_pylist()
+    nulls, values = ranges.null_counts[at], ranges.value_counts[at]
+    return {"min": low, "max": high, "null_count": nulls, "value_count": values}
+
+
+def _bounds(known: dict[str, object]) -> tuple[object, object]:
+    return known["min"], known["max"]
+
+
+def _size(size_bytes: int | None) -> str:
+    return "absent" if size_bytes is None else f"{size_bytes} bytes"
+
+
+def _text(known: dict[str, object] | None) -> str:
+    if known is None:
+        return "unknown"
+    return ", ".join(f"{name} {value}" for name, value in known.items())

@@ -1,0 +1,274 @@
+"""What the writer of a metadata table knows of it, and the checks before it may continue the table.
+
+One driver writes a table, so the state is carried from call to call. It is loaded again if the data
+table's timeline shows instants of other writers, or if another process built the metadata table
+again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from lakemark.config import keys
+from lakemark.config.property_check import check_allows
+from lakemark.config.property_rule import Purpose
+from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
+from lakemark.errors import CorruptData, Retriable, TableNotFound, Unsupported
+from lakemark.metadata.consistency import find_inconsistency
+from lakemark.metadata.index_definition import read_definitions
+from lakemark.metadata.metadata_file_lister import MetadataFileLister
+from lakemark.metadata.metadata_store import MetadataStore
+from lakemark.metadata.metadata_table import MetadataTable
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER, MetadataTableOpener
+from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.model.action import COMMITS
+from lakemark.model.column_ranges import ColumnRanges, indexed_columns
+from lakemark.model.instant import Instant
+from lakemark.read.scan_planner import table_schema
+from lakemark.storage.folder_storage import FolderStorage
+from lakemark.storage.properties_file import check_same_version
+from lakemark.storage.storage import ObjectInfo, Storage
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+
+_FILES = PartitionKind.FILES.stored_name
+_COLUMNS = PartitionKind.COLUMN_STATS.stored_name
+
+
+class MetadataTableBehind(Retriable):
+    """The metadata table cannot be continued; the next start of this writer builds it again."""
+
+
+@dataclass(kw_only=True)
+class WriterState:
+    """A metadata table as of the last call.
+
+    Attributes:
+        store: writes the metadata table.
+        properties_file: its ``hoodie.properties``; a different file if the table was built again.
+        partitions: its partitions that readers use.
+        instants: requested times of the data table's completed instants that it contains.
+        columns: columns with statistics, by the index definition.
+        committed_columns: those of ``columns`` that a completed commit has. The definition is
+            written first, so it may name a column whose commit never completed, and of which no
+            partition has a record.
+        paths: partitions of the data table.
+        ranges: column ranges of the partitions that this writer has written to.
+    """
+
+    store: MetadataStore
+    properties_file: ObjectInfo | None
+    partitions: frozenset[str]
+    instants: set[str]
+    columns: list[str]
+    committed_columns: set[str]
+    paths: set[str]
+    ranges: dict[str, ColumnRanges] = field(default_factory=dict)
+
+
+class WriterStateLoader:
+    """Opens and checks the metadata table for its writer, and keeps the state between calls.
+
+    Attributes:
+        storage: the data table's root.
+        instants: the data table's timeline.
+        opener: opens the metadata table for readers.
+        current: the state as of the last call that succeeded; None before the first.
+        rebuilds_at_start: whether the next start of the writer builds a metadata table again if it
+            cannot be continued.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        instants: TimelineStore,
+        opener: MetadataTableOpener | None = None,
+    ) -> None:
+        """Nothing is read before the first call.
+
+        Args:
+            storage: the data table's root.
+            instants: the data table's timeline.
+            opener: shared with readers of this process, so that each commit is read once.
+        """
+        self.storage, self.instants = storage, instants
+        self.opener = opener or MetadataTableOpener(storage)
+        self.current: WriterState | None = None
+        self.rebuilds_at_start = False
+
+    def load(self, timeline: Timeline, purpose: Purpose = Purpose.MAINTAIN) -> WriterState | None:
+        """Load the state as of a timeline; None if the table has no metadata table.
+
+        ``current`` is None until ``keep`` is called, because the caller may fail.
+
+        Raises:
+            Refused: the version of the table was changed after it was opened.
+            MetadataTableBehind: the metadata table cannot be continued, and the next start builds
+                it again.
+            Unsupported: the metadata table cannot be continued, and no start builds it again; or a
+                property of the table does not allow the purpose.
+        """
+        state, self.current = self.current, None
+        properties = check_same_version(self.storage, self.instants.version)
+        check_allows(properties, purpose, self.storage.location.url)
+        partitions = frozenset(properties.metadata_partitions)
+        if not partitions:
+            return None
+        completed = {i.requested_at for i in timeline.instants if i.is_completed}
+        file = self.storage.head(f"{METADATA_FOLDER}/{PROPERTIES_PATH}")
+        is_same = state is not None and (state.properties_file, state.partitions) == (
+            file,
+            partitions,
+        )
+        if state is None or not is_same or completed - state.instants:
+            state = self._read(properties, file, timeline, completed)
+        return state
+
+    def keep(self, state: WriterState, instant: Instant) -> None:
+        """Keep the state for the next call, after the metadata table has received an instant."""
+        state.instants.add(instant.requested_at)
+        self.current = state
+
+    def find_reason_to_rebuild(self, timeline: Timeline, schema: pa.Schema) -> str | None:
+        """Find out why the metadata table must be built again; None if it may be continued.
+
+        Args:
+            timeline: the data table's, just loaded.
+            schema: the data table's.
+
+        Raises:
+            Refused: the version of the table was changed after it was opened.
+            Unsupported: the metadata table has partitions that are not written here.
+        """
+        properties = check_same_version(self.storage, self.instants.version)
+        check_allows(properties, Purpose.MAINTAIN, self.storage.location.url)
+        if not properties.metadata_partitions:
+            return "there is none"
+        reason = self._find_inconsistency(timeline) or self._find_other_columns(schema)
+        return reason or _find_file_mismatch(self.open(properties, timeline))
+
+    def open(self, properties: TableProperties, timeline: Timeline) -> MetadataTable:
+        """Open the metadata table that the properties name; see ``MetadataTableOpener.open``."""
+        metadata = self.opener.open(properties, timeline, self.instants.clock)
+        assert metadata is not None, properties
+        return metadata
+
+    def open_store(self) -> MetadataStore:
+        """Open the metadata table for writing.
+
+        Raises:
+            TableNotFound: it does not exist.
+        """
+        instants = self.opener.instants(self.instants.clock)
+        own = FolderStorage(self.storage, METADATA_FOLDER)
+        return MetadataStore(own, instants, instants.load())
+
+    def check_files(self, metadata: MetadataTable, *partitions: str) -> None:
+        """Check that the files of these partitions are as the metadata table's commits wrote them.
+
+        Raises:
+            MetadataTableBehind, Unsupported: they are not; see ``refusal``.
+        """
+        for partition in metadata.partitions.intersection(partitions):
+            reason = metadata.find_file_mismatch(partition)
+            if reason is not None:
+                raise self.refusal(reason)
+
+    def refusal(self, reason: str) -> MetadataTableBehind | Unsupported:
+        """The error for a metadata table that cannot be continued."""
+        url = self.storage.location.url
+        text = f"the metadata table of {url} cannot be continued: {reason}"
+        if self.rebuilds_at_start:
+            return MetadataTableBehind(f"{text}; the next start builds it again")
+        remedy = f"build it again with lakemark table check {url} --rebuild --run"
+        return Unsupported(f"{text}; {remedy}")
+
+    def _read(
+        self,
+        properties: TableProperties,
+        file: ObjectInfo | None,
+        timeline: Timeline,
+        completed: set[str],
+    ) -> WriterState:
+        reason = self._find_inconsistency(timeline)
+        if reason is not None:
+            raise self.refusal(reason)
+        metadata = self.open(properties, timeline)
+        self.check_files(metadata, _FILES)
+        try:
+            paths = set(MetadataFileLister(metadata).list_partitions())
+        except CorruptData as error:
+            raise self.refusal(str(error)) from error
+        definition = read_definitions(self.storage).get(_COLUMNS)
+        defined = list(definition.source_fields) if definition else []
+        return WriterState(
+            store=self.open_store(),
+            properties_file=file,
+            partitions=frozenset(properties.metadata_partitions),
+            instants=completed,
+            columns=defined,
+            committed_columns=self._committed_columns(defined, properties, timeline),
+            paths=paths,
+        )
+
+    def _committed_columns(
+        self, defined: Iterable[str], properties: TableProperties, timeline: Timeline
+    ) -> set[str]:
+        """The columns that are in the schema of the newest completed commit that has one.
+
+        If no active commit has a schema, all of them.
+        """
+        for instant in reversed(timeline.completed(*COMMITS)):
+            text = self.instants.read_commit(instant).extra_metadata.get(keys.SCHEMA)
+            if text:
+                names = set(table_schema(json.loads(text), properties).names)
+                return {name for name in defined if name.partition(".")[0] in names}
+        return set(defined)
+
+    def _find_inconsistency(self, timeline: Timeline) -> str | None:
+        """Check the metadata table's timeline and index version; None if both are right."""
+        try:
+            store = self.open_store()
+        except TableNotFound:
+            return f"{METADATA_FOLDER} does not exist"
+        definition = read_definitions(self.storage).get(_COLUMNS)
+        wanted = self.instants.version.column_statistics
+        if definition is not None and definition.version != wanted:
+            return f"its column statistics are of version {definition.version}, not {wanted}"
+        return find_inconsistency(timeline, store.timeline)
+
+    def _find_other_columns(self, schema: pa.Schema) -> str | None:
+        """Name a column that only some files would have statistics of; None if there is none.
+
+        Apache Hudi keeps statistics of the columns that each of its writers is configured with.
+        """
+        definition = read_definitions(self.storage).get(_COLUMNS)
+        if definition is None:
+            return None
+        wanted = indexed_columns(schema, self.instants.version)
+        indexed = [n for n in definition.source_fields if n.partition(".")[0] in schema.names]
+        missing = [name for name in wanted if name not in indexed]
+        if missing:
+            return f"it has no statistics of column {missing[0]}"
+        other = [name for name in indexed if name not in wanted]
+        return f"it has statistics of column {other[0]}, which are not kept here" if other else None
+
+
+def _find_file_mismatch(metadata: MetadataTable) -> str | None:
+    """Check the files of a metadata table, and read ``files``; None if nothing is wrong."""
+    found = (metadata.find_file_mismatch(one) for one in sorted(metadata.partitions))
+    reason = next((one for one in found if one is not None), None)
+    return reason or _find_damage(metadata)
+
+
+def _find_damage(metadata: MetadataTable) -> str | None:
+    """Read the list of partitions; the error as text, None if it can be read."""
+    try:
+        MetadataFileLister(metadata).list_partitions()
+    except CorruptData as error:
+        return str(error)
+    return None

@@ -1,0 +1,178 @@
+"""The plan of a clean (``HoodieCleanerPlan``) and its completed content (``HoodieCleanMetadata``).
+
+Both are written in version 2. Plans of version 1, which name files in another field, are read, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from lakemark.model.file_slice import join
+
+_VERSION = 2
+_SAVEPOINTS = "savepointed_timestamps"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanPlan:
+    """The files that no query reads any more, as of one time.
+
+    Attributes:
+        policy: Apache Hudi's name of the cleaning policy.
+        files: partition path → names of files to delete.
+        earliest_retained: requested time of the oldest commit whose files are kept for time travel;
+            "" if the policy counts file versions.
+        earliest_action: action of that commit.
+        last_completed: requested time of the newest commit when the clean was planned.
+        savepoints: requested times of the commits that had a savepoint.
+        dropped_partitions: partitions that are deleted completely; only Apache Hudi plans these.
+    """
+
+    policy: str
+    files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    earliest_retained: str = ""
+    earliest_action: str = ""
+    last_completed: str = ""
+    savepoints: tuple[str, ...] = ()
+    dropped_partitions: tuple[str, ...] = ()
+
+    @property
+    def paths(self) -> list[str]:
+        """Paths of the files, from the table's root."""
+        return [join(partition, name) for partition, names in self.files.items() for name in names]
+
+    def to_record(self, root: str) -> dict[str, Any]:
+        """Build the stored record.
+
+        Args:
+            root: URL of the table; paths in a plan are absolute.
+        """
+        return {
+            "earliestInstantToRetain": self._earliest(),
+            "lastCompletedCommitTimestamp": self.last_completed,
+            "policy": self.policy,
+            "filesToBeDeletedPerPartition": {},
+            "version": _VERSION,
+            "filePathsToBeDeletedPerPartition": {
+                partition: [_file_info(root, join(partition, name)) for name in names]
+                for partition, names in self.files.items()
+            },
+            "partitionsToBeDeleted": list(self.dropped_partitions),
+            "extraMetadata": _savepoints_record(self.savepoints),
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> CleanPlan:
+        """Read the stored record; absolute paths, in any notation, become names."""
+        earliest = record.get("earliestInstantToRetain") or {}
+        return cls(
+            policy=record.get("policy") or "",
+            files=dict(_planned_files(record)),
+            earliest_retained=earliest.get("timestamp") or "",
+            earliest_action=earliest.get("action") or "",
+            last_completed=record.get("lastCompletedCommitTimestamp") or "",
+            savepoints=_savepoints(record),
+            dropped_partitions=tuple(record.get("partitionsToBeDeleted") or ()),
+        )
+
+    def _earliest(self) -> dict[str, str] | None:
+        if not self.earliest_retained:
+            return None
+        return {
+            "timestamp": self.earliest_retained,
+            "action": self.earliest_action,
+            "state": "COMPLETED",
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanMetadata:
+    """The completed content of a clean.
+
+    Attributes:
+        earliest_retained: requested time of the oldest commit whose files were kept for time
+            travel; "" if the policy counts file versions.
+        last_completed: requested time of the newest commit when the clean was planned.
+        savepoints: requested times of the commits that had a savepoint when it was planned.
+    """
+
+    earliest_retained: str = ""
+    last_completed: str = ""
+    savepoints: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, plan: CleanPlan) -> CleanMetadata:
+        """The metadata of an executed plan."""
+        return cls(
+            earliest_retained=plan.earliest_retained,
+            last_completed=plan.last_completed,
+            savepoints=plan.savepoints,
+        )
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> CleanMetadata:
+        """Read the stored record."""
+        return cls(
+            earliest_retained=record.get("earliestCommitToRetain") or "",
+            last_completed=record.get("lastCompletedCommitTimestamp") or "",
+            savepoints=_savepoints(record),
+        )
+
+
+def clean_metadata_record(plan: CleanPlan, started_at: str, took_ms: int) -> dict[str, Any]:
+    """Build the stored record of the completed clean (``CleanerUtils.convertCleanMetadata``).
+
+    Missing files are recorded as deleted, because an earlier execution of the plan deleted them.
+    """
+    return {
+        "startCleanTime": started_at,
+        "timeTakenInMillis": took_ms,
+        "totalFilesDeleted": sum(map(len, plan.files.values())),
+        "earliestCommitToRetain": plan.earliest_retained,
+        "lastCompletedCommitTimestamp": plan.last_completed,
+        "partitionMetadata": {
+            partition: {
+                "partitionPath": partition,
+                "policy": plan.policy,
+                "deletePathPatterns": list(names),
+                "successDeleteFiles": list(names),
+                "failedDeleteFiles": [],
+                "isPartitionDeleted": partition in plan.dropped_partitions,
+            }
+            for partition, names in plan.files.items()
+        },
+        "version": _VERSION,
+        "bootstrapPartitionMetadata": {},
+        "extraMetadata": _savepoints_record(plan.savepoints),
+    }
+
+
+def _file_info(root: str, path: str) -> dict[str, Any]:
+    return {"filePath": f"{root.rstrip('/')}/{path}", "isBootstrapBaseFile": False}
+
+
+def _planned_files(record: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    infos = record.get("filePathsToBeDeletedPerPartition") or {}
+    names = record.get("filesToBeDeletedPerPartition") or {}
+    for partition in sorted({*infos, *names}):
+        listed = (
+            info["filePath"]
+            for info in infos.get(partition) or ()
+            if not info.get("isBootstrapBaseFile")
+        )
+        yield partition, tuple(_last_segments([*listed, *(names.get(partition) or ())]))
+
+
+def _last_segments(paths: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(path.rpartition("/")[2] for path in paths))
+
+
+def _savepoints_record(savepoints: tuple[str, ...]) -> dict[str, str]:
+    return {_SAVEPOINTS: ",".join(savepoints)} if savepoints else {}
+
+
+def _savepoints(record: Mapping[str, Any]) -> tuple[str, ...]:
+    text = (record.get("extraMetadata") or {}).get(_SAVEPOINTS) or ""
+    return tuple(time for time in text.split(",") if time)

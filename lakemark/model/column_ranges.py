@@ -1,0 +1,170 @@
+"""Column ranges of a data file: bounds and counts, collected while the file is written.
+
+The columns are Hudi's commit time, partition path and record key, and the first ``MAX_COLUMNS``
+columns of the table whose values have an order. Source:
+``HoodieTableMetadataUtil.getColumnsToIndex`` of Apache Hudi 1.2.0,
+``hoodie.metadata.index.column.stats.max.columns.to.index``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from lakemark.model.bounds import (
+    bounds_of,
+    storage_type,
+    to_storage_type,
+    unite_bounds,
+    unite_typed_bounds,
+)
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.meta_columns import (
+    COMMIT_TIME,
+    PARTITION_PATH,
+    RECORD_KEY,
+    without_meta_columns,
+)
+
+#: The most columns of the user with statistics.
+MAX_COLUMNS = 32
+
+_OWN = (COMMIT_TIME, PARTITION_PATH, RECORD_KEY)
+_OPERATION = "_hoodie_operation"
+#: Digits before and after the decimal point in statistics before table version 9.
+_OLD_DIGITS = 15
+_ORDERED = (
+    pa.types.is_boolean,
+    pa.types.is_int32,
+    pa.types.is_int64,
+    pa.types.is_floating,
+    pa.types.is_string,
+    pa.types.is_binary,
+    pa.types.is_decimal,
+    pa.types.is_date32,
+    pa.types.is_time,
+    lambda kind: pa.types.is_timestamp(kind) and kind.unit in ("ms", "us"),
+)
+
+
+class ColumnSize(NamedTuple):
+    """Size of a column in a file, with compressed and with uncompressed pages."""
+
+    size_bytes: int
+    uncompressed_bytes: int
+
+
+#: The size if there is no footer.
+NO_SIZE = ColumnSize(0, 0)
+
+
+@dataclass(frozen=True)
+class ColumnRanges:
+    """Bounds and counts of columns, of one or several files. It can be pickled.
+
+    Attributes:
+        bounds: two rows, the smallest and the largest value of each column
+            (``lakemark.model.bounds``); null if a column has no value.
+        null_counts: of each column.
+        value_counts: of each column, nulls included.
+        sizes: sizes of columns, from the footer of one file; empty if there is none.
+    """
+
+    bounds: pa.RecordBatch
+    null_counts: tuple[int, ...]
+    value_counts: tuple[int, ...]
+    sizes: Mapping[str, ColumnSize] = field(default_factory=dict)
+
+    @cached_property
+    def columns(self) -> list[str]:
+        """Names of the columns."""
+        names: list[str] = self.bounds.schema.names
+        return names
+
+    @classmethod
+    def of(cls, rows: pa.Table, columns: Iterable[str]) -> ColumnRanges:
+        """The ranges of these columns in rows; columns that the rows lack are ignored."""
+        names = set(rows.column_names)
+        arrays = {name: rows.column(name) for name in columns if name in names}
+        return cls(
+            pa.RecordBatch.from_arrays([bounds_of(one) for one in arrays.values()], list(arrays)),
+            tuple(array.null_count for array in arrays.values()),
+            tuple(map(len, arrays.values())),
+        )
+
+    @classmethod
+    def of_nulls(cls, schema: pa.Schema, row_count: int) -> ColumnRanges:
+        """The ranges of ``row_count`` rows in which these columns are null."""
+        bounds = [pa.nulls(2, field.type) for field in schema]
+        counts = (row_count,) * len(schema)
+        return cls(pa.RecordBatch.from_arrays(bounds, schema.names), counts, counts)
+
+    @classmethod
+    def union(cls, parts: Sequence[ColumnRanges]) -> ColumnRanges:
+        """The ranges of all parts together.
+
+        A part that lacks a column has no value in it. The type of a column is the last one that can
+        hold all of its values.
+        """
+        if len(parts) == 1:
+            return parts[0]
+        found: dict[str, list[_Occurrence]] = {}
+        for part in parts:
+            for at, name in enumerate(part.columns):
+                found.setdefault(name, []).append((part, at))
+        return cls(
+            pa.RecordBatch.from_arrays([_unite(where) for where in found.values()], list(found)),
+            tuple(sum(part.null_counts[at] for part, at in where) for where in found.values()),
+            tuple(sum(part.value_counts[at] for part, at in where) for where in found.values()),
+        )
+
+    @cached_property
+    def _pairs(self) -> list[_Pair]:
+        """The bounds of each column as Python values with the same order."""
+        return [tuple(to_storage_type(column).to_pylist()) for column in self.bounds.columns]
+
+
+#: A part that has a column, and the column's position in it.
+_Occurrence: TypeAlias = tuple[ColumnRanges, int]
+
+#: The smallest and the largest value of a column.
+_Pair: TypeAlias = tuple[Any, Any]
+
+
+def indexed_columns(
+    schema: pa.Schema, version: FormatVersion = FormatVersion.V9
+) -> tuple[str, ...]:
+    """The columns with statistics in a table of that version, meta columns first."""
+    own = [name for name in _OWN if name in schema.names]
+    ordered = [
+        field.name
+        for field in without_meta_columns(schema)
+        if field.name != _OPERATION
+        and any(check(field.type) for check in _ORDERED)
+        and (version is FormatVersion.V9 or not _is_wide_decimal(field.type))
+    ]
+    return (*own, *ordered[:MAX_COLUMNS])
+
+
+def _is_wide_decimal(kind: pa.DataType) -> bool:
+    """Whether a value may not fit the decimal of 30 digits that versions before 9 store."""
+    if not pa.types.is_decimal(kind):
+        return False
+    return bool(kind.scale > _OLD_DIGITS or kind.precision - kind.scale > _OLD_DIGITS)
+
+
+def _unite(found: Sequence[_Occurrence]) -> pa.Array:
+    """The bounds of a column over all parts."""
+    arrays = [part.bounds.column(at) for part, at in found]
+    kind = arrays[-1].type
+    if any(array.type != kind for array in arrays):
+        return unite_typed_bounds(arrays)
+    pairs = [part._pairs[at] for part, at in found]
+    united = unite_bounds(pairs)
+    if united in pairs:
+        return arrays[pairs.index(united)]
+    return pa.array(united, storage_type(kind)).view(kind)

@@ -1,0 +1,91 @@
+"""The file slices that a compaction rewrites (``HoodieCompactionPlan``, version 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lakemark.model.file_slice import FileGroupId, FileSlice
+
+_PLAN_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionOperation:
+    """One file slice to rewrite into a base file; file names have no partition path."""
+
+    group: FileGroupId
+    base_instant: str
+    data_file: str | None
+    log_files: tuple[str, ...]
+    log_bytes: int = 0
+
+    @classmethod
+    def of(cls, file_slice: FileSlice) -> CompactionOperation:
+        """The operation that rewrites a slice."""
+        return cls(
+            group=file_slice.group,
+            base_instant=file_slice.base_instant,
+            data_file=str(file_slice.base.name) if file_slice.base else None,
+            log_files=tuple(str(log.name) for log in file_slice.logs),
+            log_bytes=file_slice.log_bytes,
+        )
+
+    def to_record(self) -> dict[str, Any]:
+        """Build the stored record, with the metrics by which Apache Hudi orders plans."""
+        return {
+            "baseInstantTime": self.base_instant,
+            "deltaFilePaths": list(self.log_files),
+            "dataFilePath": self.data_file,
+            "fileId": self.group.file_id,
+            "partitionPath": self.group.partition_path,
+            "metrics": {
+                "TOTAL_LOG_FILES": float(len(self.log_files)),
+                "TOTAL_LOG_FILES_SIZE": float(self.log_bytes),
+            },
+            "bootstrapFilePath": None,
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> CompactionOperation:
+        """Read the stored record."""
+        metrics = record.get("metrics") or {}
+        return cls(
+            group=FileGroupId(record.get("partitionPath") or "", record["fileId"]),
+            base_instant=record["baseInstantTime"],
+            data_file=record.get("dataFilePath") or None,
+            log_files=tuple(record.get("deltaFilePaths") or ()),
+            log_bytes=int(metrics.get("TOTAL_LOG_FILES_SIZE", 0)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPlan:
+    """The operations of one compaction, each on a different file group."""
+
+    operations: tuple[CompactionOperation, ...]
+
+    @classmethod
+    def of(cls, slices: Iterable[FileSlice]) -> CompactionPlan:
+        """A plan for all slices with logs, those with most log bytes first."""
+        ranked = sorted((s for s in slices if s.logs), key=lambda s: (-s.log_bytes, s.group))
+        return cls(tuple(map(CompactionOperation.of, ranked)))
+
+    def to_record(self) -> dict[str, Any]:
+        """Build the stored record."""
+        return {
+            "operations": [operation.to_record() for operation in self.operations],
+            "extraMetadata": {},
+            "version": _PLAN_VERSION,
+            "strategy": None,
+            "preserveHoodieMetadata": False,
+            "missingSchedulePartitions": None,
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> CompactionPlan:
+        """Read the stored record."""
+        return cls(
+            tuple(CompactionOperation.from_record(r) for r in record.get("operations") or ())
+        )

@@ -1,0 +1,84 @@
+"""Names of data files.
+
+base file  <fileId>_<writeToken>_<instant>.<extension>
+log file   .<fileId>_<instant>.log.<version>_<writeToken>[.cdc]
+
+A write token is ``<task>-<stage>-<attempt>``; see ``write_token``. In table version 8 and later the
+instant of a log file is the delta commit that wrote it. Source: ``FSUtils`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_BASE = re.compile(r"^([a-zA-Z0-9-]+)_([a-zA-Z0-9-]+)_([0-9]+)\.([a-zA-Z0-9]+)$")
+_LOG = re.compile(r"^\.([^._]+)_([^.]*)\.(?:log|archive)\.(\d+)(?:_(\d+-\d+-\d+)(\.cdc)?)?$")
+
+
+#: Hex digits of an attempt's name in file names: as many as fit a Java ``long``.
+_TOKEN_DIGITS = 12
+
+
+def write_token(task: int, attempt: str = "") -> str:
+    """The write token of a task's file.
+
+    Args:
+        task: number of the task.
+        attempt: name of the attempt at a planned service, in hex digits. It makes the file names of
+            two attempts differ, because they have the same instant and file ids. "" for a commit,
+            which has only one attempt.
+    """
+    return f"{task}-0-{int(attempt[:_TOKEN_DIGITS], 16) if attempt else 0}"
+
+
+@dataclass(frozen=True, slots=True)
+class BaseFileName:
+    """The parts of a base file's name."""
+
+    file_id: str
+    write_token: str
+    instant: str
+    extension: str = "parquet"
+
+    @classmethod
+    def parse(cls, name: str) -> BaseFileName | None:
+        """Parse a name; None if it is not that of a base file."""
+        match = _BASE.match(name)
+        return cls(*match.groups()) if match else None
+
+    def is_of(self, attempt: str) -> bool:
+        """Whether this attempt at a planned service wrote the file."""
+        return self.write_token.rpartition("-")[2] == write_token(0, attempt).rpartition("-")[2]
+
+    def __str__(self) -> str:
+        return f"{self.file_id}_{self.write_token}_{self.instant}.{self.extension}"
+
+
+@dataclass(frozen=True, slots=True)
+class LogFileName:
+    """The parts of a log file's name; ``write_token`` is None in very old tables."""
+
+    file_id: str
+    instant: str
+    version: int
+    write_token: str | None
+    is_cdc: bool = False
+
+    @classmethod
+    def parse(cls, name: str) -> LogFileName | None:
+        """Parse a name; None if it is not that of a log file."""
+        match = _LOG.match(name)
+        if match is None:
+            return None
+        file_id, instant, version, token, cdc = match.groups()
+        return cls(file_id, instant, int(version), token, cdc is not None)
+
+    def __str__(self) -> str:
+        token = "" if self.write_token is None else f"_{self.write_token}"
+        return f".{self.file_id}_{self.instant}.log.{self.version}{token}{'.cdc' * self.is_cdc}"
+
+    @property
+    def scan_order(self) -> tuple[str, int, str, bool]:
+        """Order in which a slice's logs are read (``HoodieLogFile.LogFileComparator``)."""
+        return (self.instant, self.version, self.write_token or "", self.is_cdc)

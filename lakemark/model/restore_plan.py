@@ -1,0 +1,78 @@
+"""The plan of a restore and its completed content (``HoodieRestorePlan``, ``…Metadata``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lakemark.model.rollback_plan import RollbackPlan
+
+_PLAN_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class UndoneInstant:
+    """Requested time and action of an instant (``HoodieInstantInfo``)."""
+
+    requested_at: str
+    action: str
+
+    def to_record(self) -> dict[str, str]:
+        """Build the stored record."""
+        return {"commitTime": self.requested_at, "action": self.action}
+
+
+@dataclass(frozen=True, slots=True)
+class RestorePlan:
+    """The instants that a restore undoes, in that order.
+
+    Attributes:
+        restore_to: requested time of the commit whose state is restored; None in plans of Apache
+            Hudi before 0.13, which did not record it.
+        instants: to undo.
+    """
+
+    restore_to: str | None
+    instants: tuple[UndoneInstant, ...]
+
+    def to_record(self) -> dict[str, Any]:
+        """Build the stored record."""
+        return {
+            "instantsToRollback": [instant.to_record() for instant in self.instants],
+            "version": _PLAN_VERSION,
+            "savepointToRestoreTimestamp": self.restore_to,
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> RestorePlan:
+        """Read the stored record."""
+        listed = record.get("instantsToRollback") or ()
+        return cls(
+            record.get("savepointToRestoreTimestamp"),
+            tuple(UndoneInstant(one["commitTime"], one["action"]) for one in listed),
+        )
+
+
+def restore_metadata_record(
+    started_at: str, took_ms: int, undone: Sequence[RollbackPlan]
+) -> dict[str, Any]:
+    """Build the stored record of the completed restore.
+
+    Args:
+        started_at: requested time of the restore.
+        took_ms: its duration in milliseconds.
+        undone: each undone instant with its deleted files.
+    """
+    return {
+        "startRestoreTime": started_at,
+        "timeTakenInMillis": took_ms,
+        "instantsToRollback": [one.instant for one in undone],
+        "hoodieRestoreMetadata": {
+            one.instant: [one.metadata_record(started_at, took_ms)] for one in undone
+        },
+        "version": 1,
+        "restoreInstantInfo": [
+            UndoneInstant(one.instant, one.action).to_record() for one in undone
+        ],
+    }

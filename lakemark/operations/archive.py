@@ -1,0 +1,65 @@
+"""Archive an open table: move old instants from the active timeline to the archived one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+
+from lakemark.model.instant import Instant
+from lakemark.operations.open_table import OpenTable
+from lakemark.services import archival
+from lakemark.services.archival import Archived, metadata_compacted_at, metadata_table_limit
+from lakemark.services.archival_plan import ArchivalPolicy
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.rollback_checks import check_no_restore
+from lakemark.transaction.streamer_progress import commits_kept_active
+
+
+def plan_archival(
+    table: OpenTable, policy: ArchivalPolicy, cleaning_policy: CleaningPolicy | None
+) -> tuple[Instant, ...]:
+    """The instants that ``archive`` would remove from the active timeline now, if any."""
+    keep_from = partial(_keep_from, table, table.metadata_writer.compacted_at)
+    return archival.propose(table.store, table.timeline, policy, cleaning_policy, keep_from)
+
+
+def archive(
+    table: OpenTable, policy: ArchivalPolicy, cleaning_policy: CleaningPolicy | None
+) -> Archived | None:
+    """Archive what is due; None if nothing is.
+
+    Commits that record how far streamers have read stay active, as do commits that the metadata
+    table needs.
+
+    Args:
+        table: the open table.
+        policy: how long its active timeline may be.
+        cleaning_policy: of its cleans, which need some commits; None without cleans.
+
+    Raises:
+        Refused: a restore is pending.
+    """
+    check_no_restore(table.timeline)
+    if not plan_archival(table, policy, cleaning_policy):
+        return None
+    keep_from = partial(_keep_from, table, None)
+    archived = archival.archive(table.context, policy, cleaning_policy, keep_from)
+    if archived is not None:
+        table.snapshot.carry_archival(archived.leftovers, archived.timeline)
+    return archived
+
+
+def _keep_from(table: OpenTable, compacted_at: str | None, timeline: Timeline) -> Iterable[str]:
+    """The commits that archival must keep.
+
+    Args:
+        table: the open table.
+        compacted_at: when the metadata table was compacted; None to look it up.
+        timeline: the active one.
+    """
+    yield from commits_kept_active(table.store, timeline)
+    if table.properties.metadata_partitions:
+        if compacted_at is None:
+            compacted_at = metadata_compacted_at(table.storage, table.store.clock)
+        yield from metadata_table_limit(compacted_at, timeline)

@@ -1,0 +1,188 @@
+"""What this process knows of a table: its properties, timeline, file slices and metadata table.
+
+All of it is as of one moment: the last load, or the last change that this process made itself. A
+change of our own is carried forward without listing the table. If another writer has changed the
+table too, the file slices are loaded again when they are needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import replace
+
+from lakemark.config.table_properties import TableProperties
+from lakemark.errors import SnapshotChanged
+from lakemark.metadata.metadata_file_lister import MetadataFileLister
+from lakemark.metadata.metadata_table import MetadataTable
+from lakemark.metadata.metadata_table_opener import MetadataTableOpener
+from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.model.clean_plan import CleanPlan
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.compaction_plan import CompactionPlan
+from lakemark.model.instant import Instant
+from lakemark.storage import Storage
+from lakemark.storage.properties_file import check_same_version, read_properties
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.view.file_lister import FileLister, StorageFileLister
+from lakemark.view.file_system_view import FileSystemView
+from lakemark.view.view_loader import load_view
+
+#: How often a view is loaded if other writers clean or roll back at the same time.
+_VIEW_ATTEMPTS = 3
+
+
+class CachedSnapshot:
+    """Properties, timeline, view and metadata table of one open table.
+
+    Attributes:
+        properties: as last read.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        properties: TableProperties,
+        store: TimelineStore,
+        opener: MetadataTableOpener,
+    ) -> None:
+        """Read nothing before it is needed.
+
+        Args:
+            storage: the table's root.
+            properties: of the table.
+            store: of its timeline.
+            opener: of its metadata table.
+        """
+        self.properties = properties
+        self._storage, self._store, self._opener = storage, store, opener
+        self._timeline: Timeline | None = None
+        self._view: FileSystemView | None = None
+        self._metadata: MetadataTable | None = None
+
+    @property
+    def timeline(self) -> Timeline:
+        """The active timeline."""
+        if self._timeline is None:
+            self._timeline = self._store.load()
+        return self._timeline
+
+    @property
+    def loaded_view(self) -> FileSystemView | None:
+        """The view if it is in memory. Nothing is listed, so any thread may ask."""
+        return self._view
+
+    def view(self) -> FileSystemView:
+        """File slices as of ``timeline``; lists the table's folders at the first call only.
+
+        Raises:
+            SnapshotChanged: other writers cleaned or rolled back during each attempt.
+        """
+        if self._view is None:
+            self._view = self._load_view()
+        return self._view
+
+    def metadata_with(self, kind: PartitionKind) -> MetadataTable | None:
+        """The metadata table, if it has this partition and contains the whole table.
+
+        Otherwise storage is listed, and no statistics or index rule out any file.
+        """
+        if self._metadata is None:
+            timeline = self.timeline  # first, because it shows the time zone
+            self._metadata = self._opener.open(self.properties, timeline, self._store.clock)
+        metadata = self._metadata
+        return metadata if metadata is not None and metadata.usable_partitions(kind) else None
+
+    def refresh(self, loaded: Timeline | None = None) -> None:
+        """Load the timeline; keep the view only if the timeline has not changed.
+
+        Args:
+            loaded: the timeline, if the caller has just loaded it.
+
+        Raises:
+            Refused: the table has another version now.
+        """
+        timeline = loaded or self._store.load()
+        if self._timeline is None or timeline.instants != self._timeline.instants:
+            check_same_version(self._storage, self._store.version)
+            self._timeline, self._view = timeline, None
+
+    def forget_metadata_table(self, properties: TableProperties) -> None:
+        """The metadata table was built again or dropped: load it and the view when needed.
+
+        Args:
+            properties: of the table from now on.
+        """
+        self.properties = properties
+        self._metadata = self._view = None
+
+    def carry_commit(self, instant: Instant, metadata: CommitMetadata, timeline: Timeline) -> None:
+        """Add our own commit to the view.
+
+        Args:
+            instant: completed.
+            metadata: of the commit.
+            timeline: with the commit.
+        """
+        known = set(self.timeline.instants)
+        metadata = metadata.as_stored()
+        self._store.note_commit(instant, metadata)
+        others = [
+            i
+            for i in timeline.instants
+            if i.requested_at != instant.requested_at and i not in known
+        ]
+        view = self._view
+        self._timeline = timeline
+        self._view = self._metadata = None
+        if view is not None and not others:
+            self._view = view.with_commit(instant, metadata)
+
+    def carry_compaction_request(self, requested: Instant, plan: CompactionPlan) -> None:
+        """Add a compaction that we requested to the view."""
+        self._timeline = self.timeline.with_instant(requested)
+        if self._view is not None:
+            self._view = self._view.with_compaction_plan(requested.requested_at, plan)
+
+    def carry_start(self, inflight: Instant) -> None:
+        """Add to the timeline that we started to execute a plan."""
+        self._timeline = self.timeline.with_instant(inflight)
+
+    def carry_clean(self, instant: Instant, plan: CleanPlan, timeline: Timeline) -> None:
+        """Remove the files that our own clean deleted from the view."""
+        self._carry_deletion(plan.paths, timeline, instant.requested_at)
+
+    def carry_archival(self, deleted: Collection[str], timeline: Timeline) -> None:
+        """Remove archived instants, and the files that our own archival deleted.
+
+        Args:
+            deleted: paths.
+            timeline: what remains of it.
+        """
+        self._carry_deletion(deleted, timeline)
+
+    def _carry_deletion(self, paths: Collection[str], timeline: Timeline, own: str = "") -> None:
+        known, view = set(self.timeline.instants), self._view
+        others = [i for i in timeline.instants if i not in known and i.requested_at != own]
+        self._timeline, self._view, self._metadata = timeline, None, None
+        if view is not None and not others:
+            self._view = replace(view, timeline=timeline).without_files(paths)
+
+    def _load_view(self) -> FileSystemView:
+        for _ in range(_VIEW_ATTEMPTS - 1):
+            with suppress(SnapshotChanged):
+                return self._list_view()
+            self._timeline = self._store.load()
+        return self._list_view()
+
+    def _list_view(self) -> FileSystemView:
+        """The view as of ``timeline``, from the metadata table if there is one."""
+        timeline = self.timeline
+        # Another writer may have built or dropped the metadata table.
+        self.properties, self._metadata = read_properties(self._storage), None
+        metadata = self.metadata_with(PartitionKind.FILES)
+        lister: FileLister = (
+            StorageFileLister(self._storage) if metadata is None else MetadataFileLister(metadata)
+        )
+        return load_view(self._store, timeline, lister, self._store.version)

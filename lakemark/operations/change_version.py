@@ -1,0 +1,151 @@
+"""Change the version of an open table: complete what is pending first, then change the table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakemark.config import keys
+from lakemark.config.key_generators import CUSTOM, KeyGeneratorType, find_implemented
+from lakemark.config.merge_settings import MYSQL_SEQUENCE, Payload, stored_payload
+from lakemark.errors import Refused
+from lakemark.execution.runner import Runner
+from lakemark.index.stored_rows import detect_key_generator
+from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
+from lakemark.model.format_version import FormatVersion
+from lakemark.operations.compact import (
+    Compaction,
+    Planned,
+    pending_compactions,
+    request_compaction,
+)
+from lakemark.operations.metadata_table import rebuild_metadata_table
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.stored_rows import stored_rows
+from lakemark.transaction.rollback import recover
+from lakemark.upgrade.change import VersionChange, change_version, needs_compaction, plan_change
+from lakemark.upgrade.partition_types import typed_partition_fields
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedChange:
+    """The steps of a change of version.
+
+    Attributes:
+        rolled_back: pending instants of dead writers, which are rolled back.
+        compacted: slices whose logs are merged.
+        change: of the table itself; a compaction adds an instant to its timeline.
+    """
+
+    rolled_back: tuple[str, ...]
+    compacted: tuple[CompactionOperation, ...]
+    change: VersionChange
+
+
+def plan_version_change(table: OpenTable, version: FormatVersion) -> PlannedChange:
+    """What ``change_table_version`` would do now.
+
+    Raises:
+        Refused: Apache Hudi would write other record keys in that version, or it needs a column
+            that the table does not have.
+        HudiError: as for ``plan_change``.
+    """
+    change = plan_change(table.context, version, _checked_fields(table, version))
+    pending = tuple(i.requested_at for i in table.store.pending_writes(table.timeline))
+    plans = [plan for _, plan in pending_compactions(table)]
+    if _merges(table, version):
+        # Logs written while a compaction is pending must be merged after it.
+        plans.append(CompactionPlan.of(table.view().slices_for_writing()))
+    operations = tuple(one for plan in plans for one in plan.operations)
+    return PlannedChange(pending, operations, change)
+
+
+def change_table_version(
+    table: OpenTable, version: FormatVersion, runner: Runner, merger_class: str | None = None
+) -> PlannedChange:
+    """Roll back dead writers' instants, execute pending compactions, and change the table.
+
+    All logs are merged first if the other version would read them differently. A metadata table is
+    built again in the new version.
+
+    Raises:
+        WriterAlive: another writer is writing.
+        Refused: Apache Hudi would write other record keys in that version, or it needs a column
+            that the table does not have.
+        HudiError: as for ``change_version``; or a compaction failed.
+    """
+    partition_fields = _checked_fields(table, version)
+    plan_change(table.context, version, partition_fields)
+    rolled_back = tuple(recover(table.context))
+    table.refresh()
+    operations: list[CompactionOperation] = []
+    for planned in pending_compactions(table):
+        operations += _compact(table, planned, runner, merger_class)
+    requested = request_compaction(table) if _merges(table, version) else None
+    if requested is not None:
+        operations += _compact(table, requested, runner, merger_class)
+    change = change_version(table.context, version, partition_fields)
+    if change.metadata_partitions and not change.is_none:
+        rebuild_metadata_table(table.with_properties(change.after))
+    return PlannedChange(rolled_back, tuple(operations), change)
+
+
+def _checked_fields(table: OpenTable, version: FormatVersion) -> tuple[str, ...] | None:
+    """Check keys and columns; return the typed partition fields, unless the table stores them."""
+    _check_keys(table, version)
+    _check_sequence(table, version)
+    properties = table.properties
+    stored = properties.values.get(keys.PARTITION_FIELDS, "")
+    is_custom = properties.key_generator.removesuffix("_AVRO") == CUSTOM
+    needs_types = version not in (FormatVersion.V6, table.version)
+    if not is_custom or not needs_types or ":" in stored:
+        return None
+    return typed_partition_fields(properties, stored_rows(table), table.location.url)
+
+
+def _check_sequence(table: OpenTable, version: FormatVersion) -> None:
+    """Before version 9, MySQL's payload orders by one column, and fails without it."""
+    if version is FormatVersion.V9 or table.version is not FormatVersion.V9:
+        return
+    schema = table.schema
+    is_mysql = stored_payload(table.properties) == Payload.MYSQL_DEBEZIUM
+    if is_mysql and schema is not None and MYSQL_SEQUENCE not in schema.names:
+        message = (
+            f"table {table.location.url} merges with {Payload.MYSQL_DEBEZIUM} and has no column "
+            f"{MYSQL_SEQUENCE}, by which version {version:d} orders its rows; leave the table in "
+            "version 9"
+        )
+        raise Refused(message)
+
+
+def _check_keys(table: OpenTable, version: FormatVersion) -> None:
+    """Version 9 has one encoding of a single COMPLEX key; see ``lakemark.keygen.key_generator``."""
+    place, properties = table.location.url, table.properties
+    becomes_nine = version is FormatVersion.V9 and table.version is not FormatVersion.V9
+    if (
+        not becomes_nine
+        or find_implemented(properties.key_generator) is not KeyGeneratorType.COMPLEX
+    ):
+        return
+    config = detect_key_generator(properties, stored_rows(table), place).config
+    if not config.bare_lone_key:
+        return
+    field = config.record_key_fields[0]
+    message = (
+        f"table {place} has the key generator COMPLEX with one field, and its record keys are "
+        f"values alone, as Hudi 0.14.1 to 1.0.2 wrote them; Apache Hudi writes '{field}:<value>' "
+        f"in version 9, so each update would become a second row; leave the table in version "
+        f"{table.version:d} (Apache Hudi continues it with "
+        "hoodie.write.complex.keygen.new.encoding=true), or rewrite it"
+    )
+    raise Refused(message)
+
+
+def _merges(table: OpenTable, version: FormatVersion) -> bool:
+    return table.properties.is_merge_on_read and needs_compaction(table.version, version)
+
+
+def _compact(
+    table: OpenTable, planned: Planned, runner: Runner, merger_class: str | None
+) -> tuple[CompactionOperation, ...]:
+    Compaction.begin(table, planned, merger_class).run(runner)
+    return planned[1].operations

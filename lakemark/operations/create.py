@@ -1,0 +1,143 @@
+"""Creating a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from lakemark.config import keys
+from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import InvalidConfig
+from lakemark.merge.custom.api import CustomMerger
+from lakemark.operations.metadata_table import keep_metadata_table
+from lakemark.operations.open_table import Coordination, OpenTable
+from lakemark.operations.write import DEFAULT_BUCKETS, RowWriter
+from lakemark.schema import avro
+from lakemark.schema.field_path import column_at
+from lakemark.schema.table_columns import check_columns
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.storage.probe import check_conditional_puts
+from lakemark.timeline.locks.table_lock import TableLock
+from lakemark.transaction.multi_writer import MultiWriter
+
+
+def create_table(
+    location: StorageLocation, spec: TableSpec, coordination: Coordination | None = None
+) -> OpenTable:
+    """Create an empty table at a location; errors as for ``create_on``.
+
+    Args:
+        location: of the table.
+        spec: of the table.
+        coordination: as for ``open_table``.
+    """
+    storage = open_storage(location)
+    coordination = coordination or Coordination()
+    lock, multi_writer = coordination.lock_of(storage), coordination.multi_writer
+    return create_on(storage, spec, lock=lock, multi_writer=multi_writer)
+
+
+def create_on(
+    storage: Storage,
+    spec: TableSpec,
+    *,
+    schema: str | None = None,
+    mergers: Sequence[CustomMerger] = (),
+    lock: TableLock | None = None,
+    multi_writer: MultiWriter | None = None,
+) -> OpenTable:
+    """Create an empty table; its properties appear at once and whole.
+
+    The properties make it a table, so a crash leaves none, or one whose metadata table the next
+    writer builds.
+
+    Args:
+        storage: the table's root, empty.
+        spec: of the table.
+        schema: the Avro schema of its columns, if it is known.
+        mergers: as for ``OpenTable``.
+        lock: as for ``OpenTable``.
+        multi_writer: as for ``OpenTable``.
+
+    Raises:
+        InvalidConfig: the folder is not empty and not a table.
+        Unsupported: the store has no conditional puts.
+        AlreadyExists: another writer created a table with other properties at the same moment.
+    """
+    check_empty(storage)
+    check_conditional_puts(storage)
+    properties = spec.to_properties()
+    if schema is not None:
+        properties = TableProperties({**properties.values, keys.CREATE_SCHEMA: schema})
+    table = OpenTable(storage, properties, mergers=mergers, lock=lock, multi_writer=multi_writer)
+    table.store.make_folder()
+    storage.create(PROPERTIES_PATH, properties.to_bytes())
+    storage.make_durable()
+    if spec.metadata_table:
+        keep_metadata_table(table)
+    return table
+
+
+def check_empty(storage: Storage) -> None:
+    """Pass if a table may be created there.
+
+    Raises:
+        InvalidConfig: the folder is not empty and not a table.
+    """
+    folders, objects = storage.list_folder("")
+    foreign = [f for f in folders if f != ".hoodie"] + [info.path for info in objects]
+    if foreign:
+        message = (
+            f"{storage.location.url} is not empty and no Hudi table (it holds "
+            f"{sorted(foreign)[0]!r}); name an empty folder, or an existing table"
+        )
+        raise InvalidConfig(message)
+
+
+def create_with_schema(
+    location: StorageLocation,
+    spec: TableSpec,
+    schema: pa.Schema,
+    buckets: int = DEFAULT_BUCKETS,
+    coordination: Coordination | None = None,
+    mergers: Sequence[CustomMerger] = (),
+) -> OpenTable:
+    """Create a table with columns: its first commit records them, and the number of buckets.
+
+    A crash before this commit leaves a table whose columns are in its properties. The next write
+    makes the commit.
+
+    Args:
+        location: of the table.
+        spec: of the table.
+        schema: its columns, without meta columns.
+        buckets: file groups in each partition; fixed from now on.
+        coordination: as for ``open_table``.
+        mergers: as for ``open_table``.
+
+    Raises:
+        InvalidConfig: there is a table already; or the schema lacks a column that the spec names,
+            or has one that a table cannot have.
+    """
+    storage = open_storage(location)
+    if storage.head(PROPERTIES_PATH) is not None:
+        message = f"{location.url} is a table already; use lakemark.open"
+        raise InvalidConfig(message)
+    columns = check_columns(schema)
+    nothing = columns.empty_table()
+    for name in (*spec.record_key, *spec.partition_by, *spec.ordering):
+        column_at(nothing, name)
+    coordination = coordination or Coordination()
+    stored = avro.to_json(avro.to_avro(columns, spec.name))
+    table = create_on(
+        storage,
+        spec,
+        schema=stored,
+        mergers=mergers,
+        lock=coordination.lock_of(storage),
+        multi_writer=coordination.multi_writer,
+    )
+    RowWriter(table, buckets).commit_schema()
+    return table

@@ -1,0 +1,101 @@
+"""Assigns buckets to file groups: what the workers of a commit need to know of the table."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from lakemark.index.bucket import groups_by_bucket
+from lakemark.index.key_search import SearchedGroup
+from lakemark.model.file_slice import FileGroupId, FileSlice
+from lakemark.timeline.timeline import Timeline
+from lakemark.view.file_group import FileGroup
+from lakemark.view.file_system_view import FileSystemView
+from lakemark.write.file_group_write import FileGroupWrite
+from lakemark.write.partitioner import Bucket
+
+
+@dataclass(frozen=True)
+class FileGroupAssignment:
+    """The latest file slice of every bucket that has one, and the existing partitions.
+
+    Attributes:
+        slices: the slices that a commit adds to.
+        partitions: partitions that have their metafile.
+        readable: what queries read of file groups for which a pending compaction has opened an
+            empty slice.
+    """
+
+    slices: Mapping[Bucket, FileSlice]
+    partitions: frozenset[str]
+    readable: Mapping[FileGroupId, FileSlice] = field(default_factory=dict)
+
+    def task(self, bucket: Bucket) -> FileGroupWrite:
+        """What a worker writes for one bucket."""
+        is_new = bucket.partition_path not in self.partitions
+        current = self.slices.get(bucket)
+        readable = current and self.readable.get(current.group, current)
+        return FileGroupWrite(bucket, current, is_new, readable)
+
+    def groups_in(self, number: int) -> list[SearchedGroup]:
+        """The file groups of one bucket, in all partitions that have it."""
+        return self._groups_by_number.get(number, [])
+
+    @cached_property
+    def _groups_by_number(self) -> Mapping[int, list[SearchedGroup]]:
+        """Grouped once, because every bucket of a batch needs it."""
+        found: dict[int, list[SearchedGroup]] = defaultdict(list)
+        for bucket, current in self.slices.items():
+            readable = self.readable.get(current.group, current)
+            found[bucket.number].append(SearchedGroup(readable, current))
+        return found
+
+
+class FileGroupAssigner:
+    """Assigns the buckets of one table from commit to commit; only what changed is done again."""
+
+    def __init__(self) -> None:
+        self._view = FileSystemView(Timeline(()))
+        self._bucket_count = 0
+        self._slices: dict[Bucket, FileSlice] = {}
+
+    def assign(self, view: FileSystemView, bucket_count: int) -> FileGroupAssignment:
+        """The file slices of a table with this number of buckets in each partition.
+
+        Raises:
+            InvalidConfig: a file group was created with more buckets, or without a bucket index.
+        """
+        changed = _changed_groups(self._view, view)
+        known = self._slices
+        if changed is None or bucket_count != self._bucket_count:
+            known, changed = {}, view.file_groups()
+        # A file group that no query reads may be the second one of a bucket: that of a writer that
+        # died, or of one that is still writing.
+        read = [(group.id, group.for_writers) for group in changed if group.for_writers]
+        unread = {group.id for group in changed if not group.for_writers}
+        slices = dict(known)
+        if unread:
+            slices = {bucket: one for bucket, one in slices.items() if one.group not in unread}
+        buckets = groups_by_bucket([name for name, _ in read], bucket_count)
+        for bucket, (_, current) in zip(buckets, read, strict=True):
+            slices[Bucket(*bucket)] = current
+        self._view, self._bucket_count, self._slices = view, bucket_count, slices
+        pending = (view.groups[name] for name in view.compactions if name in view.groups)
+        readable = {group.id: group.for_readers for group in pending if group.for_readers}
+        return FileGroupAssignment(slices, view.partitions, readable)
+
+
+def _changed_groups(before: FileSystemView, after: FileSystemView) -> list[FileGroup] | None:
+    """Groups that have changed; None if groups were added, removed or replaced.
+
+    Views share the groups that did not change, in the same order.
+    """
+    if len(before.groups) != len(after.groups) or before.replaced != after.replaced:
+        return None
+    pairs = zip(before.groups.values(), after.groups.values(), strict=True)
+    changed = [(old, new) for old, new in pairs if old is not new]
+    if any(old.id != new.id for old, new in changed):
+        return None
+    return [new for _, new in changed if new.id not in after.replaced]

@@ -1,0 +1,254 @@
+"""Rows of a caller in the columns of a table, and as changes to it.
+
+Columns go by name. A column that the caller leaves out is null. A value is converted only if its
+type is of the same kind as the column's (any integer for an integer, a time for a time), and only
+if nothing is lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.codec.ordering_wrappers import find_too_wide_for_deletes
+from lakemark.config.merge_settings import merge_settings
+from lakemark.errors import InvalidConfig, InvalidRecords
+from lakemark.keygen.key_generator import KeyGenerator
+from lakemark.model.changes import ChangeKind
+from lakemark.model.meta_columns import META_COLUMNS, is_reserved
+from lakemark.operations.open_table import OpenTable
+from lakemark.schema.evolution import unite_schemas
+from lakemark.schema.field_path import column_at
+from lakemark.schema.table_columns import check_columns
+from lakemark.write.change_table import change_table
+from lakemark.write.delete_marks import OPERATION, DeleteMarks
+
+Mask = npt.NDArray[np.bool_]
+
+#: Checks of Arrow; a value is converted between types of one group.
+_KINDS = (
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+    lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind),
+    lambda kind: (
+        pa.types.is_binary(kind)
+        or pa.types.is_large_binary(kind)
+        or pa.types.is_fixed_size_binary(kind)
+    ),
+    pa.types.is_date,
+    pa.types.is_time,
+    pa.types.is_timestamp,
+    lambda kind: pa.types.is_list(kind) or pa.types.is_large_list(kind),
+    pa.types.is_struct,
+    pa.types.is_map,
+)
+
+
+def with_new_columns(table: pa.Schema, rows: pa.Schema, table_url: str) -> pa.Schema:
+    """The columns of a table, then those of the rows that it lacks; types that hold both.
+
+    Args:
+        table: its columns, without meta columns.
+        rows: columns of the caller.
+        table_url: for errors.
+
+    Raises:
+        InvalidConfig: a column that a table cannot have, or whose two types have none in common.
+    """
+    plain = _plain_schema(rows)
+    for name in plain.names:
+        if name not in table.names and is_reserved(name):
+            message = f"column {name!r} cannot be added: names that begin with _hoodie_ are Hudi's"
+            raise InvalidConfig(message)
+    return check_columns(unite_schemas(table, plain, table_url))
+
+
+def in_table_columns(rows: pa.Table, columns: pa.Schema, table_url: str) -> pa.Table:
+    """Rows of a caller in the columns of a table.
+
+    Args:
+        rows: of the caller; Hudi's meta columns are ignored, so rows of a scan can be written.
+        columns: of the table, without meta columns.
+        table_url: for errors.
+
+    Raises:
+        InvalidConfig: the table lacks a column of the rows, or a column has another kind of type.
+        InvalidRecords: a value does not fit the column.
+    """
+    names = [name for name in rows.column_names if name not in META_COLUMNS]
+    unknown = [name for name in names if name not in columns.names]
+    if unknown:
+        message = (
+            f"table {table_url} has no column {unknown[0]!r}; its columns are "
+            f"{', '.join(columns.names)}; pass add_columns=True to add columns, or leave it out"
+        )
+        raise InvalidConfig(message)
+    if len(set(names)) < len(names):
+        message = f"the rows have two columns of one name: {', '.join(names)}"
+        raise InvalidConfig(message)
+    arrays = [
+        _converted(rows.column(field.name), field, table_url)
+        if field.name in names
+        else pa.nulls(rows.num_rows, field.type)
+        for field in columns
+    ]
+    return pa.table(arrays, schema=pa.schema([field.with_nullable(True) for field in columns]))
+
+
+@dataclass(frozen=True)
+class RowChanges:
+    """Makes changes of rows, by the keys and the merge settings of one table.
+
+    Attributes:
+        generator: of record keys and partition paths.
+        ordering_fields: columns that order changes to a record.
+        marks: which rows delete.
+        logs_deletes: whether deletes are stored in logs, as in merge-on-read tables.
+    """
+
+    generator: KeyGenerator
+    ordering_fields: tuple[str, ...]
+    marks: DeleteMarks
+    logs_deletes: bool
+
+    @classmethod
+    def of(cls, table: OpenTable, generator: KeyGenerator, columns: pa.Schema) -> RowChanges:
+        """For an open table.
+
+        Args:
+            table: the open table.
+            generator: that continues it.
+            columns: of the rows.
+        """
+        settings = merge_settings(table.properties)
+        marks = DeleteMarks(columns, settings.delete_marker)
+        is_merge_on_read = table.properties.is_merge_on_read
+        return cls(generator, settings.ordering_fields, marks, is_merge_on_read)
+
+    def upserts(self, rows: pa.Table) -> pa.Table:
+        """Changes that write each row; a row that is marked as deleted deletes its record.
+
+        Raises:
+            InvalidRecords: a row has no record key, ordering value or partition path.
+        """
+        keys, paths = self.generator.record_keys(rows), self.generator.partition_paths(rows)
+        is_deleted = self.marks.find(self._with_undeclared(rows))
+        unordered = self._lacks_ordering(rows)
+        kinds = np.full(rows.num_rows, ChangeKind.UPSERT, np.int8)
+        kinds[is_deleted] = ChangeKind.FLAGGED_DELETE
+        kinds[is_deleted & unordered] = ChangeKind.COMMIT_TIME_DELETE
+        config, ordering = self.generator.config, ", ".join(self.ordering_fields)
+        key_fields = ", ".join(config.record_key_fields)
+        _check(_mask(keys.is_null()), rows, f"the record key ({key_fields}) is null or empty")
+        ambiguous = _mask(self.generator.find_ambiguous_keys(rows))
+        _check(ambiguous, rows, f"the record key ({key_fields}) is spelled like that of others")
+        named = ", ".join(config.partition_fields)
+        _check(_mask(paths.is_null()), rows, f"the value of {named} cannot name a partition")
+        unknown = self.marks.find_unknown_operations(rows)
+        _check(unknown, rows, f"column {OPERATION!r} names an unknown operation")
+        if self.ordering_fields:
+            _check(unordered & ~is_deleted, rows, f"the ordering value ({ordering}) is null")
+        unstorable = self._unstorable_deletes(rows, kinds)
+        _check(unstorable, rows, f"logs cannot store the ordering value ({ordering}) of a delete")
+        return change_table(rows, keys, paths, kinds, self.ordering_fields)
+
+    def deletes(self, keys: pa.Array, paths: pa.Array, columns: pa.Schema) -> pa.Table:
+        """Changes that delete records, whatever their ordering values.
+
+        Args:
+            keys: record keys.
+            paths: their partition paths.
+            columns: of the table, without meta columns.
+        """
+        nothing = [pa.nulls(len(keys), field.type) for field in columns]
+        rows = pa.table(nothing, schema=columns)
+        kinds = np.full(len(keys), ChangeKind.COMMIT_TIME_DELETE, np.int8)
+        return change_table(rows, keys, paths, kinds, self.ordering_fields)
+
+    def _with_undeclared(self, rows: pa.Table) -> pa.Table:
+        for field in self.marks.undeclared_fields:
+            rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+        return rows
+
+    def _lacks_ordering(self, rows: pa.Table) -> Mask:
+        lacks = np.full(rows.num_rows, not self.ordering_fields, np.bool_)
+        for name in self.ordering_fields:
+            lacks |= _mask(pc.is_null(column_at(rows, name), nan_is_null=True))
+        return lacks
+
+    def _unstorable_deletes(self, rows: pa.Table, kinds: npt.NDArray[np.int8]) -> Mask:
+        ordered = kinds == ChangeKind.FLAGGED_DELETE
+        found: Mask = np.zeros(len(kinds), np.bool_)
+        if self.logs_deletes and ordered.any():
+            deletes = rows.filter(pa.array(ordered))
+            for name in self.ordering_fields:
+                found[ordered] |= find_too_wide_for_deletes(column_at(deletes, name))
+        return found
+
+
+def _converted(column: pa.ChunkedArray, field: pa.Field, table_url: str) -> pa.ChunkedArray:
+    if column.type.equals(field.type):
+        return column
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if not _may_convert(column.type, field.type):
+        message = (
+            f"column {field.name!r} is {column.type} in the rows and {field.type} in table "
+            f"{table_url}; convert it first"
+        )
+        raise InvalidConfig(message)
+    try:
+        return column.cast(field.type, safe=True)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        message = (
+            f"column {field.name!r}: a value of type {column.type} does not fit {field.type} of "
+            f"table {table_url}: {error}"
+        )
+        raise InvalidRecords(message) from error
+
+
+def _may_convert(given: pa.DataType, wanted: pa.DataType) -> bool:
+    if pa.types.is_null(given):
+        return True
+    if pa.types.is_integer(given) and (pa.types.is_floating(wanted) or pa.types.is_decimal(wanted)):
+        return True
+    return any(is_kind(given) and is_kind(wanted) for is_kind in _KINDS)
+
+
+def _plain_schema(rows: pa.Schema) -> pa.Schema:
+    """Columns without meta columns, in the types that tables store."""
+    own = [field for field in rows if field.name not in META_COLUMNS]
+    return pa.schema([field.with_type(_plain_type(field.type)) for field in own])
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _plain_type(kind.value_type)
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind):
+        return pa.binary()
+    return kind
+
+
+def _check(faults: Mask, rows: pa.Table, reason: str) -> None:
+    found = np.flatnonzero(faults)
+    if len(found):
+        first = rows.slice(int(found[0]), 1).to_pylist()[0]
+        message = (
+            f"{len(found)} of {rows.num_rows} rows cannot be written: {reason}; first: {first}"
+        )
+        raise InvalidRecords(message)
+
+
+def _mask(booleans: pa.Array | pa.ChunkedArray) -> Mask:
+    if isinstance(booleans, pa.ChunkedArray):
+        booleans = booleans.combine_chunks()
+    mask: Mask = booleans.to_numpy(zero_copy_only=False).astype(np.bool_)
+    return mask

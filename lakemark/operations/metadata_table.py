@@ -1,0 +1,133 @@
+"""The metadata table of an open table: build, drop, compact, clean, archive, and compare it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from lakemark.execution.runner import LocalRunner, Runner
+from lakemark.metadata import bootstrap
+from lakemark.metadata.validation import Difference, find_differences
+from lakemark.model.column_ranges import indexed_columns
+from lakemark.operations.open_table import OpenTable
+from lakemark.services.metadata_table_services import Maintained, MetadataPolicies, maintain
+from lakemark.storage.properties_file import read_properties
+from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.table_context import LOCK_WAIT_S
+
+
+def keep_metadata_table(table: OpenTable) -> str | None:
+    """Build the metadata table, unless it exists and contains the whole table.
+
+    From here on, a change that finds the metadata table behind raises ``MetadataTableBehind``. Call
+    this function again then.
+
+    Returns:
+        The reason why it was built; None if it was not.
+
+    Raises:
+        Unsupported: it has partitions that are not written here.
+    """
+    writer = table.metadata_writer
+    writer.rebuild_at_start()
+    schema = table.schema or pa.schema([])
+    if writer.find_reason_to_rebuild(table.store.load(), schema) is None:
+        return None
+    with table.context.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = table.store.load()
+        reason = writer.find_reason_to_rebuild(timeline, schema)
+        if reason is not None:
+            _build(table, timeline, lease.check)
+    return reason
+
+
+def rebuild_metadata_table(table: OpenTable) -> None:
+    """Build the metadata table again, whatever it contains."""
+    with table.context.lock.hold(LOCK_WAIT_S) as lease:
+        _build(table, table.store.load(), lease.check)
+
+
+def drop_metadata_table(table: OpenTable) -> None:
+    """Remove the metadata table, so that readers list storage again."""
+    with table.context.lock.hold(LOCK_WAIT_S) as lease:
+        properties = bootstrap.drop_metadata_table(
+            table.storage, read_properties(table.storage), lease.check
+        )
+    table.metadata_writer.forget()
+    table.snapshot.forget_metadata_table(properties)
+
+
+def compact_metadata_table(table: OpenTable) -> None:
+    """Compact the metadata table if this is due, and load its timeline.
+
+    Raises:
+        MetadataTableBehind, Unsupported: the metadata table cannot be continued.
+    """
+    context = table.context
+    with context.lock.hold(LOCK_WAIT_S) as lease:
+        table.metadata_writer.compact(table.store.load(), lease.check)
+        if context.sharing is not None:
+            context.sharing.let_clocks_pass()
+
+
+def maintain_metadata_table(table: OpenTable, policies: MetadataPolicies) -> Maintained | None:
+    """Clean and archive the metadata table itself; None if neither is due.
+
+    Uses the metadata table's timeline as this process's commits left it. Before the first commit of
+    this process, nothing is done.
+    """
+    own = table.metadata_writer.timeline
+    if own is None:
+        return None
+    maintained = maintain(table.context, own, table.timeline, policies)
+    if maintained is not None:
+        table.metadata_writer.note_table_services(maintained.timeline)
+    return maintained
+
+
+def compact_and_maintain_metadata_table(
+    table: OpenTable, policies: MetadataPolicies
+) -> Maintained | None:
+    """The same for a process that has not committed: loads the timeline, and compacts if due."""
+    if not table.properties.metadata_partitions:
+        return None
+    compact_metadata_table(table)
+    return maintain_metadata_table(table, policies)
+
+
+def metadata_differences(table: OpenTable, runner: Runner | None = None) -> list[Difference]:
+    """Where the metadata table and the files differ; empty if there is no metadata table.
+
+    Raises:
+        SnapshotChanged: another writer changed the table meanwhile; call again.
+        CorruptData, Unsupported: a file cannot be read.
+    """
+    table.refresh()
+    view, timeline = table.view(), table.timeline
+    metadata = table.metadata_opener.open(table.properties, timeline, table.store.clock)
+    if metadata is None:
+        return []
+    columns, latest = _indexed_columns(table), view.latest_slices()
+    where = runner or LocalRunner()
+    return find_differences(
+        table.storage, metadata, timeline, table.version, columns, latest, where
+    )
+
+
+def _build(table: OpenTable, timeline: Timeline, check_lease: Callable[[], None]) -> None:
+    table.store.clock.check()  # the table must not lose its metadata table and get no new one
+    table.refresh(timeline)
+    columns = _indexed_columns(table)
+    bare = bootstrap.drop_metadata_table(table.storage, read_properties(table.storage), check_lease)
+    properties = bootstrap.build_metadata_table(
+        table.storage, bare, timeline, columns, check_lease, table.store.clock
+    )
+    table.metadata_writer.forget()
+    table.snapshot.forget_metadata_table(properties)
+
+
+def _indexed_columns(table: OpenTable) -> pa.Schema:
+    """The columns that have statistics; none before the first commit."""
+    schema = table.schema or pa.schema([])
+    return pa.schema([schema.field(name) for name in indexed_columns(schema, table.version)])

@@ -1,0 +1,49 @@
+"""Sample and count the stored rows of an open table."""
+
+from __future__ import annotations
+
+from lakemark.config.merge_settings import merge_settings
+from lakemark.index.repeated_keys import RepeatedKeys, find_repeated_keys
+from lakemark.index.stored_rows import StoredRows, sample_rows
+from lakemark.merge.record_merger import commit_time_merger
+from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.operations.open_table import OpenTable
+from lakemark.read.file_group_reader import FileGroupReader
+from lakemark.read.virtual_keys import VirtualKeys
+
+
+def stored_rows(table: OpenTable) -> list[StoredRows]:
+    """A few rows of a few file groups, as their writers stored them; empty for an empty table.
+
+    Raises:
+        Unsupported: rows lack the fields of their key or partition path.
+        HudiError: a file cannot be read.
+    """
+    schema = table.schema
+    if schema is None or not table.properties.populates_meta_columns:
+        return []
+    view = table.view()
+    # Rows are not merged here, so any merger will do.
+    reader = FileGroupReader(
+        table.storage,
+        schema,
+        commit_time_merger(),
+        view.visible_instants,
+        merge_settings(table.properties).delete_marker,
+    )
+    return sample_rows(reader, view.latest_slices(), table.properties, table.location.url)
+
+
+def repeated_keys(table: OpenTable) -> RepeatedKeys:
+    """Record keys that exist in more than one partition, exactly; reads all record keys.
+
+    Raises:
+        SnapshotChanged: another writer changed the table meanwhile; call again.
+        InvalidConfig, CorruptData, Unsupported: the table cannot be read.
+    """
+    table.refresh()
+    if table.properties.populates_meta_columns:
+        scan = table.scan(columns=[RECORD_KEY] if table.schema else None)
+        return find_repeated_keys(scan, table.bucket_count)
+    record_keys = VirtualKeys(table.properties.record_key_fields)
+    return find_repeated_keys(table.scan(), table.bucket_count, record_keys)

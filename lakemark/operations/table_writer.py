@@ -1,0 +1,391 @@
+"""Commit rows to one table, batch after batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from lakemark.config import keys
+from lakemark.config.property_check import check_allows
+from lakemark.config.property_rule import Purpose
+from lakemark.errors import WriteConflict
+from lakemark.execution.runner import Runner
+from lakemark.model.action import COMMITS, Action
+from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
+from lakemark.model.instant import Instant
+from lakemark.model.meta_columns import with_meta_columns, without_meta_columns
+from lakemark.operations.compact import (
+    Compaction,
+    Planned,
+    pending_compactions,
+    request_compaction,
+)
+from lakemark.operations.file_group_assigner import FileGroupAssigner, FileGroupAssignment
+from lakemark.operations.metadata_table import keep_metadata_table
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.write_context import avro_schema_text, write_context
+from lakemark.operations.writer_settings import WriterSettings
+from lakemark.schema import avro
+from lakemark.schema.evolution import changes_between, unite_schemas
+from lakemark.services.compaction_plan import CompactionPolicy, is_due
+from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.conflicts import REPLACING, check_not_planned
+from lakemark.transaction.heartbeat import is_fresh
+from lakemark.transaction.late_completion import rolled_back_and_completed
+from lakemark.transaction.multi_writer import has_heartbeat
+from lakemark.transaction.rollback import recover, roll_back
+from lakemark.transaction.table_context import LOCK_WAIT_S
+from lakemark.transaction.transaction import Transaction
+from lakemark.write.partitioner import Bucket
+from lakemark.write.write_context import WriteContext
+from lakemark.write.write_status import ContentMismatch
+
+
+@dataclass
+class TableWriter:
+    """Commits to one table: for a pipeline, its own table or its dead letters.
+
+    Readers take the table's columns from the newest commit. So a commit never names fewer columns,
+    or narrower ones, than the commits before it: ``begin`` adds the columns of the newest commit to
+    ``schema``, and ``commit`` compares them again under the lock.
+
+    Attributes:
+        table: the open table.
+        schema: its columns as this writer writes them, without meta columns.
+        settings: bucket count, log format, and the class of a user's merger.
+
+    Raises:
+        TimelineZoneUnknown: the table's timeline is in local time, and its zone is not certain.
+    """
+
+    table: OpenTable
+    schema: pa.Schema
+    settings: WriterSettings
+    _transaction: Transaction | None = field(default=None, init=False)
+    _assigner: FileGroupAssigner = field(default_factory=FileGroupAssigner, init=False)
+
+    def __post_init__(self) -> None:
+        self.table.store.clock.check()
+
+    def recover(self) -> list[str]:
+        """Roll back pending instants of dead writers; returns these instants.
+
+        A metadata table that cannot be continued is built again.
+        """
+        rolled_back = recover(self.table.context)
+        if rolled_back:  # the new metadata table must not take its schema from them
+            self.table.refresh()
+        if self.settings.metadata_table:
+            keep_metadata_table(self.table)
+        self.table.refresh()
+        return rolled_back
+
+    def clear_dead(self) -> list[str]:
+        """Roll back instants of other writers of a shared table that died since ``recover``.
+
+        Decides from the timeline as ``recover`` or ``commit`` left it. Storage is read only if an
+        instant has been pending for longer than a writer may be silent, or completed after its
+        rollback.
+        """
+        sharing = self.table.context.sharing
+        pending = self.table.timeline.pending(Action.ROLLBACK, *COMMITS)
+        clock = self.table.store.clock
+        if sharing is None:
+            return []
+        silent = (i for i in pending if not is_fresh(i, sharing.heartbeats, clock))
+        late = rolled_back_and_completed(self.table.store, self.table.timeline)
+        if not late and all(self.table.store.is_clustering(i) for i in silent):
+            return []
+        rolled_back = recover(self.table.context)
+        if rolled_back:
+            self.table.refresh()
+        return rolled_back
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether an instant of ours is pending."""
+        return self._transaction is not None
+
+    @property
+    def pending_instant(self) -> str:
+        """Requested time of our pending instant."""
+        assert self._transaction is not None
+        return self._transaction.instant.requested_at
+
+    def begin(self) -> WriteContext:
+        """Request an instant; the files of the workers are named after it.
+
+        Raises:
+            Unsupported: a property of the table, or its value, that this project does not write.
+            InvalidConfig: another writer changed a column to a type that is incompatible with ours.
+        """
+        check_allows(self.table.properties, Purpose.WRITE, self.table.location.url)
+        is_merge_on_read = self.table.properties.is_merge_on_read
+        action = Action.DELTA_COMMIT if is_merge_on_read else Action.COMMIT
+        self._transaction, _ = Transaction.begin(self.table.context, action, self._load_base)
+        return self._context(self._transaction.instant.requested_at)
+
+    @property
+    def may_be_clustered(self) -> bool:
+        """Whether a clustering is planned, as ``recover`` or ``commit`` left the timeline."""
+        return bool(self.table.timeline.pending(*REPLACING))
+
+    def check_not_clustered(self, buckets: Iterable[Bucket]) -> None:
+        """Pass unless a planned clustering would refuse a commit to these buckets.
+
+        Raises:
+            ClusteringPlanned: a clustering that no live writer executes will replace one of them.
+        """
+        access = self.table.context
+        check_not_planned(
+            {(bucket.partition_path, bucket.number) for bucket in buckets},
+            self.table.store.load(),
+            self.table.store,
+            lambda planned: has_heartbeat(access.storage, planned, access.sharing),
+        )
+
+    def evolve(self, schema: pa.Schema) -> None:
+        """Write these columns from the next ``begin`` on; those of ``schema`` are among them."""
+        self.schema = schema
+        for text in ("_schema_text", "_schema_with_meta_text"):
+            self.__dict__.pop(text, None)
+
+    def assign_file_groups(self) -> FileGroupAssignment:
+        """The file slices of the buckets that have any, as of ``begin``."""
+        return self._assigner.assign(self.table.view(), self.settings.index.bucket_count)
+
+    def commit(
+        self,
+        written: Iterable[WriteStat],
+        extra_metadata: Mapping[str, str] | Callable[[Timeline], Mapping[str, str]],
+        precondition: Callable[[Timeline], None] | None = None,
+        operation: Operation = Operation.UPSERT,
+    ) -> Instant:
+        """Publish the files that the workers wrote.
+
+        Args:
+            written: the files.
+            extra_metadata: of the commit, besides the schema and the buckets. A function is called
+                under the lock with the newest timeline.
+            precondition: called under the lock with the newest timeline.
+            operation: that the commit records.
+
+        Raises:
+            WriteConflict: another commit touched the same file groups, or added columns to the
+                table, or widened them, since ``begin``.
+            InvalidConfig: another commit changed a column to a type that is incompatible with ours.
+            HudiError: as ``Transaction.commit``.
+        """
+        assert self._transaction is not None
+
+        def check(timeline: Timeline) -> None:
+            if precondition is not None:
+                precondition(timeline)
+            self.check_columns(timeline)
+
+        facts = self._table_facts()
+        fixed = {} if callable(extra_metadata) else extra_metadata
+        metadata = CommitMetadata(
+            write_stats=tuple(written), extra_metadata={**facts, **fixed}, operation=operation
+        )
+
+        def describe(timeline: Timeline) -> CommitMetadata:
+            nonlocal metadata
+            assert callable(extra_metadata)
+            extra = {**facts, **extra_metadata(timeline)}
+            metadata = replace(metadata, extra_metadata=extra)
+            return metadata
+
+        later = describe if callable(extra_metadata) else None
+        instant, timeline = self._transaction.commit(metadata, check, later)
+        self.table.snapshot.carry_commit(instant, metadata, timeline)
+        self._transaction = None
+        return instant
+
+    def check_columns(self, timeline: Timeline) -> None:
+        """Pass if ``schema`` contains all columns of the table.
+
+        It is compared with the newest commit and all commits that completed since ``begin``.
+
+        Args:
+            timeline: as just loaded.
+
+        Raises:
+            WriteConflict: a column is missing or narrower.
+            InvalidConfig: no type can hold both types of a column.
+        """
+        assert self._transaction is not None
+        seen = set(self._transaction.began_with.instants)
+        since = (commit for commit in timeline.completed(*COMMITS) if commit not in seen)
+        for metadata in (*map(self.table.store.read_commit, since), self.table.newest_metadata()):
+            if metadata is not None:
+                self._check_columns_of(metadata)
+
+    def abandon(self) -> None:
+        """Roll back the pending instant, if there is one.
+
+        Raises:
+            Fenced: another writer rolled it back; see ``roll_back``.
+        """
+        if self._transaction is not None:
+            abandoned, self._transaction = self._transaction, None
+            try:
+                roll_back(self.table.context, abandoned.instant)
+            finally:
+                abandoned.leave()
+            self.table.refresh()
+
+    def cancel(self) -> None:
+        """Remove the pending instant; only if no file was written for it."""
+        assert self._transaction is not None
+        self._transaction.cancel()
+        self._transaction = None
+
+    def compact_if_due(
+        self, policy: CompactionPolicy, runner: Runner
+    ) -> list[tuple[Instant, CommitMetadata]]:
+        """Execute pending compactions of any writer, then plan and execute one if it is due.
+
+        Compactions are skipped that another writer executes, or that conflict with what others did.
+        Commands may execute plans even if the table is not shared. Decides from the timeline as
+        ``recover`` or ``commit`` left it; the plan is made from a new one.
+
+        Raises:
+            ContentMismatch: another release began a compaction and wrote other bytes. They are
+                deleted, and the next call executes the plan again.
+        """
+        done = [one for p in pending_compactions(self.table) for one in self._compact(p, runner)]
+        requested = self._plan_if_due(policy)
+        return done if requested is None else done + self._compact(requested, runner)
+
+    def compactions_to_do(
+        self, policy: CompactionPolicy, skipped: Collection[str] = ()
+    ) -> list[Planned]:
+        """Pending compactions of any writer; if there are none, one is planned if it is due.
+
+        While one is pending no other is planned, so that plans do not accumulate.
+
+        Args:
+            policy: when one is due.
+            skipped: requested times of compactions to ignore.
+        """
+        pending = [p for p in pending_compactions(self.table) if p[0].requested_at not in skipped]
+        requested = None if pending else self._plan_if_due(policy)
+        return pending if requested is None else [requested]
+
+    def begin_compaction(
+        self, planned: Planned, lock_wait_s: float = LOCK_WAIT_S
+    ) -> Compaction | None:
+        """Begin to execute a plan; None if another writer executes it, or completed or removed it.
+
+        Args:
+            planned: the plan.
+            lock_wait_s: how long to wait for the table's lock, now and when it is published.
+
+        Raises:
+            LockTimeout: another writer kept it.
+        """
+        self.table.refresh()
+        try:
+            merger = self.settings.merger_class
+            return Compaction.begin(self.table, planned, merger, lock_wait_s)
+        except WriteConflict:
+            self.table.refresh()
+            return None
+
+    def publish_compaction(
+        self, compaction: Compaction, stats: Sequence[WriteStat]
+    ) -> tuple[Instant, CommitMetadata]:
+        """Publish what a compaction wrote, with the columns that the table has now.
+
+        Raises:
+            WriteConflict: it conflicts with a commit of another writer, or another writer has
+                completed or rolled back the compaction.
+            LockTimeout: another writer kept the table's lock; it may be called again.
+        """
+
+        def table_facts() -> dict[str, str]:
+            self._add_columns_of_table()
+            return self._table_facts()
+
+        return compaction.publish(stats, table_facts)
+
+    def _plan_if_due(self, policy: CompactionPolicy) -> Planned | None:
+        is_merge_on_read = self.table.properties.is_merge_on_read
+        if not is_merge_on_read or not is_due(self.table.timeline, policy):
+            return None
+        return request_compaction(self.table)
+
+    def _load_base(self, timeline: Timeline) -> None:
+        """Load the file groups and columns of the timeline that the commit is based on."""
+        self.table.refresh(timeline)
+        self._add_columns_of_table()
+
+    def _add_columns_of_table(self) -> None:
+        newest = self.table.newest_metadata()
+        if newest is not None:
+            both = self._united(newest.extra_metadata[keys.SCHEMA])
+            if not both.equals(self.schema):
+                self.evolve(both)
+
+    def _check_columns_of(self, metadata: CommitMetadata) -> None:
+        text = metadata.extra_metadata.get(keys.SCHEMA)
+        if not text or text == self._schema_text:
+            return
+        both = self._united(text)
+        if set(both) != set(self.schema):
+            changes = ", ".join(map(str, changes_between(self.schema, both)))
+            message = (
+                f"table {self.table.location.url} has other columns than this commit ({changes}), "
+                "because another writer added or changed them; write the batch again"
+            )
+            raise WriteConflict(message)
+
+    def _united(self, avro_text: str) -> pa.Schema:
+        """The columns of a commit, then our columns that it lacks."""
+        if avro_text == self._schema_text:
+            return self.schema
+        theirs = without_meta_columns(avro.to_arrow(avro_text))
+        return unite_schemas(theirs, self.schema, self.table.location.url)
+
+    def _compact(self, planned: Planned, runner: Runner) -> list[tuple[Instant, CommitMetadata]]:
+        compaction = self.begin_compaction(planned)
+        if compaction is None:
+            return []
+        try:
+            return [self.publish_compaction(compaction, compaction.rewrite(runner))]
+        except ContentMismatch:
+            compaction.undo()
+            raise
+        except WriteConflict:
+            self.table.refresh()
+            return []
+        finally:
+            compaction.leave()
+
+    def _context(self, instant: str) -> WriteContext:
+        return write_context(
+            self.table,
+            instant,
+            self.schema,
+            self._schema_with_meta_text,
+            self.settings.log_format,
+            self.settings.merger_class,
+        )
+
+    def _table_facts(self) -> dict[str, str]:
+        return {keys.SCHEMA: self._schema_text, **self.settings.bucket_metadata()}
+
+    @cached_property
+    def _schema_text(self) -> str:
+        return self._avro_text(self.schema)
+
+    @cached_property
+    def _schema_with_meta_text(self) -> str:
+        return self._avro_text(with_meta_columns(self.schema))
+
+    def _avro_text(self, schema: pa.Schema) -> str:
+        return avro_schema_text(self.table, schema)

@@ -1,0 +1,295 @@
+"""Write rows of this process to an open table: upsert and delete, each as one commit.
+
+The steps of a commit are those of a stream's batch (``TableWriter``). A commit that conflicts with
+another writer's is rolled back and written again on what is there now. This is safe, because
+nothing of it was visible, and a delete looks for its rows again.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.config.keys import BUCKET_HASH_FIELDS
+from lakemark.config.merge_settings import merge_settings
+from lakemark.config.property_check import check_allows
+from lakemark.config.property_rule import Purpose
+from lakemark.config.table_properties import MergeMode
+from lakemark.errors import InvalidConfig, Retriable, WriteConflict
+from lakemark.execution.runner import LocalRunner, Runner
+from lakemark.index.bucket import BucketIndex
+from lakemark.metadata.writer_state import MetadataTableBehind
+from lakemark.model.action import COMMITS
+from lakemark.model.changes import CHANGE_KIND, ChangeKind
+from lakemark.model.commit_metadata import Operation, WriteStat
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, without_meta_columns
+from lakemark.operations.incoming_rows import RowChanges, in_table_columns, with_new_columns
+from lakemark.operations.metadata_table import keep_metadata_table
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.table_writer import TableWriter
+from lakemark.operations.write_checks import check_hashing, check_stored_rows, check_stored_schema
+from lakemark.operations.writer_settings import WriterSettings
+from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.streamer_progress import repeat_table_progress
+from lakemark.write.file_group_write import write_file_group
+from lakemark.write.partitioner import Bucket, divide
+from lakemark.write.write_context import WriteContext
+
+#: Rows as a caller has them.
+Rows: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch]
+
+#: Record keys as text, or the columns of the record key as rows.
+Keys: TypeAlias = pa.Table | pa.RecordBatch | Sequence[str] | Sequence[Mapping[str, Any]]
+
+#: Buckets of a new table, as a pipeline's default.
+DEFAULT_BUCKETS = 4
+
+_MAX_ATTEMPTS = 5
+_LONGEST_PAUSE_S = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteResult:
+    """What a write did.
+
+    Attributes:
+        instant: requested time of its commit; None if there was nothing to write.
+        completed_at: completion time of its commit.
+        upserts: rows that were written.
+        deletes: records that were deleted, or rows that were marked as deleted.
+        files: files that the commit wrote.
+        written_bytes: their size.
+    """
+
+    instant: str | None = None
+    completed_at: str | None = None
+    upserts: int = 0
+    deletes: int = 0
+    files: int = 0
+    written_bytes: int = 0
+
+
+class RowWriter:
+    """Writes rows to one open table, commit after commit."""
+
+    def __init__(
+        self, table: OpenTable, buckets: int | None = None, runner: Runner | None = None
+    ) -> None:
+        """Check that this project can continue the table.
+
+        Args:
+            table: the open table.
+            buckets: in each partition; None takes the count that a commit records.
+            runner: writes files; None for the table's.
+
+        Raises:
+            Unsupported: a table that this project does not write.
+            InvalidConfig: the buckets are not known, or stored rows have other keys or buckets.
+        """
+        check_allows(table.properties, Purpose.WRITE, table.location.url)
+        check_stored_schema(table)
+        check_hashing(table)
+        index = bucket_index(table, buckets)
+        self._generator = check_stored_rows(table, index)
+        settings = WriterSettings(
+            index,
+            merger_class=merger_class(table),
+            metadata_table=table.properties.names_metadata_table,
+        )
+        known = table.known_schema
+        if known is None:
+            message = f"table {table.location.url} has no columns; create it with a schema"
+            raise InvalidConfig(message)
+        self._table = table
+        self._writer = TableWriter(table, without_meta_columns(known), settings)
+        self._runner = runner or table.runner or LocalRunner()
+        self._has_recovered = False
+
+    def upsert(self, rows: Rows, *, add_columns: bool = False) -> WriteResult:
+        """Write rows; see ``lakemark.Table.upsert``."""
+        incoming = _as_table(rows)
+        before = self._writer.schema
+        if add_columns:
+            url = self._table.location.url
+            self._writer.evolve(with_new_columns(before, incoming.schema, url))
+
+        def changes() -> pa.Table:
+            columns = self._writer.schema
+            own = in_table_columns(incoming, columns, self._table.location.url)
+            return RowChanges.of(self._table, self._generator, columns).upserts(own)
+
+        try:
+            return self._write(changes, Operation.UPSERT)
+        except BaseException:
+            self._writer.evolve(before)
+            raise
+
+    def delete(self, record_keys: Keys | None, where: pc.Expression | str | None) -> WriteResult:
+        """Delete records; see ``lakemark.Table.delete``."""
+        wanted = None if record_keys is None else self._record_keys(record_keys)
+
+        def changes() -> pa.Table:
+            scan = self._table.scan(
+                columns=[RECORD_KEY, PARTITION_PATH], where=where, record_keys=wanted
+            )
+            found = scan.to_table().combine_chunks()
+            columns = self._writer.schema
+            of_table = RowChanges.of(self._table, self._generator, columns)
+            keys, paths = _array(found, RECORD_KEY), _array(found, PARTITION_PATH)
+            return of_table.deletes(keys, paths, columns)
+
+        return self._write(changes, Operation.DELETE)
+
+    def commit_schema(self) -> WriteResult:
+        """Record the columns and the bucket count in a commit without rows."""
+        return self._write(None, Operation.UPSERT)
+
+    def _write(self, changes: Callable[[], pa.Table] | None, operation: Operation) -> WriteResult:
+        self._recover()
+        for attempt in range(1, _MAX_ATTEMPTS + 1):
+            try:
+                return self._attempt(changes, operation)
+            except MetadataTableBehind:
+                if attempt == _MAX_ATTEMPTS:
+                    raise
+                keep_metadata_table(self._table)
+            except WriteConflict:
+                if attempt == _MAX_ATTEMPTS:
+                    raise
+                time.sleep(random.uniform(0, _LONGEST_PAUSE_S))
+        raise AssertionError
+
+    def _recover(self) -> None:
+        """Roll back what dead writers left, before the first write and whenever one has died."""
+        if self._has_recovered:
+            self._table.refresh()
+            self._writer.clear_dead()
+        else:
+            self._writer.recover()
+            self._has_recovered = True
+
+    def _attempt(self, changes: Callable[[], pa.Table] | None, operation: Operation) -> WriteResult:
+        context = self._writer.begin()
+        try:
+            made = changes() if changes is not None else None
+            stats = [] if made is None else self._write_files(context, made)
+            if made is not None and not stats:
+                self._writer.cancel()
+                return WriteResult()
+            instant = self._writer.commit(stats, self._carried, operation=operation)
+        except WriteConflict:
+            self._writer.abandon()  # nothing of it is left, or the caller writes again
+            raise
+        except BaseException:
+            with suppress(Retriable):  # the next write rolls it back
+                self._writer.abandon()
+            raise
+        deletes = 0 if made is None else _count_deletes(made)
+        return WriteResult(
+            instant=instant.requested_at,
+            completed_at=instant.completed_at,
+            upserts=0 if made is None else made.num_rows - deletes,
+            deletes=deletes,
+            files=len(stats),
+            written_bytes=sum(stat.total_write_bytes for stat in stats),
+        )
+
+    def _write_files(self, context: WriteContext, changes: pa.Table) -> list[WriteStat]:
+        assignment = self._writer.assign_file_groups()
+
+        def write(part: tuple[Bucket, pa.Table]) -> WriteStat | None:
+            bucket, rows = part
+            return write_file_group(context, assignment.task(bucket), [rows])
+
+        written = self._runner.map(write, divide(changes, self._writer.settings.index))
+        return [stat for stat in written if stat is not None]
+
+    def _carried(self, timeline: Timeline) -> dict[str, str]:
+        return repeat_table_progress(self._table.store, timeline)
+
+    def _record_keys(self, given: Keys) -> list[str]:
+        if isinstance(given, pa.RecordBatch):
+            given = pa.Table.from_batches([given])
+        if not isinstance(given, pa.Table):
+            if all(isinstance(one, str) for one in given):
+                return [str(one) for one in given]
+            given = pa.Table.from_pylist([dict(one) for one in given])  # type: ignore[arg-type]
+        fields = self._generator.config.record_key_fields
+        missing = [name for name in fields if name.partition(".")[0] not in given.column_names]
+        if missing:
+            message = f"keys lack column {missing[0]!r}; the record key is {', '.join(fields)}"
+            raise InvalidConfig(message)
+        own = {name.partition(".")[0] for name in fields}
+        columns = pa.schema([field for field in self._writer.schema if field.name in own])
+        rows = in_table_columns(given.select(columns.names), columns, self._table.location.url)
+        return [key for key in self._generator.record_keys(rows).to_pylist() if key is not None]
+
+
+def bucket_index(table: OpenTable, buckets: int | None) -> BucketIndex:
+    """The bucket index of a table.
+
+    Args:
+        table: the open table.
+        buckets: in each partition; None takes the count that a commit records.
+
+    Raises:
+        InvalidConfig: no commit records the count, and it is not given; or the two differ.
+    """
+    recorded, url = table.bucket_count, table.location.url
+    if recorded is not None and buckets not in (None, recorded):
+        message = f"table {url} has {recorded} buckets in each partition, not {buckets}"
+        raise InvalidConfig(message)
+    count = recorded or buckets
+    if count is None and table.timeline.completed(*COMMITS):
+        message = (
+            f"no commit of table {url} records the number of buckets; pass buckets=… with the "
+            "number that the table was written with"
+        )
+        raise InvalidConfig(message)
+    newest = table.newest_metadata()
+    hashed = newest.extra_metadata.get(BUCKET_HASH_FIELDS, "") if newest else ""
+    key_fields = table.properties.record_key_fields
+    hash_fields = tuple(name for name in hashed.split(",") if name)
+    if hash_fields == key_fields:
+        hash_fields = ()
+    return BucketIndex(count or DEFAULT_BUCKETS, key_fields, hash_fields)
+
+
+def merger_class(table: OpenTable) -> str | None:
+    """The class of the user's merger for a table in mode ``CUSTOM``, as workers import it."""
+    settings = merge_settings(table.properties)
+    if settings.mode is not MergeMode.CUSTOM:
+        return None
+    wanted = (settings.strategy_id or "").lower()
+    for merger in table.mergers:
+        if merger.merging_strategy.lower() == wanted:
+            return f"{type(merger).__module__}:{type(merger).__qualname__}"
+    return None
+
+
+def _as_table(rows: Rows) -> pa.Table:
+    if isinstance(rows, pa.Table):
+        return rows.combine_chunks()
+    if isinstance(rows, pa.RecordBatch):
+        return pa.Table.from_batches([rows])
+    if isinstance(rows, pa.RecordBatchReader):
+        return rows.read_all().combine_chunks()
+    return pa.Table.from_batches(list(rows)).combine_chunks()
+
+
+def _array(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name).cast(pa.string()).combine_chunks()
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _count_deletes(changes: pa.Table) -> int:
+    kinds = changes.column(CHANGE_KIND).to_numpy()
+    return int(np.count_nonzero(kinds != ChangeKind.UPSERT))

@@ -1,0 +1,59 @@
+"""What workers need to write files of one instant of an open table."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pyarrow as pa
+
+from lakemark.config.merge_settings import merge_settings
+from lakemark.model.column_ranges import indexed_columns
+from lakemark.model.meta_columns import with_meta_columns
+from lakemark.operations.open_table import OpenTable
+from lakemark.schema import avro
+from lakemark.write.log_file_writer import default_log_format
+from lakemark.write.write_context import WriteContext
+
+
+def write_context(
+    table: OpenTable,
+    instant: str,
+    schema: pa.Schema,
+    avro_schema_text: str,
+    log_format: str | None = None,
+    merger_class: str | None = None,
+) -> WriteContext:
+    """What workers need to write files of an instant.
+
+    Args:
+        table: the open table.
+        instant: its requested time.
+        schema: the written columns, without meta columns.
+        avro_schema_text: the same with meta columns, as files store it.
+        log_format: of log blocks; None leaves the choice to ``default_log_format``.
+        merger_class: for a table in mode ``CUSTOM``.
+    """
+    merge = replace(merge_settings(table.properties), merger_class=merger_class)
+    columns = with_meta_columns(schema)
+    return WriteContext(
+        location=table.location,
+        instant=instant,
+        table_name=table.properties.table_name,
+        table_type=table.properties.table_type,
+        schema=columns,
+        avro_schema_text=avro_schema_text,
+        merge=merge,
+        log_format=log_format or default_log_format(schema, merge.ordering_fields),
+        indexed=indexed_columns(columns, table.version)
+        if table.properties.metadata_partitions
+        else (),
+        version=table.version,
+        is_visible=table.visible_instants,
+        cdc_enabled=table.properties.cdc_enabled,
+    ).use_storage(table.storage)
+
+
+def avro_schema_text(table: OpenTable, schema: pa.Schema) -> str:
+    """Columns as the Avro JSON that commits and files of the table store."""
+    return json.dumps(avro.to_avro(schema, table.properties.table_name))

@@ -1,0 +1,152 @@
+"""The rows of a base file, streamed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from lakemark.codec.hfile.file_info import SCHEMA
+from lakemark.codec.hfile.reader import HFileReader
+from lakemark.errors import CorruptData, HudiError, SnapshotChanged, Unsupported
+from lakemark.log.hfile_rows import read_hfile_rows
+from lakemark.log.parquet_format import check_row_count, open_parquet
+from lakemark.model.file_slice import BaseFile
+from lakemark.read.projection import conform, project_schema
+from lakemark.read.row_filter import filter_rows, referenced_columns, select_row_groups
+from lakemark.storage.storage import NotFound, Storage
+
+#: Rows decoded at a time: some tens of megabytes of ordinary records.
+_BATCH_ROWS = 1 << 17
+
+
+def read_base_file(
+    storage: Storage,
+    base: BaseFile,
+    schema: pa.Schema,
+    condition: pc.Expression | None = None,
+    batch_rows: int = _BATCH_ROWS,
+) -> Iterator[pa.Table]:
+    """Read the rows in stored order, in the columns of ``schema``; of Parquet only these.
+
+    Args:
+        storage: the table's root.
+        base: the file.
+        schema: columns of the result.
+        condition: row groups without a matching row are skipped; the columns of the condition
+            are read first.
+        batch_rows: rows of Parquet that are decoded at a time.
+
+    Raises:
+        SnapshotChanged: the file is gone.
+        CorruptData: the file violates its format, or its columns do not fit.
+        Unsupported: a base file of another format than Parquet and HFile.
+    """
+    if base.name.extension == "hfile":
+        yield from _read_hfile(storage, base, schema)
+        return
+    if base.name.extension != "parquet":
+        message = f"{base.path} is neither Parquet nor HFile; lakemark reads no other base files"
+        raise Unsupported(message)
+    with open_data_file(storage, base.path) as stream, _corrupt_if_not_parquet(base.path):
+        file = open_parquet(stream)
+        stored = set(file.schema_arrow.names)
+        present = [name for name in schema.names if name in stored]
+        # A batch without columns would not know its number of rows.
+        read = present or file.schema_arrow.names[:1]
+        groups: Sequence[int] = range(file.num_row_groups)
+        if condition is not None:
+            if _has_comparable_statistics(condition, file.schema_arrow, schema):
+                groups = select_row_groups(condition, stream, schema)
+            groups = [g for g in groups if _has_match(file, g, condition, schema, base.path)]
+        num_rows = 0
+        for batch in file.iter_batches(batch_rows, row_groups=groups, columns=read):
+            num_rows += batch.num_rows
+            yield conform(pa.Table.from_batches([batch]), schema, base.path)
+        check_row_count(num_rows, file.metadata, groups)
+
+
+def read_footer(storage: Storage, base: BaseFile) -> pq.FileMetaData:
+    """The footer of a Parquet file.
+
+    Raises:
+        SnapshotChanged: the file is gone.
+        CorruptData: it is not a Parquet file.
+    """
+    with open_data_file(storage, base.path) as stream, _corrupt_if_not_parquet(base.path):
+        return pq.read_metadata(stream)
+
+
+def _has_match(
+    file: pq.ParquetFile, group: int, condition: pc.Expression, schema: pa.Schema, path: str
+) -> bool:
+    """Whether a row group may hold a matching row, by the columns of the condition.
+
+    The check is skipped if these are most of the columns that are read.
+    """
+    deciding = project_schema(schema, referenced_columns(condition, schema))
+    stored = [name for name in deciding.names if name in file.schema_arrow.names]
+    if not stored or 2 * len(stored) > len(schema):
+        return True
+    rows = conform(file.read_row_group(group, columns=stored), deciding, path)
+    check_row_count(rows.num_rows, file.metadata, [group])
+    return bool(filter_rows(rows, condition).num_rows)
+
+
+def _has_comparable_statistics(
+    condition: pc.Expression, stored: pa.Schema, schema: pa.Schema
+) -> bool:
+    """Whether the statistics of the file have the types that the condition compares."""
+    names = [name for name in referenced_columns(condition, schema) if name in stored.names]
+    return all(stored.field(name).type == schema.field(name).type for name in names)
+
+
+def _read_hfile(storage: Storage, base: BaseFile, schema: pa.Schema) -> Iterator[pa.Table]:
+    with open_data_file(storage, base.path) as stream:
+        file = HFileReader(stream, base.size_bytes, base.path)
+        for rows in read_hfile_rows(file, _read_schema(file, base), base.path):
+            yield conform(rows, schema, base.path)
+
+
+def _read_schema(file: HFileReader, base: BaseFile) -> dict[str, object]:
+    stored = file.file_info.get(SCHEMA, b"")
+    try:
+        schema = json.loads(stored)
+    except (ValueError, RecursionError):
+        schema = None
+    if not isinstance(schema, dict):
+        expected, found = "an Avro schema in the file info", repr(stored[:80])
+        raise CorruptData(base.path, None, expected, found)
+    return schema
+
+
+@contextmanager
+def open_data_file(storage: Storage, path: str) -> Iterator[BinaryIO]:
+    """Open a data file.
+
+    Raises:
+        SnapshotChanged: it is gone.
+    """
+    try:
+        with storage.open(path) as stream:
+            yield stream
+    except NotFound as error:
+        message = f"{path} was removed while the snapshot was being read; list the table again"
+        raise SnapshotChanged(message) from error
+
+
+@contextmanager
+def _corrupt_if_not_parquet(path: str) -> Iterator[None]:
+    try:
+        yield
+    except HudiError:
+        raise
+    except (pa.ArrowException, ValueError, KeyError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the store failed, not the bytes
+        raise CorruptData(path, None, "a Parquet file", str(error)) from error

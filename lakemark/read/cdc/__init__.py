@@ -1,0 +1,6 @@
+"""Change data capture: what each commit did to each record, with its images before and after."""
+
+from lakemark.read.cdc.changes import SCHEMA, read
+from lakemark.read.cdc.plan import CdcPlan, ChangeSplit, Inference, LoggingMode, plan
+
+__all__ = ["SCHEMA", "CdcPlan", "ChangeSplit", "Inference", "LoggingMode", "plan", "read"]

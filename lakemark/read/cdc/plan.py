@@ -1,0 +1,309 @@
+"""Plans CDC queries: the files with the changes of a range of commits, and how to read them.
+
+A writer may have logged a change in a ``.cdc`` file next to the base file that it wrote. Otherwise
+the reader infers it: all rows of a new file were inserted, all rows of a replaced or emptied file
+were deleted, and a log is compared with the earlier state of its file group.
+
+A range is one of requested times, in all table versions. Source: ``HoodieCDCExtractor``,
+``HoodieCDCFileIndex`` of Apache Hudi 1.2.0. There the write stat of a log lists the files before
+it. Lakemark derives them from the timeline, because the stat lists no files if the writer had CDC
+disabled, and too few while a compaction is pending.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from enum import Enum, StrEnum
+
+from lakemark.config import keys
+from lakemark.config.table_properties import TableProperties
+from lakemark.errors import InvalidConfig
+from lakemark.model.action import COMMITS
+from lakemark.model.commit_metadata import CommitMetadata, WriteStat
+from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile, join
+from lakemark.model.instant import Instant
+from lakemark.read.instant_range import InstantRange
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.view.file_group import FileGroup
+from lakemark.view.file_lister import DataFile
+from lakemark.view.file_system_view import FileSystemView
+from lakemark.view.visible_instants import VisibleInstants
+
+#: Operations that change rows; others only rewrite them (``WriteOperationType.yieldChanges``).
+_CHANGING_OPERATIONS = frozenset(
+    {
+        "INSERT",
+        "UPSERT",
+        "UPSERT_PREPPED",
+        "DELETE",
+        "DELETE_PREPPED",
+        "BULK_INSERT",
+        "DELETE_PARTITION",
+        "INSERT_OVERWRITE",
+        "INSERT_OVERWRITE_TABLE",
+        "BOOTSTRAP",
+    }
+)
+_DELETES = ("DELETE", "DELETE_PREPPED")
+
+
+class LoggingMode(StrEnum):
+    """What a copy-on-write writer logs of a change; the value is the stored word."""
+
+    OP_KEY_ONLY = "OP_KEY_ONLY"
+    DATA_BEFORE = "DATA_BEFORE"
+    DATA_BEFORE_AFTER = "DATA_BEFORE_AFTER"
+
+
+class Inference(Enum):
+    """How the changes of one file are inferred (``HoodieCDCInferenceCase``)."""
+
+    AS_IS = "logged in .cdc files"
+    BASE_FILE_INSERT = "all rows of a new base file"
+    BASE_FILE_DELETE = "all rows of the base file that it emptied"
+    LOG_FILE = "a log against the state before it"
+    REPLACE_COMMIT = "all rows of a replaced file group"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeSplit:
+    """Changes of one commit in one file group; can be pickled, and any worker may read it.
+
+    Attributes:
+        group: the file group.
+        instant: requested time of the commit.
+        inference: how the changes are inferred.
+        logs: the ``.cdc`` files, or the log.
+        before: the state before the commit, if it is needed.
+        after: the base file that the commit wrote, if it is needed.
+        visible: which log blocks are visible in the state before.
+    """
+
+    group: FileGroupId
+    instant: str
+    inference: Inference
+    logs: tuple[LogFile, ...] = ()
+    before: FileSlice | None = None
+    after: FileSlice | None = None
+    visible: VisibleInstants = field(default_factory=VisibleInstants)
+
+
+@dataclass(frozen=True, slots=True)
+class CdcPlan:
+    """The files of a CDC query.
+
+    Attributes:
+        mode: the logging mode of the ``.cdc`` files.
+        splits: by file group, those of one group oldest first.
+    """
+
+    mode: LoggingMode
+    splits: tuple[ChangeSplit, ...]
+
+
+def plan(
+    view: FileSystemView,
+    store: TimelineStore,
+    properties: TableProperties,
+    instant_range: InstantRange,
+) -> CdcPlan:
+    """Plan a CDC query.
+
+    Args:
+        view: the table's latest state.
+        store: reads its instants.
+        properties: of the table.
+        instant_range: range of requested times.
+
+    Raises:
+        InvalidConfig: the table does not log changes, or did not yet log them for a commit; or
+            commits of the range were archived, or their files were removed.
+        CorruptData: an instant, or the archive, is damaged.
+        SnapshotChanged: the timeline changed meanwhile; load the view again.
+    """
+    mode = _logging_mode(properties)
+    _check_active(view, store, instant_range)
+    splits = [
+        split
+        for commit in view.timeline.completed(*COMMITS)
+        if instant_range.contains(commit.requested_at)
+        for split in _CommitSplits(view, mode, commit, store.read_commit(commit)).all()
+    ]
+    return CdcPlan(mode, tuple(sorted(splits, key=lambda split: (split.group, split.instant))))
+
+
+def _logging_mode(properties: TableProperties) -> LoggingMode:
+    values = properties.values
+    if not properties.cdc_enabled:
+        message = (
+            f"table {properties.table_name} keeps no change data ({keys.CDC_ENABLED} is not "
+            "true), so it has no answer to a cdc query; use an incremental query, or let Apache "
+            f"Hudi create a table with {keys.CDC_ENABLED}=true (lakemark does not create such "
+            "tables)"
+        )
+        raise InvalidConfig(message)
+    word = values.get(keys.CDC_LOGGING_MODE) or LoggingMode.DATA_BEFORE_AFTER
+    try:
+        return LoggingMode(word.strip().upper())
+    except ValueError:
+        known = ", ".join(LoggingMode)
+        message = (
+            f"{keys.CDC_LOGGING_MODE} is {word} in table {properties.table_name}; known: {known}"
+        )
+        raise InvalidConfig(message) from None
+
+
+def _check_active(view: FileSystemView, store: TimelineStore, instant_range: InstantRange) -> None:
+    """Check that no commit after the begin of the range was archived."""
+    start = view.timeline.start
+    if not view.timeline.has_history or start is None or instant_range.begin >= start:
+        return
+    archived = store.load_archived().instants(instant_range.begin, start)
+    commits = [i for i in archived if i.action in COMMITS and i.requested_at > instant_range.begin]
+    if commits:
+        message = (
+            f"{commits[0]} was archived, so its changes can no longer be read; "
+            f"begin with {commits[-1].requested_at} or later"
+        )
+        raise InvalidConfig(message)
+
+
+@dataclass(frozen=True, slots=True)
+class _CommitSplits:
+    """Divides one commit."""
+
+    view: FileSystemView
+    mode: LoggingMode
+    commit: Instant
+    metadata: CommitMetadata
+
+    def all(self) -> Iterator[ChangeSplit]:
+        if self.metadata.operation not in _CHANGING_OPERATIONS:
+            return
+        for stat in self.metadata.write_stats:
+            if stat.path is not None:
+                yield self._written(stat, stat.path)
+        for partition, file_ids in self.metadata.replaced_file_ids.items():
+            for file_id in file_ids:
+                yield self._replaced(FileGroupId(partition, file_id))
+
+    def _written(self, stat: WriteStat, path: str) -> ChangeSplit:
+        if stat.cdc_stats:
+            return self._logged(stat, path)
+        file = self._file(path)
+        if isinstance(file, LogFile):
+            before = self._before_log(stat, file)
+            return self._split(file, Inference.LOG_FILE, (file,), before)
+        if self.metadata.operation in _DELETES and not stat.num_writes and stat.num_deletes:
+            before = self._previous_base(stat, file)
+            return self._split(file, Inference.BASE_FILE_DELETE, before=before)
+        if not stat.num_update_writes and stat.num_writes == stat.num_inserts:
+            return self._split(file, Inference.BASE_FILE_INSERT, after=_slice_of(file))
+        message = (
+            f"{self.commit} changed rows in {path} without a .cdc file: the table did not log "
+            f"changes yet; begin with {self.commit.requested_at}"
+        )
+        raise InvalidConfig(message)
+
+    def _logged(self, stat: WriteStat, path: str) -> ChangeSplit:
+        logs = [self._file(name) for name in sorted(stat.cdc_stats or ())]
+        cdc_logs = tuple(log for log in logs if isinstance(log, LogFile))
+        file = self._file(path)
+        before = after = None
+        if self.mode is not LoggingMode.DATA_BEFORE_AFTER and isinstance(file, BaseFile):
+            after = _slice_of(file)
+            if self.mode is LoggingMode.OP_KEY_ONLY:
+                before = self._previous_base(stat, file)
+        return self._split(file, Inference.AS_IS, cdc_logs, before, after)
+
+    def _replaced(self, name: FileGroupId) -> ChangeSplit:
+        group = self.view.groups.get(name)
+        last = group.for_readers if group else None
+        if last is None:
+            raise self._removed_error(join(name.partition_path, name.file_id))
+        instant, visible = self.commit.requested_at, self.view.visible_instants
+        return ChangeSplit(name, instant, Inference.REPLACE_COMMIT, before=last, visible=visible)
+
+    def _previous_base(self, stat: WriteStat, file: DataFile) -> FileSlice:
+        """The base file that this commit replaced."""
+        name = FileGroupId(file.partition_path, file.name.file_id)
+        for known in self.view.groups[name].slices:
+            if known.base is not None and known.base_instant == stat.prev_commit:
+                return _slice_of(known.base)
+        raise self._removed_error(" of ".join((str(stat.prev_commit), file.path)))
+
+    def _before_log(self, stat: WriteStat, log: LogFile) -> FileSlice | None:
+        """The state of the file group before the commit; None for a new one."""
+        for known in (stat.base_file, *(stat.log_files or ())):
+            if known:
+                self._file(join(log.partition_path, known))
+        group = self.view.groups[FileGroupId(log.partition_path, log.name.file_id)]
+        self._check_older_slice(group, log)
+        older = [file for file in group.files.values() if self._is_older(file, log)]
+        compaction = self._compaction(group.id, log)
+        view = self.view
+        return FileGroup.of(group.id, older, view.timeline, view.version, compaction).for_readers
+
+    def _check_older_slice(self, group: FileGroup, log: LogFile) -> None:
+        """Check that the slice still exists which a compaction, pending then, has rewritten."""
+        own = next((s for s in group.slices if log in s.logs), None)
+        if own is not None and own.base is not None and own is group.slices[0]:
+            if not self._is_older(own.base, log):
+                raise self._removed_error(" ".join(("the slice before", own.base.path)))
+
+    def _is_older(self, file: DataFile, log: LogFile) -> bool:
+        if isinstance(file, LogFile) and self.view.version.logs_name_their_slice:
+            # The log itself may begin with blocks of older commits.
+            return file.name.scan_order <= log.name.scan_order
+        completed_at = self.view.timeline.completed_at(file.name.instant)
+        return completed_at is not None and completed_at < (self.commit.completed_at or "")
+
+    def _compaction(self, name: FileGroupId, log: LogFile) -> str | None:
+        """A compaction that was pending at the time, and so reads the slice before it."""
+        if self.view.version.logs_name_their_slice:
+            return log.name.instant
+        return self.view.compactions.get(name)
+
+    def _split(
+        self,
+        file: DataFile,
+        inference: Inference,
+        logs: tuple[LogFile, ...] = (),
+        before: FileSlice | None = None,
+        after: FileSlice | None = None,
+    ) -> ChangeSplit:
+        name = FileGroupId(file.partition_path, file.name.file_id)
+        instant = self.commit.requested_at
+        return ChangeSplit(name, instant, inference, logs, before, after, self._visible_before)
+
+    @property
+    def _visible_before(self) -> VisibleInstants:
+        """In table version 6 blocks separate the commits of a log, later its name does."""
+        visible = self.view.visible_instants
+        if not self.view.version.logs_name_their_slice:
+            return visible
+        commits = (i.requested_at for i in self.view.timeline.completed(*COMMITS))
+        older = (
+            requested_at for requested_at in commits if requested_at < self.commit.requested_at
+        )
+        return replace(visible, until=max(older, default=""))
+
+    def _file(self, path: str) -> DataFile:
+        file = self.view.find_file(path)
+        if file is None:
+            raise self._removed_error(path)
+        return file
+
+    def _removed_error(self, what: str) -> InvalidConfig:
+        return InvalidConfig(
+            f"{what} was removed, so the changes of {self.commit} can no longer be read; "
+            f"begin with {self.commit.requested_at} or later"
+        )
+
+
+def _slice_of(base: DataFile) -> FileSlice:
+    """A slice with only this base file."""
+    assert isinstance(base, BaseFile), base
+    name = FileGroupId(base.partition_path, base.name.file_id)
+    return FileSlice(name, base.name.instant, base)

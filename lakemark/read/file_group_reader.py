@@ -1,0 +1,219 @@
+"""Reads one file slice: base file and logs, merged into live rows, in bounded memory.
+
+Queries, compaction and copy-on-write all use this reader of file groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.merge.merge_stream import (
+    DEFAULT_MEMORY_BUDGET_BYTES,
+    MAX_BATCH_BYTES,
+    MergeStream,
+    merge_streams,
+    split_batches,
+)
+from lakemark.merge.record_merger import RecordMerger
+from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
+from lakemark.model.file_slice import BaseFile, FileSlice
+from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.read.base_file import read_base_file
+from lakemark.read.log_changes import DeleteMarker, IsVisible, LogChanges
+from lakemark.read.path_columns import PathColumns
+from lakemark.read.projection import conform, project_schema
+from lakemark.read.row_filter import filter_rows
+from lakemark.read.virtual_keys import VirtualKeys
+from lakemark.storage.storage import Storage
+
+
+def all_visible(instant: str) -> bool:
+    """For table version 8 and later, whose slices have only files of completed commits."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroupReader:
+    """Reads file slices of one table.
+
+    Attributes:
+        storage: storage at the table's root.
+        schema: the table's current columns, meta columns first; older files are read into it.
+        merger: decides which record wins.
+        is_visible: whether log blocks of an instant are visible (table version 6 keeps blocks of
+            several commits in one file).
+        delete_marker: marks deletes among data rows, in addition to Hudi's own columns.
+        memory_budget_bytes: memory for the changes of one slice; more of them go to disk.
+        virtual_keys: creates the record keys of a table without meta columns.
+        path_columns: columns that only the partition path holds; such a table has no logs.
+    """
+
+    storage: Storage
+    schema: pa.Schema
+    merger: RecordMerger
+    is_visible: IsVisible = all_visible
+    delete_marker: DeleteMarker | None = None
+    memory_budget_bytes: int = DEFAULT_MEMORY_BUDGET_BYTES
+    virtual_keys: VirtualKeys | None = None
+    path_columns: PathColumns | None = None
+
+    def read(
+        self,
+        file_slice: FileSlice,
+        columns: Sequence[str] | None = None,
+        condition: pc.Expression | None = None,
+    ) -> Iterator[pa.Table]:
+        """Read the live rows, in batches of at most 64 MiB; no batch is empty.
+
+        Args:
+            file_slice: the file slice.
+            columns: the columns of the result, in this order; all when None.
+            condition: on these columns. It is applied to merged rows only, because a change may
+                alter any column.
+
+        Raises:
+            SnapshotChanged: a file of the slice is gone.
+            CorruptData: bytes violate the format.
+            Unsupported: a file or a block of a kind that lakemark does not read.
+            InvalidConfig: the table has no such column.
+        """
+        names = self.schema.names if columns is None else list(columns)
+        live: Iterator[pa.Table]
+        if file_slice.logs:
+            live = self.merge(file_slice, columns)
+        elif self.path_columns is not None:
+            stored = self._read_base(file_slice.base, project_schema(self.schema, names))
+            path = file_slice.group.partition_path
+            live = (self.path_columns.set_columns(rows, path) for rows in stored)
+        else:
+            live = self._read_base(file_slice.base, project_schema(self.schema, names), condition)
+        for rows in live:
+            found = filter_rows(rows.select(names), condition)
+            yield from split_batches(found, MAX_BATCH_BYTES)
+
+    def merge(self, file_slice: FileSlice, columns: Sequence[str] | None = None) -> MergeStream:
+        """Read like ``read``, with counts; the result keeps the columns that the merge needs."""
+        schema = self._merge_schema(columns)
+        changes = self._log_changes(schema).read(file_slice.logs)
+        base = self._read_base_with_keys(file_slice.base, schema)
+        return merge_streams(base, changes, self.merger, self.memory_budget_bytes)
+
+    def read_changes(self, file_slice: FileSlice) -> Iterator[pa.Table]:
+        """The changes in the logs, in all columns, oldest first, not folded."""
+        return self._log_changes(self._merge_schema(None)).read(file_slice.logs)
+
+    def read_sample(
+        self, file_slice: FileSlice, columns: Sequence[str], row_count: int
+    ) -> Iterator[pa.Table]:
+        """Read some rows as they are stored, not merged: of the base file and of the newest log.
+
+        Deletes and partial rows are skipped.
+
+        Args:
+            file_slice: the file slice.
+            columns: columns of the result; the record key is among them.
+            row_count: largest number of rows from one file.
+
+        Raises:
+            HudiError: as for ``read``.
+        """
+        schema = project_schema(self.schema, columns)
+        if file_slice.base is not None:
+            rows = read_base_file(self.storage, file_slice.base, schema, batch_rows=row_count)
+            yield from (batch.select(columns) for batch in islice(rows, 1))
+        changes = self._log_changes(self._merge_schema(columns)).read(file_slice.logs[-1:])
+        complete = (batch for batch in changes if WRITTEN_COLUMNS not in batch.column_names)
+        for batch in complete:
+            upserts = batch.filter(pc.equal(batch[CHANGE_KIND], ChangeKind.UPSERT))
+            if upserts.num_rows:
+                yield upserts.slice(0, row_count).select(columns)
+                return
+
+    def read_changed_keys(self, file_slice: FileSlice) -> Iterator[pa.Table]:
+        """The changes in the logs, deletes included, in the columns for a merge of the keys."""
+        return self._log_changes(self._merge_schema([RECORD_KEY])).read(file_slice.logs)
+
+    def merge_keys(
+        self,
+        file_slice: FileSlice,
+        record_keys: pa.Array,
+        newer: pa.Table | None = None,
+        base: Iterable[pa.Table] | None = None,
+    ) -> MergeStream:
+        """Merge the live rows of some keys, in the columns for a merge of the keys.
+
+        Args:
+            file_slice: the file slice that may hold the keys.
+            record_keys: the keys.
+            newer: folded changes to these keys that are newer than the logs.
+            base: rows in these columns that replace those of the base file.
+
+        Raises:
+            HudiError: as for ``read``.
+        """
+        schema, wanted = self._merge_schema([RECORD_KEY]), pc.field(RECORD_KEY).isin(record_keys)
+        stored = self._read_base(file_slice.base, schema, wanted) if base is None else base
+        changes_schema = schema.append(CHANGE_KIND_FIELD)
+        logged = self._log_changes(schema).read(file_slice.logs)
+        changes = (
+            # A row is live or not for any set of columns that it was written with.
+            conform(part, changes_schema, "")
+            for part in chain(
+                (some.filter(wanted) for some in logged), () if newer is None else (newer,)
+            )
+            if part.num_rows
+        )
+        found = (rows.filter(wanted) for rows in stored)
+        return merge_streams(found, changes, self.merger, self.memory_budget_bytes)
+
+    def _read_base(
+        self, base: BaseFile | None, schema: pa.Schema, condition: pc.Expression | None = None
+    ) -> Iterator[pa.Table]:
+        if base is not None:
+            yield from read_base_file(self.storage, base, schema, condition)
+
+    def _read_base_with_keys(self, base: BaseFile | None, schema: pa.Schema) -> Iterator[pa.Table]:
+        if self.virtual_keys is None:
+            yield from self._read_base(base, schema)
+            return
+        stored = set(schema.names) & set(self.schema.names) | set(self.virtual_keys.columns)
+        for rows in self._read_base(base, project_schema(self.schema, stored)):
+            yield self.virtual_keys.set_key_column(conform(rows, schema, ""), rows)
+
+    def _log_changes(self, schema: pa.Schema) -> LogChanges:
+        return LogChanges(
+            self.storage,
+            schema,
+            self.merger.ordering_fields,
+            self.is_visible,
+            self.delete_marker,
+            self.virtual_keys,
+        )
+
+    def _merge_schema(self, columns: Sequence[str] | None) -> pa.Schema:
+        """The columns that a merge needs for these ones, including the record key."""
+        if self.merger.needs_whole_rows:
+            columns = None
+        if columns is None and RECORD_KEY in self.schema.names:
+            return self.schema
+        names = self.schema.names if columns is None else columns
+        ordering = (_column_of(name, self.schema) for name in self.merger.ordering_fields)
+        schema = project_schema(
+            self.schema, {*ordering, *names, *_present(RECORD_KEY, self.schema)}
+        )
+        key = pa.field(RECORD_KEY, pa.string())
+        return schema if RECORD_KEY in schema.names else pa.schema([key, *schema])
+
+
+def _present(name: str, schema: pa.Schema) -> tuple[str, ...]:
+    return (name,) if name in schema.names else ()
+
+
+def _column_of(field: str, schema: pa.Schema) -> str:
+    """The column of a field, which may be inside a struct."""
+    return field if field in schema.names else field.split(".")[0]

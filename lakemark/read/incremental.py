@@ -1,0 +1,229 @@
+"""Incremental queries: the rows that a range of commits has written, as of the end of the range.
+
+The query reads the files that the commits wrote, in the newest state of each file group. Of their
+rows it returns those whose commit is in the range. A row that several commits of the range changed
+is returned once, a deleted row is not. Commits after the range do not change the result.
+
+Older files are not read, so a late row (event time) is returned even if it lost to a row of an
+older commit. If a compaction of the file group is in the range, the base file that it wrote has the
+winner, and the late row is not returned. Apache Hudi 1.2.0 returns it: its reader applies the
+condition on ``_hoodie_commit_time`` to the base file before it merges the logs, so nothing competes
+with the late row. No snapshot ever contained that row, so lakemark merges first.
+
+A range is one of completion times, or of requested times in table version 6: later than ``begin``,
+up to and including ``end``. If commits of the range were archived, or required files were cleaned,
+the query reads the whole table instead. Files of older slices are not required, because the
+compaction or replacement in the range has their rows. Apache Hudi reads the whole table if any file
+is gone, and then misses the rows that commits after the range changed. There are two more
+differences from Apache Hudi 1.2.0. ``earliest`` means all commits, not the last one. A range of
+version 6 that begins in the archive reads the whole table; Hudi returns only a part unless
+``…incr.fallback…`` is set.
+
+Source: ``IncrementalQueryAnalyzer``, ``CompletionTimeQueryViewV2.getInstantTimes``,
+``MergeOnReadIncrementalRelationV1`` and ``…V2`` (which also read copy-on-write tables);
+``HoodieIncrementalRelationV2Trait.incrementalSpanRecordFilters`` and
+``SparkFileFormatInternalRowReaderContext`` (``requiredFilters``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.errors import CorruptData, InvalidConfig
+from lakemark.model.action import COMMITS
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.file_slice import FileGroupId, FileSlice
+from lakemark.model.instant import Instant
+from lakemark.model.meta_columns import COMMIT_TIME
+from lakemark.read.instant_range import InstantRange
+from lakemark.timeline.clock import add_to_instant
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.view.file_group import FileGroup
+from lakemark.view.file_lister import DataFile, data_file
+from lakemark.view.file_system_view import FileSystemView
+from lakemark.view.visible_instants import VisibleInstants
+
+#: Longest time between request and completion of an archived commit.
+_LONGEST_COMMIT = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class IncrementalPlan:
+    """The files that an incremental query reads; can be pickled, any worker may read a slice.
+
+    Attributes:
+        slices: file slices to read.
+        instants: requested times of the commits in the range, oldest first.
+        condition: selects the rows that these commits wrote.
+        visible: which blocks of the slices' logs are visible.
+        is_full_scan: whether the whole table is read, because required files are gone.
+    """
+
+    slices: tuple[FileSlice, ...]
+    instants: tuple[str, ...]
+    condition: pc.Expression
+    visible: VisibleInstants
+    is_full_scan: bool = False
+
+
+def plan(
+    view: FileSystemView,
+    store: TimelineStore,
+    instant_range: InstantRange,
+    *,
+    may_scan_fully: bool = True,
+) -> IncrementalPlan:
+    """Plan an incremental query.
+
+    Args:
+        view: the table's latest state.
+        store: reads its instants.
+        instant_range: range of completion times; of requested times in table version 6.
+        may_scan_fully: whether to read the whole table if required files are gone. With ``end``,
+            the result then misses rows that commits after the range changed.
+
+    Raises:
+        InvalidConfig: files are gone and the whole table may not be read; or, in table version 6,
+            a commit in the range is pending, and later ranges would never return its rows.
+        CorruptData: an instant, or the archive, is damaged.
+        SnapshotChanged: the timeline changed meanwhile; load the view again.
+    """
+    commits = _commits_in(view, instant_range)
+    archived = _archived_commits_in(view, store, instant_range)
+    if view.version.timeline_layout == 1:
+        _check_none_pending(view, commits)
+    instants = tuple(commit.requested_at for commit in (*archived, *commits))
+    condition = _condition(view, instant_range, instants)
+    if not instants:
+        return IncrementalPlan((), instants, condition, view.visible_instants)
+    metadata = [store.read_commit(commit) for commit in commits]
+    written = _written_slices(view, metadata, instant_range)
+    missing = [str(commit) for commit in archived] or _cleaned_files(view, written)
+    if not missing:
+        visible = replace(view.visible_instants, until=instants[-1])
+        return IncrementalPlan(written, instants, condition, visible)
+    if not may_scan_fully:
+        message = (
+            f"{missing[0]} is required for the range from {instant_range.begin} to "
+            f"{instant_range.end or 'now'}, but was archived or cleaned; begin later, or allow a "
+            "scan of the whole table"
+        )
+        raise InvalidConfig(message)
+    slices = tuple(view.latest_slices())
+    return IncrementalPlan(slices, instants, condition, view.visible_instants, is_full_scan=True)
+
+
+def _commits_in(view: FileSystemView, instant_range: InstantRange) -> list[Instant]:
+    """Commits of the range on the active timeline, by requested time."""
+    commits = view.timeline.completed(*COMMITS)
+    return sorted(
+        (commit for commit in commits if instant_range.contains(_counted_time(view, commit))),
+        key=lambda commit: commit.requested_at,
+    )
+
+
+def _counted_time(view: FileSystemView, commit: Instant) -> str:
+    if view.version.timeline_layout == 1:
+        return commit.requested_at
+    return commit.completed_at or commit.requested_at
+
+
+def _archived_commits_in(
+    view: FileSystemView, store: TimelineStore, instant_range: InstantRange
+) -> list[Instant]:
+    start, since = view.timeline.start, _requested_since(instant_range.begin)
+    if not view.timeline.has_history or start is None or since >= start:
+        return []
+    return [
+        commit
+        for commit in store.load_archived().instants(since, start)
+        if commit.action in COMMITS and instant_range.contains(_counted_time(view, commit))
+    ]
+
+
+def _requested_since(begin: str) -> str:
+    """The earliest request of a commit that may complete in the range."""
+    try:
+        return add_to_instant(begin, -_LONGEST_COMMIT)
+    except (ValueError, OverflowError):
+        return ""
+
+
+def _check_none_pending(view: FileSystemView, commits: Sequence[Instant]) -> None:
+    """Check that no earlier commit is pending: later ranges of version 6 would miss it."""
+    clusterings = set(view.clusterings.values())
+    pending = (i for i in view.timeline.pending(*COMMITS) if i.requested_at not in clusterings)
+    older = next(pending, None)
+    if older is not None and commits and older.requested_at < commits[-1].requested_at:
+        message = (
+            f"{older} is pending, but {commits[-1]} has completed: the next range would miss the "
+            "rows of the former; wait for it, or end the range before it"
+        )
+        raise InvalidConfig(message)
+
+
+def _condition(
+    view: FileSystemView, instant_range: InstantRange, instants: tuple[str, ...]
+) -> pc.Expression:
+    written_by = pc.field(COMMIT_TIME)
+    if view.version.timeline_layout == 2:
+        return written_by.isin(pa.array(instants, pa.string()))
+    # By the bounds, because archived commits of version 6 may be unknown.
+    after = written_by > instant_range.begin
+    return after if instant_range.end is None else after & (written_by <= instant_range.end)
+
+
+def _cleaned_files(view: FileSystemView, slices: Iterable[FileSlice]) -> list[str]:
+    """Paths of the files of these slices that no longer exist."""
+    paths = [file.path for one in slices for file in (one.base, *one.logs) if file is not None]
+    return [path for path in paths if view.find_file(path) is None]
+
+
+def _written_slices(
+    view: FileSystemView, metadata: Iterable[CommitMetadata], instant_range: InstantRange
+) -> tuple[FileSlice, ...]:
+    """The newest slice of every file group, from the files of these commits alone.
+
+    Removed files are included, with a size of 0 bytes.
+    """
+    written: dict[FileGroupId, dict[str, DataFile]] = {}
+    for commit in metadata:
+        for path in (stat.path for stat in commit.write_stats if stat.path):
+            file = view.find_file(path) or _parse_path(path)
+            name = FileGroupId(file.partition_path, file.name.file_id)
+            written.setdefault(name, {})[path] = file
+    slices = (
+        _newest_slice(view, name, files.values())
+        for name, files in sorted(written.items())
+        if not _is_replaced(view, name, instant_range)
+    )
+    return tuple(file_slice for file_slice in slices if file_slice is not None)
+
+
+def _parse_path(path: str) -> DataFile:
+    folder, _, name = path.rpartition("/")
+    file = data_file(folder, name, size_bytes=0)
+    if file is None:
+        raise CorruptData(path, None, "a write stat that names a data file", name)
+    return file
+
+
+def _is_replaced(view: FileSystemView, name: FileGroupId, instant_range: InstantRange) -> bool:
+    """Whether the group was replaced by the end of the range."""
+    at = view.replaced.get(name)
+    if at is None or instant_range.end is None:
+        return at is not None
+    instant = view.timeline.find(at)
+    return (at if instant is None else _counted_time(view, instant)) <= instant_range.end
+
+
+def _newest_slice(
+    view: FileSystemView, name: FileGroupId, files: Iterable[DataFile]
+) -> FileSlice | None:
+    compaction = view.compactions.get(name)
+    return FileGroup.of(name, files, view.timeline, view.version, compaction).for_readers

@@ -1,0 +1,57 @@
+"""A range of instant times, for incremental and CDC queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakemark.errors import InvalidConfig
+from lakemark.read.query_instant import parse_query_instant
+from lakemark.timeline.clock import UTC_CLOCK, TimelineClock
+
+EARLIEST = "earliest"
+
+
+@dataclass(frozen=True, slots=True)
+class InstantRange:
+    """A range of instant times.
+
+    Attributes:
+        begin: the range begins after this instant time; "" begins before all of them.
+        end: the last instant time in the range; None if it has no end.
+    """
+
+    begin: str
+    end: str | None = None
+
+    @classmethod
+    def of(
+        cls, begin: str, end: str | None = None, clock: TimelineClock = UTC_CLOCK
+    ) -> InstantRange:
+        """The range between two times in a user's notation.
+
+        Args:
+            begin: ``earliest``, a number of zeros, or a time in one of the forms that
+                ``parse_query_instant`` accepts.
+            end: a time, or None.
+            clock: the timeline's.
+
+        Raises:
+            InvalidConfig: not such a time, or the end is before the beginning.
+        """
+        instant_range = cls(
+            _parse_bound(begin, clock), None if end is None else parse_query_instant(end, clock)
+        )
+        if instant_range.end is not None and instant_range.end < instant_range.begin:
+            message = f"the range ends at {end}, before its begin {begin}; swap the two"
+            raise InvalidConfig(message)
+        return instant_range
+
+    def contains(self, time: str) -> bool:
+        """Whether the time is in the range."""
+        return self.begin < time and (self.end is None or time <= self.end)
+
+
+def _parse_bound(text: str, clock: TimelineClock) -> str:
+    word = text.strip().lower()
+    is_start = word == EARLIEST or set(word) == {"0"}
+    return "" if is_start else parse_query_instant(text, clock)

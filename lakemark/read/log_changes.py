@@ -1,0 +1,162 @@
+"""The logs of a file slice as changes, block by block in scan order.
+
+Rows of a data block are upserts, or flagged deletes if one of their columns marks them. Records of
+a delete block are deletes with an ordering value. If that value is the integer 0, or of another
+class than the ordering column, the delete always wins
+(``BufferedRecordMergerFactory.deltaMergeDeleteRecord`` of Apache Hudi 1.2.0).
+
+``lakemark.log.effective_blocks`` decides which blocks are read, and in which order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.log.data_block import read_rows
+from lakemark.log.delete_block import read_deletes
+from lakemark.log.effective_blocks import IsVisible, effective_blocks
+from lakemark.log.log_block import BlockType, LogBlock
+from lakemark.log.log_reader import READ_AT_ONCE_BYTES, read_blocks
+from lakemark.model.changes import CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind, DeleteMarker
+from lakemark.model.file_slice import LogFile
+from lakemark.model.meta_columns import IS_DELETED, PARTITION_PATH, RECORD_KEY
+from lakemark.read.log_file_pool import open_logs
+from lakemark.read.projection import conform
+from lakemark.read.virtual_keys import VirtualKeys
+from lakemark.schema.field_path import column_at
+from lakemark.storage.storage import Storage
+
+__all__ = ["DeleteMarker", "IsVisible", "LogChanges"]
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Path: TypeAlias = tuple[str, ...]
+
+#: Logs of at most this total size are read whole, with one request each.
+_HELD_BYTES = 32 << 20
+
+_OPERATION = "_hoodie_operation"
+_DELETING_OPERATIONS = pa.array(["D", "-U"])
+
+
+@dataclass(frozen=True, slots=True)
+class LogChanges:
+    """Reads logs into tables of changes.
+
+    Attributes:
+        storage: storage at the table's root.
+        schema: columns of the result, before the kind; the record key is one of them.
+        ordering_fields: fields whose values delete records contain.
+        is_visible: whether blocks of an instant are visible.
+        delete_marker: marks deletes among data rows, in addition to Hudi's own columns.
+        virtual_keys: creates the record keys of rows that do not have one.
+    """
+
+    storage: Storage
+    schema: pa.Schema
+    ordering_fields: Sequence[str]
+    is_visible: IsVisible
+    delete_marker: DeleteMarker | None = None
+    virtual_keys: VirtualKeys | None = None
+
+    def read(self, logs: Sequence[LogFile]) -> Iterator[pa.Table]:
+        """Changes of the logs, oldest first, one table for each block.
+
+        Raises:
+            SnapshotChanged: a log is gone.
+            CorruptData: bytes violate the format.
+            Unsupported: a block of a kind that lakemark does not read.
+        """
+        fits_memory = sum(log.size_bytes for log in logs) <= _HELD_BYTES
+        at_once_bytes = READ_AT_ONCE_BYTES if fits_memory else 0
+        with open_logs(self.storage) as files:
+            blocks: list[LogBlock] = []
+            for log in logs:
+                file = files.file(log.path)
+                blocks += read_blocks(file, log.size_bytes, log.path, at_once_bytes)
+            effective = effective_blocks(blocks, self.is_visible)
+            some_are_partial = any(block.is_partial for block in effective)
+            for block in effective:
+                is_delete = block.type is BlockType.DELETE
+                changes = self._deletes(block) if is_delete else self._rows(block)
+                yield self._add_written_columns(changes, block) if some_are_partial else changes
+
+    def _rows(self, block: LogBlock) -> pa.Table:
+        rows = read_rows(block, [*self.schema.names, *self._key_columns, *self._flag_columns])
+        kinds = np.where(self._is_deleted(rows), ChangeKind.FLAGGED_DELETE, ChangeKind.UPSERT)
+        changes = conform(rows, self.schema, block.path)
+        if self.virtual_keys is not None:
+            changes = self.virtual_keys.set_key_column(changes, rows)
+        return changes.append_column(CHANGE_KIND_FIELD, pa.array(kinds, pa.int8()))
+
+    def _add_written_columns(self, changes: pa.Table, block: LogBlock) -> pa.Table:
+        """Add the column of the columns that the block was written with."""
+        names = {field["name"] for field in block.avro_schema["fields"]} if block.is_partial else ()
+        is_written = [not names or name in names for name in self.schema.names]
+        bits = np.packbits(is_written, bitorder="little").tobytes()
+        written = pa.array([bits], pa.binary(len(bits))).take(np.zeros(changes.num_rows, np.int64))
+        return changes.append_column(WRITTEN_COLUMNS, written)
+
+    def _deletes(self, block: LogBlock) -> pa.Table:
+        records = read_deletes(block)
+        empty = self.schema.empty_table()
+        types = [column_at(empty, name).type for name in self.ordering_fields]
+        ordering, unconditional = records.ordering_as(types)
+        leaves: dict[Path, pa.Array] = {
+            (RECORD_KEY,): records.record_keys,
+            (PARTITION_PATH,): records.partition_paths,
+        }
+        for name, values in zip(self.ordering_fields, ordering, strict=True):
+            leaves[_path_of(name, self.schema)] = values
+        columns = _build_struct(pa.struct(list(self.schema)), leaves, len(records.record_keys))
+        kinds = np.where(unconditional, ChangeKind.COMMIT_TIME_DELETE, ChangeKind.DELETE)
+        changes = pa.Table.from_arrays(columns.flatten(), schema=self.schema)
+        return changes.append_column(CHANGE_KIND_FIELD, pa.array(kinds, pa.int8()))
+
+    @property
+    def _key_columns(self) -> Sequence[str]:
+        return () if self.virtual_keys is None else self.virtual_keys.columns
+
+    @property
+    def _flag_columns(self) -> list[str]:
+        marker = [self.delete_marker.field] if self.delete_marker else []
+        return [IS_DELETED, _OPERATION, *marker]
+
+    def _is_deleted(self, rows: pa.Table) -> Mask:
+        flags: list[pa.ChunkedArray] = []
+        if IS_DELETED in rows.column_names:
+            flags.append(rows.column(IS_DELETED))
+        if _OPERATION in rows.column_names:
+            flags.append(pc.is_in(rows.column(_OPERATION), value_set=_DELETING_OPERATIONS))
+        if self.delete_marker and self.delete_marker.field in rows.column_names:
+            text = rows.column(self.delete_marker.field).cast(pa.string())
+            flags.append(pc.equal(text, self.delete_marker.text))
+        marked: Mask = np.zeros(rows.num_rows, dtype=np.bool_)
+        for flag in flags:
+            marked |= np.asarray(pc.fill_null(flag, fill_value=False))
+        return marked
+
+
+def _build_struct(
+    kind: pa.StructType, leaves: Mapping[Path, pa.Array], count: int
+) -> pa.StructArray:
+    """Structs with values at some paths, and null in all other fields."""
+    children = [_build_field(field, leaves, count) for field in kind]
+    return pa.StructArray.from_arrays(children, fields=list(kind))
+
+
+def _build_field(field: pa.Field, leaves: Mapping[Path, pa.Array], count: int) -> pa.Array:
+    inside = {path[1:]: values for path, values in leaves.items() if path[0] == field.name}
+    if () in inside:
+        return inside[()]
+    return _build_struct(field.type, inside, count) if inside else pa.nulls(count, field.type)
+
+
+def _path_of(name: str, schema: pa.Schema) -> Path:
+    return (name,) if name in schema.names else tuple(name.split("."))

@@ -1,0 +1,84 @@
+"""A pool of the open log files of one slice.
+
+A slice without compaction collects more and more logs, and the compaction must read all of them.
+They can be more files than a process may have open.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import BinaryIO, cast
+
+from lakemark.read.base_file import open_data_file
+from lakemark.storage.storage import Storage
+
+_MAX_OPEN = 16
+
+
+class LogFilePool:
+    """Opens logs when they are read, and closes the least recently used ones."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._open: OrderedDict[str, tuple[ExitStack, BinaryIO]] = OrderedDict()
+
+    def file(self, path: str) -> BinaryIO:
+        """A log that is readable until ``close``; raises ``SnapshotChanged`` if it was removed.
+
+        Args:
+            path: from the table's root.
+        """
+        return cast(BinaryIO, _LogFile(self, path))
+
+    def stream(self, path: str) -> BinaryIO:
+        """The open file of a log, valid until the next call for another log."""
+        if path not in self._open:
+            self._close_all_but(_MAX_OPEN - 1)
+            closing = ExitStack()
+            stream = closing.enter_context(open_data_file(self._storage, path))
+            self._open[path] = closing, stream
+        self._open.move_to_end(path)
+        return self._open[path][1]
+
+    def close(self) -> None:
+        """Close every file."""
+        self._close_all_but(0)
+
+    def _close_all_but(self, count: int) -> None:
+        while len(self._open) > count:
+            _, (closing, _) = self._open.popitem(last=False)
+            closing.close()
+
+
+@contextmanager
+def open_logs(storage: Storage) -> Iterator[LogFilePool]:
+    """Open a pool for logs of a table, and close it at the end of the block."""
+    logs = LogFilePool(storage)
+    try:
+        yield logs
+    finally:
+        logs.close()
+
+
+class _LogFile(io.RawIOBase):
+    """One log; keeps its own position, because the pool may reopen the file."""
+
+    def __init__(self, logs: LogFilePool, path: str) -> None:
+        super().__init__()
+        self._logs, self._path = logs, path
+        self._position = 0
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        assert whence == io.SEEK_SET, "a log is read by ranges"
+        self._position = offset
+        return offset
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        stream = self._logs.stream(self._path)
+        stream.seek(self._position)
+        data = stream.read(-1 if size is None else size)
+        self._position += len(data)
+        return data

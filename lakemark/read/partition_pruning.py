@@ -1,0 +1,70 @@
+"""Conditions that all rows of a partition meet, derived from its path."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from functools import reduce
+from operator import and_
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.keygen.partition_path import DEFAULT_PARTITION
+from lakemark.model.meta_columns import PARTITION_PATH
+
+
+def partition_guarantee(
+    path: str,
+    fields: Sequence[str],
+    schema: pa.Schema,
+    *,
+    is_url_encoded: bool,
+    is_hive_style: bool,
+) -> pc.Expression:
+    """Return an expression that is true for every row of a partition.
+
+    Args:
+        path: of the partition, from the table's root.
+        fields: partition columns whose values are the folders of the path; empty if a folder is not
+            simply a value, as with key generators for timestamps.
+        schema: the table's columns.
+        is_url_encoded: whether special characters in the path are written ``%XX``.
+        is_hive_style: whether folders are named ``field=value``. In other tables a folder that
+            begins with ``field=`` implies nothing, because a value may begin like that too.
+    """
+    known = [pc.field(PARTITION_PATH) == path] if PARTITION_PATH in schema.names else []
+    folders = path.split("/")
+    if len(folders) == len(fields):
+        for name, folder in zip(fields, folders, strict=True):
+            if folder.startswith(f"{name}=") and not is_hive_style:
+                continue
+            text = folder.removeprefix(f"{name}=")
+            known += _value_guarantee(name, unquote(text) if is_url_encoded else text, schema)
+    return reduce(and_, known, pc.scalar(True))
+
+
+def _value_guarantee(name: str, text: str, schema: pa.Schema) -> list[pc.Expression]:
+    if name not in schema.names:
+        return []
+    column, data_type = pc.field(name), schema.field(name).type
+    if text == DEFAULT_PARTITION:
+        nothing = column.is_null()
+        return [nothing | column.isin(["", text])] if data_type == pa.string() else [nothing]
+    try:
+        value = _parse_value(text, data_type)
+    except (ValueError, pa.ArrowInvalid):
+        return []
+    return [] if value is None else [column == value]
+
+
+def _parse_value(text: str, data_type: pa.DataType) -> pa.Scalar | None:
+    """The value of a folder name; None for types whose values have several spellings."""
+    if data_type == pa.string():
+        return pa.scalar(text)
+    if pa.types.is_integer(data_type):
+        return pa.scalar(int(text), data_type)
+    if pa.types.is_date32(data_type):
+        return pa.scalar(date.fromisoformat(text))
+    return None

@@ -1,0 +1,52 @@
+"""Rows of an older schema in the columns of the current one."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pyarrow as pa
+
+from lakemark.errors import CorruptData, InvalidConfig
+from lakemark.schema.promotion import promote
+
+
+def project_schema(schema: pa.Schema, columns: Collection[str]) -> pa.Schema:
+    """The named columns of a schema, in the schema's order.
+
+    Raises:
+        InvalidConfig: the table has no column of that name.
+    """
+    unknown = set(columns) - set(schema.names)
+    if unknown:
+        missing, present = ", ".join(sorted(unknown)), ", ".join(schema.names)
+        message = f"the table has no column {missing}; its columns are {present}"
+        raise InvalidConfig(message)
+    return pa.schema([field for field in schema if field.name in columns])
+
+
+def conform(rows: pa.Table, schema: pa.Schema, path: str) -> pa.Table:
+    """Convert rows to the columns of ``schema``: types are widened, missing columns are null.
+
+    Args:
+        rows: rows of a file.
+        schema: the table's current schema.
+        path: the file, for errors.
+
+    Raises:
+        CorruptData: values of a column do not fit its current type.
+    """
+    if rows.schema.equals(schema):
+        return rows
+    columns = [_column(rows, field, path) for field in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _column(rows: pa.Table, field: pa.Field, path: str) -> pa.ChunkedArray | pa.Array:
+    if field.name not in rows.column_names:
+        return pa.nulls(rows.num_rows, field.type)
+    column = rows.column(field.name)
+    try:
+        return promote(column, field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        expected = f"a column {field.name!r} that fits {field.type}"
+        raise CorruptData(path, None, expected, f"{column.type}: {error}") from error

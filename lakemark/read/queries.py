@@ -1,0 +1,45 @@
+"""Types of queries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Current rows: base files merged with the later changes.
+
+    Attributes:
+        as_of: time travel to this time, in one of the forms of ``parse_query_instant``.
+    """
+
+    as_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptimized:
+    """Rows of the base files only: cheaper, but each as old as its last compaction.
+
+    Attributes:
+        as_of: as for ``Snapshot``.
+    """
+
+    as_of: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Incremental:
+    """Rows that commits of a range have written, as of its end; see ``read.incremental``.
+
+    Attributes:
+        begin: the range begins after this completion time (requested time in table version 6), or
+            ``earliest``.
+        end: the last time in the range; None if it has no end.
+    """
+
+    begin: str
+    end: str | None = None
+
+
+Query: TypeAlias = Snapshot | ReadOptimized | Incremental

@@ -1,0 +1,77 @@
+"""Instant times in a user's notation.
+
+Source: ``HoodieSqlCommonUtils.formatQueryInstant`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from lakemark.errors import InvalidConfig
+from lakemark.timeline.clock import UTC_CLOCK, TimelineClock
+
+_ACCEPTED = (
+    "yyyyMMddHHmmss[SSS], yyyy-MM-dd, yyyy-MM-dd HH:mm[:ss[.SSS]] (or with T between date and "
+    "time), each time also with Z or an offset such as +02:00, and seconds (10 digits) or "
+    "milliseconds (13 digits) since 1970"
+)
+_TIME = re.compile(
+    r"(?P<date>\d{4}-\d{2}-\d{2})[T ](?P<minute>\d{2}:\d{2})"
+    r"(?:(?P<second>:\d{2})(?P<millis>\.\d{3})?)?(?P<zone>Z|[+-]\d{2}:\d{2})?",
+    re.ASCII,
+)
+_SECONDS_DIGITS, _MILLIS_DIGITS = 10, 13
+_INSTANT_DIGITS = (14, 17)
+
+
+def parse_query_instant(text: str, clock: TimelineClock) -> str:
+    """Parse a user's time into an instant time; a whole second means its last millisecond.
+
+    Args:
+        text: an instant, a date, a time, or a number of (milli)seconds since 1970.
+        clock: the timeline's. Dates, and times without a zone, are in its zone, which need not be
+            known for them.
+
+    Raises:
+        InvalidConfig: the text has another form.
+    """
+    try:
+        return _parse(text.strip(), clock)
+    except (ValueError, OverflowError, OSError):
+        message = f"{text!r} is not a time; accepted: {_ACCEPTED}"
+        raise InvalidConfig(message) from None
+
+
+def _parse(text: str, clock: TimelineClock) -> str:
+    if text.isdecimal() and text.isascii():
+        return _parse_digits(text, clock)
+    if len(text) == len("yyyy-MM-dd"):
+        return _parse_wall_clock(text, "%Y-%m-%d")
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    second, millis = found["second"] or ":00", found["millis"] or ".999"
+    time = f"{found['date']} {found['minute']}{second}{millis}"
+    if found["zone"]:
+        return clock.format(datetime.fromisoformat(time + found["zone"]))
+    return _parse_wall_clock(time, "%Y-%m-%d %H:%M:%S.%f")
+
+
+def _parse_digits(text: str, clock: TimelineClock) -> str:
+    if len(text) == _SECONDS_DIGITS:
+        return clock.format(datetime.fromtimestamp(int(text), UTC))
+    if len(text) == _MILLIS_DIGITS:
+        seconds, millis = divmod(int(text), 1000)
+        moment = datetime.fromtimestamp(seconds, UTC)
+        return clock.format(moment.replace(microsecond=millis * 1000))
+    if len(text) not in _INSTANT_DIGITS:
+        raise ValueError(text)
+    if text.strip("0") != "":
+        _parse_wall_clock(text[:14], "%Y%m%d%H%M%S")
+    return text
+
+
+def _parse_wall_clock(text: str, form: str) -> str:
+    """In any zone: an instant time is wall-clock time in the timeline's zone."""
+    return UTC_CLOCK.format(datetime.strptime(text, form).replace(tzinfo=UTC))

@@ -1,0 +1,65 @@
+"""Conditions on rows, and what they exclude before a row is read.
+
+The parts of an Arrow expression are not accessible. But Arrow simplifies an expression by a
+guarantee for all rows of a file: if it can no longer be true, the file is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyarrow.fs import LocalFileSystem
+
+_PARQUET = ds.ParquetFileFormat()
+
+#: Arrow's text for a column that is referenced by position.
+_BY_POSITION = "FieldPath("
+
+
+def referenced_columns(condition: pc.Expression, schema: pa.Schema) -> list[str]:
+    """Columns that a condition may read, in the schema's order; never too few.
+
+    Arrow prints every name in the expression, so a column that is not in the text is not read.
+    """
+    printed = str(condition)
+    if _BY_POSITION in printed:
+        return list(schema.names)
+    return [name for name in schema.names if name in printed]
+
+
+def may_match(
+    condition: pc.Expression, guarantees: Sequence[pc.Expression], schema: pa.Schema
+) -> list[bool]:
+    """For each guarantee: whether rows that meet it may also meet the condition.
+
+    Args:
+        condition: the condition.
+        guarantees: one for each file, such as ``(a >= 1) & (a <= 5)``; true for all of its rows.
+        schema: the columns of both.
+    """
+    nowhere = LocalFileSystem()  # the files exist only by name and are never opened
+    fragments = [
+        _PARQUET.make_fragment(str(number), nowhere, partition_expression=guarantee)
+        for number, guarantee in enumerate(guarantees)
+    ]
+    dataset = ds.FileSystemDataset(fragments, schema, _PARQUET, nowhere)
+    left = {fragment.path for fragment in dataset.get_fragments(filter=condition)}
+    return [str(number) in left for number in range(len(guarantees))]
+
+
+def select_row_groups(condition: pc.Expression, file: BinaryIO, schema: pa.Schema) -> list[int]:
+    """Row groups of a Parquet file that may match the condition by their statistics."""
+    position = file.tell()
+    fragment = _PARQUET.make_fragment(pa.PythonFile(file, mode="r"))
+    groups = fragment.subset(filter=condition, schema=schema).row_groups
+    file.seek(position)
+    return [group.id for group in groups]
+
+
+def filter_rows(rows: pa.Table, condition: pc.Expression | None) -> pa.Table:
+    """The rows that meet a condition; null is not true."""
+    return rows if condition is None else rows.filter(condition)

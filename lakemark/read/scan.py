@@ -1,0 +1,106 @@
+"""A planned query, whose rows are read as Arrow batches.
+
+A scan is a value that can be divided: each process or worker reads a part of its slices, and all
+parts together are the result.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.execution.interleave import interleaved
+from lakemark.model.file_slice import FileSlice
+from lakemark.read.file_group_reader import FileGroupReader
+from lakemark.read.row_filter import referenced_columns
+
+
+class ArrowStream(ABC):
+    """Arrow batches from independent parts."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """Columns and types of the result."""
+
+    def batches(self, threads: int | None = None) -> Iterator[pa.RecordBatch]:
+        """The batches of all parts, in no order; no batch is empty.
+
+        Args:
+            threads: parts that are read at once; the number of processors when None.
+
+        Raises:
+            SnapshotChanged: a file is gone; plan the query again.
+            CorruptData: bytes violate the format.
+            Unsupported: a file or a block of a kind that lakemark does not read.
+        """
+        return interleaved(self._parts(), threads or os.cpu_count() or 1)
+
+    def to_reader(self, threads: int | None = None) -> pa.RecordBatchReader:
+        """The result as a stream that other Arrow libraries accept."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.batches(threads))
+
+    def to_table(self, threads: int | None = None) -> pa.Table:
+        """The whole result in memory."""
+        return self.to_reader(threads).read_all()
+
+    @abstractmethod
+    def _parts(self) -> Sequence[Callable[[], Iterator[pa.RecordBatch]]]:
+        """One function per part, which reads it."""
+
+
+@dataclass(frozen=True, repr=False)
+class Scan(ArrowStream):
+    """The rows of some file slices that meet a condition.
+
+    Attributes:
+        reader: reads one slice.
+        slices: file slices to read, after pruning by partitions and statistics.
+        columns: the columns of the result, in this order.
+        condition: on rows; it may use columns that are not in ``columns``.
+    """
+
+    reader: FileGroupReader
+    slices: tuple[FileSlice, ...]
+    columns: tuple[str, ...]
+    condition: pc.Expression | None = None
+
+    def __repr__(self) -> str:
+        count = len(self.slices)
+        where = "" if self.condition is None else f", where {self.condition}"
+        columns = ", ".join(self.columns)
+        return f"Scan({count} file slice{'' if count == 1 else 's'}, columns {columns}{where})"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns and types of the result."""
+        return pa.schema([self.reader.schema.field(name) for name in self.columns])
+
+    @property
+    def columns_read(self) -> tuple[str, ...]:
+        """The columns of the result, then those that only the condition needs."""
+        if self.condition is None:
+            return self.columns
+        deciding = referenced_columns(self.condition, self.reader.schema)
+        return tuple(dict.fromkeys([*self.columns, *deciding]))
+
+    def with_slices(self, slices: Sequence[FileSlice]) -> Scan:
+        """The part of the scan that reads only these slices."""
+        return replace(self, slices=tuple(slices))
+
+    def with_columns(self, columns: Sequence[str]) -> Scan:
+        """The same rows with other columns."""
+        return replace(self, columns=tuple(columns))
+
+    def _parts(self) -> list[Callable[[], Iterator[pa.RecordBatch]]]:
+        return [partial(self._read, file_slice) for file_slice in self.slices]
+
+    def _read(self, file_slice: FileSlice) -> Iterator[pa.RecordBatch]:
+        for rows in self.reader.read(file_slice, self.columns_read, self.condition):
+            yield from rows.select(self.columns).to_batches()

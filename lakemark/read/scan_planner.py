@@ -1,0 +1,243 @@
+"""Plans queries: selects the file slices, the columns and the reader."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.config import keys
+from lakemark.config.merge_settings import merge_settings
+from lakemark.config.table_properties import MergeMode, TableProperties
+from lakemark.errors import InvalidConfig
+from lakemark.merge.custom.api import CustomMerger
+from lakemark.merge.record_merger import commit_time_merger
+from lakemark.merge.table_merger import table_merger
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.meta_columns import (
+    COMMIT_TIME,
+    RECORD_KEY,
+    with_meta_columns,
+    without_meta_columns,
+)
+from lakemark.read import cdc, incremental, time_travel
+from lakemark.read.cdc.scan import CdcScan
+from lakemark.read.file_group_reader import FileGroupReader
+from lakemark.read.index_protocols import FileStatistics, KeyLocations, find_slices
+from lakemark.read.instant_range import InstantRange
+from lakemark.read.path_columns import PathColumns
+from lakemark.read.projection import project_schema
+from lakemark.read.pruning import SlicePruner
+from lakemark.read.queries import Incremental, Query, ReadOptimized
+from lakemark.read.scan import Scan
+from lakemark.read.virtual_keys import VirtualKeys
+from lakemark.schema import avro
+from lakemark.storage import Storage
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.view.file_system_view import FileSystemView
+from lakemark.view.visible_instants import VisibleInstants
+
+AvroSchema = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ScanPlanner:
+    """Plans queries of one table in one state of its timeline.
+
+    Attributes:
+        storage: storage at the table's root.
+        properties: of the table.
+        store: reads its instants.
+        view: its current file slices.
+        avro_schema: its current columns, without the meta columns.
+        statistics: of its files, if there are any.
+        key_locations: of its current records, if an index has them.
+        mergers: custom mergers, for a table in merge mode ``CUSTOM``.
+    """
+
+    storage: Storage
+    properties: TableProperties
+    store: TimelineStore
+    view: FileSystemView
+    avro_schema: AvroSchema
+    statistics: FileStatistics | None = None
+    key_locations: KeyLocations | None = None
+    mergers: Sequence[CustomMerger] = ()
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's current columns."""
+        return table_schema(self.avro_schema, self.properties)
+
+    def plan(
+        self,
+        query: Query,
+        columns: Sequence[str] | None,
+        condition: pc.Expression | None,
+        record_keys: pa.Array | None = None,
+    ) -> Scan:
+        """Plan a query.
+
+        Args:
+            query: the type of query.
+            columns: the columns of the result, in this order; all when None.
+            condition: on rows.
+            record_keys: return only rows of these keys; any when None.
+
+        Raises:
+            InvalidConfig: an unknown column, or a column that is named twice; keys for a table
+                without meta columns; or an invalid time or range, or one that was cleaned.
+            SnapshotChanged: the table changed meanwhile; load it again.
+            CorruptData: an instant or statistics are damaged.
+            Unsupported: lakemark does not know how the table is merged.
+        """
+        if record_keys is not None:
+            condition = self._add_key_condition(condition, record_keys)
+        if isinstance(query, Incremental):
+            return self._plan_incremental(query, columns, condition)
+        if query.as_of is not None:
+            return self._plan_as_of(query, query.as_of, columns, condition)
+        if isinstance(query, ReadOptimized):
+            return self._plan_scan(self.view.read_optimized(), columns, condition)
+        slices = self.view.latest_slices()
+        if record_keys is not None and self.key_locations is not None:
+            slices = find_slices(slices, self.key_locations, record_keys)
+        return self._plan_scan(slices, columns, condition)
+
+    def changes(self, begin: str, end: str | None) -> CdcScan:
+        """Plan a CDC query: what each commit of a range did to each record.
+
+        Args:
+            begin: the range begins after this requested time, or ``earliest``.
+            end: the last requested time in the range; None if it has no end.
+
+        Raises:
+            HudiError: as for ``plan``.
+        """
+        if self.properties.drops_partition_columns:
+            message = (
+                f"table {self.properties.table_name}: its files lack the partition columns "
+                f"({keys.DROP_PARTITION_COLUMNS}), so it has no CDC queries; use an incremental "
+                "query instead"
+            )
+            raise InvalidConfig(message)
+        instant_range = InstantRange.of(begin, end, self.store.clock)
+        plan = cdc.plan(self.view, self.store, self.properties, instant_range)
+        return CdcScan(self._create_reader(self.avro_schema, self.view.visible_instants), plan)
+
+    def _add_key_condition(
+        self, condition: pc.Expression | None, record_keys: pa.Array
+    ) -> pc.Expression:
+        if not self.properties.populates_meta_columns:
+            message = f"rows of this table do not contain their key: it has no {RECORD_KEY}"
+            raise InvalidConfig(message)
+        wanted = pc.field(RECORD_KEY).isin(record_keys)
+        return wanted if condition is None else wanted & condition
+
+    def _plan_as_of(
+        self,
+        query: Query,
+        as_of: str,
+        columns: Sequence[str] | None,
+        condition: pc.Expression | None,
+    ) -> Scan:
+        is_optimized = isinstance(query, ReadOptimized)
+        past = time_travel.plan(self.view, self.store, as_of, read_optimized=is_optimized)
+        schema = self.avro_schema if past.schema is None else json.loads(past.schema)
+        planner = replace(self, avro_schema=schema)
+        return planner._plan_scan(past.slices, columns, condition, past.visible)
+
+    def _plan_incremental(
+        self, query: Incremental, columns: Sequence[str] | None, condition: pc.Expression | None
+    ) -> Scan:
+        if not self.properties.populates_meta_columns:
+            message = f"rows of this table do not contain their commit: it has no {COMMIT_TIME}"
+            raise InvalidConfig(message)
+        instant_range = InstantRange.of(query.begin, query.end, self.store.clock)
+        plan = incremental.plan(self.view, self.store, instant_range)
+        both = plan.condition if condition is None else plan.condition & condition
+        return self._plan_scan(plan.slices, columns, both, plan.visible)
+
+    def _plan_scan(
+        self,
+        slices: Sequence[FileSlice],
+        columns: Sequence[str] | None,
+        condition: pc.Expression | None,
+        visible: VisibleInstants | None = None,
+    ) -> Scan:
+        reader = self._create_reader(
+            self.avro_schema, visible or self.view.visible_instants, slices
+        )
+        names = reader.schema.names if columns is None else list(columns)
+        _check_named_once(names)
+        project_schema(reader.schema, names)
+        if condition is not None:
+            slices = self._create_pruner(reader.schema, slices).select(slices, condition)
+        return Scan(reader, tuple(slices), tuple(names), condition)
+
+    def _create_reader(
+        self,
+        avro_schema: AvroSchema,
+        visible: VisibleInstants,
+        slices: Sequence[FileSlice] | None = None,
+    ) -> FileGroupReader:
+        columns = table_schema(avro_schema, self.properties)
+        if slices is not None and not any(file_slice.logs for file_slice in slices):
+            # Nothing is merged, so an unknown merge mode does not matter.
+            path_columns = PathColumns.of(self.properties)
+            return FileGroupReader(
+                self.storage, columns, commit_time_merger(), path_columns=path_columns
+            )
+        settings = merge_settings(self.properties)
+        return FileGroupReader(
+            self.storage,
+            columns,
+            table_merger(settings, avro_schema, self.mergers),
+            visible,
+            settings.delete_marker,
+            virtual_keys=self._virtual_keys(),
+        )
+
+    def _virtual_keys(self) -> VirtualKeys | None:
+        """Creates the keys of rows if they are virtual."""
+        if self.properties.populates_meta_columns:
+            return None
+        return VirtualKeys(self.properties.record_key_fields)
+
+    def _create_pruner(self, schema: pa.Schema, slices: Sequence[FileSlice]) -> SlicePruner:
+        properties = self.properties
+        fields = properties.partition_fields if properties.folders_are_values else ()
+        # Dropped columns have no statistics.
+        statistics = None if properties.drops_partition_columns else self.statistics
+        is_merged = any(file_slice.logs for file_slice in slices)
+        is_custom = is_merged and merge_settings(properties).mode is MergeMode.CUSTOM
+        return SlicePruner(
+            schema,
+            fields,
+            properties.url_encode,
+            properties.hive_style,
+            statistics,
+            is_custom,
+        )
+
+
+def _check_named_once(columns: Sequence[str]) -> None:
+    twice = sorted(name for name, times in Counter(columns).items() if times > 1)
+    if twice:
+        message = f"columns {twice} are requested more than once; name each column once"
+        raise InvalidConfig(message)
+
+
+def table_schema(avro_schema: AvroSchema, properties: TableProperties) -> pa.Schema:
+    """The columns of a table with this schema in its commits, including any meta columns."""
+    schema = avro.to_arrow(avro_schema)
+    path_columns = PathColumns.of(properties)
+    if path_columns is not None:
+        schema = path_columns.append_to(schema)
+    populated = properties.populates_meta_columns
+    return with_meta_columns(schema) if populated else without_meta_columns(schema)

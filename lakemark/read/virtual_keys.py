@@ -1,0 +1,52 @@
+"""Virtual keys: record keys of tables without meta columns (``hoodie.populate.meta.fields=false``).
+
+Source: ``RecordContext.virtualKeyExtractor`` of Apache Hudi 1.2.0. The key of one field is the
+value itself, of several ``f1:v1,f2:v2``, for every key generator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from lakemark.errors import Unsupported
+from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from lakemark.model.meta_columns import RECORD_KEY
+
+
+@dataclass(frozen=True, slots=True)
+class VirtualKeys:
+    """Creates record keys from fields.
+
+    Attributes:
+        fields: fields of the record key; a dotted name is a field of a struct.
+    """
+
+    fields: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if not self.fields:
+            message = (
+                "the table has no meta columns and no record key fields "
+                "(hoodie.table.recordkey.fields), so its logs cannot be merged"
+            )
+            raise Unsupported(message)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that hold the fields."""
+        return tuple(name.split(".")[0] for name in self.fields)
+
+    def of(self, rows: pa.Table) -> pa.Array:
+        """One string per row.
+
+        Raises:
+            InvalidConfig: a field is missing, or its type cannot be a key.
+        """
+        return KeyGenerator(KeyGeneratorConfig(self.fields)).record_keys(rows)
+
+    def set_key_column(self, target: pa.Table, rows: pa.Table) -> pa.Table:
+        """``target`` with the keys of ``rows`` as its record key column."""
+        position = target.schema.get_field_index(RECORD_KEY)
+        return target.set_column(position, target.schema.field(position), self.of(rows))

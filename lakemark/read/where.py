@@ -1,0 +1,370 @@
+"""A small language of conditions, compiled to filters of Arrow or of another engine.
+
+::
+
+    condition   = all { "or" all }
+    all         = one { "and" one }
+    one         = "not" one | "(" condition ")" | test
+    test        = column comparison literal
+                | column ["not"] "in" "(" literal { "," literal } ")"
+                | column "is" ["not"] "null"
+    comparison  = "=" | "!=" | "<>" | "<" | "<=" | ">" | ">="
+    literal     = number | 'text' ('' is one quote) | true | false
+    column      = name { "." field of a struct }; `quoted` where the name is a word of the language
+
+A literal has the type of its column: ``'2026-05-01'`` is a date in a comparison with a date column.
+As in SQL, a test of a null is neither true nor false, so ``not`` does not match it either; use
+``is null``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import operator
+import re
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Final, Generic, NoReturn, Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.errors import InvalidConfig
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.])"
+    r"|(?P<text>'(?:[^']|'')*')"
+    r"|(?P<column>(?:`[^`]+`|[^\W\d]\w*)(?:\.(?:`[^`]+`|[^\W\d]\w*))*)"
+    r"|(?P<symbol><=|>=|<>|!=|=|<|>|\(|\)|,))"
+)
+_NAME_PART = re.compile(r"`([^`]+)`|(\w+)")
+_WORDS = frozenset({"and", "or", "not", "in", "is", "null", "true", "false"})
+_COMPARISONS: dict[str, Callable[[pc.Expression, pc.Expression], pc.Expression]] = {
+    "=": operator.eq,
+    "!=": operator.ne,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+_MAX_DEPTH: Final = 100
+#: Decimal digits of a second, by the unit of a column; ``datetime`` has at most six.
+_MAX_FRACTION_DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 6}
+
+Condition = TypeVar("Condition")
+
+
+class ConditionMaker(Protocol[Condition]):
+    """Creates conditions of one engine, with the same meaning as the text.
+
+    A column is a sequence: its name, then the names of the fields inside it. A comparison is one of
+    ``=  !=  <>  <  <=  >  >=``; its literal has the column's type and is not null.
+    """
+
+    def compare(self, column: Sequence[str], comparison: str, literal: pa.Scalar) -> Condition:
+        """The comparison; false for a null, and for NaN except with ``!=``."""
+        ...
+
+    def is_null(self, column: Sequence[str]) -> Condition:
+        """Whether a column is null."""
+        ...
+
+    def both(self, one: Condition, other: Condition) -> Condition:
+        """Both conditions."""
+        ...
+
+    def either(self, one: Condition, other: Condition) -> Condition:
+        """At least one of the conditions."""
+        ...
+
+    def negate(self, condition: Condition) -> Condition:
+        """The negation; null stays null."""
+        ...
+
+
+class InvalidWhere(InvalidConfig):
+    """A condition that cannot be parsed.
+
+    Attributes:
+        text: the condition.
+        position: of the error, in characters from 0.
+        reason: the expected text, or the reason.
+    """
+
+    def __init__(self, text: str, position: int, reason: str) -> None:
+        super().__init__(f"condition {text!r}, at character {position + 1}: {reason}")
+        self.text, self.position, self.reason = text, position, reason
+
+
+def parse_where(text: str, schema: pa.Schema) -> pc.Expression:
+    """Parse a condition into an Arrow filter.
+
+    Args:
+        text: in the language of this module.
+        schema: the columns it may name, and their types.
+
+    Raises:
+        InvalidWhere: a syntax error, an unknown column, or a literal that does not fit its column.
+    """
+    return parse_condition(text, schema, _ArrowConditions())
+
+
+def check_syntax(text: str) -> None:
+    """Check that ``text`` is in the language of this module, for any columns.
+
+    Raises:
+        InvalidWhere: it is not.
+    """
+    _Parser(text, None, _ArrowConditions()).parse()
+
+
+def parse_condition(text: str, schema: pa.Schema, maker: ConditionMaker[Condition]) -> Condition:
+    """Parse a condition for any engine, like ``parse_where``.
+
+    Raises:
+        InvalidWhere: as ``parse_where``.
+    """
+    return _Parser(text, schema, maker).parse()
+
+
+class _ArrowConditions:
+    """Conditions as Arrow expressions."""
+
+    def compare(self, column: Sequence[str], comparison: str, literal: pa.Scalar) -> pc.Expression:
+        return _COMPARISONS[comparison](_arrow_column(column), pc.scalar(literal))
+
+    def is_null(self, column: Sequence[str]) -> pc.Expression:
+        return _arrow_column(column).is_null()
+
+    def both(self, one: pc.Expression, other: pc.Expression) -> pc.Expression:
+        return one & other
+
+    def either(self, one: pc.Expression, other: pc.Expression) -> pc.Expression:
+        return one | other
+
+    def negate(self, condition: pc.Expression) -> pc.Expression:
+        return ~condition
+
+
+def _arrow_column(names: Sequence[str]) -> pc.Expression:
+    return pc.field(*names) if len(names) == 1 else pc.field(tuple(names))
+
+
+class _Token:
+    __slots__ = ("kind", "position", "text")
+
+    def __init__(self, kind: str, text: str, position: int) -> None:
+        self.kind, self.text, self.position = kind, text, position
+
+    @property
+    def word(self) -> str:
+        """The keyword or symbol of the token, or ""."""
+        lower = self.text.lower()
+        return lower if self.kind == "symbol" or lower in _WORDS else ""
+
+
+class _Parser(Generic[Condition]):
+    """Recursive descent; one method for each line of the grammar.
+
+    Without a schema, columns have any name and no type, and literals become null.
+    """
+
+    def __init__(
+        self, text: str, schema: pa.Schema | None, maker: ConditionMaker[Condition]
+    ) -> None:
+        self._text, self._schema, self._make = text, schema, maker
+        self._tokens = self._split()
+        self._next = 0
+        self._depth = 0
+
+    def parse(self) -> Condition:
+        condition = self._condition()
+        if self._token.kind != "end":
+            self._fail(f"expected and, or, or the end, found {self._token.text!r}")
+        return condition
+
+    def _split(self) -> list[_Token]:
+        tokens, position, end = [], 0, len(self._text.rstrip())
+        while position < end:
+            match = _TOKEN.match(self._text, position)
+            if match is None:
+                reason = f"cannot parse {self._text[position:].strip()[:20]!r}"
+                raise InvalidWhere(self._text, position, reason)
+            kind = match.lastgroup or ""
+            tokens.append(_Token(kind, match[kind], match.start(kind)))
+            position = match.end()
+        return [*tokens, _Token("end", "the end", end)]
+
+    def _condition(self) -> Condition:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            self._fail(f"nested more than {_MAX_DEPTH} deep")
+        condition = self._all()
+        while self._accept("or"):
+            condition = self._make.either(condition, self._all())
+        self._depth -= 1
+        return condition
+
+    def _all(self) -> Condition:
+        condition = self._one()
+        while self._accept("and"):
+            condition = self._make.both(condition, self._one())
+        return condition
+
+    def _one(self) -> Condition:
+        negated = False
+        while self._accept("not"):
+            negated = not negated
+        if self._accept("("):
+            condition = self._condition()
+            self._expect(")")
+        else:
+            condition = self._test()
+        return self._make.negate(condition) if negated else condition
+
+    def _test(self) -> Condition:
+        column, data_type = self._column()
+        if self._accept("is"):
+            negated = self._accept("not")
+            self._expect("null")
+            missing = self._make.is_null(column)
+            return self._make.negate(missing) if negated else missing
+        negated = self._accept("not")
+        if negated or self._token.word == "in":
+            self._expect("in")
+            found = self._in(column, data_type)
+            return self._make.negate(found) if negated else found
+        comparison = self._token.word
+        if comparison not in _COMPARISONS:
+            self._fail(f"expected a comparison, in, or is null, found {self._token.text!r}")
+        self._next += 1
+        return self._make.compare(column, comparison, self._literal(column, data_type))
+
+    def _in(self, column: Sequence[str], data_type: pa.DataType | None) -> Condition:
+        self._expect("(")
+        literals = [self._literal(column, data_type)]
+        while self._accept(","):
+            literals.append(self._literal(column, data_type))
+        self._expect(")")
+        # Not Arrow's is_in, whose result for null is false, so that its negation would match nulls.
+        tests = (self._make.compare(column, "=", literal) for literal in literals)
+        return functools.reduce(self._make.either, tests)
+
+    def _column(self) -> tuple[list[str], pa.DataType | None]:
+        token = self._token
+        if token.kind != "column" or token.word:
+            self._fail(f"expected a column, found {token.text!r}")
+        names = [quoted or plain for quoted, plain in _NAME_PART.findall(token.text)]
+        data_type = None if self._schema is None else self._type_of(names, self._schema)
+        self._next += 1
+        return names, data_type
+
+    def _type_of(self, names: Sequence[str], schema: pa.Schema) -> pa.DataType:
+        fields, data_type = list(schema), None
+        for name in names:
+            field = next((f for f in fields if f.name == name), None)
+            if field is None:
+                self._fail(_unknown_column(name, [f.name for f in fields]))
+            data_type = field.type
+            fields = list(data_type) if pa.types.is_struct(data_type) else []
+        assert data_type is not None, names
+        return data_type
+
+    def _literal(self, column: Sequence[str], data_type: pa.DataType | None) -> pa.Scalar:
+        token = self._token
+        if token.kind not in ("number", "text") and token.word not in ("true", "false"):
+            self._fail(f"expected a value, found {token.text!r} (write text in single quotes)")
+        if data_type is None:
+            self._next += 1
+            return pa.scalar(None)
+        try:
+            value = _value(token, data_type)
+            literal = pa.scalar(value, data_type)
+        except (ValueError, TypeError, OverflowError, InvalidOperation, pa.ArrowException):
+            name, wanted = ".".join(column), _expected_literal(data_type)
+            self._fail(f"{token.text} cannot be a value of {name} ({data_type}): use {wanted}")
+        self._next += 1
+        return literal
+
+    @property
+    def _token(self) -> _Token:
+        return self._tokens[self._next]
+
+    def _accept(self, word: str) -> bool:
+        taken = self._token.word == word
+        self._next += taken
+        return taken
+
+    def _expect(self, word: str) -> None:
+        if not self._accept(word):
+            self._fail(f"expected {word}, found {self._token.text!r}")
+
+    def _fail(self, reason: str) -> NoReturn:
+        raise InvalidWhere(self._text, self._token.position, reason)
+
+
+def _value(token: _Token, data_type: pa.DataType) -> object:
+    """The Python value of a literal next to a column of ``data_type``.
+
+    Raises:
+        ValueError: the literal is of another kind.
+    """
+    kind = "truth" if token.word else token.kind
+    if kind == "text":
+        return _from_text(token.text[1:-1].replace("''", "'"), data_type)
+    if kind == "truth" and pa.types.is_boolean(data_type):
+        return token.word == "true"
+    if kind == "number" and pa.types.is_integer(data_type):
+        return int(token.text)
+    if kind == "number" and pa.types.is_floating(data_type):
+        return float(token.text)
+    if kind == "number" and pa.types.is_decimal(data_type):
+        return Decimal(token.text)
+    raise ValueError(token.text)
+
+
+def _from_text(text: str, data_type: pa.DataType) -> object:
+    if pa.types.is_string(data_type) or pa.types.is_large_string(data_type):
+        return text
+    if pa.types.is_date(data_type):
+        return date.fromisoformat(text)
+    if pa.types.is_timestamp(data_type):
+        time = datetime.fromisoformat(text)
+        if _fraction_digits(text) > _MAX_FRACTION_DIGITS[data_type.unit]:
+            raise ValueError(text)
+        if data_type.tz is None:
+            return time.astimezone(UTC).replace(tzinfo=None) if time.tzinfo else time
+        return time if time.tzinfo else time.replace(tzinfo=UTC)
+    raise ValueError(text)
+
+
+def _fraction_digits(time: str) -> int:
+    """Digits after the second; ``datetime`` ignores those after the sixth."""
+    fraction = re.search(r"[.,](\d+)", time)
+    return len(fraction[1].rstrip("0")) if fraction else 0
+
+
+def _expected_literal(data_type: pa.DataType) -> str:
+    if pa.types.is_boolean(data_type):
+        return "true or false"
+    if pa.types.is_integer(data_type):
+        return "a whole number in its range"
+    if pa.types.is_floating(data_type) or pa.types.is_decimal(data_type):
+        return "a number that it can hold"
+    if pa.types.is_date(data_type):
+        return "a date such as '2026-05-01'"
+    if pa.types.is_timestamp(data_type):
+        digits = _MAX_FRACTION_DIGITS[data_type.unit]
+        return f"a time such as '2026-05-01 12:00:00' (UTC), with at most {digits} decimals"
+    if pa.types.is_string(data_type) or pa.types.is_large_string(data_type):
+        return "a text in single quotes"
+    return "only is null with columns of this type"
+
+
+def _unknown_column(name: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"; did you mean {near[0]}?" if near else f"; columns: {', '.join(known) or 'none'}"
+    return f"there is no column {name!r}{hint}"

@@ -1,0 +1,1 @@
+"""A table's schema: stored as Avro, used as Arrow."""

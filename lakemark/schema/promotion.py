@@ -1,0 +1,79 @@
+"""Promotes values of a column's older type to its current type.
+
+Apache Hudi promotes integers to wider ones, to floats, decimals and strings; floats to doubles;
+strings and bytes to each other; dates and decimals to strings. The same holds inside lists, maps
+and structs. Fields of structs are matched by name: new ones are null, dropped ones are omitted.
+Source: ``HoodieAvroUtils.rewritePrimaryTypeWithDiffSchemaType`` and
+``HoodieParquetFileFormatHelper`` of Apache Hudi 1.2.0. ``lakemark.model.widening`` converts plain
+values.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from lakemark.errors import Unsupported
+from lakemark.model.widening import widen
+
+
+def promote(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
+    """Promote the values of a column to another type.
+
+    Raises:
+        Unsupported: floats became strings, which each engine prints differently.
+        pyarrow.ArrowException: a value does not fit the type, or there is no such promotion.
+    """
+    if column.type.equals(wanted):
+        return column
+    return pa.chunked_array([_promote(chunk, wanted) for chunk in column.chunks], wanted)
+
+
+def _promote(values: pa.Array, wanted: pa.DataType) -> pa.Array:
+    stored = values.type
+    if stored.equals(wanted):
+        return values
+    if pa.types.is_struct(stored) and pa.types.is_struct(wanted):
+        return _struct(values, wanted)
+    if pa.types.is_list(stored) and pa.types.is_list(wanted):
+        return _with_items(values, wanted, _promote(values.values, wanted.value_type))
+    if pa.types.is_map(stored) and pa.types.is_map(wanted):
+        return _with_items(values, wanted, _entries(values, wanted))
+    return _leaf(values, wanted)
+
+
+def _struct(values: pa.StructArray, wanted: pa.StructType) -> pa.StructArray:
+    positions = {field.name: at for at, field in enumerate(values.type)}
+    children = [
+        _promote(values.field(positions[field.name]), field.type)
+        if field.name in positions
+        else pa.nulls(len(values), field.type)
+        for field in wanted
+    ]
+    return pa.StructArray.from_arrays(children, fields=list(wanted), mask=values.is_null())
+
+
+def _entries(values: pa.MapArray, wanted: pa.MapType) -> pa.StructArray:
+    children = [
+        _promote(values.keys, wanted.key_type),
+        _promote(values.items, wanted.item_type),
+    ]
+    return pa.StructArray.from_arrays(children, fields=[wanted.key_field, wanted.item_field])
+
+
+def _with_items(values: pa.Array, wanted: pa.DataType, child: pa.Array) -> pa.Array:
+    """The lists or maps of ``values`` with other items."""
+    validity_and_offsets = values.buffers()[:2]
+    return pa.Array.from_buffers(
+        wanted, len(values), validity_and_offsets, offset=values.offset, children=[child]
+    )
+
+
+def _leaf(values: pa.Array, wanted: pa.DataType) -> pa.Array:
+    stored = values.type
+    if pa.types.is_floating(stored) and pa.types.is_string(wanted):
+        message = (
+            f"a column has changed from {stored} to {wanted}, but engines print such numbers "
+            "differently; rewrite the older files with the Hudi that wrote them"
+        )
+        raise Unsupported(message)
+    return widen(values, wanted)

@@ -1,0 +1,41 @@
+"""Which columns a table may have."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from lakemark.errors import InvalidConfig
+from lakemark.model.meta_columns import META_COLUMNS
+from lakemark.schema.canonical import canonical
+
+
+def check_columns(schema: pa.Schema) -> pa.Schema:
+    """``schema`` with every type as a table stores it (``lakemark.schema.canonical``).
+
+    Raises:
+        InvalidConfig: there is no column; or a column is one of Hudi's own, has a name that Avro
+            does not allow, or differs from another only by case, which Spark cannot tell apart.
+    """
+    if not schema.names:
+        message = "a schema needs at least one column"
+        raise InvalidConfig(message)
+    for name in schema.names:
+        if name in META_COLUMNS:
+            message = f"column {name!r} is one of the columns that Hudi itself adds; leave it out"
+            raise InvalidConfig(message)
+    _check_case((), list(schema))
+    return canonical(schema)
+
+
+def _check_case(path: tuple[str, ...], fields: list[pa.Field]) -> None:
+    seen: dict[str, str] = {}
+    for field in fields:
+        if (other := seen.setdefault(field.name.lower(), field.name)) != field.name:
+            columns = [".".join((*path, name)) for name in (other, field.name)]
+            message = f"columns {columns[0]!r} and {columns[1]!r} differ only by case; rename one"
+            raise InvalidConfig(message)
+        nested = field.type
+        while pa.types.is_list(nested):
+            nested = nested.value_type
+        if pa.types.is_struct(nested):
+            _check_case((*path, field.name), list(nested))

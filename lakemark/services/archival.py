@@ -1,0 +1,215 @@
+"""Archival: old instants move from the active timeline into its history.
+
+The order is safe at every step. First, files are deleted that late writers left for instants that
+were rolled back: once the timeline starts later, they would count as committed. Then the instants
+are added to the history. Readers do not see that before its manifest names the new file. Then the
+instants are removed from the active timeline, pending states before completed ones and the oldest
+first, so that nothing seems pending again and no instant is missing in between. Until then an
+instant is in both, with the same content. After a crash, the next archival finds it in the history
+and only removes it from the active timeline. Source:
+``TimelineArchiverV2`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from lakemark.metadata.metadata_compaction import last_compaction
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
+from lakemark.model.action import Action
+from lakemark.model.file_names import BaseFileName
+from lakemark.model.instant import Instant
+from lakemark.services.archival_plan import ArchivalPolicy, is_due, plan
+from lakemark.services.cleaning import last_clean
+from lakemark.services.cleaning_plan import CleaningPolicy, commits_by_request
+from lakemark.storage.folder_storage import FolderStorage
+from lakemark.storage.properties_file import read_properties
+from lakemark.storage.storage import Storage
+from lakemark.timeline.clock import TimelineClock
+from lakemark.timeline.locks.table_lock import Lease
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.transaction.instant_files import files_by_instant, is_taken_back
+from lakemark.transaction.rollback_checks import check_no_restore
+from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
+from lakemark.write.markers import drop_markers_before
+
+#: Requested times; nothing from the earliest of them on may be archived.
+KeepFrom = Callable[[Timeline], Iterable[str]]
+
+_REPLACING = (Action.REPLACE_COMMIT, Action.CLUSTERING)
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """What an archival did.
+
+    Attributes:
+        instants: removed from the active timeline, oldest first.
+        timeline: the active timeline that remains.
+        leftovers: paths of files of rolled back instants that were deleted.
+    """
+
+    instants: tuple[Instant, ...]
+    timeline: Timeline
+    leftovers: tuple[str, ...] = ()
+
+
+def propose(
+    store: TimelineStore,
+    timeline: Timeline,
+    policy: ArchivalPolicy,
+    cleaning: CleaningPolicy | None,
+    keep_from: KeepFrom,
+) -> tuple[Instant, ...]:
+    """The instants to archive now, if any.
+
+    Reads nothing while the active timeline is short enough.
+
+    Args:
+        store: reads the timeline's instants.
+        timeline: the active one.
+        policy: how long it may be.
+        cleaning: the policy of the table's cleans, which need some commits; None without cleans.
+        keep_from: what else must stay active.
+    """
+    wanted = policy.with_commits_of_cleaning(cleaning, timeline, store.clock)
+    if not is_due(timeline, wanted):
+        return ()
+    limits = list(_replaced_and_not_cleaned(store, timeline))
+    if not plan(timeline, wanted, limits):
+        return ()
+    return plan(timeline, wanted, [*limits, *keep_from(timeline)])
+
+
+def archive(
+    access: TableContext,
+    policy: ArchivalPolicy,
+    cleaning: CleaningPolicy | None,
+    keep_from: KeepFrom,
+) -> Archived | None:
+    """Archive what is due, or complete what a dead archiver began; None if nothing is due.
+
+    Args:
+        access: the table.
+        policy: how long the active timeline may be.
+        cleaning: the policy of the table's cleans, which need some commits; None without cleans.
+        keep_from: what else must stay active; called under the lock.
+
+    Raises:
+        Refused: a restore is pending.
+    """
+    store = access.timeline
+    with access.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = store.load()
+        check_no_restore(timeline)
+        instants = propose(store, timeline, policy, cleaning, keep_from)  # model: plan archival
+        if not instants:
+            return None
+        left = store.without(timeline, set(instants))
+        leftovers = _delete_leftovers(access, timeline, left, lease)
+        lease.check()
+        drop_markers_before(access.storage, left)
+        store.archive(instants, lease.check)
+        return Archived(instants, left, leftovers)
+
+
+def metadata_compacted_at(storage: Storage, clock: TimelineClock) -> str:
+    """When a data table's metadata table was last compacted; "" for never. Lists its timeline.
+
+    Args:
+        storage: the data table's root.
+        clock: the data table's.
+    """
+    own = FolderStorage(storage, METADATA_FOLDER)
+    store = TimelineStore.of_table(own, read_properties(own), clock=clock)
+    return last_compaction(store.load())
+
+
+def metadata_table_limit(compacted_at: str, timeline: Timeline) -> list[str]:
+    """The first instant that a data table keeps because of its metadata table.
+
+    Instants that completed after the metadata table's newest compaction decide which of its log
+    blocks count. Without a compaction, all instants are kept.
+
+    Args:
+        compacted_at: the metadata table's newest compaction; one before it keeps more.
+        timeline: the data table's, active.
+    """
+    since = (i for i in commits_by_request(timeline) if (i.completed_at or "") > compacted_at)
+    return [i.requested_at for i in since][:1]
+
+
+def _replaced_and_not_cleaned(store: TimelineStore, timeline: Timeline) -> Iterator[str]:
+    """The oldest instant that replaced file groups whose files may still be there.
+
+    Without it on the timeline they would be read again (``ClusteringUtils
+    .getEarliestInstantToRetainForClustering``).
+    """
+    replacing = [i for i in timeline.instants if i.action in _REPLACING]
+    if not replacing:
+        return
+    last = last_clean(timeline)
+    clean = store.read_clean(last) if last else None
+    if last is None or clean is None:
+        yield replacing[0].requested_at
+        return
+    cleaned_until = min([clean.earliest_retained or last.requested_at, *clean.savepoints])
+    for instant in replacing:
+        is_late = (instant.completed_at or last.requested_at) >= last.requested_at
+        if instant.requested_at >= cleaned_until or is_late:
+            yield instant.requested_at
+
+
+def _delete_leftovers(
+    access: TableContext, before: Timeline, after: Timeline, lease: Lease
+) -> tuple[str, ...]:
+    """Delete files that late writers left for instants that were rolled back or restored away.
+
+    Only instants that a rollback or a restore names count, so that no data is deleted if others
+    have lost the history. The folders are listed only if there are such instants.
+    """
+    names = _taken_back(access.timeline, before, after)
+    files = files_by_instant(access, names) if names else {}
+    found = [
+        path
+        for name, paths in files.items()
+        for path in paths
+        if not is_taken_back(access, path, name)
+    ]
+    found += _lost_attempts(access, before, after)
+    lease.check()
+    access.delete_files(found)
+    return tuple(found)
+
+
+def _lost_attempts(access: TableContext, before: Timeline, after: Timeline) -> list[str]:
+    """Base files of compactions between the two starts that the completed commits do not name.
+
+    Attempts that lost the instant wrote them late. An attempt and its replacement execute the same
+    plan, so only the partitions that the commits wrote are listed.
+    """
+    store, end = access.timeline, after.start or ""
+    commits = (i for i in before.completed(Action.COMMIT) if i.requested_at < end)
+    read = {i.requested_at: store.read_commit(i) for i in commits}
+    compactions = {name: commit for name, commit in read.items() if commit.compacted}
+    stats = [stat for commit in compactions.values() for stat in commit.write_stats]
+    folders = sorted({stat.partition_path or "" for stat in stats})
+    listed = (info for folder in folders for info in access.storage.list_folder(folder)[1])
+    bases = ((info.path, BaseFileName.parse(info.name)) for info in listed)
+    found = {path for path, name in bases if name is not None and name.instant in compactions}
+    return sorted(found.difference(stat.path for stat in stats if stat.path))
+
+
+def _taken_back(store: TimelineStore, before: Timeline, after: Timeline) -> list[str]:
+    """Instants between the two starts that were rolled back or restored away."""
+    start, end = before.start or "", after.start or ""
+    rollbacks, restores = before.completed(Action.ROLLBACK), before.completed(Action.RESTORE)
+    targets = {store.read_rollback(rollback).instant for rollback in rollbacks}
+    for restore in restores:
+        plan = store.read_restore_plan(restore.requested_at)
+        targets |= {undone.requested_at for undone in plan.instants}
+    gone = [name for name in targets if start <= name < end and before.find(name) is None]
+    archive = store.load_archived() if gone else None
+    return sorted(name for name in gone if archive is None or archive.find(name) is None)

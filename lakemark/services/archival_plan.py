@@ -1,0 +1,141 @@
+"""What to archive: a pure choice from a timeline.
+
+If more commits have completed than may be active, the oldest are archived until the minimum is
+left, with the cleans and rollbacks between them. Nothing is archived from the first instant on that
+is still needed. Source: ``TimelineArchiverV2``, ``ArchivalUtils``, ``CompactionUtils`` of Apache
+Hudi 1.2.0, which do not keep commits that completed during a pending write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from lakemark.errors import InvalidConfig
+from lakemark.model.action import Action
+from lakemark.model.instant import Instant
+from lakemark.services.cleaning_plan import CleaningPolicy, commits_by_request, earliest_retained
+from lakemark.timeline.clock import TimelineClock
+from lakemark.timeline.timeline import Timeline
+
+#: Actions that are archived together with the commits around them.
+_FOLLOWING = (Action.CLEAN, Action.ROLLBACK)
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivalPolicy:
+    """How long the active timeline may be; the defaults are Apache's.
+
+    Attributes:
+        min_commits: how many completed commits stay active (``hoodie.keep.min.commits``).
+        max_commits: archival begins if more are active (``hoodie.keep.max.commits``).
+        delta_commits_to_compact: this many delta commits since the last compaction stay, because
+            the trigger of compactions counts them (``hoodie.compact.inline.max.delta.commits``).
+
+    Raises:
+        InvalidConfig: ``min_commits`` is not below ``max_commits``.
+    """
+
+    min_commits: int = 20
+    max_commits: int = 30
+    delta_commits_to_compact: int = 5
+
+    def __post_init__(self) -> None:
+        if not 0 < self.min_commits < self.max_commits:
+            message = (
+                f"at most {self.max_commits} active commits and at least {self.min_commits}: the "
+                "first must be larger than the second, and both than 0"
+            )
+            raise InvalidConfig(message)
+
+    def with_commits_of_cleaning(
+        self, cleaning: CleaningPolicy | None, timeline: Timeline, clock: TimelineClock
+    ) -> ArchivalPolicy:
+        """The policy that also keeps the commits that a cleaning policy needs, and one more."""
+        commits = commits_by_request(timeline)
+        if cleaning is None or not commits:
+            return self
+        newest = clock.parse(commits[-1].requested_at)
+        earliest = earliest_retained(timeline, cleaning, newest, clock)
+        if earliest is None:
+            return self
+        needed = 2 + sum(i.requested_at > earliest.requested_at for i in commits)
+        more = max(0, needed - self.min_commits)
+        return replace(
+            self, min_commits=self.min_commits + more, max_commits=self.max_commits + more
+        )
+
+
+def is_due(timeline: Timeline, policy: ArchivalPolicy) -> bool:
+    """Whether more commits have completed than may be active."""
+    return len(commits_by_request(timeline)) > policy.max_commits
+
+
+def plan(
+    timeline: Timeline, policy: ArchivalPolicy, keep_from: Iterable[str] = ()
+) -> tuple[Instant, ...]:
+    """The completed instants to archive, oldest first, if any.
+
+    Args:
+        timeline: the active one.
+        policy: how many commits stay active.
+        keep_from: requested times; nothing from the earliest of them on is archived.
+    """
+    commits = commits_by_request(timeline)
+    if not is_due(timeline, policy):
+        return ()
+    end = min([*keep_from, *_limits(timeline, policy)], default=None)
+    oldest = commits[: len(commits) - policy.min_commits]
+    chosen = [i for i in oldest if end is None or i.requested_at < end]
+    if not chosen:
+        return ()
+    last = chosen[-1].requested_at
+    chosen += [i for i in timeline.completed(*_FOLLOWING) if i.requested_at < last]
+    return tuple(sorted(chosen, key=lambda i: (i.requested_at, i.action)))
+
+
+def limit_of_metadata_table(data_timeline: Timeline) -> list[str]:
+    """The first instant that a metadata table keeps: it reaches as far back as its data table.
+
+    Args:
+        data_timeline: the data table's, active.
+    """
+    pending = (i.requested_at for i in data_timeline.pending())
+    return sorted([*pending, *([data_timeline.start] if data_timeline.start else [])])[:1]
+
+
+def _limits(timeline: Timeline, policy: ArchivalPolicy) -> Iterator[str]:
+    """What must stay active because of the timeline itself."""
+    yield from _before_pending(timeline)
+    yield from (i.requested_at for i in timeline.completed(Action.SAVEPOINT))
+    yield from _for_compaction(timeline, policy.delta_commits_to_compact)
+
+
+def _before_pending(timeline: Timeline) -> Iterator[str]:
+    """What stays active for a pending write.
+
+    The newest commit before it, because the timeline must not start with a pending instant. And
+    what completed since it was requested, because its writer looks for conflicts on the active
+    timeline only. Without the latter, Apache Hudi was seen to create a second file group of a
+    bucket.
+    """
+    pending = next((i for i in timeline.pending() if i.action.is_write), None)
+    if pending is None:
+        return
+    older = [i for i in commits_by_request(timeline) if i.requested_at < pending.requested_at]
+    yield older[-1].requested_at if older else pending.requested_at
+    yield from (i.requested_at for i in older if (i.completed_at or "") > pending.requested_at)
+
+
+def _for_compaction(timeline: Timeline, delta_commits: int) -> Iterator[str]:
+    """What the trigger of compactions counts: the last one, or enough delta commits since."""
+    deltas = [i for i in commits_by_request(timeline) if i.action is Action.DELTA_COMMIT]
+    if not deltas:
+        return
+    compactions = timeline.completed(Action.COMMIT)
+    last = max((i.requested_at for i in compactions), default=None)
+    since = [i.requested_at for i in deltas if last is None or (i.completed_at or "") > last]
+    if len(since) >= delta_commits:
+        yield since[-delta_commits]
+    else:
+        yield last if last is not None else deltas[0].requested_at

@@ -1,0 +1,300 @@
+"""Cleaning: delete files that no query within the retention reads.
+
+``propose`` only reads the timeline and the view. ``request`` writes a plan to the timeline under
+the lock. Any writer may ``execute`` a plan, Apache Hudi included, and again after a crash: the
+files are deleted first, then the clean is published. Source: ``CleanPlanActionExecutor``,
+``CleanActionExecutor`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection
+from datetime import UTC, datetime, timedelta
+
+from lakemark.errors import Fenced
+from lakemark.model.action import Action, State
+from lakemark.model.clean_plan import CleanMetadata, CleanPlan
+from lakemark.model.file_slice import join
+from lakemark.model.instant import Instant
+from lakemark.model.savepoint_metadata import SavepointMetadata
+from lakemark.services.cleaning_plan import (
+    CleaningPolicy,
+    Retention,
+    Savepointed,
+    commits_by_request,
+    earliest_retained,
+    plan,
+)
+from lakemark.storage.storage import Storage
+from lakemark.timeline.clock import ClockSlot, TimelineClock
+from lakemark.timeline.content import encode_clean_metadata, encode_clean_plan
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.transaction.heartbeat import forget_heartbeat, is_fresh
+from lakemark.transaction.multi_writer import has_heartbeat
+from lakemark.transaction.publication import Publication
+from lakemark.transaction.rollback_checks import check_no_restore
+from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
+from lakemark.view.file_lister import PARTITION_METAFILE
+from lakemark.view.file_system_view import FileSystemView
+
+_log = logging.getLogger(__name__)
+
+
+def propose(
+    store: TimelineStore,
+    timeline: Timeline,
+    view: Callable[[], FileSystemView],
+    policy: CleaningPolicy,
+    now: datetime | None = None,
+) -> CleanPlan | None:
+    """What a clean would delete now; None if no plan is needed.
+
+    Reads the newest clean and the commits since, once, and the savepoints. Reads nothing while
+    there are fewer commits than the policy retains.
+
+    Args:
+        store: reads the timeline's instants.
+        timeline: of the table.
+        view: the latest state as of it.
+        policy: what stays.
+        now: the time; of this machine when left out.
+    """
+    moment = now or datetime.now(UTC)
+    earliest = earliest_retained(timeline, policy, moment, store.clock)
+    if earliest is None and policy.retention is not Retention.FILE_VERSIONS:
+        return None
+    last = last_clean(timeline)
+    # After a clean whose content is lost, every partition is searched.
+    metadata = (store.read_clean(last) if last else None) or CleanMetadata()
+    new = [i for i in commits_by_request(timeline) if i.requested_at > metadata.last_completed]
+    if len(new) < policy.every_commits:
+        return None
+    savepointed = _savepointed(store, timeline)
+    partitions = _touched(store, timeline, metadata, savepointed, earliest)
+    proposed = plan(timeline, view(), policy, earliest, partitions, savepointed)
+    is_worth_noting = earliest is not None and _is_empty_clean_due(
+        last, policy, moment, store.clock
+    )
+    return proposed if proposed.files or is_worth_noting else None
+
+
+def request(
+    access: TableContext,
+    view_at: Callable[[Timeline], FileSystemView],
+    policy: CleaningPolicy,
+) -> tuple[Instant, CleanPlan] | None:
+    """Write a plan to the timeline; None if nothing has expired, or if a clean is pending.
+
+    Args:
+        access: the table.
+        view_at: the view of the latest state as of a timeline.
+        policy: what stays.
+
+    Raises:
+        Refused: a restore is pending, which needs older files.
+        LeaseLost: the lock was lost before the plan existed; ``claim`` removes it if it came late.
+    """
+    with access.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = access.timeline.load()
+        check_no_restore(timeline)
+        if timeline.pending(Action.CLEAN):  # it may have the same files
+            return None
+        proposed = propose(access.timeline, timeline, lambda: view_at(timeline), policy)
+        if proposed is None:
+            return None
+        name = access.generate_time(timeline.newest_time, ClockSlot.SERVICE)
+        requested = Instant(name, Action.CLEAN, State.REQUESTED)
+        lease.check()
+        root = access.storage.location.url
+        access.timeline.create(requested, encode_clean_plan(proposed, root))
+        lease.check()  # if it came late, ``claim`` removes it
+        return requested, proposed
+
+
+def execute(access: TableContext, pending: Instant, planned: CleanPlan) -> tuple[Instant, Timeline]:
+    """Delete the files of a plan, and publish the clean.
+
+    Returns:
+        The completed instant, and the timeline that holds it.
+
+    Raises:
+        Fenced: the instant is no longer on the timeline.
+    """
+    with access.alive(pending.requested_at):
+        return _execute(access, pending, planned)
+
+
+def claim(access: TableContext, pending: Instant) -> CleanPlan | None:
+    """The plan of a pending clean, if it may be executed; None if it was removed or has completed.
+
+    A plan is removed if its content is lost. An inflight file without a plan is removed, too: a
+    process that was suspended created it after the clean was completed and archived. A plan is
+    also removed if, after its time, the table was restored, an older instant was rolled back, or a
+    savepoint began to keep some of the files. Restores, savepoints and rollbacks of completed
+    commits refuse to begin while they see a plan. So a writer that had lost the lock created it,
+    and it may name files that are needed again. The
+    rollback of an instant that was requested after the plan removes nothing: the plan does not
+    count on that instant, and may have been executed in part, which only its completion records. A
+    plan that the metadata table records was executed in full; without its completion the metadata
+    table would be ahead of the timeline. Source for lost plans: ``CleanActionExecutor.execute``,
+    ``deleteEmptyInstantIfExists`` of Apache Hudi 1.2.0.
+    """
+    with access.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = access.timeline.load()
+        current = next((i for i in timeline.pending(Action.CLEAN) if _is_same(i, pending)), None)
+        if current is None:
+            return None
+        is_planned = current.state is State.REQUESTED or access.timeline.is_requested(current)
+        planned = access.timeline.read_clean_plan(pending.requested_at) if is_planned else None
+        reason = _obsolete(planned, pending, timeline, access.timeline)
+        if planned is not None and (not reason or _is_recorded(access, pending)):
+            return planned
+        # The plan of a living writer may be empty while it is being written.
+        clock, sharing = access.timeline.clock, access.sharing
+        if planned is None and sharing and is_fresh(pending, sharing.heartbeats, clock):
+            return None
+        _log.warning("%s is removed, and deletes nothing: %s", pending, reason)
+        lease.check()
+        access.timeline.forget(current)
+        forget_heartbeat(access.storage, pending.requested_at)  # of a writer that died
+    return None
+
+
+def _is_recorded(access: TableContext, pending: Instant) -> bool:
+    """Whether the metadata table records the clean: all its files are gone, so it must complete."""
+    return access.participant.was_told(pending.requested_at)
+
+
+def is_free(access: TableContext, pending: Instant) -> bool:
+    """Whether no other writer of a shared table executes a planned clean."""
+    return access.sharing is None or not has_heartbeat(access.storage, pending, access.sharing)
+
+
+def _execute(
+    access: TableContext, pending: Instant, planned: CleanPlan
+) -> tuple[Instant, Timeline]:
+    started = time.monotonic()
+    inflight = pending.inflight()
+    if pending.state is State.REQUESTED:
+        access.timeline.create(inflight)
+    access.delete_files(planned.paths)
+    for partition in planned.dropped_partitions:
+        _drop_if_empty(access.storage, partition)
+    took_ms = int((time.monotonic() - started) * 1000)
+    content = encode_clean_metadata(planned, pending.requested_at, took_ms)
+    completed, timeline = _publish(access, inflight, planned, content)
+    access.timeline.withdraw(inflight)
+    access.timeline.note_clean(completed, CleanMetadata.of(planned))
+    return completed, timeline
+
+
+def last_clean(timeline: Timeline) -> Instant | None:
+    """The newest completed clean, by its request."""
+    cleans = timeline.completed(Action.CLEAN)
+    return max(cleans, key=lambda instant: instant.requested_at, default=None)
+
+
+def _savepointed(store: TimelineStore, timeline: Timeline) -> Savepointed:
+    savepoints = sorted(timeline.completed(Action.SAVEPOINT), key=lambda i: i.requested_at)
+    kept = (names for i in savepoints for names in store.read_savepoint(i).files.values())
+    return Savepointed(
+        tuple(i.requested_at for i in savepoints),
+        frozenset(name for names in kept for name in names),
+    )
+
+
+def _touched(
+    store: TimelineStore,
+    timeline: Timeline,
+    last: CleanMetadata,
+    savepointed: Savepointed,
+    earliest: Instant | None,
+) -> Collection[str] | None:
+    """Partitions in which slices may have expired since the last clean; None for all of them.
+
+    All of them also if commits that the last clean did not read were archived since, or if a
+    savepoint was deleted, whose files that clean kept.
+    """
+    start = timeline.start
+    if not last.earliest_retained or start is None or earliest is None:
+        return None
+    if last.earliest_retained < start or not set(last.savepoints) <= set(savepointed.instants):
+        return None
+    touched: set[str] = set()
+    for commit in commits_by_request(timeline):
+        if last.earliest_retained <= commit.requested_at < earliest.requested_at:
+            metadata = store.read_commit(commit)
+            touched.update(stat.partition_path or "" for stat in metadata.write_stats)
+            touched.update(metadata.replaced_file_ids)
+    return touched
+
+
+def _is_empty_clean_due(
+    last: Instant | None, policy: CleaningPolicy, now: datetime, clock: TimelineClock
+) -> bool:
+    if policy.empty_clean_after_h is None:
+        return False
+    interval = timedelta(hours=policy.empty_clean_after_h)
+    return last is None or now - clock.parse(last.requested_at) > interval
+
+
+def _publish(
+    access: TableContext, inflight: Instant, planned: CleanPlan, content: bytes
+) -> tuple[Instant, Timeline]:
+    with access.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = access.timeline.load()
+        current = next((i for i in timeline.instants if _is_same(i, inflight)), None)
+        if current is None:
+            raise Fenced(inflight.requested_at, "its plan was removed; clean again")
+        if current.is_completed:  # another executor of the same plan was faster
+            return current, timeline
+        if not access.timeline.is_requested(inflight):
+            lease.check()
+            access.timeline.forget(inflight)
+            raise Fenced(inflight.requested_at, "it was completed and archived; clean again")
+        publication = Publication(access.timeline, lease, inflight)
+        publication.prepare(content)
+        with publication.telling():
+            access.participant.on_clean(inflight, planned.files, timeline)
+        completed = publication.publish(access.generate_time(timeline.newest_time))
+    return completed, timeline.with_instant(completed)
+
+
+def _obsolete(
+    planned: CleanPlan | None, pending: Instant, timeline: Timeline, store: TimelineStore
+) -> str:
+    """Why a plan must not be executed; empty if it may be."""
+    if planned is None:
+        return "its plan is empty or missing"
+    later = (i for i in timeline.completed() if (i.completed_at or "") > pending.requested_at)
+    for change in later:
+        if change.action is Action.RESTORE or (
+            change.action is Action.ROLLBACK
+            and store.read_rollback(change).instant < pending.requested_at
+        ):
+            return f"{change} came after it"
+        if change.action is Action.SAVEPOINT and _keeps_any(store.read_savepoint(change), planned):
+            return f"{change}, which came after it, keeps some of its files"
+    return ""
+
+
+def _keeps_any(savepoint: SavepointMetadata, planned: CleanPlan) -> bool:
+    return any(
+        not set(names).isdisjoint(savepoint.files.get(partition, ()))
+        for partition, names in planned.files.items()
+    )
+
+
+def _is_same(instant: Instant, other: Instant) -> bool:
+    return instant.requested_at == other.requested_at and instant.action is other.action
+
+
+def _drop_if_empty(storage: Storage, partition: str) -> None:
+    """Delete the metafile of a partition that has no other file."""
+    _, objects = storage.list_folder(partition)
+    names = [info.name for info in objects]
+    if partition and names and all(name.startswith(PARTITION_METAFILE) for name in names):
+        storage.delete([join(partition, name) for name in names])

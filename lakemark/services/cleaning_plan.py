@@ -1,0 +1,227 @@
+"""What to clean: a pure choice from a view.
+
+A file slice may be deleted if no query within the retention reads it. A policy in commits or hours
+has an earliest commit to retain. Queries as of this commit, or a later one, must find all rows: of
+each file group the slices from there on are kept, and the one before. A policy in file versions
+keeps the newest slices of each group. Every policy keeps the newest slice, slices that a pending
+service reads, and slices of which a savepoint has a file. Source: ``CleanPlanner``,
+``CleanerUtils`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from lakemark.model.action import COMMITS
+from lakemark.model.clean_plan import CleanPlan
+from lakemark.model.file_slice import BaseFile, FileSlice, LogFile
+from lakemark.model.instant import Instant
+from lakemark.timeline.clock import TimelineClock
+from lakemark.timeline.timeline import Timeline
+from lakemark.view.file_group import FileGroup
+from lakemark.view.file_system_view import FileSystemView
+
+#: A hundred years: no table is so old, and calendars do not go back for ever.
+_ALL_HOURS = 100 * 365 * 24
+
+
+class Retention(StrEnum):
+    """What is counted; the value is Apache's word (``HoodieCleaningPolicy``)."""
+
+    COMMITS = "KEEP_LATEST_COMMITS"
+    HOURS = "KEEP_LATEST_BY_HOURS"
+    FILE_VERSIONS = "KEEP_LATEST_FILE_VERSIONS"
+
+
+@dataclass(frozen=True, slots=True)
+class CleaningPolicy:
+    """How much of the past can be queried; the defaults are Apache's.
+
+    Attributes:
+        retention: which of the next three counts.
+        commits: keep this many commits (``hoodie.clean.commits.retained``).
+        hours: keep this many hours (``hoodie.clean.hours.retained``).
+        file_versions: keep this many slices of each group (``hoodie.clean.fileversions.retained``).
+        every_commits: plan after this many commits since the last clean
+            (``hoodie.clean.trigger.max.commits``).
+        empty_clean_after_h: if nothing was deleted for this many hours, record an empty clean, so
+            that the next plan does not read all partitions. None: never
+            (``hoodie.write.empty.clean.interval.hours``).
+    """
+
+    retention: Retention = Retention.COMMITS
+    commits: int = 10
+    hours: int = 24
+    file_versions: int = 3
+    every_commits: int = 1
+    empty_clean_after_h: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Savepointed:
+    """What the savepoints of a table keep.
+
+    Attributes:
+        instants: requested times of the commits.
+        files: names of their files.
+    """
+
+    instants: tuple[str, ...] = ()
+    files: frozenset[str] = frozenset()
+
+
+def commits_by_request(timeline: Timeline) -> list[Instant]:
+    """Completed commits, oldest request first: the order in which Apache counts them."""
+    return sorted(timeline.completed(*COMMITS), key=lambda instant: instant.requested_at)
+
+
+def earliest_retained(
+    timeline: Timeline, policy: CleaningPolicy, now: datetime, clock: TimelineClock
+) -> Instant | None:
+    """The oldest commit that queries may ask for; None to keep all, or for file versions.
+
+    It is never later than the newest commit before a pending one. A later plan, which begins there,
+    deletes the files that the pending commit replaces.
+
+    Args:
+        timeline: of the table.
+        policy: says how far back.
+        now: for a policy in hours.
+        clock: the timeline's.
+    """
+    commits = commits_by_request(timeline)
+    chosen = _first_retained(commits, policy, now, clock)
+    pending = next((i for i in timeline.pending() if i.action.is_write), None)
+    if chosen is None or pending is None or chosen.requested_at <= pending.requested_at:
+        return chosen
+    older = [i for i in commits if i.requested_at < pending.requested_at]
+    return older[-1] if older else None
+
+
+def plan(
+    timeline: Timeline,
+    view: FileSystemView,
+    policy: CleaningPolicy,
+    earliest: Instant | None,
+    partitions: Collection[str] | None = None,
+    savepointed: Savepointed | None = None,
+) -> CleanPlan:
+    """The files to delete, if any.
+
+    Args:
+        timeline: of the table.
+        view: the latest state as of it.
+        policy: what is counted.
+        earliest: as ``earliest_retained`` found it.
+        partitions: where to look; None for everywhere.
+        savepointed: what savepoints keep.
+    """
+    kept = savepointed or Savepointed()
+    by_versions = policy.retention is Retention.FILE_VERSIONS
+    files: dict[str, tuple[str, ...]] = {}
+    if by_versions or earliest is not None:
+        for group, slices in _expired(view, policy, earliest, partitions):
+            names = tuple(_names(group, slices, view, kept.files))
+            partition = group.id.partition_path
+            if names:
+                files[partition] = (*files.get(partition, ()), *names)
+    commits = commits_by_request(timeline)
+    return CleanPlan(
+        policy=policy.retention.value,
+        files=files,
+        earliest_retained=earliest.requested_at if earliest else "",
+        earliest_action=earliest.action.value if earliest else "",
+        last_completed=commits[-1].requested_at if commits else "",
+        savepoints=kept.instants,
+    )
+
+
+def _first_retained(
+    commits: Sequence[Instant], policy: CleaningPolicy, now: datetime, clock: TimelineClock
+) -> Instant | None:
+    if policy.retention is Retention.COMMITS:
+        return commits[-policy.commits] if len(commits) > policy.commits else None
+    if policy.retention is Retention.HOURS:
+        since = clock.format(now - timedelta(hours=min(policy.hours, _ALL_HOURS)))
+        return next((i for i in commits if i.requested_at >= since), None)
+    return None
+
+
+def _expired(
+    view: FileSystemView,
+    policy: CleaningPolicy,
+    earliest: Instant | None,
+    partitions: Collection[str] | None,
+) -> Iterator[tuple[FileGroup, Sequence[FileSlice]]]:
+    """File groups with the slices that the policy expires; savepoints are not considered."""
+    for group in _groups(view, partitions):
+        if group.id not in view.clusterings:
+            yield group, _expired_slices(group, policy, earliest)
+    for group in view.replaced_groups():
+        is_over = earliest is None or view.replaced[group.id] < earliest.requested_at
+        if is_over and (partitions is None or group.id.partition_path in partitions):
+            yield group, group.slices
+
+
+def _groups(view: FileSystemView, partitions: Collection[str] | None) -> Iterable[FileGroup]:
+    if partitions is None:
+        return view.file_groups()
+    return (group for partition in sorted(partitions) for group in view.file_groups(partition))
+
+
+def _expired_slices(
+    group: FileGroup, policy: CleaningPolicy, earliest: Instant | None
+) -> Sequence[FileSlice]:
+    """The expired slices of a visible group; savepoints are not considered."""
+    free = _before_planned(group)
+    if earliest is None:
+        # What a pending compaction reads and writes counts as one version.
+        versions = policy.file_versions - (len(free) < len(group.slices))
+        return free[: max(0, len(free) - versions)]
+    # A query as of the earliest commit reads the newest slice that began before it.
+    old = [s for s in group.slices if s.base_instant < earliest.requested_at][:-1]
+    return old[: len(free)]
+
+
+def _before_planned(group: FileGroup) -> Sequence[FileSlice]:
+    """The slices older than the one that a pending compaction is to rewrite; all without one."""
+    if group.compaction is None:
+        return group.slices
+    return [s for s in group.slices if s.base_instant < group.compaction][:-1]
+
+
+def _names(
+    group: FileGroup, slices: Iterable[FileSlice], view: FileSystemView, kept: frozenset[str]
+) -> Iterator[str]:
+    """Names of the slices' files, those of change data capture among them."""
+    chosen = {s.base_instant: s for s in slices if not kept.intersection(_own_names(s))}
+    if not chosen:
+        return
+    for file_slice in chosen.values():
+        yield from (str(log.name) for log in file_slice.logs)
+    starts = [s.base_instant for s in group.slices]
+    for name, file in group.files.items():
+        # Also the base file of another attempt, which is not in the slice.
+        is_base = isinstance(file, BaseFile) and file.name.instant in chosen
+        if is_base or (isinstance(file, LogFile) and _cdc_start(file, starts, view) in chosen):
+            yield name
+
+
+def _own_names(file_slice: FileSlice) -> set[str]:
+    bases = [] if file_slice.base is None else [str(file_slice.base.name)]
+    return {*bases, *(str(log.name) for log in file_slice.logs)}
+
+
+def _cdc_start(log: LogFile, starts: Sequence[str], view: FileSystemView) -> str | None:
+    """The slice that a file of change data capture goes with; None for any other log."""
+    if not log.name.is_cdc:
+        return None
+    written_at = log.name.instant
+    if not view.version.logs_name_their_slice:
+        written_at = view.timeline.completed_at(written_at) or written_at
+    position = bisect_right(starts, written_at)
+    return starts[position - 1] if position else None

@@ -1,0 +1,106 @@
+"""Which file slices a compaction rewrites, and when one is due: choices from a timeline and a view.
+
+A plan takes every slice that has logs. It ends these slices: commits that follow write to the
+slices that the plan opens. Source: ``HoodieCompactionPlanGenerator`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lakemark.log.log_writers import writers_in
+from lakemark.model.action import Action
+from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
+from lakemark.model.file_slice import LogFile
+from lakemark.storage.storage import Storage
+from lakemark.timeline.timeline import Timeline
+from lakemark.view.file_system_view import FileSystemView
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPolicy:
+    """When to compact: after so many delta commits (Apache's default is 5)."""
+
+    every_delta_commits: int = 5
+
+
+def is_due(timeline: Timeline, policy: CompactionPolicy) -> bool:
+    """Whether enough delta commits completed since the last compaction was requested."""
+    return delta_commits_since_compaction(timeline) >= policy.every_delta_commits
+
+
+def delta_commits_since_compaction(timeline: Timeline) -> int:
+    """How many delta commits completed since the last compaction was requested."""
+    compactions = [*timeline.pending(Action.COMPACTION), *timeline.completed(Action.COMMIT)]
+    last = max((i.requested_at for i in compactions), default="")
+    return sum((i.completed_at or "") > last for i in timeline.completed(Action.DELTA_COMMIT))
+
+
+def delta_commits_uncompacted(timeline: Timeline) -> int:
+    """How many delta commits no completed compaction has merged; pending plans do not count."""
+    last = max((i.requested_at for i in timeline.completed(Action.COMMIT)), default="")
+    return sum((i.completed_at or "") > last for i in timeline.completed(Action.DELTA_COMMIT))
+
+
+def complete_plan(
+    plan: CompactionPlan, requested_at: str, view: FileSystemView, storage: Storage
+) -> CompactionPlan:
+    """Add files of its slices that a plan does not name.
+
+    The planner may have trusted a metadata table that lacked a commit. The files of that commit
+    belong to the slices that the compaction ends, so their rows would be lost with these slices.
+    Apache Hudi does not look for them. In table version 6 a slice may have logs that do not count,
+    so only logs with rows of completed commits are added. A writer that lost the lock right before
+    it created the plan does not know the commits that completed in between.
+
+    Args:
+        plan: of a pending compaction.
+        requested_at: its requested time.
+        view: of the table, with the compaction pending.
+        storage: the table's root.
+    """
+    if view.version.logs_name_their_slice:
+        operations = (_with_committed_logs(view, one, storage) for one in plan.operations)
+        return CompactionPlan(tuple(operations))
+    found = (_slice_to_rewrite(view, operation, requested_at) for operation in plan.operations)
+    return CompactionPlan(
+        tuple(
+            operation if there is None or _has_all(operation, there) else there
+            for operation, there in zip(plan.operations, found, strict=True)
+        )
+    )
+
+
+def _with_committed_logs(
+    view: FileSystemView, operation: CompactionOperation, storage: Storage
+) -> CompactionOperation:
+    """The operation, with logs of its slice that completed commits wrote."""
+    group = view.groups.get(operation.group)
+    slices = group.slices if group else ()
+    planned = next((s for s in slices if s.base_instant == operation.base_instant), None)
+    logs = planned.logs if planned else ()
+    missing = [log for log in logs if str(log.name) not in operation.log_files]
+    added = [log for log in missing if _holds_committed_rows(log, view.timeline, storage)]
+    return replace(
+        operation,
+        log_files=(*operation.log_files, *(str(log.name) for log in added)),
+        log_bytes=operation.log_bytes + sum(log.size_bytes for log in added),
+    )
+
+
+def _holds_committed_rows(log: LogFile, timeline: Timeline, storage: Storage) -> bool:
+    return any(timeline.is_committed(writer) for writer in writers_in(storage, log))
+
+
+def _slice_to_rewrite(
+    view: FileSystemView, operation: CompactionOperation, requested_at: str
+) -> CompactionOperation | None:
+    """The operation that a plan of that time needs for a group: its newest slice from before."""
+    group = view.groups.get(operation.group)
+    before = [s for s in group.slices if s.base_instant < requested_at] if group else []
+    return CompactionOperation.of(before[-1]) if before else None
+
+
+def _has_all(operation: CompactionOperation, there: CompactionOperation) -> bool:
+    is_same_base = there.data_file is None or operation.data_file == there.data_file
+    return is_same_base and set(there.log_files) <= set(operation.log_files)

@@ -1,0 +1,284 @@
+"""Restore: every write after a commit is undone, the newest first.
+
+Queries see the table lose its newest commits one by one. Writers are refused until the restore has
+completed. Any writer may complete a restore whose writer died, also one of Apache Hudi. The steps,
+and what a crash right after each leaves:
+
+1. requested                              a pending plan
+2. the metadata table is dropped, inflight
+                                          the same, of a table that is read by listing
+3. of each instant: unpublish, delete files, forget
+                                          some are undone, the others are in the plan
+4. publish                                the restore is completed
+5. forget rollbacks that were pending     rollbacks of instants that no longer exist
+
+The metadata table is not rolled back with the commits, so it is dropped first. It is built again
+afterwards (``operations.metadata_table``), or by the next writer that keeps one. Source:
+``RestorePlanActionExecutor``, ``BaseRestoreActionExecutor``, ``RestoreInstantComparatorFactory`` of
+Apache Hudi 1.2.0, which also deletes completed rollbacks; they are kept here, because late writers
+see from them that they were fenced.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from lakemark.errors import InvalidConfig, Refused
+from lakemark.metadata.bootstrap import drop_metadata_table
+from lakemark.model.action import COMMITS, Action, State
+from lakemark.model.file_names import LogFileName
+from lakemark.model.instant import Instant
+from lakemark.model.restore_plan import RestorePlan, UndoneInstant
+from lakemark.model.rollback_plan import RollbackPlan
+from lakemark.services.savepoint import check_not_cleaned
+from lakemark.storage.properties_file import read_properties
+from lakemark.storage.storage import Storage
+from lakemark.timeline.clock import ClockSlot
+from lakemark.timeline.content import encode_restore_metadata, encode_restore_plan
+from lakemark.timeline.locks.table_lock import Lease
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.transaction.instant_files import as_planned, files_by_instant
+from lakemark.transaction.publication import Publication
+from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
+from lakemark.write.markers import drop_markers
+
+_log = logging.getLogger(__name__)
+
+
+def pending_restore(timeline: Timeline, store: TimelineStore) -> tuple[Instant, RestorePlan] | None:
+    """The restore that has begun and not completed, if there is one."""
+    for instant in timeline.pending(Action.RESTORE):
+        return instant, store.read_restore_plan(instant.requested_at)
+    return None
+
+
+def plan_restore(timeline: Timeline, restore_to: str, is_merge_on_read: bool) -> RestorePlan:
+    """The writes that come after a completed commit, in the order in which they are undone.
+
+    A write comes after if it completed later, or has not completed. A compaction counts by its
+    request, because rows written since belong to the slices that it opened. Pending clusterings are
+    undone first.
+
+    Args:
+        timeline: the active one.
+        restore_to: requested time of the commit.
+        is_merge_on_read: whether a completed ``commit`` is a compaction.
+
+    Raises:
+        InvalidConfig: no such commit is on the active timeline.
+    """
+    target = next((i for i in timeline.completed(*COMMITS) if i.requested_at == restore_to), None)
+    if target is None:
+        message = (
+            f"{restore_to} is not the requested time of a completed commit of the active timeline; "
+            "lakemark table timeline TABLE lists them"
+        )
+        raise InvalidConfig(message)
+    later = [
+        i for i in timeline.instants if i.action.is_write and _is_after(i, target, is_merge_on_read)
+    ]
+    # Reversed: the newest completion first, and before it what has not completed.
+    later.sort(key=lambda i: (i.completed_at or "~", i.requested_at), reverse=True)
+    later.sort(key=lambda i: i.is_completed or i.action is not Action.CLUSTERING)
+    return RestorePlan(restore_to, tuple(UndoneInstant(i.requested_at, i.action) for i in later))
+
+
+def check_restorable(plan: RestorePlan, timeline: Timeline, access: TableContext) -> None:
+    """Pass if undoing these instants brings the whole state back.
+
+    Raises:
+        Refused: a later savepoint, a pending clean, files that were cleaned, or writes that were
+            archived; the message says what to do first.
+        CorruptData: a savepoint or a clean is damaged.
+    """
+    assert plan.restore_to is not None
+    for problem in _obstacles(plan, plan.restore_to, timeline, access):
+        message = f"the table cannot be restored to {plan.restore_to}: {problem}"
+        raise Refused(message)
+
+
+def restore(
+    access: TableContext,
+    restore_to: str | None,
+    is_merge_on_read: bool,
+) -> tuple[Instant, list[RollbackPlan]]:
+    """Bring back the state as of a commit; a pending restore is completed instead.
+
+    Args:
+        access: the table.
+        restore_to: requested time of the commit, or of its savepoint; None only completes.
+        is_merge_on_read: see ``plan_restore``.
+
+    Returns:
+        The completed restore, and what was deleted of each instant.
+
+    Raises:
+        InvalidConfig: no such commit; or another restore is pending, or none to complete.
+        Refused: see ``check_restorable``.
+    """
+    with access.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = access.timeline.load()
+        found = pending_restore(timeline, access.timeline)
+        if found and restore_to not in (None, found[1].restore_to):
+            message = f"{found[0]} restores to {found[1].restore_to} and has not ended"
+            raise InvalidConfig(message)
+        pending, plan = found or _request(access, timeline, restore_to, is_merge_on_read, lease)
+        if found:
+            plan = _with_later_commits(plan, pending, timeline, is_merge_on_read)
+        with access.alive(pending.requested_at):
+            drop_metadata_table(access.storage, read_properties(access.storage), lease.check)
+            return _execute(access, pending, plan, lease)
+
+
+def _is_after(instant: Instant, target: Instant, is_merge_on_read: bool) -> bool:
+    is_compaction = instant.action is Action.COMPACTION or (
+        is_merge_on_read and instant.action is Action.COMMIT
+    )
+    if is_compaction:
+        return instant.requested_at > target.requested_at
+    return instant.completed_at is None or instant.completed_at > (target.completed_at or "")
+
+
+def _obstacles(
+    plan: RestorePlan, restore_to: str, timeline: Timeline, access: TableContext
+) -> Iterator[str]:
+    undone = {instant.requested_at for instant in plan.instants}
+    savepoints = {i.requested_at: i for i in timeline.completed(Action.SAVEPOINT)}
+    for name in sorted(undone & savepoints.keys()):
+        remedy = f"lakemark table savepoint TABLE --delete {name} --run"
+        yield f"savepoint {name} is later; delete it first: {remedy}"
+    for clean in timeline.pending(Action.CLEAN):
+        yield f"{clean} has not ended; run that first: lakemark table clean TABLE --run"
+    if timeline.has_history:
+        archived = access.timeline.load_archived().instants(restore_to)
+        for gone in archived:
+            if gone.action.is_write and gone.requested_at > restore_to:
+                yield f"{gone}, which came after it, was archived"
+    if restore_to not in savepoints:
+        check_not_cleaned(timeline, access.timeline, restore_to)
+        return
+    kept = access.timeline.read_savepoint(savepoints[restore_to]).files
+    later = _logs_of_later_commits(kept, restore_to, timeline, access.timeline)
+    for partition, names in kept.items():
+        for name in sorted(set(names) - later - _names_in(access.storage, partition)):
+            yield f"{name} of partition {partition!r}, which its savepoint keeps, is gone"
+
+
+def _logs_of_later_commits(
+    kept: Mapping[str, Iterable[str]], restore_to: str, timeline: Timeline, store: TimelineStore
+) -> set[str]:
+    """Logs that a savepoint lists beyond its commit's state: an earlier restore deleted them.
+
+    In table version 6 it lists all logs of a slice. Only commits on the active timeline show which
+    logs belong to the state, so logs of archived commits are not required.
+    """
+    if not store.version.logs_name_their_slice:
+        return set()
+    commits = (i for i in timeline.completed(*COMMITS) if i.requested_at <= restore_to)
+    stats = (stat for commit in commits for stat in store.read_commit(commit).write_stats)
+    needed = {(stat.path or "").rpartition("/")[2] for stat in stats}
+    listed = {name for names in kept.values() for name in names if LogFileName.parse(name)}
+    return listed - needed
+
+
+def _names_in(storage: Storage, partition: str) -> set[str]:
+    return {info.name for info in storage.list_folder(partition)[1]}
+
+
+def _request(
+    access: TableContext,
+    timeline: Timeline,
+    restore_to: str | None,
+    is_merge_on_read: bool,
+    lease: Lease,
+) -> tuple[Instant, RestorePlan]:
+    plan = plan_restore(timeline, restore_to or "", is_merge_on_read)
+    check_restorable(plan, timeline, access)
+    at = access.generate_time(timeline.newest_time, ClockSlot.SERVICE)
+    requested = Instant(at, Action.RESTORE, State.REQUESTED)
+    lease.check()
+    access.timeline.create(requested, encode_restore_plan(plan))
+    lease.check()  # if it came late, it may lack a commit: ``_with_later_commits``
+    return requested, plan
+
+
+def _with_later_commits(
+    plan: RestorePlan, pending: Instant, timeline: Timeline, is_merge_on_read: bool
+) -> RestorePlan:
+    """A plan that was found, with the writes between its time and its creation.
+
+    Its writer may have lost the lock before it created the plan. Commits that completed until then
+    came before the restore, so the restore undoes them, too.
+    """
+    if plan.restore_to not in {i.requested_at for i in timeline.completed(*COMMITS)}:
+        return plan  # of another format, or of a commit that was archived since
+    known = {one.requested_at for one in plan.instants}
+    now = plan_restore(timeline, plan.restore_to or "", is_merge_on_read).instants
+    on_timeline = {i.requested_at: i for i in timeline.instants if i.action.is_write}
+    missing = [
+        one
+        for one in now
+        if one.requested_at not in known
+        and (on_timeline[one.requested_at].completed_at or one.requested_at) > pending.requested_at
+    ]
+    for one in missing:
+        _log.warning("%s also undoes %s, which its plan does not name", pending, one.requested_at)
+    return RestorePlan(plan.restore_to, (*missing, *plan.instants))
+
+
+def _execute(
+    access: TableContext, pending: Instant, plan: RestorePlan, lease: Lease
+) -> tuple[Instant, list[RollbackPlan]]:
+    started = time.monotonic()
+    if pending.state is State.REQUESTED:
+        access.timeline.create(pending.inflight())
+    inflight = pending.inflight()
+    files = files_by_instant(access, [one.requested_at for one in plan.instants])
+    undone = []
+    for instant in plan.instants:
+        undone.append(_undo(access, instant, files[instant.requested_at], lease))
+    took_ms = int((time.monotonic() - started) * 1000)
+    content = encode_restore_metadata(pending.requested_at, took_ms, undone)
+    publication = Publication(access.timeline, lease, inflight)
+    publication.prepare(content)
+    timeline = access.timeline.load()
+    completed = publication.publish(access.generate_time(timeline.newest_time))
+    access.timeline.withdraw(inflight)
+    _forget_rollbacks(access, timeline, plan)
+    return completed, undone
+
+
+def _undo(
+    access: TableContext, instant: UndoneInstant, files: Sequence[str], lease: Lease
+) -> RollbackPlan:
+    """Remove one instant and its files; it may have been removed in part before."""
+    name = instant.requested_at
+    current = _write_of(access.timeline.load(), name)
+    if current is not None:
+        access.timeline.withdraw_all(name, lease.check)
+    lease.check()
+    if current is not None and current.is_completed:
+        access.timeline.unpublish(current)
+        current = _write_of(access.timeline.load(), name)
+    lease.check()
+    access.delete_files(files)
+    if current is not None:
+        access.timeline.forget(current)
+    drop_markers(access.storage, name)
+    return RollbackPlan(name, instant.action, as_planned(access.storage, files))
+
+
+def _write_of(timeline: Timeline, requested_at: str) -> Instant | None:
+    found = timeline.find(requested_at)
+    return found if found is not None and found.action.is_write else None
+
+
+def _forget_rollbacks(access: TableContext, timeline: Timeline, plan: RestorePlan) -> None:
+    """Forget pending rollbacks of undone instants; Apache Hudi leaves one for each instant."""
+    undone = {instant.requested_at for instant in plan.instants}
+    for rollback, rollback_plan in access.timeline.pending_rollbacks(timeline):
+        if rollback_plan.instant in undone:
+            access.timeline.forget(rollback)

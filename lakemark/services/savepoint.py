@@ -1,0 +1,154 @@
+"""Savepoints: the files of one commit's state, which cleaning keeps until it is deleted.
+
+A savepoint has the requested time of the commit that it keeps. Source: ``SavepointActionExecutor``,
+``SavepointHelpers`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from lakemark.errors import InvalidConfig, Refused
+from lakemark.model.action import COMMITS, Action, State
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.instant import Instant
+from lakemark.model.savepoint_metadata import SavepointMetadata
+from lakemark.timeline.content import encode_savepoint
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.transaction.publication import Publication
+from lakemark.transaction.rollback_checks import check_no_restore
+from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
+
+#: The slices that a query as of the instant reads, on a timeline.
+SlicesAsOf = Callable[[Timeline, str], Iterable[FileSlice]]
+
+
+def savepoints(timeline: Timeline, store: TimelineStore) -> dict[str, SavepointMetadata]:
+    """Every savepoint by its instant, oldest first.
+
+    Raises:
+        CorruptData: one is damaged.
+    """
+    found = sorted(timeline.completed(Action.SAVEPOINT), key=lambda i: i.requested_at)
+    return {instant.requested_at: store.read_savepoint(instant) for instant in found}
+
+
+def plan_savepoint(
+    access: TableContext, requested_at: str, slices_as_of: SlicesAsOf, user: str, comment: str
+) -> SavepointMetadata:
+    """What ``create_savepoint`` would keep, as of now. Errors as there."""
+    timeline = access.timeline.load()
+    return _plan(timeline, access.timeline, requested_at, slices_as_of, user, comment)
+
+
+def create_savepoint(
+    access: TableContext, requested_at: str, slices_as_of: SlicesAsOf, user: str, comment: str
+) -> SavepointMetadata:
+    """Keep the state as of a completed commit; a pending savepoint is completed.
+
+    Raises:
+        InvalidConfig: no such commit is on the active timeline.
+        Refused: it has a savepoint, files of its state were cleaned, or a clean or a restore is
+            pending.
+    """
+    with access.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = access.timeline.load()
+        metadata = _plan(timeline, access.timeline, requested_at, slices_as_of, user, comment)
+        pending = Instant(requested_at, Action.SAVEPOINT, State.INFLIGHT)
+        lease.check()
+        access.timeline.create(pending)
+        publication = Publication(access.timeline, lease, pending)
+        publication.prepare(encode_savepoint(metadata))
+        publication.publish(access.generate_time(timeline.newest_time))
+    access.timeline.withdraw(pending)
+    return metadata
+
+
+def plan_deletion(access: TableContext, requested_at: str) -> SavepointMetadata:
+    """The files that ``delete_savepoint`` would release; errors as there."""
+    found = _find(access.timeline.load(), requested_at)
+    return access.timeline.read_savepoint(found) if found.is_completed else SavepointMetadata()
+
+
+def delete_savepoint(access: TableContext, requested_at: str) -> None:
+    """Let cleaning delete the files again; a pending savepoint is removed, too.
+
+    Raises:
+        InvalidConfig: there is no savepoint of that instant.
+        Refused: a restore is pending.
+    """
+    with access.lock.hold(LOCK_WAIT_S) as lease:
+        found = _find(access.timeline.load(), requested_at)
+        lease.check()
+        if found.is_completed:
+            access.timeline.unpublish(found)
+        access.timeline.forget(Instant(requested_at, Action.SAVEPOINT, State.INFLIGHT))
+
+
+def _plan(
+    timeline: Timeline,
+    store: TimelineStore,
+    requested_at: str,
+    slices_as_of: SlicesAsOf,
+    user: str,
+    comment: str,
+) -> SavepointMetadata:
+    check_may_keep(timeline, store, requested_at)
+    slices = slices_as_of(timeline, requested_at)
+    return SavepointMetadata.of(slices, user, comment, time.time_ns() // 1_000_000)
+
+
+def _find(timeline: Timeline, requested_at: str) -> Instant:
+    """The savepoint of that instant, completed or pending."""
+    check_no_restore(timeline)
+    for instant in timeline.instants:
+        if instant.action is Action.SAVEPOINT and instant.requested_at == requested_at:
+            return instant
+    message = f"there is no savepoint {requested_at}; lakemark table savepoint lists them"
+    raise InvalidConfig(message)
+
+
+def check_may_keep(timeline: Timeline, store: TimelineStore, requested_at: str) -> None:
+    """Pass if the state as of the instant is complete, and nothing pending will change it.
+
+    Errors as for ``create_savepoint``.
+    """
+    check_no_restore(timeline)
+    if requested_at not in {i.requested_at for i in timeline.completed(*COMMITS)}:
+        message = (
+            f"{requested_at} is not the requested time of a completed commit of the active "
+            "timeline; lakemark table timeline TABLE lists them"
+        )
+        raise InvalidConfig(message)
+    if any(i.requested_at == requested_at for i in timeline.completed(Action.SAVEPOINT)):
+        message = f"savepoint {requested_at} exists; delete it first to create it again"
+        raise Refused(message)
+    for clean in timeline.pending(Action.CLEAN):
+        message = (
+            f"{clean} may be deleting these files; complete it first: lakemark table clean --run"
+        )
+        raise Refused(message)
+    check_not_cleaned(timeline, store, requested_at)
+
+
+def check_not_cleaned(timeline: Timeline, store: TimelineStore, requested_at: str) -> None:
+    """Pass if no clean can have deleted files of the state as of the instant.
+
+    Raises:
+        Refused: a clean retained later commits only, or counted file versions.
+        CorruptData: a clean is damaged.
+    """
+    for clean in timeline.completed(Action.CLEAN):
+        if clean.requested_at < requested_at:
+            continue
+        metadata = store.read_clean(clean)
+        if metadata is None:
+            message = f"what {clean} deleted is lost; the state as of {requested_at} may be gone"
+            raise Refused(message)
+        retained = metadata.earliest_retained
+        if not retained or retained > requested_at:
+            kept = f"from {retained} on" if retained else "by their versions"
+            message = f"{clean} retained files {kept}; the state as of {requested_at} may be gone"
+            raise Refused(message)

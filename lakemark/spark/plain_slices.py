@@ -1,0 +1,72 @@
+"""Selects file slices that Spark can read itself: one Parquet file in the columns of the result.
+
+The schema in a commit's metadata is that of the files it wrote. It is unknown if the commit was
+archived. If it is unknown or differs, the file may need a conversion to the current columns, which
+Spark's reader does differently from lakemark.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pyarrow as pa
+
+from lakemark.config import keys
+from lakemark.errors import SnapshotChanged
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.meta_columns import without_meta_columns
+from lakemark.operations.open_table import OpenTable
+from lakemark.read.scan import Scan
+from lakemark.schema import avro
+from lakemark.spark.types import is_read_alike
+
+
+def plain_slices(table: OpenTable, scan: Scan) -> list[FileSlice]:
+    """The slices of a scan that Spark reads exactly as lakemark does.
+
+    Reads the metadata of each commit that wrote one of the files, once.
+
+    Raises:
+        CorruptData: a commit's metadata is damaged.
+    """
+    schema = scan.reader.schema
+    if scan.reader.path_columns is not None:
+        return []
+    if not all(is_read_alike(schema.field(name).type) for name in scan.columns_read):
+        return []
+    wanted = without_meta_columns(schema)
+
+    @cache
+    def has_wanted_schema(instant: str) -> bool:
+        written = _schema_of_commit(table, instant)
+        return written is not None and without_meta_columns(written).equals(wanted)
+
+    return [
+        one
+        for one in scan.slices
+        if one.base is not None
+        and not one.logs
+        and one.base.name.extension == "parquet"
+        and not is_streaming_sink_file(one.base.path)
+        and has_wanted_schema(one.base.name.instant)
+    ]
+
+
+def is_streaming_sink_file(path: str) -> bool:
+    """Whether Spark silently skips a file because it looks like one of a streaming sink.
+
+    Source: ``FileStreamSink.ancestorIsMetadataDirectory`` of Spark.
+    """
+    return "_spark_metadata" in path.split("/")
+
+
+def _schema_of_commit(table: OpenTable, requested_at: str) -> pa.Schema | None:
+    """The columns of the files of a commit; None if they are unknown."""
+    commit = table.timeline.find(requested_at)
+    if commit is None or not (commit.is_completed and commit.action.is_ingest):
+        return None
+    try:
+        stored = table.store.read_commit(commit).extra_metadata.get(keys.SCHEMA)
+    except SnapshotChanged:
+        return None
+    return avro.to_arrow(stored) if stored else None

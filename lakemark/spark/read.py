@@ -1,0 +1,181 @@
+"""A table as a Spark DataFrame, on Spark 3.5 and 4.
+
+Spark itself reads file slices of one Parquet file, which is faster than any reader in Python. The
+others are merged in Python workers, one task each. Both read only the columns and files that the
+query needs.
+
+Invariants:
+
+- both parts filter alike and have the same types;
+- the files are chosen when the DataFrame is created. So all actions on it read one snapshot, until
+  a cleaner deletes it.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+
+from lakemark.errors import InvalidConfig, SnapshotChanged
+from lakemark.merge.custom.api import CustomMerger
+from lakemark.model.file_slice import FileSlice
+from lakemark.operations.open_table import LATEST, open_table
+from lakemark.read.queries import Incremental, Query
+from lakemark.read.scan import Scan
+from lakemark.spark.conditions import column_named, spark_condition
+from lakemark.spark.plain_slices import is_streaming_sink_file, plain_slices
+from lakemark.spark.types import arrow_for_spark, spark_schema
+from lakemark.storage import StorageLocation, canonical_url
+
+#: Spark's scheme for each scheme of ``canonical_url``; Azure's also needs the account in the URL.
+_SPARK_SCHEMES = {"file": "file", "s3": "s3a", "gs": "gs"}
+
+#: Paths are names: ``*`` in a folder's name is no pattern, and ``a=b`` no column. Dates before
+#: 1582 are not rebased. A missing file is an error, for any settings of the session.
+_PARQUET_OPTIONS = {
+    "__globPaths__": "false",
+    "recursiveFileLookup": "true",
+    "datetimeRebaseMode": "CORRECTED",
+    "int96RebaseMode": "CORRECTED",
+    "ignoreMissingFiles": "false",
+    "ignoreCorruptFiles": "false",
+}
+
+
+def read_table(
+    spark: SparkSession,
+    path: str | os.PathLike[str],
+    query: Query = LATEST,
+    columns: Sequence[str] | None = None,
+    where: str | None = None,
+    *,
+    storage_options: Mapping[str, str] | None = None,
+    mergers: Sequence[CustomMerger] = (),
+    spark_reads_files: bool = True,
+) -> DataFrame:
+    """Read a table with the types that Apache Hudi gives its columns in Spark.
+
+    The timeline, the listing and statistics are read immediately, in this process. Rows are read
+    when Spark runs an action on the DataFrame. A later filter on the DataFrame applies to the
+    Parquet files that Spark reads; only ``where`` skips partitions and files of both kinds.
+
+    Args:
+        spark: the session.
+        path: of the table, a local path or a URL.
+        query: the type of query.
+        columns: columns of the result, in this order; all, Hudi's own first, when None.
+        where: a condition in the language of ``lakemark.read.where``.
+        storage_options: options with which this process and the workers reach the store; Spark's
+            own file systems are configured in the session (``spark.hadoop.…``).
+        mergers: custom mergers, for a table in merge mode ``CUSTOM``; workers must be able to
+            import their classes.
+        spark_reads_files: if False, the Python workers read all files, for stores that Spark's file
+            systems cannot reach.
+
+    Raises:
+        TableNotFound: there is no table at the path.
+        InvalidConfig: an invalid column, condition, time or range; or Spark cannot reach the store.
+        SnapshotChanged: the table changed meanwhile; call again.
+        CorruptData, Unsupported: as ``Table.scan``.
+    """
+    location = StorageLocation(os.fspath(path), dict(storage_options or {}))
+    table = open_table(location, mergers=mergers)
+    scan = table.scan(query, columns, where)
+    root = _spark_root(table.location.url) if spark_reads_files else None
+    # Rows of an incremental query are selected by commit, which only lakemark does.
+    is_whole = root is not None and not isinstance(query, Incremental)
+    plain = plain_slices(table, scan) if is_whole else []
+    return _to_dataframe(spark, scan, plain, root or "", where)
+
+
+@dataclass(frozen=True)
+class ReadSlices:
+    """Runs in a worker: maps numbers of slices to their rows.
+
+    Attributes:
+        scan: without slices.
+        slices: pickled one by one, so that a worker loads only those that it reads.
+    """
+
+    scan: Scan
+    slices: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, scan: Scan) -> ReadSlices:
+        """A reader of the slices of a scan, numbered from 0."""
+        return cls(scan.with_slices(()), tuple(pickle.dumps(one) for one in scan.slices))
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows, batch by batch, in the types that Spark accepts."""
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from read_slice(self.scan, pickle.loads(self.slices[number]))
+
+
+def read_slice(scan: Scan, file_slice: FileSlice) -> Iterator[pa.RecordBatch]:
+    """The rows of one slice, in the types that Spark accepts; errors as ``Scan.batches``."""
+    schema = arrow_for_spark(scan.schema)
+    for batch in scan.with_slices([file_slice]).batches(threads=1):
+        yield batch.cast(schema)
+
+
+def _to_dataframe(
+    spark: SparkSession, scan: Scan, plain: Sequence[FileSlice], root: str, where: str | None
+) -> DataFrame:
+    plain_groups = {one.group for one in plain}
+    rest = [one for one in scan.slices if one.group not in plain_groups]
+    parts = [_read_by_spark(spark, scan, plain, root, where)] if plain else []
+    if rest or not parts:
+        parts.append(_read_by_workers(spark, scan.with_slices(rest)))
+    return parts[0] if len(parts) == 1 else parts[0].union(parts[1])
+
+
+def _read_by_spark(
+    spark: SparkSession, scan: Scan, plain: Sequence[FileSlice], root: str, where: str | None
+) -> DataFrame:
+    wide = scan.with_columns(scan.columns_read)
+    paths = [f"{root}/{one.base.path}" for one in plain if one.base is not None]
+    reader = spark.read.schema(spark_schema(wide.schema)).options(**_PARQUET_OPTIONS)
+    try:
+        frame = reader.parquet(*paths)
+    except AnalysisException as error:
+        if "PATH_NOT_FOUND" not in str(error):
+            raise
+        message = f"a file of the snapshot was deleted; read the table again ({error})"
+        raise SnapshotChanged(message) from error
+    except Py4JError as error:
+        reason = str(getattr(error, "java_exception", error))
+        message = (
+            f"Spark cannot reach {root}: {reason}; configure its file system in the session, or "
+            "let the Python workers read the files (spark_reads_files=False)"
+        )
+        raise InvalidConfig(message) from error
+    if where is not None:
+        frame = frame.where(spark_condition(where, scan.reader.schema))
+    return frame.select(*map(column_named, scan.columns))
+
+
+def _read_by_workers(spark: SparkSession, scan: Scan) -> DataFrame:
+    count = len(scan.slices)
+    numbers = spark.range(0, count, 1, max(count, 1))
+    return numbers.mapInArrow(ReadSlices.of(scan), spark_schema(scan.schema))
+
+
+def _spark_root(url: str) -> str | None:
+    """The table's root in the scheme of Spark's file systems; None if Spark cannot read there."""
+    scheme, _, rest = canonical_url(url).partition("://")
+    if scheme == "az" and "@" in rest.partition("/")[0]:
+        return f"abfss://{rest}".rstrip("/")
+    spark_scheme = _SPARK_SCHEMES.get(scheme)
+    return (
+        None
+        if spark_scheme is None or is_streaming_sink_file(rest)
+        else f"{spark_scheme}://{rest}".rstrip("/")
+    )

@@ -1,0 +1,96 @@
+"""Checks that executors run the same versions as the driver, so that they write the same bytes."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import version
+from typing import Generic, TypeAlias, TypeVar
+
+from lakemark.errors import Permanent
+
+_PACKAGES = ("lakemark", "pyarrow", "numpy", "obstore", "fastavro")
+
+#: Package names, each with the version in a process.
+Versions: TypeAlias = tuple[tuple[str, str], ...]
+
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
+
+
+class ExecutorsDiffer(Permanent):
+    """An executor has another Python version, or other packages, than the driver."""
+
+    def __init__(self, host: str, differences: str) -> None:
+        super().__init__(
+            f"the executor on {host} differs from the driver: {differences}; "
+            "ship the driver's environment with spark-submit --archives"
+        )
+        self.host, self.differences = host, differences
+
+
+@cache
+def versions() -> Versions:
+    """The versions in this process: Python's minor version, and the packages that write files."""
+    python = ".".join(platform.python_version_tuple()[:2])
+    return (("Python", python), *((name, _version(name)) for name in _PACKAGES))
+
+
+def check_same(host: str, theirs: Versions, ours: Versions) -> None:
+    """Check that an executor would write the same bytes as the driver.
+
+    Args:
+        host: of the executor.
+        theirs: the executor's versions.
+        ours: the driver's versions.
+
+    Raises:
+        ExecutorsDiffer: the versions differ.
+    """
+    there = dict(theirs)
+    differences = [
+        f"{name} is {there.get(name) or 'absent'} there and {wanted} here"
+        for name, wanted in ours
+        if there.get(name) != wanted
+    ]
+    if differences:
+        raise ExecutorsDiffer(host, "; ".join(differences))
+
+
+@dataclass(frozen=True)
+class VersionCheckedTask(Generic[Argument, Result]):
+    """A function that an executor runs only if its versions equal the driver's.
+
+    Executors start and stop while a stream runs, so a check at the start is not enough. Each of
+    their processes checks once.
+
+    Attributes:
+        function: the function to run.
+        drivers: the driver's versions.
+    """
+
+    function: Callable[[Argument], Result]
+    drivers: Versions = field(default_factory=versions)
+
+    def __call__(self, argument: Argument) -> Result:
+        """Call the function.
+
+        Raises:
+            ExecutorsDiffer: the versions of this process differ from the driver's.
+        """
+        _check_here(self.drivers)
+        return self.function(argument)
+
+
+@cache
+def _check_here(drivers: Versions) -> None:
+    check_same(platform.node(), versions(), drivers)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except ImportError:
+        return ""

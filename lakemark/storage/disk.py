@@ -1,0 +1,175 @@
+"""Operations of the file system for a storage on a local disk, with typed errors.
+
+``full_path`` is a path of the operating system; ``path`` is relative to the storage, for messages.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import count
+from typing import BinaryIO, TypeVar
+from uuid import uuid4
+
+from lakemark.errors import HudiError, InvalidConfig, StorageUnavailable, Unsupported
+from lakemark.storage.storage import AlreadyExists, InvalidPath, NotFound
+
+# How often another process may delete a folder between its creation and its use.
+_ATTEMPTS = 10
+
+_NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV, errno.EMLINK)
+_REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS)
+#: The disk has no more room, or the quota does not allow more.
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
+_BAD_NAMES = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.EEXIST)
+
+T = TypeVar("T")
+
+
+@contextmanager
+def typed_errors(path: str, root: str) -> Iterator[None]:
+    """Convert errors of the operating system to errors whose class shows what the caller may do.
+
+    Args:
+        path: of the file, relative to the storage's root.
+        root: folder of the storage, which the message about a full disk names.
+    """
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        message = f"no file at {path}"
+        raise NotFound(message) from None
+    except OSError as error:
+        raise _typed(error, path, root) from error
+
+
+@contextmanager
+def staged_file(full_path: str, data: bytes, *, is_forced: bool) -> Iterator[str]:
+    """Write a whole staging file next to ``full_path``; deleted at the end unless it was renamed.
+
+    Args:
+        full_path: the final path.
+        data: its content.
+        is_forced: whether the content is forced to the disk.
+    """
+    staging = f"{full_path}#{uuid4().int}"
+    try:
+        with in_folder_of(full_path, lambda: open(staging, "xb", buffering=0)) as file:
+            _write_all(file.fileno(), data)
+            if is_forced and data:
+                os.fsync(file.fileno())
+        yield staging
+    finally:
+        remove(staging)
+
+
+def open_unfinished(full_path: str) -> BinaryIO:
+    """Open a new staging file ``<full_path>#<n>``, with the lowest free number."""
+    for number in count(1):
+        with suppress(FileExistsError):
+            return in_folder_of(full_path, partial(_open_new, f"{full_path}#{number}"))
+    raise AssertionError(full_path)
+
+
+def remove_unfinished(full_path: str) -> None:
+    """Remove the files that ``open_unfinished`` created for a path."""
+    for number in count(1):
+        if not remove(f"{full_path}#{number}"):
+            return
+
+
+def link(source: str, full_path: str) -> None:
+    """Create a hard link, unless the name exists; creates the folder.
+
+    Raises:
+        FileNotFoundError: the source does not exist.
+        FileExistsError: the name exists.
+        Unsupported: the file system has no hard links.
+    """
+    try:
+        in_folder_of(full_path, lambda: os.link(source, full_path), given=source)
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        message = (
+            f"{full_path}: no hard link ({error.strerror}); keep the table on one disk that "
+            "supports hard links"
+        )
+        raise Unsupported(message) from error
+
+
+def remove(full_path: str) -> bool:
+    """Remove a file; false if there is none."""
+    try:
+        os.unlink(full_path)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return False
+    return True
+
+
+def remove_empty_folders(folder: str, root: str) -> None:
+    """Remove a folder and its parents below the root, as long as they are empty."""
+    with suppress(OSError):
+        while len(folder) > len(root):
+            os.rmdir(folder)
+            folder = os.path.dirname(folder)
+
+
+def checksum_of(full_path: str) -> str:
+    """Path of Hadoop's checksum of a file."""
+    folder, name = os.path.split(full_path)
+    return f"{folder}/.{name}.crc"
+
+
+def content_mismatch(path: str) -> AlreadyExists:
+    """The error for a file that exists with different content."""
+    return AlreadyExists(f"{path} already exists with different content")
+
+
+def in_folder_of(full_path: str, step: Callable[[], T], given: str | None = None) -> T:
+    """Run a step, and create the folder if it is missing.
+
+    Args:
+        full_path: in the folder.
+        step: raises ``FileNotFoundError`` if the folder is missing.
+        given: a file that the step needs. If it is missing, the error is raised.
+    """
+    for attempt in count(1):
+        try:
+            return step()
+        except FileNotFoundError:
+            if attempt == _ATTEMPTS or (given is not None and not os.path.exists(given)):
+                raise
+            with suppress(FileNotFoundError, FileExistsError):  # a delete also removes folders
+                os.makedirs(os.path.dirname(full_path), exist_ok=True)
+        except NotADirectoryError as error:
+            message = f"{full_path}: part of the path is a file"
+            raise InvalidPath(message) from error
+    raise AssertionError(full_path)
+
+
+def _open_new(full_path: str) -> BinaryIO:
+    return open(full_path, "xb")
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _typed(error: OSError, path: str, root: str) -> HudiError:
+    reason = error.strerror or type(error).__name__
+    if error.errno in FULL_DISK:
+        return StorageUnavailable(
+            f"the disk of {root} is full ({reason} while writing {path}); free space on it, raise "
+            "the quota, or move the folder to a larger disk"
+        )
+    if error.errno in _REFUSALS:
+        return InvalidConfig(f"{path}: {reason}; give this user write permission")
+    if error.errno in _BAD_NAMES:
+        return InvalidPath(f"{path}: {reason}")
+    return StorageUnavailable(f"{path}: {reason}")

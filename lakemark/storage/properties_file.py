@@ -1,0 +1,112 @@
+"""Reads and replaces ``.hoodie/hoodie.properties``; one process at a time replaces it.
+
+Source: ``HoodieTableConfig.modify`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lakemark.config.table_properties import BACKUP_PATH, PROPERTIES_PATH, TableProperties
+from lakemark.errors import Refused, TableNotFound, WriteConflict
+from lakemark.model.format_version import FormatVersion
+from lakemark.storage.storage import AlreadyExists, NotFound, PreconditionFailed, Storage
+
+
+def read_properties(storage: Storage) -> TableProperties:
+    """Read the properties, or the backup of an Apache Hudi process that died replacing them.
+
+    Raises:
+        TableNotFound: there are no properties.
+        CorruptData: they are damaged.
+    """
+    for path in (PROPERTIES_PATH, BACKUP_PATH):
+        try:
+            url = f"{storage.location.url.rstrip('/')}/{path}"
+            return TableProperties.parse(storage.read(path), url)
+        except NotFound:
+            continue
+    message = (
+        f"no Hudi table at {storage.location.url} (no {PROPERTIES_PATH}); check the path: a "
+        "table's folder contains .hoodie, and the first batch of a pipeline creates it"
+    )
+    raise TableNotFound(message)
+
+
+def check_same_version(storage: Storage, version: FormatVersion) -> TableProperties:
+    """Read the properties of a table that was opened before, and check its version.
+
+    Raises:
+        Refused: the table was upgraded or downgraded, so its timeline and its files differ.
+    """
+    properties = read_properties(storage)
+    if properties.version != version:
+        message = (
+            f"table {storage.location.url} had version {version:d} when it was opened, and has "
+            f"version {properties.version:d} now; start again"
+        )
+        raise Refused(message)
+    return properties
+
+
+def replace_properties(
+    storage: Storage,
+    before: TableProperties,
+    after: TableProperties,
+    check_lease: Callable[[], None],
+) -> None:
+    """Replace the properties of an existing table; under the table's lock.
+
+    They are replaced in one step, so no backup is written. A process that was paused must not write
+    properties that derive from old ones, because these could name a timeline that was deleted in
+    the meantime. An object store compares in the same request. A local disk cannot, so they are
+    compared right before they are written. Files that the new properties name are durable before
+    them. The properties are durable before the caller deletes files that they no longer name.
+
+    Args:
+        storage: the table's root.
+        before: the properties that ``after`` derives from.
+        after: the properties to write.
+        check_lease: raises if the lock was lost. It is called after the store's version was read,
+            because a writer that takes over the lock of a version change changes that version.
+
+    Raises:
+        WriteConflict: another process has changed the properties in the meantime.
+    """
+    storage.make_durable()
+    version = _version_of(storage, before)
+    check_lease()
+    content = after.to_bytes()
+    try:
+        if version is None:
+            storage.create(PROPERTIES_PATH, content)
+        elif storage.supports_compare_and_swap:
+            storage.replace(PROPERTIES_PATH, content, version)
+        else:
+            storage.put(PROPERTIES_PATH, content)
+    except (AlreadyExists, PreconditionFailed) as error:
+        raise _changed(storage) from error
+    storage.make_durable()
+    storage.delete([BACKUP_PATH])
+
+
+def _version_of(storage: Storage, before: TableProperties) -> str | None:
+    """The version of the stored properties, "" if they have none; None if only a backup exists.
+
+    Apache Hudi deletes the properties before it writes new ones.
+    """
+    try:
+        content, version = storage.read_versioned(PROPERTIES_PATH)
+    except NotFound:
+        content, version = storage.read(BACKUP_PATH), None
+    else:
+        version = version or ""
+    if TableProperties.parse(content).to_bytes() != before.to_bytes():
+        raise _changed(storage)
+    return version
+
+
+def _changed(storage: Storage) -> WriteConflict:
+    path = f"{storage.location.url.rstrip('/')}/{PROPERTIES_PATH}"
+    message = f"{path} was changed by another process in the meantime; start again"
+    return WriteConflict(message)

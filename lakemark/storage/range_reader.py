@@ -1,0 +1,72 @@
+"""Random access to an object, by requests for ranges of bytes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+# A footer, a log block's header or an index block is a few KiB; a request also reads what follows.
+_READ_AHEAD_BYTES = 256 << 10
+
+
+class RangeReader(io.RawIOBase):
+    """A read-only file over ``fetch(start, length_bytes)``; keeps the last range it read."""
+
+    def __init__(self, fetch: Callable[[int, int], bytes], size_bytes: int) -> None:
+        super().__init__()
+        self._fetch = fetch
+        self._size_bytes = size_bytes
+        self._position = 0
+        self._window = b""
+        self._window_start = 0
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def seekable(self) -> bool:
+        """Always."""
+        return True
+
+    def tell(self) -> int:
+        """Offset of the next byte."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        """Move; nothing is requested."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}[whence]
+        if base + offset < 0:
+            message = f"cannot seek to {base + offset}, before the start of the file"
+            raise ValueError(message)
+        self._position = base + offset
+        return self._position
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Read ``size`` bytes, or all remaining bytes if it is None or negative; fewer at the end.
+
+        Raises:
+            NotFound: the object was deleted after it was opened.
+        """
+        remaining_bytes = max(0, self._size_bytes - self._position)
+        wanted_bytes = remaining_bytes if size is None or size < 0 else min(size, remaining_bytes)
+        data = self._range(self._position, wanted_bytes) if wanted_bytes else b""
+        self._position += len(data)
+        return data
+
+    def readall(self) -> bytes:
+        """Read all remaining bytes."""
+        return self.read()
+
+    def readinto(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]
+        """Fill a buffer with the remaining bytes, as far as there are any."""
+        target = memoryview(buffer).cast("B")
+        data = self.read(len(target))
+        target[: len(data)] = data
+        return len(data)
+
+    def _range(self, start: int, length_bytes: int) -> bytes:
+        at = start - self._window_start
+        if not (0 <= at and at + length_bytes <= len(self._window)):
+            ahead_bytes = min(max(length_bytes, _READ_AHEAD_BYTES), self._size_bytes - start)
+            self._window, self._window_start, at = self._fetch(start, ahead_bytes), start, 0
+        return self._window[at : at + length_bytes]

@@ -1,0 +1,135 @@
+"""Temporary folders on this machine's disk, for spilled rows and shuffled payloads.
+
+A killed process cannot remove its folder, and a stream that runs for years has some workers killed.
+So a folder is locked while it is in use, and the next process that needs one first removes folders
+whose lock is free. The system frees a lock when its process ends for any reason.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
+from pathlib import Path
+
+from lakemark.errors import StorageUnavailable
+from lakemark.storage.disk import FULL_DISK
+
+#: On a network file system a lock is often known only to its own machine, so the name contains the
+#: machine.
+_PREFIX = f"lakemark-scratch-{os.uname().nodename}-"
+
+
+@contextmanager
+def scratch_folder(purpose: str) -> Iterator[Path]:
+    """Create an empty folder that only this user can read; removed at the end.
+
+    It is in the folder of ``TMPDIR``. Before this process creates its first one there, it removes
+    the folders of killed processes.
+
+    Args:
+        purpose: a word in its name, for users who find it.
+
+    Raises:
+        StorageUnavailable: the disk is full.
+    """
+    with temporary_writes(f"a folder for {purpose}"):
+        _remove_abandoned(_temporary_folder())
+        folder, lock = _new_folder(purpose)
+    owner = os.getpid()
+    try:
+        yield folder
+    finally:
+        if os.getpid() == owner:  # a forked process also leaves its copy of this block
+            shutil.rmtree(folder, ignore_errors=True)  # the next process removes the rest
+        os.close(lock)
+
+
+@contextmanager
+def temporary_writes(content: str) -> Iterator[None]:
+    """Run a block that writes temporary files; the error of a full disk names the remedy.
+
+    Args:
+        content: a description of the content, for the message.
+
+    Raises:
+        StorageUnavailable: the disk of the temporary folder is full.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL_DISK:
+            raise
+        message = (
+            f"the disk of the temporary folder {_temporary_folder()} is full "
+            f"({os.strerror(error.errno)} while writing {content}); free space on it, or set "
+            "TMPDIR to a folder on a larger disk"
+        )
+        raise StorageUnavailable(message) from error
+
+
+def _temporary_folder() -> str:
+    """The folder that ``TMPDIR`` names, or the system's.
+
+    Raises:
+        StorageUnavailable: no temporary folder can be written.
+    """
+    try:
+        return tempfile.gettempdir()
+    except FileNotFoundError as error:
+        message = (
+            f"no temporary folder can be written ({error.strerror}); free space on its disk, or "
+            "set TMPDIR to a folder on a larger disk"
+        )
+        raise StorageUnavailable(message) from error
+
+
+@cache
+def scratch_of_this_process(purpose: str) -> Path:
+    """A folder that every call returns, until this process exits."""
+    opened = ExitStack()
+    atexit.register(opened.close)
+    return opened.enter_context(scratch_folder(purpose))
+
+
+def _new_folder(purpose: str) -> tuple[Path, int]:
+    """Create a folder; returns it and the descriptor that holds its lock."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{purpose}-"))
+        with suppress(FileNotFoundError):
+            lock = _open(folder)
+            with suppress(OSError):  # without locks, no process removes folders
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if folder.exists():
+                return folder, lock
+            os.close(lock)  # another process removed it before it was locked
+
+
+@cache
+def _remove_abandoned(parent: str) -> None:
+    """Remove the folders of this user that no process has locked; once in each process."""
+    found: list[Path] = []
+    with suppress(OSError):  # a folder that can be written but not listed
+        found += [path for path in Path(parent).iterdir() if path.name.startswith(_PREFIX)]
+    for folder in found:
+        with suppress(OSError):  # removed, of another user, locked, or without locks
+            _remove_if_free(folder)
+
+
+def _remove_if_free(folder: Path) -> None:
+    lock = _open(folder)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(lock).st_uid == os.geteuid():
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)
+
+
+def _open(folder: Path) -> int:
+    return os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

@@ -1,0 +1,53 @@
+"""A file for an object store, which is kept on this machine until it is complete, then sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from tempfile import SpooledTemporaryFile
+from typing import IO
+
+from lakemark.storage.scratch import temporary_writes
+
+# Kept in memory up to this size, then in the temporary folder (``TMPDIR``).
+_IN_MEMORY_BYTES = 16 << 20
+_CONTENT = "a file before it is sent to the object store"
+
+
+class SpooledFile:
+    """A ``StreamingFile`` that is sent whole, so that no incomplete uploads remain in the store.
+
+    Args:
+        send: creates the object, given the file, at its start, and its size in bytes.
+    """
+
+    def __init__(self, send: Callable[[IO[bytes], int], None]) -> None:
+        self._send = send
+        self._size_bytes = 0
+        self._spool = SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed or aborted."""
+        return self._spool.closed
+
+    def write(self, data: bytes | memoryview, /) -> int:
+        """Append bytes."""
+        with temporary_writes(_CONTENT):
+            self._spool.write(data)
+        written_bytes = memoryview(data).nbytes
+        self._size_bytes += written_bytes
+        return written_bytes
+
+    def close(self) -> int:
+        """Make the whole file visible; see ``StreamingFile.close``."""
+        if not self.closed:
+            with temporary_writes(_CONTENT), self._spool:
+                self._spool.seek(0)
+                self._send(self._spool, self._size_bytes)
+        return self._size_bytes
+
+    def abort(self) -> None:
+        """Discard the file."""
+        with suppress(OSError):  # closing writes buffered bytes, which fails on a full disk
+            self._spool.close()

@@ -1,0 +1,114 @@
+"""Writes the archive of table version 6 (see ``archive_log``).
+
+Each addition is a new log file with the next number, which appears whole. An instant has two
+entries: the requested one, with its plan, and the completed one, with its metadata. Source:
+``TimelineArchiverV1``, ``MetadataConversionUtils.createMetaWrapper`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from io import BytesIO
+from typing import Any
+
+import fastavro
+
+from lakemark.codec import avro_container
+from lakemark.errors import WriteConflict
+from lakemark.log.data_block import AVRO_BLOCK_VERSION
+from lakemark.log.log_block import BlockType, HeaderKey, encode
+from lakemark.model.action import State
+from lakemark.model.instant import Instant
+from lakemark.storage.storage import AlreadyExists, Storage
+from lakemark.timeline.archive_log import METADATA_FIELDS, PLAN_FIELDS, ArchiveLogs
+from lakemark.timeline.archived_timeline import just_after
+from lakemark.timeline.content import decode_any
+from lakemark.timeline.lsm_writer import ArchivedInstant
+
+_ENTRY = "HoodieArchivedMetaEntry"
+_ENTRY_VERSION = 1
+_WRITE_TOKEN = "1-0-1"
+_PREFIX, _LENGTH = struct.Struct(">ii"), struct.Struct(">i")
+
+
+class ArchiveLogWriter:
+    """An ``ArchiveWriter`` of one table, under the table's lock.
+
+    Args:
+        storage: of the table.
+        archive: reads the archive.
+        check: called before a log appears; raises if the lock was lost.
+    """
+
+    def __init__(self, storage: Storage, archive: ArchiveLogs, check: Callable[[], None]) -> None:
+        self._storage, self._archive, self._check = storage, archive, check
+
+    def find_archived(self, first: str, last: str) -> tuple[Instant, ...]:
+        """See ``ArchiveWriter.find_archived``."""
+        return self._archive.load().instants(first, just_after(last))
+
+    def add(self, instants: Iterator[ArchivedInstant], first: str, last: str) -> None:
+        """Add instants, oldest first, as the next log; ``first`` and ``last`` are not used.
+
+        Raises:
+            WriteConflict: another archiver wrote that log.
+        """
+        content = archive_log(instants)
+        name = f".commits_.archive.{self._archive.newest_number() + 1}_{_WRITE_TOKEN}"
+        self._check()
+        try:
+            self._storage.create(f"{self._archive.folder}/{name}", content)
+        except AlreadyExists as error:
+            message = f"another archiver wrote {name} at the same time"
+            raise WriteConflict(message) from error
+
+    def merge_files(self) -> None:
+        """Does nothing: logs are not merged here."""
+
+
+def archive_log(instants: Iterable[ArchivedInstant]) -> bytes:
+    """Encode a log of these instants, a block for each."""
+    schema_text = json.dumps(avro_container.load_schema(_ENTRY))
+    schema = fastavro.parse_schema(json.loads(schema_text))
+    header = {HeaderKey.SCHEMA: schema_text}
+    blocks = []
+    for instant in instants:
+        bodies = [_encode_entry(schema, entry) for entry in _entries(instant)]
+        content = _PREFIX.pack(AVRO_BLOCK_VERSION, len(bodies))
+        content += b"".join(_LENGTH.pack(len(body)) + body for body in bodies)
+        # Apache Hudi's blocks name no instant; here, readers of blocks find one.
+        named = {**header, HeaderKey.INSTANT_TIME: instant.requested_at}
+        blocks.append(encode(BlockType.AVRO_DATA, named, content))
+    return b"".join(blocks)
+
+
+def _encode_entry(schema: Any, entry: Mapping[str, Any]) -> bytes:
+    body = BytesIO()
+    fastavro.schemaless_writer(body, schema, entry)
+    return body.getvalue()
+
+
+def _entries(instant: ArchivedInstant) -> Iterator[Mapping[str, Any]]:
+    path = f"archived instant {instant.requested_at}"
+    planned_as, field = PLAN_FIELDS.get(instant.action, (instant.action, ""))
+    plan = {field: decode_any(instant.plan, path)} if field and instant.plan else {}
+    pending = planned_as if plan else instant.action
+    yield _entry(instant, str(pending), State.REQUESTED, instant.requested_at, plan)
+    done = METADATA_FIELDS.get(instant.action)
+    content = {done: decode_any(instant.metadata, path)} if done and instant.metadata else {}
+    yield _entry(instant, instant.action, State.COMPLETED, instant.completed_at, content)
+
+
+def _entry(
+    instant: ArchivedInstant, action: str, state: State, at: str, content: Mapping[Any, Any]
+) -> Mapping[str, Any]:
+    return {
+        **content,
+        "commitTime": instant.requested_at,
+        "actionType": action,
+        "version": _ENTRY_VERSION,
+        "actionState": state.name,
+        "stateTransitionTime": at,
+    }

@@ -1,0 +1,144 @@
+"""Moves instants from the active timeline into the archive, of any table version.
+
+An instant becomes one row: the content of its completed file, and its plan if it has one. The row
+is written before any file is deleted. So a crash leaves an instant both active and archived, with
+the same content, and the next archival adds no second row. Source: ``TimelineArchiverV2``,
+``MetadataConversionUtils.createLSMTimelineInstant`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from lakemark.errors import WriteConflict
+from lakemark.model.action import Action, State
+from lakemark.model.instant import Instant
+from lakemark.storage.storage import NotFound, Storage
+from lakemark.timeline.layout import TimelineLayout
+from lakemark.timeline.lsm_writer import ArchivedInstant
+
+#: Actions whose requested file is a plan that is archived.
+_PLANNED = (Action.CLEAN, Action.COMPACTION, Action.LOG_COMPACTION)
+_REPLACING = (Action.REPLACE_COMMIT, Action.CLUSTERING)
+
+
+class ArchiveWriter(Protocol):
+    """Adds instants to an archive; one object is used for one archival."""
+
+    def find_archived(self, first: str, last: str) -> tuple[Instant, ...]:
+        """Find the instants of a range of requested times that are already archived.
+
+        Args:
+            first: the earliest time.
+            last: the latest time.
+        """
+        ...
+
+    def add(self, instants: Iterator[ArchivedInstant], first: str, last: str) -> None:
+        """Add instants, oldest first, at least one.
+
+        Args:
+            instants: read while they are written.
+            first: requested time of the first.
+            last: requested time of the last.
+
+        Raises:
+            WriteConflict: another archiver added some at the same time.
+        """
+        ...
+
+    def merge_files(self) -> None:
+        """Merge small files of the archive, and delete those that are no longer used."""
+        ...
+
+
+class TimelineArchive:
+    """Moves instants from the active timeline of one table to its archive.
+
+    Args:
+        storage: of the table.
+        layout: of its timeline.
+    """
+
+    def __init__(self, storage: Storage, layout: TimelineLayout) -> None:
+        self._storage, self._layout = storage, layout
+
+    def move(
+        self, instants: Sequence[Instant], writer: ArchiveWriter, check: Callable[[], None]
+    ) -> None:
+        """Move completed instants; under the table's lock.
+
+        Args:
+            instants: oldest first, at least one.
+            writer: of the archive.
+            check: called before each change that needs the lock; raises if the lock was lost.
+
+        Raises:
+            WriteConflict: another archiver moved some of them at the same time.
+        """
+        states = self._states(instants)
+        first, last = instants[0].requested_at, instants[-1].requested_at
+        known = {(i.requested_at, i.action) for i in writer.find_archived(first, last)}
+        new = [i for i in instants if (i.requested_at, i.action) not in known]
+        if new:
+            rows = (self._row(i, states[i.requested_at, i.action]) for i in new)
+            writer.add(rows, new[0].requested_at, new[-1].requested_at)
+        self._storage.make_durable()
+        check()
+        pending = [
+            i for i in instants for i in states[i.requested_at, i.action] if not i.is_completed
+        ]
+        self._storage.delete([self._path(i) for i in pending])
+        self._storage.make_durable()  # a commit without its completed file would be rolled back
+        for instant in instants:
+            self._storage.delete([self._path(instant)])  # model: delete archived
+        writer.merge_files()
+
+    def _states(self, instants: Sequence[Instant]) -> Mapping[tuple[str, Action], list[Instant]]:
+        """Every file of these instants, by requested time and completed action."""
+        found: dict[tuple[str, Action], list[Instant]] = {
+            (i.requested_at, i.action): [] for i in instants
+        }
+        for info in self._storage.list_folder(self._layout.folder)[1]:
+            seen = self._layout.parse(info.name)
+            if seen is not None:
+                found.get((seen.requested_at, seen.action.completes_as), []).append(seen)
+        return found
+
+    def _row(self, instant: Instant, states: Sequence[Instant]) -> ArchivedInstant:
+        return ArchivedInstant(
+            instant.requested_at,
+            instant.completed_at or instant.requested_at,
+            instant.action.value,
+            self._content(instant),
+            self._plan(states),
+        )
+
+    def _content(self, instant: Instant) -> bytes:
+        try:
+            return self._storage.read(self._path(instant))
+        except NotFound as error:
+            message = f"{instant} was archived or rolled back by another writer; start again"
+            raise WriteConflict(message) from error
+
+    def _plan(self, states: Sequence[Instant]) -> bytes | None:
+        """The plan of an instant; of a replacement, the content of its last pending state.
+
+        None if there is none, or if its file is empty.
+        """
+        plan = None
+        for pending in sorted((i for i in states if not i.is_completed), key=_progress):
+            is_plan = pending.action in _PLANNED and pending.state is State.REQUESTED
+            if is_plan or pending.action in _REPLACING:
+                with suppress(NotFound):
+                    plan = self._storage.read(self._path(pending)) or plan
+        return plan
+
+    def _path(self, instant: Instant) -> str:
+        return f"{self._layout.folder}/{self._layout.name_of(instant)}"
+
+
+def _progress(pending: Instant) -> bool:
+    return pending.state is State.INFLIGHT

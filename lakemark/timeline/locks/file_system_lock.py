@@ -1,0 +1,113 @@
+"""The lock provider ``file_system``: a local disk, shared with Apache Hudi.
+
+The lock file of Apache Hudi's ``FileSystemBasedLockProvider`` is ``.hoodie/lock``. It exists while
+a writer holds the lock. Apache Hudi writes nothing into it, and takes it over by its age alone
+(``hoodie.write.lock.filesystem.expire``, in minutes; 0: never).
+
+Writers of this project first acquire their own numbered file (``GenerationStorageLock``). So they
+exclude each other without ``.hoodie/lock``, and also exclude those that use the provider
+``storage``. Once a writer holds its number, a ``.hoodie/lock`` that exists belongs to Apache Hudi,
+or a dead writer of this project left it.
+
+Hadoop checks whether the file exists and creates it in two steps, so it may overwrite a file that
+was created in between. So this provider reads the file again after a pause, and checks the claim
+(``is_current``) before each step that the lock protects.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from lakemark.errors import CorruptData
+from lakemark.storage.storage import AlreadyExists, NotFound, Storage
+from lakemark.timeline.locks.lock_provider import Claim, LockRecord
+from lakemark.timeline.locks.storage_lock import GenerationStorageLock
+
+APACHE_LOCK_PATH = ".hoodie/lock"
+
+#: How long after its check Hadoop may still create the file.
+_HADOOP_CREATE_S = 0.01
+
+
+class FileSystemLock:
+    """A ``LockProvider`` on a local disk, shared with Apache Hudi.
+
+    Args:
+        storage: a local disk, at the table's root.
+        expire_minutes: age at which Apache Hudi's lock counts as left by a dead writer; 0: never.
+            It must equal Apache Hudi's own setting.
+        now_ms: the writers' clock, epoch milliseconds.
+    """
+
+    def __init__(self, storage: Storage, expire_minutes: int, now_ms: Callable[[], int]) -> None:
+        self._storage = storage
+        self._expire_ms = expire_minutes * 60_000
+        self._now_ms = now_ms
+        self._ours = GenerationStorageLock(storage)
+
+    def try_acquire(self, ours: LockRecord, is_free: Callable[[LockRecord], bool]) -> Claim | None:
+        """See ``LockProvider.try_acquire``; writes nothing while Apache Hudi holds the lock."""
+        if self._is_apaches(self._read()) and not self._is_expired():
+            return None
+        claim = self._ours.try_acquire(ours, is_free)
+        if claim is None or self._create_lock_file(claim.record):
+            return claim
+        self._ours.replace_record(claim, claim.released_unused())
+        return None
+
+    def replace_record(self, claim: Claim, record: LockRecord) -> Claim | None:
+        """See ``LockProvider.replace_record``; a release deletes ``.hoodie/lock`` first."""
+        is_current = self.is_current(claim)
+        if record.expired or not record.valid_until_ms:
+            if is_current:
+                self._storage.delete([APACHE_LOCK_PATH])
+            return self._ours.replace_record(claim, record)
+        rewritten = self._ours.replace_record(claim, record) if is_current else None
+        if rewritten is not None:
+            self._storage.put(APACHE_LOCK_PATH, record.to_bytes())
+        return rewritten
+
+    def is_current(self, claim: Claim) -> bool:
+        """See ``LockProvider.is_current``."""
+        return self._ours.is_current(claim) and self._read() == claim.record.to_bytes()
+
+    def holder(self) -> str:
+        """See ``LockProvider.holder``."""
+        if self._is_apaches(self._read()):
+            return f"Apache Hudi ({APACHE_LOCK_PATH}; if no writer runs, delete it)"
+        return self._ours.holder()
+
+    def _create_lock_file(self, ours: LockRecord) -> bool:
+        """Create ``.hoodie/lock``; false if Apache Hudi created or overwrites it."""
+        seen = self._read()
+        if seen is not None and (not self._is_apaches(seen) or self._is_expired()):
+            self._storage.delete([APACHE_LOCK_PATH])
+        with suppress(AlreadyExists):
+            self._storage.create(APACHE_LOCK_PATH, ours.to_bytes())
+            time.sleep(_HADOOP_CREATE_S)
+            return self._read() == ours.to_bytes()
+        return False
+
+    def _read(self) -> bytes | None:
+        with suppress(NotFound):
+            return self._storage.read(APACHE_LOCK_PATH)
+        return None
+
+    def _is_apaches(self, seen: bytes | None) -> bool:
+        if seen is None:
+            return False
+        try:
+            LockRecord.parse(seen, APACHE_LOCK_PATH)
+        except CorruptData:
+            return True
+        return False
+
+    def _is_expired(self) -> bool:
+        info = self._storage.head(APACHE_LOCK_PATH)
+        if info is None or not self._expire_ms:
+            return False
+        now = datetime.fromtimestamp(self._now_ms() / 1000, UTC)
+        return (now - info.modified_at).total_seconds() * 1000 > self._expire_ms

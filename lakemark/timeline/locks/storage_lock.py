@@ -1,0 +1,160 @@
+"""The lock provider ``storage``: the lock is on the table's storage.
+
+There are two ways, by what the store can do:
+
+- ``ConditionalStorageLock``: ``.hoodie/.locks/table_lock.json``, created if absent and replaced by
+  version. This is the protocol of Apache Hudi's ``StorageBasedLockProvider``, so Apache Hudi and
+  this project exclude each other.
+- ``GenerationStorageLock``, for a local disk, which has no conditional replace: each holder creates
+  a new file ``table_lock.json.<n>``. The holder is the owner of the file with the highest number. A
+  writer creates the next number only if the records of all lower numbers are free, and checks them
+  again afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from lakemark.storage.storage import AlreadyExists, NotFound, PreconditionFailed, Storage
+from lakemark.timeline.locks.lock_provider import LOCK_FOLDER, LOCK_PATH, Claim, LockRecord
+
+
+class ConditionalStorageLock:
+    """A ``LockProvider`` on a store with compare-and-swap."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def try_acquire(self, ours: LockRecord, is_free: Callable[[LockRecord], bool]) -> Claim | None:
+        """See ``LockProvider.try_acquire``."""
+        seen = self._read()
+        if seen is None:
+            with suppress(AlreadyExists):
+                self._storage.create(LOCK_PATH, ours.to_bytes())
+            seen = self._read()
+        if seen is not None and is_free(seen.record):
+            claim = self.replace_record(seen, ours)
+            return claim and replace(claim, taken_over=not seen.record.expired)
+        if seen is not None and seen.record.owner == ours.owner:
+            return replace(seen, taken_over=True)  # the answer of the write was lost
+        return None
+
+    def replace_record(self, claim: Claim, record: LockRecord) -> Claim | None:
+        """See ``LockProvider.replace_record``."""
+        try:
+            version = self._storage.replace(LOCK_PATH, record.to_bytes(), claim.version)
+        except PreconditionFailed:
+            return None
+        return Claim(record, version)
+
+    def is_current(self, claim: Claim) -> bool:
+        """See ``LockProvider.is_current``."""
+        return self._read() == claim
+
+    def holder(self) -> str:
+        """See ``LockProvider.holder``."""
+        seen = self._read()
+        return seen.record.owner if seen else "nobody"
+
+    def _read(self) -> Claim | None:
+        try:
+            data, version = self._storage.read_versioned(LOCK_PATH)
+        except NotFound:
+            return None
+        assert version is not None, self._storage
+        return Claim(LockRecord.parse(data, LOCK_PATH), version)
+
+
+class GenerationStorageLock:
+    """A ``LockProvider`` of numbered files on a local disk."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    def try_acquire(self, ours: LockRecord, is_free: Callable[[LockRecord], bool]) -> Claim | None:
+        """See ``LockProvider.try_acquire``.
+
+        The records are read before and after the new file is created. The second time shows a
+        higher number, if this process was paused, or a record that its owner has renewed since.
+        """
+        seen = self._records()
+        highest = max(seen, default=0)
+        claim = Claim(ours, str(highest + 1), bool(highest) and not seen[highest].expired)
+        if highest and seen[highest].owner == ours.owner and not is_free(seen[highest]):
+            claim = Claim(seen.pop(highest), str(highest), taken_over=True)
+        if not all(map(is_free, seen.values())):
+            return None
+        try:
+            path = _generation_path(claim.version)
+            self._storage.create(path, claim.record.to_bytes(), may_be_cut=True)
+        except AlreadyExists:
+            return None
+        return self._uncontested(claim, is_free)
+
+    def replace_record(self, claim: Claim, record: LockRecord) -> Claim | None:
+        """See ``LockProvider.replace_record``."""
+        path = _generation_path(claim.version)
+        if not self.is_current(claim):
+            return None
+        self._storage.put(path, record.to_bytes(), may_be_cut=True)
+        if max(self._numbers(), default=0) == int(claim.version):
+            return Claim(record, claim.version)
+        self._storage.put(path, replace(record, valid_until_ms=0).to_bytes(), may_be_cut=True)
+        return None
+
+    def is_current(self, claim: Claim) -> bool:
+        """See ``LockProvider.is_current``."""
+        if max(self._numbers(), default=0) != int(claim.version):
+            return False
+        path = _generation_path(claim.version)
+        with suppress(NotFound):
+            return LockRecord.parse(self._storage.read(path), path) == claim.record
+        return False
+
+    def holder(self) -> str:
+        """See ``LockProvider.holder``."""
+        records = self._records()
+        return records[max(records)].owner if records else "nobody"
+
+    def _uncontested(self, claim: Claim, is_free: Callable[[LockRecord], bool]) -> Claim | None:
+        number = int(claim.version)
+        others = self._records()
+        ours = others.pop(number, None)
+        overtaken = ours != claim.record or max(others, default=0) > number
+        if overtaken or not all(map(is_free, others.values())):
+            self._storage.delete([_generation_path(claim.version)])
+            return None
+        # The previous file is kept, because a listing during a change shows at least one of the
+        # last two.
+        old = [_generation_path(str(other)) for other in others if other < number - 1]
+        self._storage.delete(old)
+        return claim
+
+    def _numbers(self) -> list[int]:
+        _, objects = self._storage.list_folder(LOCK_FOLDER)
+        suffixes = (o.path.removeprefix(f"{LOCK_PATH}.") for o in objects)
+        return [int(suffix) for suffix in suffixes if suffix.isdecimal()]
+
+    def _records(self) -> dict[int, LockRecord]:
+        records = {}
+        for number in self._numbers():
+            path = _generation_path(str(number))
+            with suppress(NotFound):
+                records[number] = _record_of(self._storage.read(path), path)
+        return records
+
+
+def _record_of(data: bytes, path: str) -> LockRecord:
+    """Parse a holder's record.
+
+    Files appear whole, so a file that was cut was cut by a power failure, which also ended the
+    holder.
+    """
+    is_cut = not data.endswith(b"}")
+    return LockRecord("", 0) if is_cut else LockRecord.parse(data, path)
+
+
+def _generation_path(number: str) -> str:
+    return f"{LOCK_PATH}.{number}"

@@ -1,0 +1,237 @@
+"""Finds the time zone of a table's timeline (``hoodie.table.timeline.timezone``).
+
+``UTC`` names a zone. ``LOCAL``, the default of Apache Hudi, does not: it is the default zone of
+each JVM that writes the table. The zone is then the one that the setting
+``table.timeline_timezone`` names, or that of this machine if the table's instants show the same.
+
+The instants show an offset: the file of a requested commit is written right after its time was
+generated, so the time and the file's modification time differ by the zone's offset. Files that
+were copied later have other modification times. Their differences are not the same offset for all
+of the newest instants, so they show no zone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo
+
+from lakemark.config import keys
+from lakemark.config.table_properties import TableProperties
+from lakemark.errors import InvalidConfig
+from lakemark.model.action import Action, State
+from lakemark.model.instant import Instant
+from lakemark.timeline.clock import UTC_CLOCK, TimelineClock
+
+LOCAL = "LOCAL"
+SETTING = "table.timeline_timezone"
+
+_MOST_SIGHTINGS, _FEWEST_SIGHTINGS = 10, 2
+#: Offsets of zones are multiples of this.
+_STEP = timedelta(minutes=15)
+_EARLIEST_WRITE, _LATEST_WRITE = timedelta(seconds=-10), timedelta(seconds=60)
+_WESTMOST, _EASTMOST = timedelta(hours=-12), timedelta(hours=14)
+#: By how much a zone's offset changes between summer and winter, at most.
+_DAYLIGHT_SAVING = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """The file of one requested commit.
+
+    Attributes:
+        requested_at: the commit's instant time.
+        written_at: modification time of the file.
+    """
+
+    requested_at: str
+    written_at: datetime
+
+    @property
+    def offset(self) -> timedelta | None:
+        """The zone's offset from UTC that it shows; None if it shows none."""
+        # Exactly the offset less the time that it took to write the file.
+        difference = self._wall_time - self.written_at
+        offset = _STEP * -((-difference - _EARLIEST_WRITE) // _STEP)
+        took = offset - difference
+        is_offset = took <= _LATEST_WRITE and _WESTMOST <= offset <= _EASTMOST
+        return offset if is_offset else None
+
+    def is_in(self, zone: tzinfo | None) -> bool:
+        """Whether it shows the zone's offset at the moment in which its time was generated.
+
+        The file may be written after the clock change that the time precedes.
+        """
+        offset = self.offset
+        if offset is None:
+            return False
+        return (self._wall_time - offset).astimezone(zone).utcoffset() == offset
+
+    @property
+    def _wall_time(self) -> datetime:
+        return UTC_CLOCK.parse(self.requested_at)
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneEvidence:
+    """What the newest requested commits show of the timeline's zone.
+
+    Attributes:
+        sightings: in the order in which the files were written. Times of writers in several zones
+            do not show which is the newest.
+    """
+
+    sightings: tuple[Sighting, ...]
+
+    @classmethod
+    def of(cls, files: Iterable[tuple[Instant, datetime]]) -> ZoneEvidence:
+        """The evidence of a timeline's files.
+
+        Args:
+            files: instants of any action and state, each with its file's modification time.
+        """
+        seen = (Sighting(i.requested_at, at) for i, at in files if _shows_zone(i))
+        newest = sorted(seen, key=lambda one: (one.written_at, one.requested_at))
+        return cls(tuple(newest[-_MOST_SIGHTINGS:]))
+
+    @property
+    def offsets(self) -> list[timedelta]:
+        """The offset from UTC of each commit; empty if one shows none, or if there are too few."""
+        known = [offset for one in self.sightings if (offset := one.offset) is not None]
+        return known if len(known) >= max(len(self.sightings), _FEWEST_SIGHTINGS) else []
+
+    @property
+    def offset(self) -> timedelta | None:
+        """The offset from UTC of the newest commit; None if they agree on none."""
+        known = self.offsets
+        if not known or max(known) - min(known) > _DAYLIGHT_SAVING:
+            return None
+        return known[-1]
+
+    def agrees_with(self, zone: tzinfo | None) -> bool:
+        """Whether each of the commits was requested in the zone; None is that of this process."""
+        return self.offset is not None and all(one.is_in(zone) for one in self.sightings)
+
+    def contradicts(self, zone: tzinfo) -> bool:
+        """Whether a commit was requested in another zone; commits that show no zone are ignored."""
+        return bool(self.offsets) and not all(one.is_in(zone) for one in self.sightings)
+
+
+def find_clock(url: str, stored: str, setting: str | None, evidence: ZoneEvidence) -> TimelineClock:
+    """The clock of a table's timeline.
+
+    Args:
+        url: of the table, for messages.
+        stored: the table's property.
+        setting: an IANA name that the user gave for a table in ``LOCAL``.
+        evidence: of its instants; used only if the table is in ``LOCAL``.
+
+    Raises:
+        InvalidConfig: the setting names no time zone.
+    """
+    named = None if setting is None else parse_zone(setting)
+    if stored == "UTC":
+        is_contradicted = setting not in (None, "UTC", "Etc/UTC")
+        return TimelineClock(UTC, _not_utc(url, setting or "") if is_contradicted else None)
+    if stored != LOCAL:
+        return TimelineClock(None, f"{_property(url, stored)}, but only UTC and LOCAL are known")
+    if named is not None:
+        is_contradicted = evidence.contradicts(named)
+        doubt = _contradicted(url, setting or "", evidence) if is_contradicted else None
+        return TimelineClock(named, doubt)
+    if evidence.agrees_with(None):
+        return TimelineClock(None)
+    return _clock_in_doubt(url, evidence)
+
+
+def stored_zone(properties: TableProperties) -> str:
+    """The property of a table: ``UTC`` or ``LOCAL``, which is Apache Hudi's default."""
+    return properties.values.get(keys.TIMELINE_TIMEZONE, LOCAL).strip().upper()
+
+
+def check_new_zone(url: str, setting: str | None) -> None:
+    """Check that a new table, whose timeline is in UTC, fits the setting.
+
+    Raises:
+        InvalidConfig: the setting names another zone.
+    """
+    find_clock(url, "UTC", setting, ZoneEvidence(())).check()
+
+
+def parse_zone(name: str) -> ZoneInfo:
+    """The time zone of an IANA name, such as ``America/New_York``.
+
+    Raises:
+        InvalidConfig: there is none of that name on this machine.
+    """
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, KeyError):
+        message = (
+            f"{SETTING} is {name!r}, which names no time zone on this machine; use an IANA name, "
+            "such as America/New_York, Asia/Tokyo or UTC"
+        )
+        raise InvalidConfig(message) from None
+
+
+def _shows_zone(instant: Instant) -> bool:
+    """Plans of services are written some time after their instant time was generated."""
+    is_ingest = instant.action in (Action.COMMIT, Action.DELTA_COMMIT)
+    digits = instant.requested_at
+    return is_ingest and instant.state is State.REQUESTED and len(digits) == 17 and digits > "1"
+
+
+def _clock_in_doubt(url: str, evidence: ZoneEvidence) -> TimelineClock:
+    own = _utc_offset(datetime.now(UTC).astimezone().utcoffset() or timedelta(0))
+    shown = evidence.offset
+    zone = None if shown is None else timezone(shown)
+    seen = (
+        f"its newest instants show {_shown_offsets(evidence)}"
+        if evidence.offsets
+        else "its instants do not show one"
+    )
+    doubt = (
+        f"{_property(url, LOCAL)}: its instant times are in the local time of its writers, and the "
+        f"zone is not known ({seen}; this machine is at {own}). To write it, name the zone of its "
+        f"other writers: {SETTING}: America/New_York, or --timeline-timezone"
+    )
+    return TimelineClock(zone, doubt)
+
+
+def _contradicted(url: str, setting: str, evidence: ZoneEvidence) -> str:
+    seen = (
+        f"{SETTING} is {setting!r}, but the newest instants of table {url} show "
+        f"{_shown_offsets(evidence)}; "
+    )
+    if evidence.offset is not None:
+        return f"{seen}name the zone that the table's other writers are in"
+    return (
+        f"{seen}writers in two zones generate instants out of order, which loses rows: give all "
+        f"writers one zone, and commit with Apache Hudi in it until the newest {_MOST_SIGHTINGS} "
+        "commits show it"
+    )
+
+
+def _shown_offsets(evidence: ZoneEvidence) -> str:
+    """The offset of the newest commit, or all of them if the commits agree on none."""
+    agreed = evidence.offset
+    shown = [agreed] if agreed is not None else sorted(set(evidence.offsets))
+    return " and ".join(map(_utc_offset, shown))
+
+
+def _not_utc(url: str, setting: str) -> str:
+    return (
+        f"{SETTING} is {setting!r}, but {_property(url, 'UTC')}; remove the setting, which is for "
+        "tables whose property is LOCAL"
+    )
+
+
+def _property(url: str, stored: str) -> str:
+    return f"table {url} has {keys.TIMELINE_TIMEZONE}={stored}"
+
+
+def _utc_offset(offset: timedelta) -> str:
+    minutes = round(offset.total_seconds() / 60)
+    sign = "-" if minutes < 0 else "+"
+    return f"UTC{sign}{abs(minutes) // 60:02d}:{abs(minutes) % 60:02d}"

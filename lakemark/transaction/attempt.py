@@ -1,0 +1,159 @@
+"""Attempts at a planned service: who may publish it, and whose files are whose.
+
+A plan outlives its executor: if that dies, is rolled back, or is taken for dead, another executor
+begins the plan again, with the same instant and the same file ids. The first may go on at any
+time. So each attempt has a random name. The content of the inflight instant holds it, and the
+names of its files and of its prepared content contain it:
+
+- two attempts never write the same file, so neither replaces a file of the other;
+- only the attempt that the inflight instant names may publish;
+- an attempt that has lost the instant deletes its own files, and no others;
+- a rollback that resumes late deletes files of the attempts before it, and no others, because no
+  attempt begins while a rollback of the instant is pending.
+
+An attempt that died leaves its inflight instant, and maybe files. The next one deletes both before
+it creates its own inflight instant. Files that the first still writes after that are recognised:
+the completed commit does not name them.
+
+Apache Hudi leaves the content of the inflight instant empty, so its attempts have no name here, and
+names its files after its tasks. It rolls back every attempt, its own and ours, before it begins
+another (``BaseHoodieTableServiceClient.compact``).
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from uuid import uuid4
+
+from lakemark.config import keys
+from lakemark.errors import CorruptData, WriteConflict
+from lakemark.model.action import Action, State
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.file_names import BaseFileName
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.timeline.content import encode_commit
+from lakemark.timeline.locks.table_lock import Lease
+from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.instant_files import files_of
+from lakemark.transaction.table_context import TableContext
+
+_log = logging.getLogger(__name__)
+
+
+class AttemptLost(WriteConflict):
+    """An attempt at a planned service no longer has its instant; it has published nothing."""
+
+    def __init__(self, instant: Instant, reason: str) -> None:
+        super().__init__(f"{instant} was not published: {reason}")
+        self.instant, self.reason = instant, reason
+
+
+def new_attempt(planned: Instant) -> Instant:
+    """The inflight instant of another attempt at a planned service."""
+    return replace(planned.inflight(), attempt=uuid4().hex)
+
+
+def inflight_content(action: Action, version: FormatVersion, writer_id: str) -> bytes:
+    """Content of an inflight instant that names its writer, so that no other writer's equals it.
+
+    It is commit metadata without files, as Apache Hudi writes it for an inflight commit.
+    """
+    metadata = CommitMetadata(extra_metadata={keys.WRITER_ID: writer_id})
+    return encode_commit(action, metadata, version)
+
+
+def clear_attempts(access: TableContext, planned: Instant, lease: Lease) -> None:
+    """Delete what attempts at a planned service have left, so that another can begin.
+
+    The plan stays. The markers stay, too: if a file of theirs appears late, the next attempt finds
+    its marker.
+
+    Args:
+        access: the table.
+        planned: the service; none of its attempts has a living writer.
+        lease: of the table's lock.
+
+    Raises:
+        LeaseLost: others may have begun an attempt.
+    """
+    standing = access.timeline.load().find(planned.requested_at)
+    if standing is None or standing.state is not State.INFLIGHT:
+        return
+    if forget_unplanned(access, standing):
+        return
+    access.timeline.withdraw_all(standing.requested_at, lease.check)
+    files = files_of(access, standing.requested_at)
+    lease.check()
+    access.delete_files(files)
+    lease.check()
+    access.timeline.forget(standing, keep_plan=True)
+
+
+def forget_unplanned(access: TableContext, target: Instant) -> bool:
+    """Forget a compaction that is inflight but not requested; returns whether it is one.
+
+    A writer that had lost the lock created the inflight instant late. The compaction may have
+    completed and been archived by then, so its files may be in use: they stay.
+    """
+    is_unplanned = (
+        target.action is Action.COMPACTION
+        and target.state is State.INFLIGHT
+        and not access.timeline.is_requested(target)
+    )
+    if is_unplanned:
+        access.timeline.forget(target)
+    return is_unplanned
+
+
+def has_instant(access: TableContext, attempt: Instant) -> bool:
+    """Whether the inflight instant still names an attempt; reads it."""
+    return access.timeline.writer_of(attempt) == attempt.attempt
+
+
+def discard(access: TableContext, attempt: Instant, timeline: Timeline) -> bool:
+    """Delete the files of an attempt that has lost its instant, unless its commit names them.
+
+    Nothing else names or replaces them, so this needs no lock. If the archive is damaged, it is
+    unknown which attempt completed, and no file is deleted.
+
+    Args:
+        access: the table.
+        attempt: ours.
+        timeline: as loaded when the loss was found.
+
+    Returns:
+        Whether this attempt or another one is known to have completed the instant.
+
+    Raises:
+        SnapshotChanged: the archive was rewritten in the meantime.
+    """
+    try:
+        commit = _find_commit(access, attempt, timeline)
+    except CorruptData as error:
+        _log.warning("files of an attempt at %s are not deleted: %s", attempt, error)
+        return False
+    published = [stat.path for stat in commit.write_stats if stat.path] if commit else []
+    own = [p for p in files_of(access, attempt.requested_at) if _is_of(p, attempt.attempt)]
+    access.delete_files(sorted(set(own).difference(published)))
+    return commit is not None
+
+
+def _find_commit(
+    access: TableContext, attempt: Instant, timeline: Timeline
+) -> CommitMetadata | None:
+    """The metadata with which an instant completed, active or archived; None if it did not."""
+    current = timeline.find(attempt.requested_at)
+    if current is not None and current.is_completed:
+        return access.timeline.read_commit(current)
+    if current is not None and access.timeline.is_requested(attempt):
+        return None  # archival would have removed the plan
+    archived = access.timeline.load_archived()
+    found = archived.find(attempt.requested_at)
+    return archived.read_commit(found) if found and found.action.is_write else None
+
+
+def _is_of(path: str, attempt: str) -> bool:
+    name = BaseFileName.parse(path.rpartition("/")[2])
+    return name is not None and name.is_of(attempt)

@@ -1,0 +1,382 @@
+"""Undoing what a dead writer left, or what an operator wants undone.
+
+A file of an instant that is missing from the timeline counts as committed once the timeline starts
+later than the instant. So files go first, the instant last (``BaseRollbackActionExecutor``). The
+steps, and what a crash right after each leaves:
+
+1. withdraw      the prepared content is gone: its writer cannot publish any more
+2. requested     the plan stands; the next writer finishes it
+3. inflight      the same
+4. unpublish     a completed instant is pending again: no reader sees any of it
+5. files         the same
+6. publish       the rollback is completed; the instant is pending, without files
+7. forget        of a planned service that was not completed, the plan stays requested
+8. markers       markers that nobody reads
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from lakemark.errors import Fenced, Refused
+from lakemark.log.log_block import rollback_block
+from lakemark.model.action import COMMITS, Action, State
+from lakemark.model.file_slice import join
+from lakemark.model.instant import Instant
+from lakemark.model.rollback_plan import RollbackPlan
+from lakemark.timeline.clock import ClockSlot
+from lakemark.timeline.content import encode_rollback_metadata, encode_rollback_plan
+from lakemark.timeline.locks.table_lock import Lease, LeaseLost
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.undone_instants import find_completed, find_undone, rollbacks_since
+from lakemark.transaction.attempt import discard, forget_unplanned, has_instant
+from lakemark.transaction.completion_loss import check_never_completed
+from lakemark.transaction.heartbeat import HeartbeatPolicy, clear_expired, forget_heartbeat
+from lakemark.transaction.instant_files import (
+    as_planned,
+    awaited_logs,
+    files_of,
+    is_whole,
+    names_of,
+)
+from lakemark.transaction.late_completion import rolled_back_and_completed, undo_late_completions
+from lakemark.transaction.multi_writer import dead, has_heartbeat
+from lakemark.transaction.publication import Publication
+from lakemark.transaction.rollback_checks import check_no_restore, check_undoable, named_instant
+from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
+from lakemark.write.markers import drop_markers
+
+#: Of these, a plan outlives the rollback of what was done for it.
+_COMPACTIONS = (Action.COMPACTION, Action.LOG_COMPACTION)
+
+_log = logging.getLogger(__name__)
+
+
+def recover(access: TableContext) -> list[str]:
+    """Finish pending rollbacks, then roll back every commit that a dead writer left pending.
+
+    First undoes commits that completed after they were rolled back.
+
+    Where writers share the table, dead are those whose heartbeat has expired, seen twice: before
+    and under the lock. A rollback requested just now is then left to who requested it. Otherwise
+    all others are dead.
+
+    Pending compactions, log compactions and clusterings stand: somebody planned them, and logs
+    were written against the plan. Returns the instants that were rolled back.
+
+    Raises:
+        Refused: a restore is pending, or another's rollback would undo a completed instant that
+            others stand on; or a pending commit had completed, and its completed file was lost.
+        WriterAlive: another writer is at work on a table that is not shared.
+    """
+    timeline = access.timeline.load()
+    check_no_restore(timeline)
+    if access.sharing is not None:
+        pending = {i.requested_at for i in timeline.pending()}
+        clear_expired(access.storage, access.sharing.heartbeats, pending)
+    may_be_undone = timeline.pending(*_COMPACTIONS) and timeline.completed(Action.ROLLBACK)
+    is_late = bool(rolled_back_and_completed(access.timeline, timeline))
+    if not (is_late or may_be_undone or timeline.pending(Action.ROLLBACK, *COMMITS)):
+        return []
+    suspects = {i.requested_at for i in _abandoned(access, timeline)}  # model: find dead
+    if not (is_late or suspects or may_be_undone):
+        return []
+    with access.lock.hold(LOCK_WAIT_S) as lease:
+        return _recover(access, suspects, lease)
+
+
+def roll_back(access: TableContext, target: Instant) -> bool:
+    """Undo a pending instant of our own; False when it completed before we held the lock.
+
+    Another writer may have done so; what we wrote in its name since then goes, too. Of a planned
+    service that another writer has begun again, only the files of our attempt go.
+
+    Raises:
+        Fenced: one has, on a table that is not shared: we were replaced.
+    """
+    with access.lock.hold(LOCK_WAIT_S) as lease:
+        access.timeline.withdraw(target)
+        timeline = access.timeline.load()
+        standing = timeline.find(target.requested_at)  # model: judge own
+        if target.attempt and not (standing == target and has_instant(access, target)):
+            return not discard(access, target, timeline)
+        if standing is not None and standing.is_completed:
+            return False
+        if standing is not None:
+            _roll_back(access, standing, timeline, lease)
+            return True
+        archived = access.timeline.load_archived()
+        if find_completed(archived, [target.requested_at]):
+            return False
+        if find_undone(access.timeline, [target.requested_at], timeline, archived):
+            late = files_of(access, target.requested_at)
+            lease.check()
+            access.delete_files(late)
+            drop_markers(access.storage, target.requested_at)
+        if access.sharing is not None:
+            return True
+    raise Fenced(target.requested_at, "another writer rolled it back; the newer writer goes on")
+
+
+def plan_rollback(access: TableContext, requested_at: str) -> RollbackPlan:
+    """What ``roll_back_named`` would delete, as of now.
+
+    Raises:
+        InvalidConfig: no such commit is on the active timeline.
+        Refused: it may not be undone; the message says what to do first.
+    """
+    timeline = access.timeline.load()
+    check_no_restore(timeline)
+    target = named_instant(timeline, requested_at)
+    _check_undoable(access, target, timeline)
+    return _plan(access, target, timeline)
+
+
+def roll_back_named(access: TableContext, requested_at: str) -> RollbackPlan:
+    """Undo one instant, completed or not; a rollback of it that is pending is finished.
+
+    Of a compaction that had not completed, the plan stays; it can be executed again. The plan of a
+    clustering goes, unless the heartbeat of its writer is alive.
+
+    Returns:
+        What was deleted. Errors as for ``plan_rollback``.
+    """
+    with access.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = access.timeline.load()
+        check_no_restore(timeline)
+        for rollback, plan in access.timeline.pending_rollbacks(timeline):
+            if plan.instant == requested_at:
+                return _finish(access, rollback, timeline, lease)
+        target = named_instant(timeline, requested_at)  # model: choose attempt
+        _check_undoable(access, target, timeline)
+        if not target.is_completed:
+            access.timeline.withdraw_all(requested_at, lease.check)
+            timeline = access.timeline.load()
+            target = named_instant(timeline, requested_at)
+        if forget_unplanned(access, target):
+            return RollbackPlan(requested_at, target.action, {})
+        return _roll_back(access, target, timeline, lease)
+
+
+def _check_undoable(access: TableContext, target: Instant, timeline: Timeline) -> None:
+    if target.is_completed:
+        check_undoable(target, timeline, access.timeline, access.storage)
+    elif (access.sharing is not None or access.timeline.is_clustering(target)) and has_heartbeat(
+        access.storage, target, access.sharing
+    ):
+        policy = access.sharing.heartbeats if access.sharing is not None else HeartbeatPolicy()
+        expires_after_s = policy.expires_after_s
+        message = (
+            f"{target} is being written: its writer's heartbeat is alive; stop the writer, or wait "
+            f"until it has been silent for {expires_after_s:.0f} s"
+        )
+        raise Refused(message)
+
+
+def _recover(access: TableContext, suspects: Collection[str], lease: Lease) -> list[str]:
+    timeline = access.timeline.load()
+    check_no_restore(timeline)
+    late = undo_late_completions(access, timeline, lease)
+    if late:
+        timeline = access.timeline.load()
+    # model: find dead again
+    abandoned = [i for i in _abandoned(access, timeline) if i.requested_at in suspects]
+    undone = []
+    for rollback in (i for i in abandoned if i.action is Action.ROLLBACK):
+        timeline = access.timeline.load()
+        if not _is_planned(access, rollback) or _was_outlived(access, rollback, timeline):
+            _log.warning("%s is removed: it was completed, or its target is needed", rollback)
+            access.timeline.forget(rollback)
+            forget_heartbeat(access.storage, rollback.requested_at)
+        else:
+            undone.append(_finish(access, rollback, timeline, lease))
+    for commit in abandoned:
+        if commit.action is Action.ROLLBACK:
+            continue
+        check_never_completed(access, commit, timeline)
+        access.timeline.withdraw_all(commit.requested_at, lease.check)  # model: withdraw
+        timeline = access.timeline.load()
+        standing = timeline.find(commit.requested_at)
+        if standing is not None and not standing.is_completed:
+            undone.append(_roll_back(access, standing, timeline, lease))
+    _forget_undone(access, access.timeline.load())
+    return late + [plan.instant for plan in undone]
+
+
+def _is_planned(access: TableContext, rollback: Instant) -> bool:
+    """Whether the plan of a pending rollback exists.
+
+    A process that has lost the lock may create the inflight file late. The rollback may have been
+    completed and archived by then, so there is nothing left to do.
+    """
+    return rollback.state is State.REQUESTED or access.timeline.is_requested(rollback)
+
+
+def _was_outlived(access: TableContext, rollback: Instant, timeline: Timeline) -> bool:
+    """Whether its target is to stay: it is in the history by now, or whole, and others need it.
+
+    Apache Hudi publishes without a look at rollbacks of its instant. One that was silent for so
+    long that it counted as dead may do so while who was to undo it is dead, too. Its rows are
+    acknowledged, and others may stand on them. So it is with a completed instant if the process
+    that was to undo it lost the lock or died before it had begun: others have written over it
+    since, and may have cleaned its files.
+    """
+    name = access.timeline.read_rollback_plan(rollback.requested_at).instant
+    target = timeline.find(name)
+    if target is None:
+        return timeline.archived_time(name) is not None
+    if target.action not in COMMITS or not target.is_completed:
+        return False
+    is_late = (target.completed_at or "") >= rollback.requested_at
+    if not (is_late or _is_needed(access, target, timeline)):
+        return False
+    has_deleted_nothing = rollback.state is State.REQUESTED and not is_late
+    return has_deleted_nothing or is_whole(access, target)
+
+
+def _is_needed(access: TableContext, commit: Instant, timeline: Timeline) -> bool:
+    try:
+        check_undoable(commit, timeline, access.timeline, access.storage)
+    except Refused:
+        return True
+    return False
+
+
+def _abandoned(access: TableContext, timeline: Timeline) -> list[Instant]:
+    """Pending rollbacks and commits of dead writers, but for commits that a rollback is to undo."""
+    pending = timeline.pending(Action.ROLLBACK)
+    aims = {plan.instant for _, plan in access.timeline.pending_rollbacks(timeline)}
+    commits = (i for i in access.timeline.pending_writes(timeline) if i.requested_at not in aims)
+    abandoned = [*pending, *commits]
+    return dead(access.storage, abandoned, access.sharing, access.timeline.clock)
+
+
+def _roll_back(
+    access: TableContext, target: Instant, timeline: Timeline, lease: Lease
+) -> RollbackPlan:
+    name = access.generate_time(timeline.newest_time, ClockSlot.SERVICE)  # model: plan rollback
+    rollback = Instant(name, Action.ROLLBACK, State.REQUESTED)
+    content = encode_rollback_plan(_plan(access, target, timeline))
+    lease.check()  # right before the step: planning lists the table
+    access.timeline.create(rollback, content)  # model: request rollback
+    return _finish(access, rollback, timeline, lease)
+
+
+def _plan(access: TableContext, target: Instant, timeline: Timeline) -> RollbackPlan:
+    awaited = awaited_logs(access.timeline, timeline)
+    gone = [path for path in files_of(access, target.requested_at) if path not in awaited]
+    return RollbackPlan(target.requested_at, target.action, as_planned(access.storage, gone))
+
+
+def _finish(
+    access: TableContext, rollback: Instant, timeline: Timeline, lease: Lease
+) -> RollbackPlan:
+    """Execute a rollback from its plan, ours or another's, begun or not; what was deleted."""
+    with access.alive(rollback.requested_at):
+        return _execute(access, rollback, timeline, lease)
+
+
+def _execute(
+    access: TableContext, rollback: Instant, timeline: Timeline, lease: Lease
+) -> RollbackPlan:
+    started = time.monotonic()
+    plan = access.timeline.read_rollback_plan(rollback.requested_at)
+    target = timeline.find(plan.instant)
+    if target is not None and target.is_completed:
+        check_undoable(target, timeline, access.timeline, access.storage)
+    if rollback.state is State.REQUESTED:
+        _start(access, rollback, lease)
+    pending = rollback.inflight()
+    if target is not None and target.is_completed:
+        access.timeline.withdraw_all(plan.instant, lease.check)
+        lease.check()
+        access.timeline.unpublish(target)
+        timeline = access.timeline.load()
+        target = timeline.find(plan.instant)
+    awaited = awaited_logs(access.timeline, timeline)
+    undone = _delete_files(access, rollback, plan, awaited, lease)
+    done = replace(plan, files=_without(undone, awaited))
+    took_ms = int((time.monotonic() - started) * 1000)
+    content = encode_rollback_metadata(done, rollback.requested_at, took_ms)
+    publication = Publication(access.timeline, lease, pending)
+    publication.prepare(content)  # model: prepare rollback
+    if target is not None:
+        access.timeline.withdraw_all(plan.instant, lease.check)  # model: withdraw target
+    with publication.telling():
+        access.participant.on_rollback(plan.instant, names_of(undone), timeline, lease.check)
+    # model: publish rollback
+    publication.publish(access.generate_time(access.timeline.load().newest_time))
+    access.timeline.withdraw(pending)
+    keeps_plan = plan.action in _COMPACTIONS
+    if keeps_plan:
+        lease.check()  # without the lock, another attempt may have begun by now
+    if target is not None:
+        access.timeline.forget(target, keep_plan=keeps_plan)  # model: forget
+    drop_markers(access.storage, plan.instant)
+    if not keeps_plan:  # otherwise the file may be that of the next attempt
+        forget_heartbeat(access.storage, plan.instant)
+    return done
+
+
+def _start(access: TableContext, rollback: Instant, lease: Lease) -> None:
+    """Create the inflight file of a requested rollback.
+
+    If the lock was lost right before, the file may appear after another process has completed and
+    archived the rollback. Then it is deleted. If this process dies first, ``recover`` deletes it.
+
+    Raises:
+        LeaseLost: another process may have taken over the rollback.
+    """
+    lease.check()
+    access.timeline.create(rollback.inflight())  # model: start rollback
+    try:
+        lease.check()
+    except LeaseLost:
+        if not access.timeline.is_requested(rollback):
+            access.timeline.forget(rollback.inflight())
+        raise
+
+
+def _delete_files(
+    access: TableContext,
+    rollback: Instant,
+    plan: RollbackPlan,
+    awaited: Collection[str],
+    lease: Lease,
+) -> dict[str, tuple[str, ...]]:
+    """Delete what the instant left; all of that by partition, as plans name it.
+
+    Files are looked up again, not only read from the plan: a late attempt of the dead writer may
+    have written since, and paths in another's plan are absolute in another's notation. Of logs that
+    a compaction is to read a block is left that takes the instant back (Apache Hudi leaves the log,
+    too, and adds such a block to the slice).
+    """
+    files = files_of(access, plan.instant)  # model: list files
+    lease.check()
+    for path in set(files).intersection(awaited):
+        access.storage.put(path, rollback_block(rollback.requested_at, plan.instant))
+    access.delete_files([path for path in files if path not in awaited])  # model: delete files
+    return {**plan.files, **as_planned(access.storage, files)}
+
+
+def _without(
+    files: Mapping[str, tuple[str, ...]], left: Collection[str]
+) -> dict[str, tuple[str, ...]]:
+    return {
+        folder: tuple(p for p in paths if join(folder, p.rpartition("/")[2]) not in left)
+        for folder, paths in files.items()
+    }
+
+
+def _forget_undone(access: TableContext, timeline: Timeline) -> None:
+    """Forget compactions that had completed and were rolled back, by one who then died."""
+    for compaction in timeline.pending(*_COMPACTIONS):
+        name = compaction.requested_at
+        if any(
+            plan.instant == name and plan.action not in _COMPACTIONS
+            for plan in rollbacks_since(access.timeline, name, timeline)
+        ):
+            access.timeline.forget(compaction)

@@ -1,0 +1,127 @@
+"""Whether an instant may be undone: only the newest commits, and nothing may stand on them.
+
+Refused is what ``BaseRollbackActionExecutor`` refuses under its eager policy (a savepoint, a later
+commit, a writer at work), and what would lose rows there: files that a planned service has counted
+on, and files that the commit replaced and a clean has removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lakemark.errors import InvalidConfig, Refused
+from lakemark.model.action import COMMITS, Action, State
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.file_slice import join
+from lakemark.model.instant import Instant
+from lakemark.storage.storage import Storage
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.view.file_lister import data_file
+
+_COMPACTIONS = (Action.COMPACTION, Action.LOG_COMPACTION)
+_SERVICES = (*_COMPACTIONS, Action.CLUSTERING)
+
+
+def check_no_restore(timeline: Timeline) -> None:
+    """Pass when no restore is under way: until it ends, the table is between two states.
+
+    Raises:
+        Refused: one is (``BaseHoodieWriteClient.startCommit`` refuses, too).
+    """
+    pending = timeline.pending(Action.RESTORE)
+    if pending:
+        message = f"{pending[0]} has not ended; finish it first: lakemark table restore TABLE --run"
+        raise Refused(message)
+
+
+def named_instant(timeline: Timeline, requested_at: str) -> Instant:
+    """The instant of that name, if it is of a kind that can be undone.
+
+    Raises:
+        InvalidConfig: there is none, or it wrote no rows.
+        Refused: the plan of a compaction, in whose name nothing was written. That of a clustering
+            can be undone: it keeps others from writing its file groups.
+    """
+    target = timeline.find(requested_at)
+    if target is None or not target.action.is_write:
+        found = "is not on the active timeline" if target is None else f"is a {target.action}"
+        message = f"instant {requested_at} {found}; name a commit: lakemark table timeline TABLE"
+        raise InvalidConfig(message)
+    if target.action in _COMPACTIONS and target.state is State.REQUESTED:
+        message = f"{target} is a plan in whose name nothing was written; there is nothing to undo"
+        raise Refused(message)
+    return target
+
+
+def check_undoable(
+    target: Instant, timeline: Timeline, store: TimelineStore, storage: Storage
+) -> None:
+    """Pass when the table without this completed instant is the table before it.
+
+    Args:
+        target: completed.
+        timeline: as just loaded.
+        store: reads its instants.
+        storage: the table's root.
+
+    Raises:
+        Refused: it is not; the message says what to do first.
+    """
+    for problem in (
+        *_later(target, timeline),
+        *_cleaned(target, timeline, store, storage),
+    ):
+        message = f"{target} cannot be rolled back: {problem}"
+        raise Refused(message)
+
+
+def _later(target: Instant, timeline: Timeline) -> Iterator[str]:
+    name = target.requested_at
+    if any(i.requested_at == name for i in timeline.completed(Action.SAVEPOINT)):
+        remedy = f"lakemark table savepoint TABLE --delete {name} --run"
+        yield f"savepoint {name} keeps it; delete that first: {remedy}"
+    later = [i for i in timeline.completed(*COMMITS) if i.requested_at > name]
+    if later:
+        yield f"{later[-1]} came after it; roll that back first, or restore the table"
+    for writing in timeline.pending(*COMMITS):
+        yield f"{writing} is being written; stop its writer, then roll that back first"
+    for service in timeline.pending(*_SERVICES):
+        if service.requested_at > name:
+            yield f"{service} was planned over it; run that, then roll that back first"
+    for clean in timeline.pending(Action.CLEAN):
+        yield f"{clean} has not ended; run that first: lakemark table clean --run"
+
+
+def _cleaned(
+    target: Instant, timeline: Timeline, store: TimelineStore, storage: Storage
+) -> Iterator[str]:
+    """What it replaced may be gone: then its rows are the only ones."""
+    if not any(i.requested_at > target.requested_at for i in timeline.completed(Action.CLEAN)):
+        return
+    metadata = store.read_commit(target)
+    for path in _replaced_files(target, metadata, store):
+        if storage.head(path) is None:
+            yield f"{path}, which it replaced, was cleaned away"
+    for partition, file_ids in metadata.replaced_file_ids.items():
+        for file_id in set(file_ids) - _groups_in(storage, partition):
+            yield f"file group {file_id} in partition {partition!r}, replaced by it, was cleaned"
+
+
+def _replaced_files(target: Instant, metadata: CommitMetadata, store: TimelineStore) -> list[str]:
+    if metadata.compacted:
+        plan = store.read_compaction_plan(target.requested_at)
+        return [
+            join(one.group.partition_path, name)
+            for one in plan.operations
+            for name in (one.data_file, *one.log_files)
+            if name
+        ]
+    stats = metadata.write_stats
+    return [join(s.partition_path or "", s.prev_base_file) for s in stats if s.prev_base_file]
+
+
+def _groups_in(storage: Storage, partition: str) -> set[str]:
+    _, objects = storage.list_folder(partition)
+    files = (data_file(partition, info.name, info.size_bytes) for info in objects)
+    return {file.name.file_id for file in files if file is not None}

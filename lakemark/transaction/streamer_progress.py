@@ -1,0 +1,456 @@
+"""How far the streamers of a table have read, as its commits record it.
+
+Several streamers may write one table, each under an identity of its own. Each commit records what
+is known of all of them, so none depends on how long its own last commit stays active. A copied
+entry may be older than what its streamer has committed meanwhile. So each entry says since when it
+is true, and the latest entry counts, in whichever commit it is.
+
+JSON under ``lakemark.checkpoints``::
+
+    {"as_of": time, "streamers": {identity: {"checkpoint": text or null, "commit": time,
+     "known_at": time, "topic_id": text, "obeyed": {key: text}}}}
+
+An empty value is left out. ``checkpoint`` is null after a reset. The default streamer, whose
+identity is "", also stores its checkpoint under Apache Hudi's key (``carried_metadata``).
+
+A checkpoint is whatever the caller's ``parse`` makes of its text: a position in a source for the
+streamer that resumes there, the text itself for archival.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import chain, islice
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from lakemark.config import keys
+from lakemark.errors import Permanent
+from lakemark.model.action import COMMITS, Action
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.instant import Instant
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.transaction.carried_metadata import applied_options, checkpoint_key
+
+#: Identity of the streamer that shares its checkpoint with Apache Hudi's streamer.
+DEFAULT_IDENTITY = ""
+
+#: Digits of an instant down to its second; a time that is cut there is before all of that second.
+_TO_THE_SECOND = 14
+
+#: Commits that archival searches for the one that Apache Hudi's streamer would resume from.
+_KEPT_FOR_APACHE_WITHIN = 500
+
+#: Instants with the extra metadata of their commits, in any order. Pending instants, and those that
+#: write no rows, are skipped. Extra metadata is read only as far back as it is needed.
+Commits: TypeAlias = Iterable[tuple[Instant, Mapping[str, str]]]
+
+#: Whether the commit of a requested time is still in effect. Other commits may have copied the
+#: entry of a commit that was rolled back or restored away.
+IsInEffect: TypeAlias = Callable[[str], bool]
+
+Checkpoint = TypeVar("Checkpoint")
+
+
+class DamagedCheckpoint(Permanent):
+    """A commit carries a checkpoint that cannot be read, so no run knows where to resume.
+
+    Attributes:
+        commit: the commit; "" if it is not known.
+        key: the key of its extra metadata.
+        value: the text under this key.
+    """
+
+    def __init__(self, commit: str, key: str, value: str) -> None:
+        place = f"commit {commit}" if commit else "the commit"
+        super().__init__(
+            f"{place} carries {key}={value!r}, expected topic,partition:offset,…; set the offsets "
+            "to resume from with lakemark checkpoint set TABLE OFFSETS --run"
+        )
+        self.commit, self.key, self.value = commit, key, value
+
+
+@dataclass(frozen=True)  # no slots: an alias with a type argument can be called
+class StreamerProgress(Generic[Checkpoint]):
+    """How far one streamer has read.
+
+    Attributes:
+        checkpoint: where it resumes; None after a reset.
+        commit: requested time of the commit that moved the streamer there.
+        known_at: since when this is true, as a time of the timeline; "" in that commit itself,
+            which does not know its own completion time.
+        topic_id: Kafka's id of the topic; "" if it is not known.
+        key: the key of the commit that stores the checkpoint.
+        applied: options that Apache Hudi's streamer has applied.
+    """
+
+    checkpoint: Checkpoint | None
+    commit: str
+    known_at: str = ""
+    topic_id: str = ""
+    key: str = keys.CHECKPOINTS
+    applied: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)  # no slots: an alias with a type argument can be called
+class TableProgress(Generic[Checkpoint]):
+    """What one commit records of all streamers.
+
+    Attributes:
+        streamers: by identity.
+        as_of: all that completed up to this completion time is included.
+    """
+
+    streamers: Mapping[str, StreamerProgress[Checkpoint]] = field(default_factory=dict)
+    as_of: str = ""
+
+    def with_progress(
+        self, identity: str, progress: StreamerProgress[Checkpoint]
+    ) -> TableProgress[Checkpoint]:
+        """The same after one streamer has moved, or was reset."""
+        return replace(self, streamers={**self.streamers, identity: progress})
+
+
+@dataclass(frozen=True, slots=True)
+class FoundProgress(Generic[Checkpoint]):
+    """Progress, and the commit that records it."""
+
+    progress: StreamerProgress[Checkpoint]
+    carrier: Instant
+
+
+def decode_progress(
+    extra_metadata: Mapping[str, str],
+    instant: Instant,
+    known_at: str,
+    parse: Callable[[str], Checkpoint],
+) -> TableProgress[Checkpoint]:
+    """What a completed commit records.
+
+    Args:
+        extra_metadata: of the commit.
+        instant: the commit.
+        known_at: since when a checkpoint under Apache Hudi's keys was true.
+        parse: makes a checkpoint of its text, or raises ``ValueError``.
+
+    Raises:
+        DamagedCheckpoint: a part of it cannot be read.
+    """
+    recorded = _parse_json(extra_metadata.get(keys.CHECKPOINTS), instant, parse)
+    key = checkpoint_key(extra_metadata)
+    if key is None:
+        return recorded
+    text = extra_metadata[key]
+    try:
+        checkpoint = parse(text)
+    except ValueError as error:
+        raise DamagedCheckpoint(instant.requested_at, key, text) from error
+    default = recorded.streamers.get(DEFAULT_IDENTITY)
+    if default is not None and default.checkpoint == checkpoint:
+        return recorded.with_progress(DEFAULT_IDENTITY, replace(default, key=key))
+    applied = applied_options(extra_metadata)
+    progress = StreamerProgress(
+        checkpoint, instant.requested_at, known_at, key=key, applied=applied
+    )
+    return recorded.with_progress(DEFAULT_IDENTITY, progress)
+
+
+def find_newest(
+    commits: Commits,
+    parse: Callable[[str], Checkpoint],
+    is_in_effect: IsInEffect,
+    wanted: str | None = None,
+    *,
+    skips_damaged: bool = False,
+) -> tuple[dict[str, FoundProgress[Checkpoint]], str]:
+    """The newest progress of each streamer, from the newest commit back.
+
+    Delta commits count by completion time, newest first. Commits without a checkpoint are skipped.
+    A compaction or clustering may have copied its checkpoint when it was planned, so it counts as
+    of then. A delta commit that completed since is newer, even if it was published before.
+
+    No commit records anything later than its own completion, so the search ends early. A streamer
+    that was not found yet is searched to the end, because the writer of a commit may not have known
+    what had been archived before.
+
+    Args:
+        commits: of the table.
+        parse: as for ``decode_progress``.
+        is_in_effect: which commits count.
+        wanted: the streamer that matters; None for all.
+        skips_damaged: whether commits that cannot be read are skipped.
+
+    Returns:
+        By identity; and the completion time up to which everything is known.
+
+    Raises:
+        DamagedCheckpoint: a commit that may record the newest progress cannot be read.
+    """
+    ingest = [(i, extra) for i, extra in commits if i.is_completed and i.action.is_ingest]
+    has_delta_commits = any(i.action is Action.DELTA_COMMIT for i, _ in ingest)
+    ingest.sort(key=lambda c: (c[0].completed_at or "", c[0].requested_at), reverse=True)
+    found: dict[str, FoundProgress[Checkpoint]] = {}
+    as_of = ""
+    for instant, extra in ingest:
+        latest_here = instant.completed_at or ""
+        known = found.get(wanted) if wanted is not None else None
+        if latest_here <= as_of and (wanted is None or known):
+            break
+        if known and known.progress.known_at >= latest_here:
+            break
+        recorded = _decode(instant, extra, has_delta_commits, parse, skips_damaged)
+        valid = {n: entry for n, entry in recorded.streamers.items() if is_in_effect(entry.commit)}
+        if len(valid) == len(recorded.streamers):  # otherwise older progress counts again
+            as_of = max(as_of, recorded.as_of)
+        for identity, progress in valid.items():
+            before = found.get(identity)
+            if before is None or before.progress.known_at < progress.known_at:
+                found[identity] = FoundProgress(progress, instant)
+    return found, as_of
+
+
+def commits_to_keep(commits: Commits, is_in_effect: IsInEffect) -> frozenset[str]:
+    """Requested times of the commits that record the newest progress of each streamer.
+
+    Archival must keep these commits active, or a streamer would lose its position. A newer commit
+    of this project records the progress of all streamers, so it alone is kept then.
+
+    Apache Hudi's streamer does not read ``lakemark.checkpoints``. So the commit that it would
+    resume from is kept as well, until the default streamer commits again, is reset, or has made no
+    commit for a long time. Commits of others do not copy its keys: a copied checkpoint may be older
+    than what Apache Hudi's streamer commits meanwhile, and it would take the copy for its own.
+
+    Raises:
+        DamagedCheckpoint: a commit that may record the newest progress cannot be read.
+    """
+    listed = list(commits)
+    newest, _ = find_newest(listed, _as_text, is_in_effect)
+    kept = {found.carrier.requested_at for found in newest.values()}
+    default = newest.get(DEFAULT_IDENTITY)
+    if default is not None and default.progress.checkpoint is not None:
+        kept |= _known_to_apache(listed, default.progress.commit)
+    return frozenset(kept)
+
+
+def commits_kept_active(store: TimelineStore, timeline: Timeline) -> frozenset[str]:
+    """The commits of an active timeline that archival must keep; see ``commits_to_keep``."""
+    return commits_to_keep(active_commits(store, timeline), in_effect_on(store, timeline))
+
+
+def read_table_progress(
+    store: TimelineStore,
+    timeline: Timeline,
+    parse: Callable[[str], Checkpoint],
+    *,
+    skips_damaged: bool = False,
+) -> TableProgress[Checkpoint]:
+    """What a timeline records of all streamers, for the next commit to repeat.
+
+    Args:
+        store: of the timeline.
+        timeline: the active one.
+        parse: as for ``decode_progress``.
+        skips_damaged: as for ``find_newest``.
+
+    Raises:
+        DamagedCheckpoint: a commit that may record the newest progress cannot be read.
+        SnapshotChanged: the archive was rewritten meanwhile; call again.
+        CorruptData: the archive is damaged.
+    """
+    is_in_effect = in_effect_on(store, timeline)
+    commits = active_commits(store, timeline)
+    found, as_of = find_newest(commits, parse, is_in_effect, skips_damaged=skips_damaged)
+    if may_lack_archived(as_of, timeline):
+        both = chain(active_commits(store, timeline), archived_commits(store))
+        found, _ = find_newest(both, parse, is_in_effect, skips_damaged=skips_damaged)
+    is_quiet = skips_damaged and not timeline.pending(*COMMITS)
+    streamers = {identity: one.progress for identity, one in found.items()}
+    return TableProgress(streamers, _known_up_to(timeline, is_quiet=is_quiet))
+
+
+def encode_table_progress(known: TableProgress[Checkpoint]) -> dict[str, str]:
+    """The extra metadata that records the progress of all streamers."""
+    streamers = {name: _to_json(progress) for name, progress in sorted(known.streamers.items())}
+    text = json.dumps({"as_of": known.as_of, "streamers": streamers}, separators=(",", ":"))
+    return {keys.CHECKPOINTS: text}
+
+
+def repeat_table_progress(store: TimelineStore, timeline: Timeline) -> dict[str, str]:
+    """The extra metadata of a commit that moves no streamer; errors as ``read_table_progress``.
+
+    Apache Hudi's own keys are not repeated: a commit of its streamer that is pending now may
+    complete later, and its streamer would take the older checkpoint of this commit for the newest.
+    """
+    return encode_table_progress(read_table_progress(store, timeline, _as_text))
+
+
+def may_lack_archived(as_of: str, timeline: Timeline) -> bool:
+    """Whether a commit may have been archived before any other commit recorded its progress.
+
+    Archival of this project keeps such commits active. That of other engines does not, and may
+    leave only commits that were written at the same time as the newest one that counts.
+    """
+    return timeline.has_history and "" < as_of < (timeline.start or "")
+
+
+def active_commits(store: TimelineStore, timeline: Timeline) -> Commits:
+    """Completed instants of an active timeline, for ``find_newest``."""
+    return ((i, _ExtraMetadata(i, store.read_commit)) for i in timeline.completed())
+
+
+def archived_commits(store: TimelineStore) -> Commits:
+    """Completed instants of the archived timeline, for ``find_newest``."""
+    archive = store.load_archived()
+
+    def read(instant: Instant) -> CommitMetadata:
+        return archive.read_commit(instant) or CommitMetadata()
+
+    return ((i, _ExtraMetadata(i, read)) for i in archive.instants())
+
+
+def in_effect_on(store: TimelineStore, timeline: Timeline) -> IsInEffect:
+    """Whether a commit has not been undone.
+
+    A compaction may be kept while a restore undoes a commit whose checkpoint it copied.
+    """
+
+    def is_in_effect(requested_at: str) -> bool:
+        found = timeline.find(requested_at)
+        if found is not None:
+            return found.is_completed
+        if timeline.is_archived(requested_at) or not timeline.has_history:
+            return timeline.has_history
+        return store.load_archived().find(requested_at) is not None
+
+    return is_in_effect
+
+
+def _known_up_to(timeline: Timeline, *, is_quiet: bool) -> str:
+    """Up to which time all completed commits are on a timeline.
+
+    In layout 1 a store may record times in seconds only, and others may complete in the same one.
+    """
+    completed = timeline.completed(*COMMITS)
+    if not completed:
+        return ""
+    newest = completed[-1].completed_at or ""
+    return newest[:_TO_THE_SECOND] if completed[-1].is_legacy and not is_quiet else newest
+
+
+def _to_json(progress: StreamerProgress[Checkpoint]) -> dict[str, object]:
+    checkpoint = progress.checkpoint
+    values = {
+        "commit": progress.commit,
+        "known_at": progress.known_at,
+        "topic_id": progress.topic_id,
+        "obeyed": dict(progress.applied),
+    }
+    filled = {name: value for name, value in values.items() if value}
+    return {"checkpoint": None if checkpoint is None else str(checkpoint), **filled}
+
+
+def _known_to_apache(commits: Commits, newest: str) -> set[str]:
+    """The commit with a checkpoint under Apache Hudi's keys, from ``newest`` back, if there is one.
+
+    Its streamer looks at delta commits only, if there are any (``StreamerCheckpointUtils``). A
+    compaction that copied the checkpoint does not count.
+    """
+    ingest = [(i, extra) for i, extra in commits if i.is_completed and i.action.is_ingest]
+    read_by_apache = [c for c in ingest if c[0].action is Action.DELTA_COMMIT] or ingest
+    latest = sorted(read_by_apache, key=lambda c: c[0].requested_at, reverse=True)
+    holders = (
+        i.requested_at
+        for i, extra in latest[:_KEPT_FOR_APACHE_WITHIN]
+        if i.requested_at <= newest and checkpoint_key(extra) is not None
+    )
+    return set(islice(holders, 1))
+
+
+def _as_text(text: str) -> str:
+    if not text:
+        message = "the checkpoint is empty"
+        raise ValueError(message)
+    return text
+
+
+def _decode(
+    instant: Instant,
+    extra: Mapping[str, str],
+    has_delta_commits: bool,
+    parse: Callable[[str], Checkpoint],
+    skips_damaged: bool,
+) -> TableProgress[Checkpoint]:
+    try:
+        return decode_progress(extra, instant, _known_at(instant, has_delta_commits), parse)
+    except DamagedCheckpoint:
+        if not skips_damaged:
+            raise
+        return TableProgress()
+
+
+def _known_at(instant: Instant, has_delta_commits: bool) -> str:
+    """When the progress that ``instant`` records under Apache Hudi's keys was known.
+
+    If rows arrive as delta commits, a ``commit`` is a finished compaction. (Or it is a later batch,
+    if the table was changed to copy-on-write; its request follows the last delta commit.)
+    """
+    may_be_service = instant.action is Action.REPLACE_COMMIT or (
+        has_delta_commits and instant.action is Action.COMMIT
+    )
+    if may_be_service or instant.completed_at is None:
+        return instant.requested_at
+    return instant.completed_at
+
+
+def _parse_json(
+    text: str | None, instant: Instant, parse: Callable[[str], Checkpoint]
+) -> TableProgress[Checkpoint]:
+    if text is None:
+        return TableProgress()
+    try:
+        recorded = json.loads(text)
+        entries = recorded["streamers"].items()
+        streamers = {str(name): _from_json(entry, instant, parse) for name, entry in entries}
+        return TableProgress(streamers, str(recorded["as_of"]))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise DamagedCheckpoint(instant.requested_at, keys.CHECKPOINTS, text) from error
+
+
+def _from_json(
+    entry: Mapping[str, Any], instant: Instant, parse: Callable[[str], Checkpoint]
+) -> StreamerProgress[Checkpoint]:
+    text, commit = entry["checkpoint"], str(entry["commit"])
+    is_own = commit == instant.requested_at
+    # A commit that copied an entry unchanged did not add its completion time: it is at least the
+    # request.
+    known_at = instant.completed_at or "" if is_own else str(entry.get("known_at") or commit)
+    return StreamerProgress(
+        None if text is None else parse(text),
+        commit,
+        known_at,
+        str(entry.get("topic_id", "")),
+        applied={str(k): str(v) for k, v in entry.get("obeyed", {}).items()},
+    )
+
+
+class _ExtraMetadata(Mapping[str, str]):
+    """A commit's extra metadata, read when it is needed."""
+
+    def __init__(self, instant: Instant, read: Callable[[Instant], CommitMetadata]) -> None:
+        self._instant, self._read = instant, read
+
+    def __getitem__(self, key: str) -> str:
+        return self._loaded[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._loaded)
+
+    def __len__(self) -> int:
+        return len(self._loaded)
+
+    @cached_property
+    def _loaded(self) -> Mapping[str, str]:
+        return self._read(self._instant).extra_metadata

@@ -1,0 +1,1 @@
+"""Changes the version of a table, on request."""

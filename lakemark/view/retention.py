@@ -1,0 +1,109 @@
+"""Checks that the state as of an instant is final and still exists, for time travel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from lakemark.errors import InvalidConfig
+from lakemark.model.action import Action
+from lakemark.model.file_slice import LogFile, join
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.view.file_system_view import FileSystemView
+
+
+def check_retained(
+    timeline: Timeline,
+    store: TimelineStore,
+    instant: str,
+    savepoint_keeps: Callable[[], bool] = lambda: False,
+) -> None:
+    """Check that a view as of the instant is complete, and that no later commit can change it.
+
+    Args:
+        timeline: the active timeline.
+        store: reads its instants.
+        instant: the requested time to travel to.
+        savepoint_keeps: whether a savepoint keeps that state; called if cleaning does
+            not retain it.
+
+    Raises:
+        InvalidConfig: an older commit is still pending, or files of the state were cleaned
+            (``TimelineUtils.validateTimestampAsOf``).
+        CorruptData: the newest clean is damaged.
+    """
+    pending = store.pending_writes(timeline)
+    unfinished = next((i for i in pending if i.requested_at <= instant), None)
+    if unfinished is not None:
+        message = (
+            f"the state as of {instant} is not final: {unfinished} has not completed; "
+            "use an earlier instant, or wait for it"
+        )
+        raise InvalidConfig(message)
+    retained = _earliest_retained(timeline, store, instant)
+    if retained is not None and instant < retained and not savepoint_keeps():
+        message = (
+            f"the state as of {instant} was cleaned; the earliest readable instant is {retained}; "
+            "let cleaning retain more commits (cleaning.commits_retained of a pipeline, "
+            "hoodie.clean.commits.retained of Apache Hudi) for longer time travel"
+        )
+        raise InvalidConfig(message)
+
+
+def savepoint_keeps(view: FileSystemView, store: TimelineStore, instant: str) -> bool:
+    """Whether a savepoint of the instant keeps exactly the files of the state as of it.
+
+    A savepoint lists the files of its slices, and logs that were added to them later. The result is
+    False if one of them is gone. It is also False if the slices as of the instant have another
+    file. Then a commit that was requested before the savepoint completed after it, or an old
+    release wrote the savepoint without its logs.
+
+    Args:
+        view: the table's latest state.
+        store: reads its instants.
+        instant: the requested time.
+    """
+    savepoint = next(
+        (i for i in view.timeline.completed(Action.SAVEPOINT) if i.requested_at == instant), None
+    )
+    if savepoint is None:
+        return False
+    named = {
+        join(partition, name)
+        for partition, names in store.read_savepoint(savepoint).files.items()
+        for name in names
+    }
+    existing = {file.path: file for group in view.groups.values() for file in group.files.values()}
+    if not named <= existing.keys():
+        return False
+    of_then = {path for path in named if existing[path].name.instant <= instant}
+    slices = view.as_of(instant).latest_slices()
+    bases = {one.base.path for one in slices if one.base is not None}
+    logs = {log.path for one in slices for log in one.logs}
+    if not view.version.logs_name_their_slice:
+        return of_then == bases | logs
+    named_logs = {path for path in named if isinstance(existing[path], LogFile)}
+    names_logs = bool(named_logs) or not view.timeline.completed(Action.DELTA_COMMIT)
+    return names_logs and of_then - named_logs == bases and named_logs <= logs
+
+
+def _earliest_retained(timeline: Timeline, store: TimelineStore, instant: str) -> str | None:
+    """The oldest instant that the newest clean retained; None if that clean kept ``instant``.
+
+    If the active timeline has no clean, the newest one may be in the archive. It matters only for
+    instants older than the active timeline, so the archive is read only for these.
+    """
+    cleans = sorted(timeline.completed(Action.CLEAN), key=lambda i: i.requested_at)
+    if not cleans and all(instant < i.requested_at for i in timeline.instants):
+        archived = store.load_archived().instants()
+        found = (i for i in archived if i.action is Action.CLEAN)
+        cleans = sorted(found, key=lambda i: i.requested_at)
+    if not cleans:
+        return None
+    metadata = store.read_clean(cleans[-1])
+    if metadata is None:  # it may have deleted any older file, but no newer one
+        return cleans[-1].requested_at
+    if metadata.earliest_retained:
+        return metadata.earliest_retained
+    completed = (i.requested_at for i in timeline.completed() if i.action.is_write)
+    return min(completed, default=None)

@@ -1,0 +1,103 @@
+"""Loads a view of a table that other writers change at the same time.
+
+The result is a snapshot; if that is impossible, an error. The timeline is loaded first, and files
+are listed after it. So a commit that completes in between is missing entirely, rather than partly.
+Deletions in between need a check. A clean deletes files that were not the newest when it was
+planned. So a clean that is already on the timeline deletes nothing that the view shows. A newer
+clean may do so, and so may a rollback or restore. Therefore the timeline is loaded once more after
+the listing.
+"""
+
+from __future__ import annotations
+
+from lakemark.errors import CorruptData, SnapshotChanged
+from lakemark.model.action import Action, State
+from lakemark.model.compaction_plan import CompactionPlan
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
+from lakemark.storage.storage import NotFound
+from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.view.file_lister import FileLister, StorageFileLister
+from lakemark.view.file_system_view import FileSystemView
+from lakemark.view.late_files import find_late_instants, without_late_files
+from lakemark.view.lost_attempts import find_lost_attempts, without_paths
+
+_DELETING = (Action.CLEAN, Action.RESTORE)
+_MAY_CLUSTER = (Action.CLUSTERING, Action.REPLACE_COMMIT)
+
+
+def load_view(
+    store: TimelineStore, timeline: Timeline, lister: FileLister, version: FormatVersion
+) -> FileSystemView:
+    """Load the file slices as of a timeline.
+
+    Args:
+        store: reads the timeline's instants.
+        timeline: just loaded.
+        lister: lists the data files.
+        version: the table's.
+
+    Raises:
+        SnapshotChanged: files of the snapshot were deleted meanwhile; load the timeline again and
+            call again.
+        CorruptData: an instant, or the archive, violates the format.
+    """
+    files = lister.list_files()
+    if isinstance(lister, StorageFileLister):  # the metadata table lists only files of commits
+        late = find_late_instants(store, timeline, lister.written_at())
+        files = without_late_files(files, late, version) if late else files
+        lost = find_lost_attempts(store, timeline, files)
+        files = without_paths(files, lost) if lost else files
+    try:
+        view = FileSystemView.of(
+            files,
+            timeline,
+            {i.requested_at: _read_plan(i, store) for i in timeline.pending(Action.COMPACTION)},
+            {
+                i.requested_at: store.read_commit(i)
+                for i in timeline.completed(Action.REPLACE_COMMIT)
+            },
+            {
+                i.requested_at: plan
+                for i in timeline.pending(*_MAY_CLUSTER)
+                if (plan := store.read_clustering_plan(i)) is not None
+            },
+            version,
+        )
+    except NotFound as error:
+        message = f"an instant was removed while the table was listed: {error}; load it again"
+        raise SnapshotChanged(message) from error
+    check_no_deletions(timeline, store.load())
+    return view
+
+
+def check_no_deletions(before: Timeline, after: Timeline) -> None:
+    """Check that no file of ``before`` can have been deleted until ``after`` was loaded.
+
+    Raises:
+        SnapshotChanged: a file may have been deleted.
+    """
+    known = {(i.requested_at, i.action) for i in before.instants}
+    for instant in after.instants:
+        if instant.action in _DELETING and (instant.requested_at, instant.action) not in known:
+            message = f"{instant} began while the table was listed; load it again"
+            raise SnapshotChanged(message)
+    for instant in before.completed():
+        if instant.action.is_write and not after.is_committed(instant.requested_at):
+            message = f"{instant} was rolled back while the table was listed; load it again"
+            raise SnapshotChanged(message)
+
+
+def _read_plan(pending: Instant, store: TimelineStore) -> CompactionPlan:
+    """The plan of a compaction; an empty one if it is inflight without a request.
+
+    A writer that was paused before it made the compaction inflight leaves this state if another
+    writer removed the plan meanwhile. It has written nothing, and it cannot complete.
+    """
+    try:
+        return store.read_compaction_plan(pending.requested_at)
+    except CorruptData:
+        if pending.state is State.INFLIGHT and not store.is_requested(pending):
+            return CompactionPlan(())
+        raise

@@ -1,0 +1,38 @@
+"""The commits that a view shows, for readers that select log blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lakemark.model.format_version import FormatVersion
+from lakemark.timeline.timeline import Timeline
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleInstants:
+    """Decides which blocks of log files are visible; can be pickled for workers.
+
+    A block is visible if its commit completed, or was archived, and is not later than the instant
+    of the view. Source: ``BaseHoodieLogRecordReader`` of Apache Hudi 1.2.0.
+
+    Attributes:
+        timeline: decides which instants are committed; None if logs are visible as a whole, as in
+            table version 8 and later.
+        until: the last visible instant; None for the latest state.
+    """
+
+    timeline: Timeline | None = None
+    until: str | None = None
+
+    @classmethod
+    def of(
+        cls, timeline: Timeline, version: FormatVersion, until: str | None = None
+    ) -> VisibleInstants:
+        """The visible instants of a table of that version."""
+        return cls(timeline.without_archive() if version.logs_name_their_slice else None, until)
+
+    def __call__(self, instant: str) -> bool:
+        """Whether blocks of that commit are visible."""
+        if self.until is not None and instant > self.until:
+            return False
+        return self.timeline is None or self.timeline.is_committed(instant)

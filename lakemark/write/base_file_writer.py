@@ -1,0 +1,151 @@
+"""Writes a base file: Parquet, with the metadata that Hudi's indexes need in its footer.
+
+The key-values of the footer are the bloom filter of the record keys, the smallest and the largest
+key, and the rows' Avro schema (``HoodieAvroParquetWriter`` of Apache Hudi 1.2.0). Equal rows give
+equal bytes, however they are divided into batches, so a task that runs again writes the same file.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import pyarrow as pa
+
+from lakemark.codec.bloom import BloomFilterBuilder
+from lakemark.log.parquet_format import avro_key_values, column_sizes, parquet_writer
+from lakemark.model.column_ranges import ColumnRanges
+from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.storage.storage import Storage, StreamingFile
+from lakemark.write.row_groups import RowGroups
+from lakemark.write.write_status import WriteStatus, close_file
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+
+#: Largest row group, in bytes of Arrow memory. Statistics skip whole row groups. Measured against
+#: 64 MiB: a scan takes the same time, a filter for one row in a hundred takes half, and files are
+#: 4 % larger; at 16 MiB they are 12 % larger.
+ROW_GROUP_BYTES = 32 << 20
+
+
+class BaseFileWriter:
+    """One base file, written front to back; memory is bounded by one row group.
+
+    As a context manager it removes an unfinished file, unless ``close`` was called.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        path: str,
+        schema: pa.Schema,
+        avro_schema: Mapping[str, object],
+        key_column: str = RECORD_KEY,
+        row_group_bytes: int = ROW_GROUP_BYTES,
+        indexed: Sequence[str] = (),
+    ) -> None:
+        """Begin a file.
+
+        Args:
+            storage: storage of the table.
+            path: from the table's root.
+            schema: columns of the rows, meta columns first, with the types of ``avro_schema``.
+            avro_schema: the same schema, for the footer.
+            key_column: holds the record keys.
+            row_group_bytes: largest row group, in bytes of Arrow memory.
+            indexed: columns whose ranges are recorded.
+        """
+        assert 0 < row_group_bytes <= ROW_GROUP_BYTES, row_group_bytes
+        self._avro_schema, self._key_column = avro_schema, key_column
+        self._row_groups = RowGroups(schema, row_group_bytes)
+        self._keys = BloomFilterBuilder()
+        self._num_writes = 0
+        self._indexed, self._ranges = indexed, list[ColumnRanges]()
+        self._file = storage.create_streaming(path)
+        self._sink = _Sink(self._file)
+        self._parquet = parquet_writer(self._sink, schema)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.abort()
+
+    def write(self, rows: pa.Table | pa.RecordBatch) -> None:
+        """Append rows whose meta columns are set (see ``set_meta_columns``).
+
+        Raises:
+            InvalidRecords: a record key is null or empty, or a value does not fit the schema.
+        """
+        table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
+        for row_group in self._row_groups.add(table):
+            self._write_row_group(row_group)
+
+    def close(self) -> WriteStatus:
+        """Finish the footer and make the file visible.
+
+        Raises:
+            ContentMismatch: a file with other bytes exists at the path; see ``close_file``.
+        """
+        for row_group in self._row_groups.flush():
+            self._write_row_group(row_group)
+        footer = {**avro_key_values(self._avro_schema), **self._keys.footer()}
+        self._parquet.add_key_value_metadata(footer)
+        self._parquet.close()
+        ranges = self._unite_ranges() if self._indexed else None
+        return WriteStatus(close_file(self._file), self._num_writes, column_ranges=ranges)
+
+    def abort(self) -> None:
+        """Discard the file, unless it was closed."""
+        self._sink.discard()
+        self._parquet.close()
+        self._file.abort()
+
+    def _unite_ranges(self) -> ColumnRanges:
+        sizes = column_sizes(self._parquet.writer.metadata)
+        return replace(ColumnRanges.union(self._ranges), sizes=sizes)
+
+    def _write_row_group(self, rows: pa.Table) -> None:
+        for keys in rows.column(self._key_column).chunks:
+            self._keys.add(keys)
+        self._parquet.write_table(rows, row_group_size=rows.num_rows)
+        self._num_writes += rows.num_rows
+        if self._indexed:
+            self._ranges.append(ColumnRanges.of(rows, self._indexed))
+
+
+class _Sink(io.RawIOBase):
+    """A file of the storage as an output file for Arrow's Parquet writer."""
+
+    def __init__(self, file: StreamingFile) -> None:
+        super().__init__()
+        self._file = file
+        self._written_bytes = 0
+        self._discards = False
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        view = memoryview(data)
+        if not self._discards:
+            self._file.write(view)
+        self._written_bytes += view.nbytes
+        return view.nbytes
+
+    def tell(self) -> int:
+        return self._written_bytes
+
+    def discard(self) -> None:
+        """Ignore what the Parquet writer still writes."""
+        self._discards = True

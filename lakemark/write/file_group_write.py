@@ -1,0 +1,291 @@
+"""Writes one file of a commit: the changes of one bucket become a base file or a log file.
+
+Runs in a worker, or in a thread of the driver. All names and orders are pure functions of the
+instant, the bucket and the changes. So a second attempt writes the same file, and finds the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.config.table_properties import MergeMode, TableType
+from lakemark.execution.interleave import read_ahead
+from lakemark.index.bucket import file_id
+from lakemark.merge.merge_stream import MergeStream, merge_streams
+from lakemark.merge.partial_update.partial_rows import resolve_partial_rows
+from lakemark.model.changes import CHANGE_KIND_FIELD, WRITTEN_COLUMNS
+from lakemark.model.commit_metadata import WriteStat
+from lakemark.model.file_names import BaseFileName, LogFileName, write_token
+from lakemark.model.file_slice import FileGroupId, FileSlice, join
+from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.read.projection import conform
+from lakemark.write.base_file_writer import BaseFileWriter
+from lakemark.write.log_file_writer import LogFileWriter
+from lakemark.write.markers import create_marker, create_partition_metafile
+from lakemark.write.meta_column_values import set_meta_columns
+from lakemark.write.partitioner import Bucket, task_number
+from lakemark.write.write_context import WriteContext
+
+#: Changes held, folded and written as one pair of log blocks, in Arrow bytes.
+MAX_BLOCK_BYTES = 64 << 20
+
+#: Sets of columns of partial rows, each with a block of its own, in addition to whole rows. A block
+#: costs as much as about a hundred rows.
+MAX_COLUMN_SETS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class FileGroupWrite:
+    """The part of one bucket in a commit.
+
+    Attributes:
+        bucket: bucket of the changes.
+        current: the bucket's latest file slice; None creates a file group.
+        is_new_partition: whether the partition has no metafile yet.
+        readable: the bucket's slice for queries; the latest slice if None.
+    """
+
+    bucket: Bucket
+    current: FileSlice | None
+    is_new_partition: bool
+    readable: FileSlice | None = None
+
+
+def write_file_group(
+    context: WriteContext, task: FileGroupWrite, changes: Iterable[pa.Table]
+) -> WriteStat | None:
+    """Write the file of one bucket; returns None if there is nothing to write.
+
+    Args:
+        context: the commit.
+        task: the bucket and its current slice.
+        changes: tables of changes in order of arrival, not folded; streamed. Missing columns of the
+            table are null.
+
+    Raises:
+        ContentMismatch: another attempt at the task had other changes.
+    """
+    changes = _resolve(context, task, _conform_changes(context.schema, changes))
+    if task.current is None:
+        return _create_base_file(context, task, changes)
+    if context.table_type is TableType.MERGE_ON_READ:
+        return _append_log_file(context, task, task.current, changes)
+    return _rewrite_base_file(context, task.current, changes)
+
+
+def write_base_file(
+    context: WriteContext,
+    group: FileGroupId,
+    merged: MergeStream,
+    first: pa.Table | None = None,
+    replaces: FileSlice | None = None,
+) -> WriteStat:
+    """Write merged rows as the base file of the group for the instant.
+
+    Args:
+        context: the commit or compaction.
+        group: the file group.
+        merged: the live rows; rows without a commit time get this instant's.
+        first: rows that were already read from ``merged``.
+        replaces: the slice that the new file replaces.
+    """
+    number = task_number(group)
+    name = BaseFileName(group.file_id, write_token(number, context.attempt), context.instant)
+    path = join(group.partition_path, str(name))
+    create_marker(context.storage, context.instant, path)
+    with (
+        BaseFileWriter(
+            context.storage, path, context.schema, context.avro_schema, indexed=context.indexed
+        ) as writer,
+        # Rows are merged while earlier rows are encoded.
+        closing(read_ahead(lambda: merged)) as arriving,
+    ):
+        first_row = 0
+        for rows in chain([] if first is None else [first], arriving):
+            writer.write(set_meta_columns(rows, context.instant, number, str(name), first_row))
+            first_row += rows.num_rows
+        status = writer.close()
+    return WriteStat(
+        file_id=group.file_id,
+        path=path,
+        partition_path=group.partition_path,
+        prev_commit=replaces.base_instant if replaces else "null",
+        prev_base_file=str(replaces.base.name) if replaces and replaces.base else None,
+        num_writes=status.num_writes,
+        num_inserts=merged.counts.inserted,
+        num_update_writes=merged.counts.updated,
+        num_deletes=merged.counts.deleted,
+        total_write_bytes=status.size_bytes,
+        file_size_in_bytes=status.size_bytes,
+        column_ranges=status.column_ranges,
+    )
+
+
+def _conform_changes(schema: pa.Schema, changes: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Changes in the table's columns, because another writer may have added some.
+
+    Partial rows are decoded in the table's columns, so they stay as they are.
+    """
+    wanted = schema.append(CHANGE_KIND_FIELD)
+    for part in changes:
+        assert {*part.schema.names} <= {*wanted.names, WRITTEN_COLUMNS}, part.schema.names
+        yield part if WRITTEN_COLUMNS in part.schema.names else conform(part, wanted, "")
+
+
+def _resolve(
+    context: WriteContext, task: FileGroupWrite, changes: Iterable[pa.Table]
+) -> Iterator[pa.Table]:
+    """The changes, with partial rows resolved; unchanged if no row can be partial.
+
+    For a log they are combined into blocks.
+    """
+    appends = task.current is not None and context.table_type is TableType.MERGE_ON_READ
+    arriving = iter(changes)
+    first = next(arriving, None)
+    if first is None:
+        return iter(())
+    together = chain([first], arriving)
+    if WRITTEN_COLUMNS not in first.column_names:
+        return _combine_blocks(together) if appends else together
+    file_slice = task.readable or task.current
+
+    def read_current(keys: pa.ChunkedArray, columns: Sequence[str]) -> pa.Table:
+        nothing = context.schema.empty_table().select(list(columns))
+        rows = context.reader.read(file_slice, columns) if file_slice else ()
+        return pa.concat_tables([nothing, *(_filter_keys(batch, keys) for batch in rows)])
+
+    return resolve_partial_rows(
+        _combine_blocks(together),
+        context.merger,
+        read_current,
+        completes_rows=appends and context.merge.mode is MergeMode.COMMIT_TIME,
+        max_column_sets=MAX_COLUMN_SETS if appends else None,
+    )
+
+
+def _filter_keys(rows: pa.Table, keys: pa.ChunkedArray) -> pa.Table:
+    return rows.filter(pc.is_in(rows.column(RECORD_KEY), value_set=keys))
+
+
+def _create_base_file(
+    context: WriteContext, task: FileGroupWrite, changes: Iterable[pa.Table]
+) -> WriteStat | None:
+    partition, instant = task.bucket.partition_path, context.instant
+    merged = merge_streams((), changes, context.merger)
+    first = next(merged, None)
+    if first is None:
+        return None  # deletes of keys that never existed
+    if task.is_new_partition:
+        create_partition_metafile(context.storage, instant, partition)
+    group = FileGroupId(
+        partition, file_id(task.bucket.number, partition, instant, context.table_name)
+    )
+    return write_base_file(context, group, merged, first)  # model: write files
+
+
+def _rewrite_base_file(
+    context: WriteContext, current: FileSlice, changes: Iterable[pa.Table]
+) -> WriteStat:
+    merged = merge_streams(context.reader.read(current), changes, context.merger)
+    return write_base_file(context, current.group, merged, replaces=current)
+
+
+def _append_log_file(
+    context: WriteContext, task: FileGroupWrite, current: FileSlice, changes: Iterable[pa.Table]
+) -> WriteStat | None:
+    folded = (context.merger.fold(part) for part in changes)
+    parts = (part for part in folded if part.num_rows)
+    first = next(parts, None)
+    if first is None:
+        return None  # all changes were too late
+    group, number = current.group, task.bucket.task_number
+    name = _name_log(context, current, number)
+    path = join(group.partition_path, str(name))
+    names_slice = context.version.logs_name_their_slice
+    create_marker(context.storage, context.instant, path, names_slice=names_slice)
+    first_row = 0
+    with _log_writer(context, path) as writer:
+        for part in chain([first], parts):
+            writer.append(set_meta_columns(part, context.instant, number, group.file_id, first_row))
+            first_row += part.num_rows
+        status = writer.close()
+    base_file, log_files = _listed_files(context, task, current, name)
+    return WriteStat(
+        file_id=group.file_id,
+        path=path,
+        partition_path=group.partition_path,
+        prev_commit=name.instant,
+        num_writes=status.num_writes,
+        num_update_writes=status.num_writes,
+        num_deletes=status.num_deletes,
+        total_write_bytes=status.size_bytes,
+        file_size_in_bytes=status.size_bytes,
+        log_version=name.version,
+        log_offset=0,
+        base_file=base_file,
+        log_files=log_files,
+        column_ranges=status.column_ranges,
+    )
+
+
+def _name_log(context: WriteContext, current: FileSlice, number: int) -> LogFileName:
+    """Name a log after its instant; in version 6 after its slice, as the next log there.
+
+    In version 6 the write token, from the time of day, separates the logs of two writers.
+    """
+    file_id = current.group.file_id
+    if not context.version.logs_name_their_slice:
+        return LogFileName(file_id, context.instant, 1, write_token(number))
+    latest = max((log.name.version for log in current.logs), default=0)
+    token = f"{number}-{int(context.instant[8:])}-0"
+    return LogFileName(file_id, current.base_instant, latest + 1, token)
+
+
+def _listed_files(
+    context: WriteContext, task: FileGroupWrite, current: FileSlice, name: LogFileName
+) -> tuple[str, tuple[str, ...]]:
+    """The base file and the logs that the stat of a log lists, itself last.
+
+    hudi-rs cannot read a commit incrementally without the name of the base file. In version 6 the
+    earlier logs of the slice are listed. For CDC queries all files are listed that a query read
+    before the commit, even while a compaction is pending: Apache Hudi reads the rows before the
+    commit from them (``HoodieCDCExtractor.getDependentFileSliceForLogFile``).
+    """
+    listed, logs = current, current.logs
+    if not context.version.logs_name_their_slice:
+        listed = (task.readable or current) if context.cdc_enabled else current
+        logs = listed.logs if context.cdc_enabled else ()
+    base_file = str(listed.base.name) if listed.base else ""
+    return base_file, (*(str(log.name) for log in logs), str(name))
+
+
+def _log_writer(context: WriteContext, path: str) -> LogFileWriter:
+    return LogFileWriter(
+        context.storage,
+        path,
+        context.instant,
+        context.schema,
+        context.avro_schema,
+        context.log_format,
+        context.merge.ordering_fields,
+        is_event_time=context.merge.mode is not MergeMode.COMMIT_TIME,
+        indexed=context.indexed,
+    )
+
+
+def _combine_blocks(changes: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Tables combined into blocks; in each block a fold leaves one change for each key."""
+    gathered: list[pa.Table] = []
+    for table in changes:
+        gathered.append(table)
+        if sum(part.nbytes for part in gathered) >= MAX_BLOCK_BYTES:
+            yield pa.concat_tables(gathered)
+            gathered = []
+    if gathered:
+        yield pa.concat_tables(gathered)

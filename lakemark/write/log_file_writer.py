@@ -1,0 +1,225 @@
+"""Writes a log file: blocks of changes, each a data block followed by a delete block.
+
+Partial rows have data blocks of their own, one for each set of columns, with the header
+``IS_PARTIAL`` and a schema of these columns only. ``MERGE INTO`` of Apache Hudi 1.2.0 writes them
+in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.log.data_block import encode_avro, encode_parquet
+from lakemark.log.delete_block import encode_deletes
+from lakemark.log.log_block import BlockType, HeaderKey, write_block
+from lakemark.log.parquet_format import MAX_BLOCK_BYTES
+from lakemark.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind
+from lakemark.model.column_ranges import ColumnRanges
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from lakemark.model.written_columns import is_written, own_columns
+from lakemark.schema.avro import to_json
+from lakemark.schema.field_path import column_at
+from lakemark.storage.storage import Storage
+from lakemark.write.row_groups import divide_rows
+from lakemark.write.write_status import WriteStatus, close_file
+
+_Encode = Callable[[pa.Table, Mapping[str, object]], memoryview]
+_DATA_BLOCKS: Mapping[str, tuple[BlockType, _Encode]] = {
+    "parquet": (BlockType.PARQUET_DATA, encode_parquet),
+    "avro": (BlockType.AVRO_DATA, encode_avro),
+}
+
+_PARTIAL = {HeaderKey.IS_PARTIAL: "true"}
+
+
+def default_log_format(schema: pa.Schema, ordering_fields: Sequence[str]) -> str:
+    """Return ``parquet``, which is faster, or ``avro`` if a text column orders the rows.
+
+    Apache Hudi 1.2.0 on Spark misreads a text as ordering value in a Parquet block, whoever wrote
+    the block: a newer row loses to an older one. In Avro blocks it reads the value correctly.
+    ``tests/interop/test_text_ordering.py`` shows both.
+
+    Args:
+        schema: the table's columns.
+        ordering_fields: columns that order two changes of a record; a dotted name is a field of a
+            struct.
+    """
+    nothing = schema.empty_table()
+    kinds = [column_at(nothing, name).type for name in ordering_fields]
+    return "avro" if any(pa.types.is_string(kind) for kind in kinds) else "parquet"
+
+
+class LogFileWriter:
+    """One log file, written front to back; memory is bounded by one block.
+
+    As a context manager it removes an unfinished file, unless ``close`` was called.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        path: str,
+        instant: str,
+        schema: pa.Schema,
+        avro_schema: Mapping[str, object],
+        block_format: str = "parquet",
+        ordering_fields: Sequence[str] = (),
+        is_event_time: bool = True,
+        max_block_bytes: int = MAX_BLOCK_BYTES,
+        indexed: Sequence[str] = (),
+    ) -> None:
+        """Begin a file.
+
+        Args:
+            storage: storage of the table.
+            path: from the table's root.
+            instant: requested time of the delta commit.
+            schema: columns of the rows, meta columns first, with the types of ``avro_schema``.
+            avro_schema: the same schema, for the header of every block.
+            block_format: format of data blocks, ``parquet`` or ``avro``.
+            ordering_fields: columns that order two changes of a record.
+            is_event_time: whether they are used; if not, a later delete always wins.
+            max_block_bytes: largest block, in bytes of Arrow memory.
+            indexed: columns whose ranges are recorded, of rows in data blocks.
+        """
+        assert block_format in _DATA_BLOCKS, block_format
+        assert 0 < max_block_bytes <= MAX_BLOCK_BYTES, max_block_bytes
+        self._schema, self._avro_schema = schema, avro_schema
+        self._data_type, self._encode = _DATA_BLOCKS[block_format]
+        self._ordering = tuple(ordering_fields) if is_event_time else ()
+        self._max_block_bytes = max_block_bytes
+        # In the order of Apache Hudi's blocks.
+        self._header = {
+            HeaderKey.SCHEMA: to_json(avro_schema),
+            HeaderKey.INSTANT_TIME: instant,
+        }
+        self._num_writes = self._num_deletes = 0
+        self._num_data_blocks = self._num_delete_blocks = 0
+        self._indexed, self._ranges = indexed, list[ColumnRanges]()
+        self._file = storage.create_streaming(path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.abort()
+
+    def append(self, changes: pa.Table) -> None:
+        """Append changes: their upserts as data blocks, then their deletes as delete blocks.
+
+        The blocks do not record whether an upsert or a delete came first. This is safe because no
+        key occurs twice in ``changes``: fold them first. Later calls append after earlier ones.
+
+        A row that is flagged as deleted becomes a delete record with its ordering value, as in
+        Apache Hudi's writer, because not every reader checks the flag in data blocks.
+
+        A partial row must have at least the meta columns and the ordering columns.
+
+        Args:
+            changes: a table as ``lakemark.model.changes`` describes it, meta columns set
+                (see ``set_meta_columns``; in a log ``_hoodie_file_name`` is the file id).
+
+        Raises:
+            InvalidRecords: a value does not fit the schema.
+        """
+        is_upsert = pc.equal(changes.column(CHANGE_KIND), pa.scalar(ChangeKind.UPSERT, pa.int8()))
+        for names, rows in _split_by_written_columns(changes.filter(is_upsert)):
+            self._append_rows(rows, names)
+        self._append_deletes(changes.filter(pc.invert(is_upsert)))
+
+    def close(self) -> WriteStatus:
+        """Make the file visible.
+
+        Raises:
+            ContentMismatch: a file with other bytes exists at the path; see ``close_file``.
+        """
+        return WriteStatus(
+            close_file(self._file),
+            self._num_writes,
+            self._num_deletes,
+            self._num_data_blocks,
+            self._num_delete_blocks,
+            ColumnRanges.union(self._ranges) if self._indexed else None,
+        )
+
+    def abort(self) -> None:
+        """Discard the file, unless it was closed."""
+        self._file.abort()
+
+    def _append_rows(self, rows: pa.Table, names: Sequence[str] | None) -> None:
+        """Append rows with these columns; all columns when None."""
+        schema, avro_schema, header = self._schema, self._avro_schema, self._header
+        if names is not None:
+            schema = pa.schema([schema.field(name) for name in names])
+            avro_schema = _select_fields(avro_schema, names)
+            header = {**header, HeaderKey.SCHEMA: to_json(avro_schema), **_PARTIAL}
+        for block in divide_rows(rows, schema, self._max_block_bytes):
+            content = self._encode(block, avro_schema)
+            write_block(self._file, self._data_type, header, content)
+            self._num_writes += block.num_rows
+            self._num_data_blocks += 1
+            if self._indexed:
+                self._ranges.append(ColumnRanges.of(block, self._indexed))
+
+    def _append_deletes(self, deletes: pa.Table) -> None:
+        records = pa.table(
+            {
+                RECORD_KEY: deletes.column(RECORD_KEY),
+                PARTITION_PATH: deletes.column(PARTITION_PATH),
+                CHANGE_KIND: deletes.column(CHANGE_KIND),
+                # Under their dotted names, because they are not columns of their own.
+                **{name: column_at(deletes, name) for name in self._ordering},
+            }
+        )
+        for block in divide_rows(records, records.schema, self._max_block_bytes):
+            content = _encode_deletes(block, self._ordering)
+            write_block(self._file, BlockType.DELETE, self._header, content)
+            self._num_deletes += block.num_rows
+            self._num_delete_blocks += 1
+
+
+def _split_by_written_columns(rows: pa.Table) -> Iterator[tuple[Sequence[str] | None, pa.Table]]:
+    """The rows by set of columns, sets in order of appearance; None means all columns."""
+    if WRITTEN_COLUMNS not in rows.column_names or not rows.num_rows:
+        yield None, rows
+        return
+    names = own_columns(rows)
+    sets = rows.column(WRITTEN_COLUMNS).combine_chunks().dictionary_encode()
+    codes = sets.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    ends = np.searchsorted(codes[order], np.arange(len(sets.dictionary)), side="right")
+    ordered = rows.take(pa.array(order)) if len(ends) > 1 else rows
+    for code, bits in enumerate(sets.dictionary.to_pylist()):
+        start = ends[code - 1] if code else 0
+        flags = is_written(bits, len(names))
+        written = [name for name, flag in zip(names, flags, strict=True) if flag]
+        part = ordered.slice(start, ends[code] - start)
+        yield None if len(written) == len(names) else written, part
+
+
+def _select_fields(avro_schema: Mapping[str, object], names: Sequence[str]) -> dict[str, object]:
+    fields = avro_schema["fields"]
+    assert isinstance(fields, list), avro_schema
+    return {**avro_schema, "fields": [field for field in fields if field["name"] in set(names)]}
+
+
+def _encode_deletes(records: pa.Table, ordering_fields: Sequence[str]) -> bytes:
+    columns = {name: records.column(name).combine_chunks() for name in records.column_names}
+    wins_always = columns[CHANGE_KIND].to_numpy() == ChangeKind.COMMIT_TIME_DELETE
+    return encode_deletes(
+        columns[RECORD_KEY],
+        columns[PARTITION_PATH],
+        [columns[name] for name in ordering_fields] or None,
+        np.asarray(wins_always, np.bool_),
+    )

@@ -1,0 +1,41 @@
+"""An ``argparse`` parser that suggests the nearest command or option for an unknown one."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+
+class SuggestingParser(argparse.ArgumentParser):
+    """A parser whose errors name the nearest known command, value or option."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """Parse, and refuse unknown options here, where the options of the subcommand are known."""
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(self._unknown_arguments(unknown))
+        return parsed, unknown
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        choices = [str(choice) for choice in action.choices]
+        message = f"unknown value {value!r}{suggestion(str(value), choices)}"
+        raise argparse.ArgumentError(action, f"{message} (accepted: {', '.join(choices)})")
+
+    def _unknown_arguments(self, unknown: Sequence[str]) -> str:
+        first = unknown[0].partition("=")[0]
+        options = [name for name in self._option_string_actions if name.startswith("--")]
+        near = suggestion(first, options) if first.startswith("-") else ""
+        return f"unrecognized arguments: {' '.join(unknown)}{near}"
+
+
+def suggestion(text: str, known: Iterable[str]) -> str:
+    """``"; did you mean …?"`` with the nearest known word; "" if none is near."""
+    import difflib
+
+    near = difflib.get_close_matches(text, list(known), n=1)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -1,0 +1,350 @@
+"""Asynchronous compaction: a thread rewrites file slices while batches continue.
+
+A mutex protects the open tables. A batch holds it from its first read of the table to its last
+service. The compaction holds it briefly to begin and briefly to publish, always between two
+batches. So the table does not change during a batch, and only one thread at a time uses what both
+have in memory: the view, the timeline and the metadata table. The rewriting, which takes most of
+the time, runs without the mutex: meanwhile batches write their logs to the file slices that the
+plan opened.
+
+One plan is executed at a time for all tables of the pipeline, so the memory is that of one
+compaction.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from lakemark.errors import LockTimeout, Permanent, WriteConflict
+from lakemark.execution.runner import CancellableRunner, Cancelled
+from lakemark.model.action import Action
+from lakemark.model.commit_metadata import WriteStat
+from lakemark.operations.compact import Compaction, Planned
+from lakemark.operations.table_writer import TableWriter
+from lakemark.services.compaction_plan import CompactionPolicy, delta_commits_uncompacted
+from lakemark.write.write_status import ContentMismatch
+from streamer.backoff import pause_after
+from streamer.events import (
+    CompactionCompleted,
+    CompactionFailed,
+    CompactionResolved,
+    CompactionStarted,
+    Listener,
+    ServiceCompleted,
+)
+from streamer.wording import counted
+
+#: For how many seconds a plan is deferred that another writer executes: the first time, and at
+#: most. A conflict is found only after all file slices are rewritten.
+_DEFER_S = 60.0
+_MAX_DEFER_S = 3600.0
+
+#: Interval in which a waiting batch checks whether the run is to stop.
+_POLL_S = 0.1
+
+
+class CompactionGivenUp(Permanent):
+    """An asynchronous compaction has failed for longer than the pipeline allows."""
+
+    def __init__(self, instant: str, failing_s: float, error: str) -> None:
+        super().__init__(
+            f"compaction {instant} has failed for {failing_s:.0f} s, while the table's log files "
+            f"grow; the last failure: {error}; correct its cause and start again, which executes "
+            "the same plan, or raise compaction.give_up_after_s"
+        )
+        self.instant, self.failing_s = instant, failing_s
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncCompactionPolicy:
+    """When asynchronous compaction runs, and how long batches wait for it.
+
+    Attributes:
+        compaction: when a compaction is planned.
+        max_wait_s: the longest time that a batch waits for a compaction. So it is also the longest
+            time that a compaction waits for the table's lock, before it retries later.
+        backlog_commits: batches wait if more than this number of delta commits are not compacted.
+        give_up_after_s: the run fails if a compaction has failed for this time; 0: never.
+        backoff_s: seconds after the first failure; doubled after each further one.
+        max_backoff_s: the longest pause.
+    """
+
+    compaction: CompactionPolicy
+    max_wait_s: float = 10.0
+    backlog_commits: int = 20
+    give_up_after_s: float = 3600.0
+    backoff_s: float = 1.0
+    max_backoff_s: float = 60.0
+
+
+class _Step(IntEnum):
+    """The steps of an attempt to execute a plan."""
+
+    BEGIN = 0
+    REWRITE = 1
+    PUBLISH = 2
+
+
+@dataclass
+class _Job:
+    """The plan that is being executed.
+
+    Attributes:
+        writer: of the table.
+        planned: the plan.
+        step: of the current attempt; at ``PUBLISH`` it waits for the mutex.
+        failures: consecutive failures, at the same step or an earlier one.
+        failed_at: the step of the last failure.
+        failing_since: time of the first failure, in seconds of ``time.monotonic``.
+    """
+
+    writer: TableWriter
+    planned: Planned
+    step: _Step = _Step.BEGIN
+    failures: int = 0
+    failed_at: _Step = _Step.BEGIN
+    failing_since: float = 0.0
+
+    def reach(self, step: _Step) -> None:
+        """Continue with a step, and forget the failures of earlier steps."""
+        self.step = step
+        if self.failed_at < step:
+            self.failures = 0
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other writers share the table, whose commits may conflict with the plan."""
+        return self.writer.table.context.sharing is not None
+
+    @property
+    def instant(self) -> str:
+        """Requested time of the plan."""
+        return self.planned[0].requested_at
+
+
+@dataclass(frozen=True, slots=True)
+class _Deferred:
+    """A plan that another writer executes, and that is retried later.
+
+    Attributes:
+        writer: of its table.
+        times: how often it was deferred.
+        until: when it is retried, in seconds of ``time.monotonic``.
+    """
+
+    writer: TableWriter
+    times: int
+    until: float
+
+
+class AsyncCompactor:
+    """Compacts the tables of a pipeline, one plan after the other, in its own thread.
+
+    Attributes:
+        mutex: held by the thread that reads or changes the open tables; reentrant.
+
+    Args:
+        policy: when it compacts, and how long batches wait.
+        runner: rewrites the file slices; used by nothing else.
+        listener: receives the events of compactions, some of them from the thread.
+    """
+
+    def __init__(
+        self, policy: AsyncCompactionPolicy, runner: CancellableRunner, listener: Listener
+    ) -> None:
+        self.mutex = threading.Condition()
+        self._policy, self._runner, self._listener = policy, runner, listener
+        self._ending = threading.Event()
+        self._job: _Job | None = None
+        self._thread: threading.Thread | None = None
+        self._given_up: CompactionGivenUp | None = None
+        self._deferred: dict[str, _Deferred] = {}
+
+    @property
+    def is_progressing(self) -> bool:
+        """Whether a plan is being executed and has not failed."""
+        job = self._job
+        return job is not None and not job.failures
+
+    def check(self) -> None:
+        """Raise if compaction has failed for too long.
+
+        Raises:
+            CompactionGivenUp: a compaction has failed for ``give_up_after_s``.
+        """
+        if self._given_up is not None:
+            raise self._given_up
+
+    def start_next(self, writer: TableWriter) -> bool:
+        """Start the next due compaction of a table; call it after a batch, with the mutex.
+
+        Returns:
+            Whether a plan of this table is now executed. All tables share one thread.
+
+        Raises:
+            CompactionGivenUp: see ``check``.
+        """
+        self.check()
+        self._report_resolved(writer)
+        if self._job is not None or self._ending.is_set():
+            return False
+        now = time.monotonic()
+        later = [name for name, one in self._deferred.items() if one.until > now]
+        todo = writer.compactions_to_do(self._policy.compaction, later)
+        if todo:
+            self._start(_Job(writer, todo[0]))
+        return bool(todo)
+
+    def wait(self, stopping: threading.Event) -> None:
+        """Let a compaction publish; if compaction is too far behind, wait until it ends.
+
+        Waits for at most ``max_wait_s``, and not for a compaction that has failed. Call it once
+        after each batch, with the mutex.
+
+        Args:
+            stopping: set if the run is to stop, which ends the wait.
+        """
+        job = self._job
+        if job is None or job.failures:
+            return
+        behind = delta_commits_uncompacted(job.writer.table.timeline)
+        if job.step is not _Step.PUBLISH and behind <= self._policy.backlog_commits:
+            return
+        started = now = time.monotonic()
+        ends_at = started + self._policy.max_wait_s
+        while not (is_over := self._is_over(job)) and not stopping.is_set() and now < ends_at:
+            self.mutex.wait(min(_POLL_S, ends_at - now))
+            now = time.monotonic()
+        state = "ended" if is_over else "still running"
+        text = f"{job.instant}: {state}, {counted(behind, 'commit')} behind"
+        self._listener(ServiceCompleted("compaction_wait", text, time.monotonic() - started))
+
+    def end(self, within_s: float) -> bool:
+        """Start no more compactions, and cancel the current one; the next start executes it again.
+
+        Returns:
+            Whether the thread is still running after ``within_s`` seconds.
+        """
+        self._ending.set()
+        if self._thread is None or not self._thread.is_alive():
+            return False
+        self._runner.cancel()
+        self._thread.join(within_s)
+        return self._thread.is_alive()
+
+    def _is_over(self, job: _Job) -> bool:
+        return self._job is not job or job.failures > 0
+
+    def _start(self, job: _Job) -> None:
+        self._job = job
+        name = f"compaction-{job.instant}"
+        self._thread = threading.Thread(target=self._run, args=(job,), name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self, job: _Job) -> None:
+        """Attempt the plan until it is published, deferred or given up, or the run stops."""
+        try:
+            while not self._ending.is_set():
+                try:
+                    self._attempt(job)
+                    return
+                except Cancelled:
+                    return
+                except Exception as error:
+                    self._handle_failure(job, error)
+                    if isinstance(error, WriteConflict) and job.is_shared:
+                        self._defer(job)
+                        return
+        finally:
+            with self.mutex:
+                self._job = None
+                self.mutex.notify_all()
+
+    def _attempt(self, job: _Job) -> None:
+        job.reach(_Step.BEGIN)
+        with self.mutex:
+            if self._ending.is_set():
+                return
+            started = time.monotonic()
+            compaction = job.writer.begin_compaction(job.planned, self._policy.max_wait_s)
+            if compaction is None:
+                self._defer(job)
+                return
+        try:
+            operations = compaction.execution.plan.operations
+            log_bytes = sum(one.log_bytes for one in operations)
+            self._listener(CompactionStarted(job.instant, len(operations), log_bytes))
+            job.reach(_Step.REWRITE)
+            stats = compaction.rewrite(self._runner)
+            job.reach(_Step.PUBLISH)
+            while not self._try_publish(job, compaction, stats, started):
+                pass
+        except ContentMismatch:
+            with self.mutex:
+                compaction.undo()
+            raise
+        finally:
+            compaction.leave()
+
+    def _try_publish(
+        self, job: _Job, compaction: Compaction, stats: Sequence[WriteStat], started: float
+    ) -> bool:
+        """Publish, unless the run stops; returns False if another writer held the lock too long.
+
+        The files that were written are kept for the next attempt.
+        """
+        try:
+            with self.mutex:
+                if self._ending.is_set():
+                    return True
+                job.writer.publish_compaction(compaction, stats)
+                self._deferred.pop(job.instant, None)
+                seconds = time.monotonic() - started
+                self._listener(CompactionCompleted.of(job.instant, stats, seconds))
+        except LockTimeout as error:
+            self._handle_failure(job, error)
+            return False
+        return True
+
+    def _defer(self, job: _Job) -> None:
+        """Retry the plan later: the conflicting writer may finish, or die."""
+        with self.mutex:
+            before = self._deferred.get(job.instant)
+            times = before.times + 1 if before else 1
+            pause_s = pause_after(times, _DEFER_S, _MAX_DEFER_S)
+            until = time.monotonic() + pause_s
+            self._deferred[job.instant] = _Deferred(job.writer, times, until)
+
+    def _report_resolved(self, writer: TableWriter) -> None:
+        """Report deferred plans that are no longer pending, as of the table's last refresh.
+
+        The plan that is attempted now is not among them: its attempt reports its end.
+        """
+        pending = {one.requested_at for one in writer.table.timeline.pending(Action.COMPACTION)}
+        attempted = {self._job.instant} if self._job else set()
+        of_table = {name for name, one in self._deferred.items() if one.writer is writer}
+        for name in sorted(of_table - pending - attempted):
+            del self._deferred[name]
+            self._listener(CompactionResolved(name))
+
+    def _handle_failure(self, job: _Job, error: Exception) -> None:
+        """Report a failure, and pause; or give up."""
+        policy, now = self._policy, time.monotonic()
+        job.failing_since = job.failing_since if job.failures else now
+        job.failures, job.failed_at = job.failures + 1, job.step
+        failing_s = now - job.failing_since
+        pause_s = pause_after(job.failures, policy.backoff_s, policy.max_backoff_s)
+        name = type(error).__name__
+        self._listener(
+            CompactionFailed(job.instant, str(error), job.failures, failing_s, pause_s, name)
+        )
+        if policy.give_up_after_s and failing_s > policy.give_up_after_s:
+            self._given_up = CompactionGivenUp(job.instant, failing_s, f"{name}: {error}")
+            self._ending.set()
+        with self.mutex:
+            self.mutex.notify_all()
+        self._ending.wait(pause_s)

@@ -1,0 +1,419 @@
+"""Finds settings that are valid by themselves and cannot be combined."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+import pyarrow as pa
+
+from lakemark.config.merge_request import find_payload_class, merge_properties, setting_text
+from lakemark.config.merge_settings import payload_settings
+from lakemark.config.table_properties import MergeMode
+from lakemark.errors import InvalidConfig
+from lakemark.model.format_version import FormatVersion
+from lakemark.model.meta_columns import IS_DELETED
+from lakemark.schema.field_path import column_at, top_column
+from lakemark.storage import canonical_url
+from lakemark.write.delete_marks import OPERATION, DeleteMarks, check_marker
+from streamer.config.column_roles import text_ordering_problems
+from streamer.config.decode import AvroDecodeConfig, DecodeConfig
+from streamer.config.errors import Problem
+from streamer.config.run import CompactionConfig, DeadLettersConfig, dead_letters_path
+from streamer.config.source import METADATA_PREFIX, SourceConfig
+from streamer.config.table import TableConfig
+from transforms.decode.avro_framing import load_writer_schema
+from transforms.decode.avro_references import StoredSchema
+from transforms.schema_text import parse_schema, parse_type
+from transforms.tombstone_ordering import RECORD_TIMESTAMP, TombstoneOrdering
+
+#: By wire format of Avro: the settings that it needs, and those that it does not use.
+_OF_WIRE_FORMAT = {
+    "confluent": (("schema_registry",), ("writer_schema",)),
+    "plain": (("writer_schema",), ("schema_registry", "subject")),
+}
+
+#: Names of settings in the pipeline file that differ from those in the table.
+_NAMES = {"delete_marker": "delete_when"}
+
+
+def find_contradictions(
+    source: SourceConfig,
+    decode: DecodeConfig,
+    table: TableConfig,
+    compaction: CompactionConfig,
+    dead_letters: DeadLettersConfig,
+) -> list[Problem]:
+    """Find every contradiction between the sections of a pipeline."""
+    return [
+        *_merging(table),
+        *_tombstones(decode, table),
+        *_tombstone_ordering(decode, table),
+        *_ordering(decode, table),
+        *_nested(decode, table),
+        *_delete_marks(decode, table),
+        *_absent_fields(decode, table),
+        *_rescuing(decode),
+        *_avro(decode, table),
+        *_aliases(decode),
+        *_columns(source, decode),
+        *missing_columns(_known_columns(source, decode), table),
+        *_copy_on_write(table, compaction),
+        *_partition_change(table),
+        *_metadata_table(table),
+        *_no_dead_letters(table, dead_letters),
+        *_nested_paths(table, dead_letters),
+    ]
+
+
+def missing_columns(known: Collection[str] | None, table: TableConfig) -> Iterator[Problem]:
+    """Problems of columns that the table's settings name and the rows do not have.
+
+    Args:
+        known: names of all columns of the rows; None if they are not known yet.
+        table: the settings.
+    """
+    if known is None:
+        return
+    named = (
+        ("record_key", table.record_key),
+        ("partition_by", table.partition_by),
+        ("ordering", table.ordering),
+        (_marker_setting(table), (table.delete_when.field,) if table.delete_when else ()),
+    )
+    for setting, columns in named:
+        for column in columns:
+            # A dotted name is a field of a struct; only the struct is checked here.
+            if column not in known and column.partition(".")[0] not in known:
+                text = f"{column!r} is not a column of decode.schema ({', '.join(sorted(known))})"
+                yield Problem(f"table.{setting}", text)
+
+
+def _merging(table: TableConfig) -> Iterator[Problem]:
+    request = table.merge_request()
+    faults = list(request.find_problems())
+    for fault in faults:
+        yield Problem(f"table.{_NAMES.get(fault.setting, fault.setting)}", fault.text)
+    if faults:
+        return
+    implied = request.resolve()
+    if implied.mode is MergeMode.COMMIT_TIME and table.ordering:
+        text = "has no effect with merge_mode commit_time; remove one of them"
+        yield Problem("table.ordering", text)
+    if table.partial_update in ("none", "absent_fields") and implied.partial_update is not None:
+        text = (
+            f"{table.partial_update} contradicts payload {table.payload}, which implies "
+            f"{setting_text(implied.partial_update)}; remove one of them"
+        )
+        yield Problem("table.partial_update", text)
+    try:
+        merge_properties(implied, request.payload_class, FormatVersion(table.version))
+    except InvalidConfig as error:
+        yield Problem("table.version", str(error))
+
+
+def _absent_fields(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+    if table.partial_update != "absent_fields":
+        return
+    if FormatVersion(table.version) is FormatVersion.V6:
+        text = (
+            "absent_fields needs partial rows, which version 6 does not support; create version 8 "
+            "or 9"
+        )
+        yield Problem("table.partial_update", text)
+    if table.merge_mode == "custom":
+        text = "absent_fields cannot be combined with your own merger; remove one of them"
+        yield Problem("table.partial_update", text)
+    reason = "Apache Hudi cannot read partial rows in a table with a column that marks deletes"
+    if marker := table.merge_request().delete_marker:
+        setting = _marker_setting(table)
+        implies = f"{table.payload} implies delete_when {setting_text(marker)}, which "
+        text = (
+            f"{implies if setting == 'payload' else ''}cannot be combined with partial_update "
+            f"absent_fields: {reason}; remove one of them"
+        )
+        yield Problem(f"table.{setting}", text)
+    for column in sorted({IS_DELETED, OPERATION} & (_declared(decode) or set())):
+        text = f"{reason}; remove this column, or table.partial_update"
+        yield Problem(f"decode.schema.{column}", text)
+
+
+def _tombstone_ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+    source, setting = decode.tombstone_ordering, "decode.tombstone_ordering"
+    if source == "none":
+        return
+    if table.merge_mode == "commit_time":
+        yield Problem(setting, f"{source} has no effect with merge_mode commit_time; use none")
+    elif len(table.ordering) != 1:
+        text = f"{source} is one value, but table.ordering has {len(table.ordering)}; use none"
+        yield Problem(setting, text)
+    elif source != RECORD_TIMESTAMP and decode.tombstone_key == "raw":
+        text = f"{source} is a field of a JSON key, but decode.tombstone_key is raw; use json"
+        yield Problem(setting, text)
+    elif (schema := _schema(decode)) is not None and _has(schema, table.ordering[0]):
+        try:
+            TombstoneOrdering.for_table(source, schema, table.ordering, decode.timestamp_unit)
+        except InvalidConfig as error:
+            yield Problem(setting, str(error))
+
+
+def _ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+    """Problems of ordering columns without an order, or with text that may not be ordered."""
+    schema = _schema(decode)
+    for column in table.ordering:
+        if schema is None or not _has(schema, column):
+            continue
+        try:
+            kind = column_at(schema.empty_table(), column).type
+        except InvalidConfig as error:
+            yield Problem("table.ordering", str(error))
+            continue
+        if pa.types.is_nested(kind):
+            text = (
+                f"{column!r} is of type {kind}, which has no order; name a column of numbers, "
+                "times or strings"
+            )
+            yield Problem("table.ordering", text)
+    if schema is not None:
+        yield from text_ordering_problems(schema, table)
+
+
+def _nested(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+    """Problems of nested key and partition fields that their column does not have."""
+    schema = _schema(decode)
+    for setting, columns in (
+        ("record_key", table.record_key),
+        ("partition_by", table.partition_by),
+    ):
+        for column in columns:
+            if schema is not None and _has(schema, column):
+                try:
+                    column_at(schema.empty_table(), column)
+                except InvalidConfig as error:
+                    yield Problem(f"table.{setting}", str(error))
+
+
+def _delete_marks(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+    """Problems of columns that mark deletes, but whose type cannot have the mark."""
+    schema = _schema(decode)
+    for name in (IS_DELETED, OPERATION):
+        if schema is not None and name in schema.names:
+            try:
+                DeleteMarks(pa.schema([schema.field(name)]))
+            except InvalidConfig as error:
+                yield Problem(f"decode.schema.{name}", f"{schema.field(name).type}: {error}")
+    marker, setting = table.merge_request().delete_marker, f"table.{_marker_setting(table)}"
+    if marker is None:
+        return
+    if marker.field in table.record_key:
+        text = (
+            f"{marker.field!r} is the record key, so only one key could be deleted; name a column "
+            "that has the operation of the row"
+        )
+        yield Problem(setting, text)
+    elif schema is not None and _has(schema, marker.field):
+        try:
+            check_marker(schema, marker)
+        except InvalidConfig as error:
+            yield Problem(setting, str(error))
+
+
+def _marker_setting(table: TableConfig) -> str:
+    """The setting that defines the delete marker."""
+    payload_class = find_payload_class(table.payload) if table.payload else None
+    is_implied = payload_class is not None and payload_settings(payload_class).delete_marker
+    return "payload" if is_implied else "delete_when"
+
+
+def _tombstones(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+    if decode.tombstones == "ignore":
+        for name, default in (("tombstone_key", None), ("tombstone_ordering", "none")):
+            if getattr(decode, name) != default:
+                text = "has no effect if decode.tombstones is ignore; remove it"
+                yield Problem(f"decode.{name}", text)
+        return
+    if decode.tombstone_key != "raw":
+        return
+    if table.partition_by:
+        text = "raw does not name a partition, but table.partition_by is set; use json"
+        yield Problem("decode.tombstone_key", text)
+    if len(table.record_key) > 1:
+        text = f"raw is one value, but table.record_key has {len(table.record_key)}; use json"
+        yield Problem("decode.tombstone_key", text)
+
+
+def _avro(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+    """Problems of Avro settings that are missing, or that have no effect."""
+    if not isinstance(decode, AvroDecodeConfig):
+        if decode.tombstone_key == "avro":
+            text = "avro has no effect if decode.format is json; use raw or json"
+            yield Problem("decode.tombstone_key", text)
+        return
+    needed, others = _OF_WIRE_FORMAT[decode.wire_format]
+    for name in needed:
+        if getattr(decode, name) is None:
+            yield Problem(f"decode.{name}", f"missing; wire_format {decode.wire_format} needs it")
+    for name in others:
+        if getattr(decode, name) is not None:
+            text = f"has no effect with wire_format {decode.wire_format}; remove it"
+            yield Problem(f"decode.{name}", text)
+    keys_need_schema = decode.tombstone_key == "avro" and decode.wire_format == "plain"
+    if keys_need_schema is not (decode.key_schema is not None):
+        pair = "with wire_format plain and tombstone_key avro"
+        text = f"missing {pair}" if keys_need_schema else f"has an effect only {pair}; remove it"
+        yield Problem("decode.key_schema", text)
+    yield from _schemas_of_plain(decode)
+    if table.partial_update == "absent_fields":
+        text = "absent_fields needs JSON records, but decode.format is avro; remove one of them"
+        yield Problem("table.partial_update", text)
+
+
+def _schemas_of_plain(decode: AvroDecodeConfig) -> Iterator[Problem]:
+    """Problems of texts that are not valid schemas."""
+    for name, field in (("writer_schema", None), ("key_schema", "key")):
+        text = getattr(decode, name)
+        schema = None if text is None else load_writer_schema("it", StoredSchema(text), field)
+        if isinstance(schema, str):
+            yield Problem(f"decode.{name}", f"cannot be converted to columns: {schema}")
+
+
+def _rescuing(decode: DecodeConfig) -> Iterator[Problem]:
+    rescuing = [
+        name for name in ("unknown_fields", "wider_values") if getattr(decode, name) == "rescue"
+    ]
+    if rescuing and decode.rescue_column is None:
+        yield Problem("decode.rescue_column", f"missing; {rescuing[0]}: rescue needs it")
+    if not rescuing and decode.rescue_column is not None:
+        text = (
+            f"has no effect if unknown_fields is {decode.unknown_fields} and wider_values is "
+            f"{decode.wider_values}; remove it"
+        )
+        yield Problem("decode.rescue_column", text)
+
+
+def _aliases(decode: DecodeConfig) -> Iterator[Problem]:
+    declared = _declared(decode)
+    for alias, column in decode.aliases.items():
+        names = [name for name in (alias, column) if _is_reserved_or_empty(name)]
+        if names:
+            text = (
+                f"{names[0]!r} is empty or reserved by Hudi; name a field of the records and a "
+                "column"
+            )
+            yield Problem(f"decode.aliases.{alias}", text)
+            continue
+        if declared is not None and column not in declared:
+            text = f"{column!r} is not a column of decode.schema ({', '.join(sorted(declared))})"
+            yield Problem(f"decode.aliases.{alias}", text)
+        if declared is not None and alias in declared:
+            yield Problem(f"decode.aliases.{alias}", "is itself a column of decode.schema")
+
+
+def _is_reserved_or_empty(name: str) -> bool:
+    return name.startswith("_hoodie_") or not name.strip()
+
+
+def _columns(source: SourceConfig, decode: DecodeConfig) -> Iterator[Problem]:
+    declared = _declared(decode)
+    if declared is None:
+        return
+    yield from _types(decode.columns)
+    for column in _added_columns(source, decode):
+        if column in declared:
+            yield Problem(f"decode.schema.{column}", "another setting adds a column of this name")
+
+
+def _types(columns: Mapping[str, str] | str) -> Iterator[Problem]:
+    """Problems of invalid types; if all are valid, of the first invalid name."""
+    typed = {} if isinstance(columns, str) else columns
+    wrong = False
+    for name, text in typed.items():
+        try:
+            parse_type(name, text)
+        except InvalidConfig as error:
+            wrong = True
+            yield Problem("decode.schema", str(error))
+    if not wrong:
+        try:
+            parse_schema(typed)
+        except InvalidConfig as error:
+            yield Problem("decode.schema", str(error))
+
+
+def _copy_on_write(table: TableConfig, compaction: CompactionConfig) -> Iterator[Problem]:
+    if table.type != "copy_on_write":
+        return
+    reason = "has no effect with table.type copy_on_write, which has no log files"
+    if table.log_format is not None:
+        yield Problem("table.log_format", f"{table.log_format} {reason}; remove it")
+    if compaction.mode == "async":
+        yield Problem("compaction.mode", f"async {reason} to compact; remove it")
+
+
+def _partition_change(table: TableConfig) -> Iterator[Problem]:
+    if table.partition_change != "allow" and not table.partition_by:
+        text = f"{table.partition_change} has no effect without table.partition_by; remove it"
+        yield Problem("table.partition_change", text)
+
+
+def _metadata_table(table: TableConfig) -> Iterator[Problem]:
+    if table.drop_metadata_table and not table.metadata_table:
+        text = (
+            "rebuilds the metadata table, but metadata_table: false removes it; omit one of "
+            "these settings"
+        )
+        yield Problem("table.drop_metadata_table", text)
+
+
+def _no_dead_letters(table: TableConfig, dead_letters: DeadLettersConfig) -> Iterator[Problem]:
+    """Problems of dead-letter settings, other than defaults, if dead letters are disabled."""
+    if dead_letters.enabled:
+        return
+    defaults = {
+        "path": dead_letters_path(table.path),
+        "max_share": DeadLettersConfig().max_share,
+        "tolerated": DeadLettersConfig().tolerated,
+    }
+    for name, default in defaults.items():
+        value = getattr(dead_letters, name)
+        if value not in (default, ""):
+            text = f"{value} has no effect if dead_letters.enabled is false; remove it"
+            yield Problem(f"dead_letters.{name}", text)
+
+
+def _nested_paths(table: TableConfig, dead_letters: DeadLettersConfig) -> Iterator[Problem]:
+    if not dead_letters.path:
+        return
+    root, other = (
+        canonical_url(path).rstrip("/") + "/" for path in (table.path, dead_letters.path)
+    )
+    if other.startswith(root) or root.startswith(other):
+        text = f"{dead_letters.path} and table.path must not contain each other"
+        yield Problem("dead_letters.path", text)
+
+
+def _known_columns(source: SourceConfig, decode: DecodeConfig) -> set[str] | None:
+    declared = _declared(decode)
+    return None if declared is None else declared | _added_columns(source, decode)
+
+
+def _schema(decode: DecodeConfig) -> pa.Schema | None:
+    """The declared columns; None if there are none, or if they are invalid."""
+    try:
+        return decode.declared()
+    except InvalidConfig:
+        return None
+
+
+def _has(schema: pa.Schema, column: str) -> bool:
+    return top_column(column, schema) in schema.names
+
+
+def _declared(decode: DecodeConfig) -> set[str] | None:
+    """Names of the declared columns; None if they are inferred or in a file."""
+    columns = decode.columns
+    return set(columns) if isinstance(columns, Mapping) else None
+
+
+def _added_columns(source: SourceConfig, decode: DecodeConfig) -> set[str]:
+    rescued = () if decode.rescue_column is None else (decode.rescue_column,)
+    return {*rescued, *(METADATA_PREFIX + name for name in source.metadata_columns)}

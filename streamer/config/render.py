@@ -1,0 +1,132 @@
+"""The configuration as text: reference page, resolved pipeline file, JSON schema."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, Literal, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from streamer.config.pipeline import PipelineConfig
+from streamer.config.problems import sections_in
+from transforms.schema_text import TYPES
+
+_OTHERS = ", or a value as described"
+
+_HEAD = """# The pipeline file
+
+A pipeline file is a YAML file that describes one pipeline: one Kafka topic and one table. It can be
+on any supported storage (`lakemark run s3://config/orders.yaml`). Unknown settings are refused. The
+command line can override a setting: `--set table.buckets=16`.
+
+A value in `source.consumer`, `table.storage`, `spark.conf` or `decode.schema_registry.access` is
+either the value itself, `{env: NAME}` for an environment variable, or `{file: PATH}` for the text
+of a file. Values that are secret by their name or their text are never printed, and lakemark does
+not pass them on the command line of Spark. In messages, `***` replaces them, and everything before
+the host of a URL (`https://token@host`).
+
+`docs/pipeline.schema.json` describes the same settings as a JSON schema, for editors.
+"""
+
+
+def render_reference() -> str:
+    """Render the reference of the pipeline file (``docs/pipeline.md``), in Markdown."""
+    return "\n".join([_HEAD, *_section("", PipelineConfig), *_types()])
+
+
+def render_yaml(config: PipelineConfig) -> str:
+    """Render the whole pipeline as YAML, with defaults and with masked secrets."""
+    tree = config.model_dump(mode="json", by_alias=True)
+    return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a pipeline file, with which editors complete and check it."""
+    schema = PipelineConfig.model_json_schema(by_alias=True)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _types() -> Iterator[str]:
+    """The types of ``decode.schema``."""
+    yield "## Types of columns\n"
+    yield "The types in `decode.schema`, and the JSON values that fit each. Null always fits.\n"
+    yield "| type | JSON value |\n|---|---|"
+    for one in TYPES:
+        also = f" (also {', '.join(f'`{name}`' for name in one.synonyms)})" if one.synonyms else ""
+        yield f"| `{one.name}`{also} | {one.json} |"
+    yield ""
+
+
+def _section(
+    path: str, model: type[BaseModel], title: str = "", shown: Collection[str] = ()
+) -> Iterator[str]:
+    """Render a section and the sections below it.
+
+    Args:
+        path: of the section.
+        model: its settings.
+        title: text after the path in the heading.
+        shown: settings that were already shown for another format.
+    """
+    plain = {n: f for n, f in model.model_fields.items() if not _nested(f) and n not in shown}
+    nested = {n: _nested(f) for n, f in model.model_fields.items() if _nested(f)}
+    if plain:
+        yield from (f"## `{path}`{title}\n", f"{_text(model.__doc__)}\n") if path else ()
+        yield "| setting | default | meaning |\n|---|---|---|"
+        for name, field in plain.items():
+            meaning = f"{_text(field.description)}{_words(field)}"
+            yield f"| `{field.alias or name}` | {_default(field)} | {meaning} |"
+        yield ""
+    for name, (first, *others) in nested.items():
+        inner = f"{path}.{name}".lstrip(".")
+        yield from _section(inner, first)
+        common = set(first.model_fields) - {"format"}
+        for other in others:
+            (only,) = get_args(other.model_fields["format"].annotation)
+            yield from _section(inner, other, f", `format: {only}`", common)
+
+
+def _nested(field: FieldInfo) -> list[type[BaseModel]]:
+    return sections_in(field.annotation)
+
+
+def _default(field: FieldInfo) -> str:
+    value = field.default
+    if field.is_required() or value is PydanticUndefined:
+        return "required" if field.is_required() else ""
+    if value in (None, "", ()):
+        return ""
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _words(field: FieldInfo) -> str:
+    """The words that a setting accepts, as a sentence; "" if it accepts any value."""
+    words = list(dict.fromkeys(_literals(field.annotation)))
+    if not words:
+        return ""
+    listed = ", ".join(f"`{word}`" for word in words)
+    return f" Accepted: {listed}{_OTHERS if _takes_others(field.annotation) else ''}."
+
+
+def _literals(annotation: object) -> Iterator[object]:
+    """The values of every ``Literal`` in a type."""
+    if get_origin(annotation) is Literal:
+        yield from get_args(annotation)
+        return
+    for inner in get_args(annotation):
+        yield from _literals(inner)
+
+
+def _takes_others(annotation: object) -> bool:
+    """Whether a type accepts a value that is neither one of its words nor None."""
+    kind, inner = get_origin(annotation), get_args(annotation)
+    if kind is Literal or annotation in (None, type(None), Ellipsis):
+        return False
+    return not inner or kind is dict or any(map(_takes_others, inner))
+
+
+def _text(text: str | None) -> str:
+    return " ".join((text or "").split()).replace("|", "\\|").replace("``", "`")

@@ -1,0 +1,274 @@
+"""Shows a run: a live display on a terminal, or one line for each event anywhere else."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from streamer.events import (
+    Alive,
+    BatchPlanned,
+    BatchWritten,
+    CompactionCompleted,
+    CompactionFailed,
+    CompactionResolved,
+    CompactionStarted,
+    Event,
+    GroupCommitFailed,
+    Listener,
+    MetricsServed,
+    OffsetsLost,
+    PartitionsChanged,
+    RecordsRejected,
+    Retrying,
+    RunFailed,
+    RunStarted,
+    RunStopped,
+    RunStopping,
+    SchemaEvolved,
+    ServiceCompleted,
+    WarningLogged,
+)
+from streamer.wording import counted, size_text
+
+_SHOWN_BATCHES = 8
+_SHOWN_NOTES = 4
+_REFRESHES_PER_S = 4
+
+
+@contextmanager
+def show_run(
+    console: Console | None = None, redacted: Callable[[str], str] = str
+) -> Iterator[Listener]:
+    """Provide a listener that shows a run until the block ends.
+
+    Args:
+        console: where to print; None for standard output.
+        redacted: removes secrets from a text.
+    """
+    console = console or Console()
+    if not console.is_terminal:
+        yield PlainLines(console, redacted)
+        return
+    shown = LiveDisplay(redacted)
+    with Live(
+        get_renderable=shown.render, console=console, refresh_per_second=_REFRESHES_PER_S
+    ) as live:
+        yield shown
+        live.refresh()
+
+
+class PlainLines:
+    """Prints a line for each event, with the time in UTC."""
+
+    def __init__(self, console: Console, redacted: Callable[[str], str] = str) -> None:
+        self._console, self._redacted = console, redacted
+
+    def __call__(self, event: Event, /) -> None:
+        """Print the event, except ``RunFailed``: the command prints its message when it ends."""
+        if isinstance(event, RunFailed):
+            return
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        text = f"{now} {self._redacted(describe(event))}"
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+class LiveDisplay:
+    """Collects events, and renders the run as it is now."""
+
+    def __init__(self, redacted: Callable[[str], str] = str) -> None:
+        self._redacted = redacted
+        self._began = time.monotonic()
+        self._started: RunStarted | None = None
+        self._planned: BatchPlanned | None = None
+        self._planned_at = 0.0
+        self._batches: deque[BatchWritten] = deque(maxlen=_SHOWN_BATCHES)
+        self._notes: deque[str] = deque(maxlen=_SHOWN_NOTES)
+        self._commits = self._records = self._rows = self._rejects = 0
+        self._busy_s = 0.0
+
+    def __call__(self, event: Event, /) -> None:
+        """Add the event to the display."""
+        if isinstance(event, RunStarted):
+            self._started = event
+        elif isinstance(event, BatchPlanned):
+            self._planned, self._planned_at = event, time.monotonic()
+        elif isinstance(event, BatchWritten):
+            self._add(event)
+        elif not isinstance(event, Alive | RunFailed):  # not shown here
+            self._notes.append(self._redacted(describe(event)))
+
+    def render(self) -> RenderableType:
+        """The run as it is now."""
+        parts: list[RenderableType] = [self._header(), self._totals()]
+        if self._batches:
+            parts.append(_batch_table(self._batches))
+        parts.extend(Text(f"· {note}", style="dim") for note in self._notes)
+        parts.append(self._now())
+        return Group(*parts)
+
+    def _add(self, batch: BatchWritten) -> None:
+        self._batches.append(batch)
+        self._planned = None
+        self._commits += batch.instant is not None
+        self._records += batch.records_read
+        self._rows += batch.rows_written
+        self._rejects += batch.rejects
+        self._busy_s += batch.total_s
+
+    def _header(self) -> RenderableType:
+        started = self._started
+        if started is None:
+            return Text("starting Spark …", style="bold")
+        text = f"[bold]{escape(started.pipeline)}[/]  {started.topic} → {escape(started.table)}"
+        return Text.from_markup(text)
+
+    def _totals(self) -> RenderableType:
+        rate = self._records / self._busy_s if self._busy_s else 0.0
+        return Text.from_markup(
+            f"{_bold(self._records, 'record')}  {_bold(self._rows, 'row')}  "
+            f"{_bold(self._rejects, 'reject')}  {_bold(self._commits, 'commit')}  "
+            f"[bold]{rate:,.0f}[/] records/s while busy  {self._age_s():.0f} s"
+        )
+
+    def _now(self) -> RenderableType:
+        planned = self._planned
+        if planned is None:
+            text = "waiting for records" if self._started else ""
+            return Text(text, style="dim")
+        seconds = time.monotonic() - self._planned_at
+        return Text(f"batch {planned.batch_id}: {planned.records:,} records, {seconds:.1f} s …")
+
+    def _age_s(self) -> float:
+        return time.monotonic() - self._began
+
+
+def describe(event: Event) -> str:
+    """An event in one line."""
+    match event:
+        case MetricsServed():
+            host = f"[{event.host}]" if ":" in event.host else event.host
+            return f"metrics and health at http://{host}:{event.port}/metrics, /health, /ready"
+        case RunStarted():
+            how = "resumes" if event.resumed else "starts"
+            at = _offsets(event.start)
+            return f"{event.pipeline} {how}: {event.topic} [{at}] -> {event.table}"
+        case OffsetsLost():
+            return f"records of {event.topic} are lost, and skipped: {'; '.join(event.ranges)}"
+        case GroupCommitFailed():
+            return f"cannot commit offsets to consumer group {event.group}: {event.reason}"
+        case Alive():
+            lag = f"{sum(event.lag.values()):,} behind" if event.lag else "lag unknown"
+            if event.has_committed:
+                return f"alive: {lag}, last commit {event.idle_s:.0f} s ago"
+            return f"alive: {lag}, no commit since the start {event.idle_s:.0f} s ago"
+        case WarningLogged():
+            return f"{event.level} ({event.module}): {event.message}"
+        case BatchPlanned():
+            return f"batch {event.batch_id}: {counted(event.records, 'record')} planned"
+        case BatchWritten():
+            return _describe_batch(event)
+        case RecordsRejected():
+            others = "" if event.count == 1 else ", the first"
+            return (
+                f"batch {event.batch_id}: {event.count:,} rejected{others}: {event.first} "
+                f"-> {event.dead_letters}"
+            )
+        case PartitionsChanged():
+            return (
+                f"batch {event.batch_id}: {counted(event.count, 'row')} whose key is in another "
+                f"partition, such as: {event.first}"
+            )
+        case SchemaEvolved():
+            return f"batch {event.batch_id}: columns changed: {', '.join(event.changes)}"
+        case CompactionStarted():
+            return (
+                f"compaction {event.instant} started: {counted(event.file_groups, 'file group')}, "
+                f"{size_text(event.log_bytes)} of logs"
+            )
+        case CompactionFailed():
+            return (
+                f"compaction {event.instant} failed ({counted(event.failures, 'failure')}), "
+                f"retrying in {event.pause_s:g} s: {event.error_type}: {event.error}"
+            )
+        case CompactionCompleted():
+            return (
+                f"compaction {event.instant}: {counted(event.file_groups, 'file group')}, "
+                f"{counted(event.rows_written, 'row')}, {size_text(event.bytes_written)} "
+                f"in {event.seconds:.2f} s"
+            )
+        case CompactionResolved():
+            return (
+                f"compaction {event.instant} is no longer pending: another writer has completed or "
+                "removed it"
+            )
+        case ServiceCompleted():
+            return f"{event.service}: {event.summary} in {event.seconds:.2f} s"
+        case Retrying():
+            attempts = f"attempt {event.attempt} of {event.max_attempts}"
+            return f"failed ({attempts}), retrying in {event.pause_s:g} s: {event.error}"
+        case RunFailed():
+            return f"failed: {event.error_type}: {event.error}"
+        case RunStopping():
+            return f"stopping after this {event.work}" if event.work else "stopping"
+        case RunStopped():
+            return (
+                f"stopped ({event.reason}): {counted(event.batches, 'batch')}, "
+                f"{counted(event.rows_written, 'row')} in {event.seconds:.1f} s, "
+                f"next [{_offsets(event.checkpoint)}]"
+            )
+
+
+def _describe_batch(batch: BatchWritten) -> str:
+    stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in batch.stage_s.items())
+    lag = f", {sum(batch.lag.values()):,} behind" if batch.lag else ""
+    ignored = f"{batch.ignored:,} ignored, " if batch.ignored else ""
+    commit = f"commit {batch.instant}" if batch.instant else "nothing to commit"
+    skipped = f"{batch.offsets_skipped:,} skipped, " if batch.offsets_skipped else ""
+    return (
+        f"batch {batch.batch_id}: {counted(batch.records_read, 'record')}, {skipped}"
+        f"{counted(batch.rows_written, 'row')} ({counted(batch.rows_deleted, 'delete')}), "
+        f"{counted(batch.rejects, 'reject')}, {ignored}"
+        f"{size_text(batch.bytes_written)} in {batch.total_s:.2f} s ({stages}){lag}, {commit}"
+    )
+
+
+def _bold(count: int, noun: str) -> str:
+    number, name = counted(count, noun).split()
+    return f"[bold]{number}[/] {name}"
+
+
+def _batch_table(batches: deque[BatchWritten]) -> Table:
+    stages = list(dict.fromkeys(name for batch in batches for name in batch.stage_s))
+    shown = Table(show_edge=False, pad_edge=False, header_style="dim")
+    for title in ("batch", "commit"):
+        shown.add_column(title)
+    for title in ("records", "rows", "deletes", "rejects", "size", "seconds", *stages, "behind"):
+        shown.add_column(title, justify="right")
+    for batch in batches:
+        shown.add_row(
+            str(batch.batch_id),
+            batch.instant or "none",
+            f"{batch.records_read:,}",
+            f"{batch.rows_written:,}",
+            f"{batch.rows_deleted:,}",
+            f"{batch.rejects:,}",
+            size_text(batch.bytes_written),
+            f"{batch.total_s:.2f}",
+            *(f"{batch.stage_s[name]:.2f}" if name in batch.stage_s else "" for name in stages),
+            f"{sum(batch.lag.values()):,}" if batch.lag else "",
+        )
+    return shown
+
+
+def _offsets(offsets: Mapping[int, int]) -> str:
+    return ", ".join(f"{partition}:{offset}" for partition, offset in offsets.items())

@@ -1,0 +1,48 @@
+"""Emits ``Alive`` at a fixed interval, even if there is nothing to read."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from checkpoints.checkpoint import KafkaCheckpoint
+from streamer.background_thread import background_thread
+from streamer.events import Alive, Listener
+from streamer.loop import StreamLoop
+from streamer.sources.kafka import KafkaSource
+
+
+@contextmanager
+def emit_keepalives(
+    loop: StreamLoop, source: KafkaSource, listener: Listener, interval_s: float
+) -> Iterator[None]:
+    """Emit ``Alive`` from a background thread while the stream runs, until the block ends.
+
+    Args:
+        loop: the run.
+        source: from which the lag is read.
+        listener: receives the events.
+        interval_s: seconds between two events.
+    """
+
+    def emit(ending: threading.Event) -> None:
+        while not ending.wait(interval_s):
+            position = loop.position
+            lag = {} if position is None else _lag(source, position)
+            if position is not None and loop.position is not None and not ending.is_set():
+                committed_at = loop.committed_at
+                since = loop.created_at if committed_at is None else committed_at
+                idle_s, has_committed = time.monotonic() - since, committed_at is not None
+                listener(Alive(dict(position.offsets), lag, idle_s, has_committed))
+
+    with background_thread("lakemark-alive", emit):
+        yield
+
+
+def _lag(source: KafkaSource, position: KafkaCheckpoint) -> Mapping[int, int]:
+    try:
+        return source.lag(position)
+    except Exception:  # the run is alive nevertheless; the stream reports its own failures
+        return {}

@@ -1,0 +1,66 @@
+"""Polls the topic and the tables in a background thread, for which the stream does not wait."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from lakemark.operations.open_table import OpenTable
+from streamer.background_thread import background_thread
+from streamer.metrics.run_metrics import RunMetrics
+from streamer.metrics.table_shape import shape_of
+from streamer.sources.kafka import KafkaSource
+from streamer.sources.kafka_peek import KafkaPeek
+
+
+@contextmanager
+def poll_in_background(
+    source: KafkaSource, tables: Mapping[str, OpenTable], metrics: RunMetrics, interval_s: float
+) -> Iterator[None]:
+    """Update the metrics of the topic and the tables until the block ends.
+
+    Args:
+        source: from which the lag is read.
+        tables: by name; their views are in memory, so no storage is listed.
+        metrics: to update.
+        interval_s: seconds between two polls.
+    """
+    poller = _Poller(source, tables, metrics)
+    with background_thread("lakemark-lag", lambda ending: poller.run(ending, interval_s)):
+        yield
+
+
+class _Poller:
+    def __init__(
+        self, source: KafkaSource, tables: Mapping[str, OpenTable], metrics: RunMetrics
+    ) -> None:
+        self._source, self._tables, self._metrics = source, tables, metrics
+        self._peek: KafkaPeek | None = None
+
+    def run(self, ending: threading.Event, interval_s: float) -> None:
+        """Poll until ``ending`` is set; a poll that fails is counted."""
+        while not ending.is_set():
+            try:
+                self._poll()
+            except Exception:  # no error may end the thread; the run reports its own failures
+                self._metrics.record_failed_poll()
+            ending.wait(interval_s)
+        if self._peek is not None:
+            self._peek.close()
+
+    def _poll(self) -> None:
+        for name, table in self._tables.items():
+            view = table.snapshot.loaded_view
+            if view is not None:
+                self._metrics.record_table(name, shape_of(view))
+        position = self._metrics.position
+        if position is None:
+            return
+        lag = self._source.lag(position)
+        unread = {p: position.offsets[p] for p, n in lag.items() if n and p in position.offsets}
+        if unread and self._peek is None:
+            self._peek = self._source.peek()
+        oldest = self._peek.timestamps(unread) if unread and self._peek else {}
+        if self._metrics.position == position:  # if not, a batch was written during the poll
+            self._metrics.record_lag(lag, oldest)

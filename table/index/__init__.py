@@ -1,1 +1,0 @@
-"""Which file group a record belongs to."""

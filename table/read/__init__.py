@@ -1,1 +1,0 @@
-"""Rows of file slices: base files and logs, merged."""

@@ -1,6 +1,0 @@
-"""Change data capture: what each commit did to each record, with its images before and after."""
-
-from table.read.cdc.changes import SCHEMA, read
-from table.read.cdc.plan import CdcPlan, ChangeSplit, Inference, LoggingMode, plan
-
-__all__ = ["SCHEMA", "CdcPlan", "ChangeSplit", "Inference", "LoggingMode", "plan", "read"]

@@ -1,1 +1,0 @@
-"""A table's schema: Avro as it is stored, Arrow as it is held."""

@@ -1,6 +1,0 @@
-"""Places to keep a table's files: one contract, and what keeps it on each kind of store."""
-
-from table.storage.opening import open_storage, place_of
-from table.storage.storage import Storage, StorageLocation
-
-__all__ = ["Storage", "StorageLocation", "open_storage", "place_of"]

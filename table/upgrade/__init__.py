@@ -1,1 +1,0 @@
-"""A table of one version becomes one of another, on request."""

@@ -1,0 +1,190 @@
+"""What each property of a table means for reading it and for writing it."""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from lakemark.config import keys
+from lakemark.config.property_check import check_allows, find_problems, find_rule
+from lakemark.config.property_rule import Purpose
+from lakemark.config.property_rules import RULES
+from lakemark.config.table_properties import TableProperties
+from lakemark.errors import Unsupported
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation
+from tests.golden.golden_table import ALL_TABLES, ARCHIVES, GoldenTable, unpack
+
+READ, MAINTAIN, WRITE = Purpose
+
+#: Each key that Apache Hudi 1.2.0 stores in hoodie.properties: of ``HoodieTableConfig`` and
+#: ``TimestampKeyGeneratorConfig``, their alternatives, and the merge properties that it writes.
+STORED_BY_HUDI = (Path(__file__).parent / "hudi_1_2_0_table_properties.txt").read_text().split()
+
+#: A property, its value, and the first purpose that it refuses on a merge-on-read table.
+REFUSED = [
+    ("hoodie.table.version", "7", READ),
+    ("hoodie.timeline.layout.version", "1", READ),
+    ("hoodie.table.format", "iceberg", READ),
+    ("hoodie.bootstrap.base.path", "s3://lake/parquet", READ),
+    ("hoodie.table.base.file.format", "ORC", READ),
+    ("hoodie.table.ro.file.format", "ORC", READ),
+    ("hoodie.table.base.file.format", "HFILE", MAINTAIN),
+    ("hoodie.table.log.file.format", "PARQUET", READ),
+    ("hoodie.table.multiple.base.file.formats.enable", "true", MAINTAIN),
+    ("hoodie.populate.meta.fields", "false", MAINTAIN),
+    ("hoodie.datasource.write.drop.partition.columns", "true", READ),
+    ("hoodie.datasource.write.slash.separated.date.partitioning", "true", WRITE),
+    (
+        "hoodie.table.partition_extractor_class",
+        "org.apache.hudi.hive.SlashEncodedDayPartitionValueExtractor",
+        WRITE,
+    ),
+    ("hoodie.table.keygenerator.type", "TIMESTAMP", WRITE),
+    ("hoodie.table.keygenerator.type", "CUSTOM", WRITE),
+    ("hoodie.table.keygenerator.type", "USER_PROVIDED", WRITE),
+    ("hoodie.table.timeline.timezone", "CET", MAINTAIN),
+    ("hoodie.table.metadata.partitions", "files,record_index", MAINTAIN),
+    ("hoodie.table.metadata.partitions.inflight", "record_index", MAINTAIN),
+    ("hoodie.table.index.defs.path", "indexes.json", MAINTAIN),
+    ("hoodie.table.secondary.indexes.metadata", "[]", MAINTAIN),
+    ("hoodie.table.partial.update.mode", "KEEP_VALUES", MAINTAIN),
+    ("hoodie.record.merge.mode", "CUSTOM", MAINTAIN),
+    ("hoodie.record.merge.property.com.shop.rule", "x", MAINTAIN),
+    ("hoodie.meta.fields.exclude.list", "_hoodie_operation", MAINTAIN),
+    ("hoodie.index.type", "GLOBAL_BLOOM", MAINTAIN),
+    ("hoodie.datasource.write.hive_style_partitioning", "true ", MAINTAIN),
+    ("hoodie.table.partition.fields", " region", MAINTAIN),
+    ("hoodie.populate.meta.fields", "true\t", MAINTAIN),
+    ("hoodie.populate.meta.fields", "", MAINTAIN),
+]
+
+
+@pytest.fixture(scope="module")
+def merge_on_read(tmp_path_factory: pytest.TempPathFactory) -> GoldenTable:
+    return unpack("v9_mor_parquet_bucket", tmp_path_factory.mktemp("golden"))
+
+
+@pytest.fixture(scope="module")
+def copy_on_write(tmp_path_factory: pytest.TempPathFactory) -> GoldenTable:
+    return unpack("v9_cow_simple", tmp_path_factory.mktemp("golden"))
+
+
+def changed(golden: GoldenTable, **values: str) -> TableProperties:
+    return TableProperties({**golden.properties.values, **values})
+
+
+@pytest.mark.parametrize(("key", "value", "since"), REFUSED)
+def test_property_that_is_not_supported_is_refused_by_name_value_and_remedy(
+    merge_on_read: GoldenTable, key: str, value: str, since: Purpose
+) -> None:
+    properties = changed(merge_on_read, **{key: value})
+    for purpose in Purpose:
+        if purpose < since:
+            check_allows(properties, purpose, "lake/t")
+        else:
+            with pytest.raises(Unsupported) as caught:
+                check_allows(properties, purpose, "lake/t")
+            assert str(caught.value).startswith("table lake/t cannot be ")
+            assert f"{key} is {value!r}, " in str(caught.value)
+            assert "; " in str(caught.value)
+
+
+@pytest.mark.refuses("Properties that the page on foreign tables refuses for reading")
+@pytest.mark.parametrize(("key", "value", "since"), [case for case in REFUSED if case[2] is READ])
+def test_table_with_an_unreadable_property_does_not_open(
+    tmp_path: Path, key: str, value: str, since: Purpose
+) -> None:
+    golden = unpack("v9_mor_parquet_bucket", tmp_path)
+    store(golden, changed(golden, **{key: value}))
+    with pytest.raises(Unsupported, match=f"{key} is '{value}'"):
+        open_table(StorageLocation(str(golden.root)))
+
+
+def store(golden: GoldenTable, properties: TableProperties) -> None:
+    (golden.root / ".hoodie" / "hoodie.properties").write_bytes(properties.to_bytes())
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("hoodie.table.cdc.enabled", "false"),
+        ("hoodie.table.base.file.format", "PARQUET"),
+        ("hoodie.table.timeline.timezone", "LOCAL"),
+        ("hoodie.table.metadata.partitions.inflight", ""),
+        ("hoodie.partition.metafile.use.base.format", "true"),
+        ("hoodie.table.create.schema", '{"type":"record","name":"t","fields":[]}'),
+        ("hoodie.table.initial.version", "6"),
+        ("hoodie.bootstrap.index.enable", "true"),
+        ("hoodie.keygen.timebased.timezone", "UTC"),
+        ("hoodie.deltastreamer.keygen.timebased.timezone", "UTC"),
+        ("team.owner", "lake@example.org"),
+    ],
+)
+def test_harmless_property_allows_everything(
+    merge_on_read: GoldenTable, copy_on_write: GoldenTable, key: str, value: str
+) -> None:
+    for golden in (merge_on_read, copy_on_write):
+        check_allows(changed(golden, **{key: value}), WRITE, "lake/t")
+
+
+def test_dropped_partition_columns_are_only_read_and_only_from_folders_of_one_value(
+    copy_on_write: GoldenTable,
+) -> None:
+    dropped = {keys.DROP_PARTITION_COLUMNS: "true"}
+    check_allows(changed(copy_on_write, **dropped), READ, "lake/t")
+    with pytest.raises(Unsupported, match=r"drop\.partition\.columns is 'true', "):
+        check_allows(changed(copy_on_write, **dropped), MAINTAIN, "lake/t")
+    by_time = changed(copy_on_write, **dropped, **{keys.KEY_GENERATOR_TYPE: "TIMESTAMP"})
+    with pytest.raises(Unsupported, match="if each folder is the value of one column"):
+        check_allows(by_time, READ, "lake/t")
+
+
+@pytest.mark.parametrize("value", ["true", "TRUE"])
+def test_cdc_on_copy_on_write_refuses_records_only(copy_on_write: GoldenTable, value: str) -> None:
+    properties = changed(copy_on_write, **{keys.CDC_ENABLED: value})
+    check_allows(properties, MAINTAIN, "lake/t")
+    with pytest.raises(Unsupported, match=rf"hoodie\.table\.cdc\.enabled is '{value}', .*\.cdc"):
+        check_allows(properties, WRITE, "lake/t")
+
+
+def test_every_problem_is_listed_at_once(merge_on_read: GoldenTable) -> None:
+    properties = changed(merge_on_read, **{"hoodie.a": "1", "hoodie.table.version": "7"})
+    assert [problem.key for problem in find_problems(properties, WRITE)] == [
+        "hoodie.table.version",
+        "hoodie.a",
+    ]
+
+
+def test_value_of_an_unknown_password_is_not_shown(merge_on_read: GoldenTable) -> None:
+    with pytest.raises(Unsupported) as caught:
+        check_allows(changed(merge_on_read, **{"hoodie.sync.password": "s3cret"}), WRITE, "t")
+    assert "hoodie.sync.password is set" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("key", STORED_BY_HUDI)
+def test_every_table_property_of_hudi_has_a_rule(key: str) -> None:
+    assert find_rule(key) is not None
+
+
+def test_every_rule_judges_one_property_once() -> None:
+    named = [rule.key for rule in RULES]
+    assert len(named) == len(set(named))
+    assert {key for key in named if not key.endswith("*")} <= set(STORED_BY_HUDI)
+
+
+@pytest.mark.parametrize("name", ALL_TABLES)
+def test_every_golden_table_has_only_known_properties(name: str) -> None:
+    bare = stored(name).without_metadata_table()
+    only_read = {keys.POPULATE_META_FIELDS, keys.DROP_PARTITION_COLUMNS}
+    assert {problem.key for problem in find_problems(bare, MAINTAIN)} <= only_read
+
+
+def stored(name: str) -> TableProperties:
+    with tarfile.open(ARCHIVES / f"{name}.tar.gz") as archive:
+        file = archive.extractfile(f"{name}/table/.hoodie/hoodie.properties")
+        assert file is not None
+        return TableProperties.parse(file.read())

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import io
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from streamer import events
+from streamer.display import LiveDisplay, PlainLines, describe, show_run
+from streamer.events import Event
+from tests.depth import examples
+from tests.unit.streamer.event_samples import CLASSES, of_class
+
+BATCH = events.BatchWritten(
+    batch_id=2,
+    instant="20260501000000000",
+    records_read=1_000,
+    rows_written=900,
+    rows_deleted=10,
+    rejects=3,
+    bytes_written=1_500_000,
+    stage_s={"read": 0.25, "write": 0.5},
+    lag={0: 4, 1: 6},
+)
+DESCRIBED: list[tuple[Event, str]] = [
+    (
+        events.MetricsServed("127.0.0.1", 9464),
+        "metrics and health at http://127.0.0.1:9464/metrics, /health, /ready",
+    ),
+    (
+        events.RunStarted("p", "orders", "/lake/[x]", {0: 5, 1: 7}, True),
+        "p resumes: orders [0:5, 1:7] -> /lake/[x]",
+    ),
+    (events.RunStarted("p", "orders", "/t", {0: 0}, False), "p starts: orders [0:0] -> /t"),
+    (
+        events.OffsetsLost("orders", ("partition 0 is gone",)),
+        "records of orders are lost, and skipped: partition 0 is gone",
+    ),
+    (events.Alive({0: 9}, {0: 4, 1: 0}, 61.4, True), "alive: 4 behind, last commit 61 s ago"),
+    (events.Alive({0: 9}, {}, 61.4, True), "alive: lag unknown, last commit 61 s ago"),
+    (
+        events.Alive({0: 9}, {0: 0}, 61.4, False),
+        "alive: 0 behind, no commit since the start 61 s ago",
+    ),
+    (
+        events.WarningLogged("warning", "lakemark.timeline.locks.table_lock", "it stays"),
+        "warning (lakemark.timeline.locks.table_lock): it stays",
+    ),
+    (events.RunStopping("batch"), "stopping after this batch"),
+    (events.RunStopping("compaction"), "stopping after this compaction"),
+    (events.RunStopping(""), "stopping"),
+    (events.BatchPlanned(2, {0: 600, 1: 400}), "batch 2: 1,000 records planned"),
+    (
+        BATCH,
+        "batch 2: 1,000 records, 900 rows (10 deletes), 3 rejects, 1.4 MiB in 0.75 s "
+        "(read 0.25, write 0.50), 10 behind, commit 20260501000000000",
+    ),
+    (
+        events.BatchWritten(3, None, 0),
+        "batch 3: 0 records, 0 rows (0 deletes), 0 rejects, 0 B in 0.00 s (), nothing to commit",
+    ),
+    (
+        events.RecordsRejected(2, 3, "orders 0:7: no JSON", "/dead"),
+        "batch 2: 3 rejected, the first: orders 0:7: no JSON -> /dead",
+    ),
+    (
+        events.RecordsRejected(2, 1, "orders 0:7: no JSON", "/dead"),
+        "batch 2: 1 rejected: orders 0:7: no JSON -> /dead",
+    ),
+    (
+        events.PartitionsChanged(2, 3, "record key 'a' exists in partition 'x'"),
+        "batch 2: 3 rows whose key is in another partition, "
+        "such as: record key 'a' exists in partition 'x'",
+    ),
+    (
+        events.SchemaEvolved(2, ("note string", "n int32 -> int64")),
+        "batch 2: columns changed: note string, n int32 -> int64",
+    ),
+    (
+        events.CompactionCompleted("20260501000000001", 4, 900, 3 * 1024**3, 1.5),
+        "compaction 20260501000000001: 4 file groups, 900 rows, 3.0 GiB in 1.50 s",
+    ),
+    (
+        events.CompactionResolved("20260501000000001"),
+        "compaction 20260501000000001 is no longer pending: another writer has completed "
+        "or removed it",
+    ),
+    (events.ServiceCompleted("cleaning", "3 files", 0.1), "cleaning: 3 files in 0.10 s"),
+    (
+        events.Retrying("no broker", 1, 5, 2.0),
+        "failed (attempt 1 of 5), retrying in 2 s: no broker",
+    ),
+    (
+        events.RunStopped("caught up", {0: 9}, 3, 900, 12.0),
+        "stopped (caught up): 3 batches, 900 rows in 12.0 s, next [0:9]",
+    ),
+    (
+        events.RunStopped("interrupted", {0: 1}, 1, 1, 2.0),
+        "stopped (interrupted): 1 batch, 1 row in 2.0 s, next [0:1]",
+    ),
+]
+
+
+@pytest.mark.parametrize(("event", "line"), DESCRIBED, ids=lambda v: type(v).__name__)
+def test_each_event_is_one_line(event: Event, line: str) -> None:
+    assert describe(event) == line
+
+
+def test_a_log_has_a_line_for_each_event_and_no_codes() -> None:
+    out = io.StringIO()
+    with show_run(Console(file=out, width=40)) as listener:
+        assert isinstance(listener, PlainLines)
+        for event, _ in DESCRIBED:
+            listener(event)
+    lines = out.getvalue().splitlines()
+    assert [re.sub(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ", "", line) for line in lines] == [
+        text for _, text in DESCRIBED
+    ]
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_no_secret_is_shown(is_terminal: bool) -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=is_terminal, width=120)
+    with show_run(console, lambda text: text.replace("hidden", "***")) as listener:
+        listener(events.Retrying("password=hidden", 1, 5, 1.0))
+    assert "password=***" in out.getvalue()
+    assert "hidden" not in out.getvalue()
+
+
+def test_a_failure_is_left_to_the_message_that_ends_the_command() -> None:
+    failure = events.RunFailed("DataLoss", "records are gone")
+    assert describe(failure) == "failed: DataLoss: records are gone"
+    for is_terminal in (True, False):
+        out = io.StringIO()
+        with show_run(Console(file=out, force_terminal=is_terminal, width=120)) as listener:
+            listener(failure)
+        assert "failed" not in out.getvalue()
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+@settings(max_examples=examples(20), deadline=None)
+@given(data=st.data())
+def test_every_event_has_a_description(kind: type[Any], data: st.DataObject) -> None:
+    assert describe(data.draw(of_class(kind)))
+
+
+def test_terminal_shows_totals_batches_and_notes() -> None:
+    shown = LiveDisplay()
+    console = Console(file=io.StringIO(), width=160)
+    for event, _ in DESCRIBED:
+        shown(event)
+        console.print(shown.render())
+    assert isinstance(console.file, io.StringIO)
+    console.file.seek(0)
+    console.file.truncate()
+    console.print(shown.render())
+    picture = console.file.getvalue()
+    assert "1,000 records  900 rows  3 rejects  1 commit " in picture
+    assert "20260501000000000" in picture
+    assert "retrying in 2 s: no broker" in picture
+
+
+def test_a_terminal_is_used_where_there_is_one() -> None:
+    out = io.StringIO()
+    with show_run(Console(file=out, force_terminal=True, width=120)) as listener:
+        assert isinstance(listener, LiveDisplay)
+        listener(BATCH)
+    assert "20260501000000000" in out.getvalue()

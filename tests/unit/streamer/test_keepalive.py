@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from dataclasses import dataclass
+from typing import cast
+
+from checkpoints.checkpoint import KafkaCheckpoint
+from streamer.events import Alive, Event
+from streamer.keepalive import emit_keepalives
+from streamer.loop import StreamLoop
+from streamer.sources.errors import SourceError
+from streamer.sources.kafka import KafkaSource
+from tests.waiting import until
+
+WITHIN_S = 120.0
+
+
+@dataclass
+class Loop:
+    """A stream, as far as it is looked at."""
+
+    started_from: KafkaCheckpoint | None
+    committed_at: float | None
+    created_at: float
+    looks: int = 0
+
+    @property
+    def position(self) -> KafkaCheckpoint | None:
+        self.looks += 1
+        return self.started_from
+
+
+class Topic:
+    """Has two more records than were read; until it does not answer."""
+
+    is_gone = False
+
+    def lag(self, checkpoint: KafkaCheckpoint) -> dict[int, int]:
+        if self.is_gone:
+            message = "no broker"
+            raise SourceError(message)
+        return dict.fromkeys(checkpoint.offsets, 2)
+
+
+def test_idle_run_emits_keepalives() -> None:
+    loop, topic = Loop(None, None, time.monotonic() - 90), Topic()
+    reported: queue.Queue[Event] = queue.Queue()
+    with emit_keepalives(cast(StreamLoop, loop), cast(KafkaSource, topic), reported.put, 0.01):
+        until(lambda: loop.looks >= 3)
+        assert reported.empty(), "it has not started from the table"
+        loop.started_from = KafkaCheckpoint("orders", {0: 5, 1: 7})
+        first = reported.get(timeout=WITHIN_S)
+        assert isinstance(first, Alive)
+        assert (first.checkpoint, first.lag) == ({0: 5, 1: 7}, {0: 2, 1: 2})
+        assert 90 <= first.idle_s < 90 + WITHIN_S
+        assert not first.has_committed
+        loop.committed_at = time.monotonic()
+        later = (reported.get(timeout=WITHIN_S) for _ in range(1_000))
+        assert any(isinstance(sign, Alive) and sign.has_committed for sign in later)
+        topic.is_gone = True
+        signs = (reported.get(timeout=WITHIN_S) for _ in range(1_000))
+        assert any(isinstance(sign, Alive) and not sign.lag for sign in signs)
+    until(lambda: "lakemark-alive" not in [thread.name for thread in threading.enumerate()])

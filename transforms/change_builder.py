@@ -1,0 +1,354 @@
+"""Builds the changes of one batch of Kafka records, for ``transforms.record_converter``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.codec.ordering_wrappers import find_too_wide_for_deletes
+from lakemark.keygen.key_generator import EMPTY_PART, NULL_PART
+from lakemark.model.changes import ChangeKind
+from lakemark.model.meta_columns import META_COLUMNS
+from lakemark.model.written_columns import Written, all_written, pack
+from lakemark.schema.evolution import ValueKind, evolve
+from lakemark.schema.field_path import column_at, top_column
+from lakemark.write.change_table import change_table
+from lakemark.write.delete_marks import OPERATION, OPERATIONS
+from transforms.decode.decode_result import DecodeResult, Indices
+from transforms.kafka_records import kafka_columns
+from transforms.rejects import Rejects, Stage
+from transforms.schema_request import RefusedRecord, SchemaRequest
+from transforms.tombstone_keys import TombstoneKeyDecoder
+from transforms.written_fields import SourceRecords
+
+if TYPE_CHECKING:
+    from transforms.record_converter import RecordConverter
+
+Mask = npt.NDArray[np.bool_]
+
+_NO_REQUEST = SchemaRequest()
+
+_AMBIGUOUS_KEY = (
+    f"the record key is ambiguous: a part of it is the text {NULL_PART} or {EMPTY_PART}, or "
+    "contains ',field:' of the next part, and Apache Hudi gives the same key to other values"
+)
+_UNKNOWN_OPERATION = f"column {OPERATION!r}: not one of {', '.join(OPERATIONS)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedBatch:
+    """The result of converting a batch.
+
+    Attributes:
+        changes: layout of ``lakemark.model.changes``, with ``_hoodie_record_key`` and
+            ``_hoodie_partition_path`` filled and the other meta columns null.
+        rejects: the records that cannot be applied to the table.
+        request: the change of the table's schema that must come first; changes and rejects are
+            valid only if the request is empty.
+        arrivals: for each change, the position of its record in order of arrival.
+        ignored: number of tombstones that were ignored as configured, by partition of the topic.
+    """
+
+    changes: pa.Table
+    rejects: Rejects
+    arrivals: Indices
+    request: SchemaRequest = _NO_REQUEST
+    ignored: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """A reason to reject some rows."""
+
+    rows: Mask
+    reason: str
+    stage: Stage
+
+
+class ChangeBuilder:
+    """Builds changes and rejects of one batch.
+
+    Args:
+        config: the configuration.
+        records: the batch, in order of arrival.
+    """
+
+    def __init__(self, config: RecordConverter, records: pa.Table) -> None:
+        self._config, self._records = config, records
+        self._table_schema = config.table_schema
+        self._is_tombstone = _to_mask(records.column("value").is_null())
+        self._changes: list[pa.Table] = []
+        self._arrivals: list[Indices] = []
+        self._rejects: list[Rejects] = []
+        self._request = _NO_REQUEST
+        self._ignored: dict[int, int] = {}
+        #: Arrivals of the records that became upserts.
+        self._upserts: Indices = np.empty(0, np.int64)
+
+    def read_values(self) -> None:
+        """Convert the records that have a value."""
+        arrivals = np.flatnonzero(~self._is_tombstone)
+        values = self._records.column("value")
+        if len(arrivals) < len(values):
+            values = values.filter(pa.array(~self._is_tombstone))
+        decoded = self._config.value_decoder.decode(values)
+        self._build_changes(decoded, values, arrivals)
+        self._request = self._build_request(decoded, arrivals)
+
+    def _build_changes(
+        self, decoded: DecodeResult, values: pa.ChunkedArray, arrivals: Indices
+    ) -> None:
+        self._reject(arrivals[decoded.rejected], decoded.reasons, Stage.DECODE)
+        arrivals = arrivals[decoded.accepted]
+        rows = self._to_rows(decoded.rows, arrivals)
+        marks = self._config.delete_marks
+        is_deleted = marks.find(decoded.rows)
+        lacks_ordering = self._find_missing_ordering(rows)
+        kinds = np.full(len(arrivals), ChangeKind.UPSERT, np.int8)
+        kinds[is_deleted] = ChangeKind.FLAGGED_DELETE
+        kinds[is_deleted & lacks_ordering] = ChangeKind.COMMIT_TIME_DELETE
+        faults = [
+            _Fault(marks.find_unknown_operations(decoded.rows), _UNKNOWN_OPERATION, Stage.DECODE),
+            self._missing_ordering_fault(lacks_ordering & ~is_deleted),
+            self._unstorable_deletes_fault(rows, kinds),
+        ]
+        if not self._config.keeps_absent_fields:
+            self._upserts = self._add(rows, arrivals, kinds, faults)
+            return
+        origin = SourceRecords(values, decoded.accepted)
+        written = self._config.written_fields.find(rows, origin)
+        written[is_deleted] = True
+        faults += self._partition_faults_of_records(rows, origin)
+        self._upserts = self._add(rows, arrivals, kinds, faults, written)
+
+    def read_tombstones(self) -> None:
+        """Convert the records without a value to deletes, or count them if they are ignored."""
+        arrivals = np.flatnonzero(self._is_tombstone)
+        config = self._config
+        keys, order = config.tombstone_keys, config.tombstone_order
+        if not len(arrivals):
+            return
+        if config.ignores_tombstones:
+            partitions = self._records.column("partition").take(pa.array(arrivals))
+            self._ignored = dict(Counter(partitions.to_pylist()))
+            return
+        if keys is None:
+            reason = "the value is null, and no tombstone key is configured to delete by"
+            self._reject(arrivals, [reason] * len(arrivals), Stage.KEY)
+            return
+        texts = self._records.column("key").take(pa.array(arrivals))
+        decoded = keys.decode(texts)
+        self._reject(arrivals[decoded.rejected], decoded.reasons, Stage.KEY)
+        arrivals = arrivals[decoded.accepted]
+        rows = self._to_rows(decoded.rows, arrivals)
+        kinds = np.full(len(arrivals), ChangeKind.COMMIT_TIME_DELETE, np.int8)
+        faults = self._partition_faults_of_keys(rows, keys, texts.take(pa.array(decoded.accepted)))
+        if order is not None:
+            times = self._records.column("timestamp").take(pa.array(arrivals))
+            rows = _with_column(rows, order.column.name, order.values(decoded.rows, times))
+            kinds[:] = ChangeKind.DELETE
+            missing = f"no ordering value of {order.column.type} in {order.source}"
+            faults.append(_Fault(self._find_missing_ordering(rows), missing, Stage.ORDERING))
+            faults.append(self._unstorable_deletes_fault(rows, kinds))
+        self._add(rows, arrivals, kinds, faults)
+
+    def finish(self) -> ConvertedBatch:
+        """Return changes and rejects, each in order of arrival."""
+        changes, arrivals = pa.concat_tables(self._changes), np.concatenate(self._arrivals)
+        if len(self._changes) > 1:
+            order = np.argsort(arrivals)
+            changes, arrivals = changes.take(pa.array(order)), arrivals[order]
+        rejects = Rejects.concat(self._rejects)
+        return ConvertedBatch(changes, rejects, arrivals, self._request, self._ignored)
+
+    def _build_request(self, decoded: DecodeResult, arrivals: Indices) -> SchemaRequest:
+        """Return the schema change that records request.
+
+        Only records that become rows, now or after the change, can change the schema.
+        """
+        refusals = {int(arrivals[index]): why for index, why in decoded.refusals.items()}
+        requesting = arrivals[decoded.requesting]
+        affected = np.union1d(requesting, np.array(sorted(refusals), np.int64))
+        if not len(affected):
+            return _NO_REQUEST
+        is_rejected = np.isin(affected, arrivals[decoded.rejected])
+        wider_rows = self._find_rows_if_wider(affected[is_rejected])
+        rows = np.union1d(np.intersect1d(affected, self._upserts), wider_rows)
+        values = self._records.column("value").take(pa.array(np.intersect1d(requesting, rows)))
+        proposal = self._config.value_decoder.propose_columns(values)
+        refused = next((n for n in rows.tolist() if n in refusals), None)
+        if refused is None:
+            return SchemaRequest(proposal)
+        return SchemaRequest(proposal, self._refused_record(refused, refusals[refused]))
+
+    def _find_rows_if_wider(self, arrivals: Indices) -> Indices:
+        """Return which rejected records would become rows if the columns were wide enough."""
+        if not len(arrivals):
+            return arrivals
+        records = self._records.take(pa.array(arrivals))
+        wider = self._config.value_decoder.find_wider_paths(records.column("value"))
+        proposal = frozenset((path, ValueKind.DOUBLE) for path in wider)
+        columns = evolve(self._table_schema, proposal)
+        rebuilt = ChangeBuilder(self._config.for_fixed_columns(columns), records)
+        rebuilt.read_values()
+        return arrivals[rebuilt._upserts]
+
+    def _refused_record(self, arrival: int, reason: str) -> RefusedRecord:
+        record = self._records.slice(arrival, 1).to_pylist()[0]
+        topic = record.get("topic") or self._config.topic or ""
+        return RefusedRecord(topic, record["partition"], record["offset"], reason)
+
+    def _to_rows(self, decoded: pa.Table, arrivals: Indices) -> pa.Table:
+        """Return the columns of the table: decoded values, Kafka metadata, nulls for the others."""
+        config = self._config
+        columns = {name: decoded.column(name) for name in decoded.column_names}
+        names = [config.kafka_prefix + name for name in config.kafka_columns]
+        values = kafka_columns(self._records, arrivals, config.kafka_columns, config.topic)
+        columns |= dict(zip(names, values, strict=True))
+        arrays = [
+            columns[field.name] if field.name in columns else pa.nulls(len(arrivals), field.type)
+            for field in self._table_schema
+        ]
+        return pa.table(arrays, schema=self._table_schema)
+
+    def _find_missing_ordering(self, rows: pa.Table) -> Mask:
+        """Find rows without an ordering value; all of them if the table has no ordering fields."""
+        fields = self._config.ordering_fields
+        missing = np.full(rows.num_rows, not fields, np.bool_)
+        for name in fields:
+            missing |= _to_mask(pc.is_null(column_at(rows, name), nan_is_null=True))
+        return missing
+
+    def _missing_ordering_fault(self, rows: Mask) -> _Fault:
+        fields = ", ".join(self._config.ordering_fields)
+        is_fault = rows if fields else np.zeros_like(rows)
+        return _Fault(is_fault, f"the ordering value ({fields}) is null", Stage.ORDERING)
+
+    def _unstorable_deletes_fault(self, rows: pa.Table, kinds: npt.NDArray[np.int8]) -> _Fault:
+        """Return deletes that no log can store.
+
+        A batch that contained one would fail at every attempt to write it.
+        """
+        ordered = np.isin(kinds, (ChangeKind.DELETE, ChangeKind.FLAGGED_DELETE))
+        found = np.zeros_like(ordered)
+        fields = self._config.ordering_fields
+        if self._config.logs_deletes and ordered.any():
+            deletes = rows.filter(pa.array(ordered))
+            for name in fields:
+                found[ordered] |= find_too_wide_for_deletes(column_at(deletes, name))
+        reason = (
+            f"the ordering value ({', '.join(fields)}) of a delete has more than 15 digits before "
+            "or after the point, which Hudi's logs cannot store"
+        )
+        return _Fault(found, reason, Stage.ORDERING)
+
+    def _partition_faults_of_keys(
+        self, rows: pa.Table, keys: TombstoneKeyDecoder, texts: pa.ChunkedArray
+    ) -> list[_Fault]:
+        """Return tombstones whose key lacks a partition field.
+
+        An explicit null means the default partition.
+        """
+        faults = []
+        for name in self._config.key_generator.config.partition_fields:
+            is_missing = _to_mask(column_at(rows, name).is_null())
+            nulls = np.flatnonzero(is_missing)
+            if len(nulls):
+                is_missing[nulls] = keys.find_absent(texts.take(pa.array(nulls)), name)
+            reason = f"Kafka key: partition field {name!r} is missing"
+            faults.append(_Fault(is_missing, reason, Stage.PARTITION))
+        return faults
+
+    def _partition_faults_of_records(self, rows: pa.Table, origin: SourceRecords) -> list[_Fault]:
+        """Return partial records that lack a partition field.
+
+        The row to update cannot be found without its partition.
+        """
+        config = self._config
+        return [
+            _Fault(
+                config.written_fields.find_absent(rows, origin, top_column(name, rows.schema)),
+                f"partition field {name!r} is missing",
+                Stage.PARTITION,
+            )
+            for name in config.key_generator.config.partition_fields
+        ]
+
+    def _add(
+        self,
+        rows: pa.Table,
+        arrivals: Indices,
+        kinds: npt.NDArray[np.int8],
+        faults: list[_Fault],
+        written: Written | None = None,
+    ) -> Indices:
+        """Add the rows that have a key and a partition and none of ``faults``; reject the others.
+
+        Returns:
+            Arrivals of the added upserts.
+        """
+        generator = self._config.key_generator
+        keys, paths = generator.record_keys(rows), generator.partition_paths(rows)
+        fields = generator.config
+        no_key = f"the record key ({', '.join(fields.record_key_fields)}) is null or empty"
+        partition_fields = ", ".join(fields.partition_fields)
+        no_path = (
+            f"the value of {partition_fields} cannot name a partition (docs/specification.md lists "
+            "the rules)"
+        )
+        is_valid = np.ones(len(arrivals), np.bool_)
+        for fault in (
+            _Fault(_to_mask(keys.is_null()), no_key, Stage.KEY),
+            _Fault(_to_mask(generator.find_ambiguous_keys(rows)), _AMBIGUOUS_KEY, Stage.KEY),
+            *faults,
+            _Fault(_to_mask(paths.is_null()), no_path, Stage.PARTITION),
+        ):
+            found = np.flatnonzero(fault.rows & is_valid)
+            self._reject(arrivals[found], [fault.reason] * len(found), fault.stage)
+            is_valid[found] = False
+        changes = self._to_changes(rows, keys, paths, kinds, written)
+        self._changes.append(changes if is_valid.all() else changes.filter(pa.array(is_valid)))
+        self._arrivals.append(arrivals[is_valid])
+        upserts: Indices = arrivals[is_valid & (kinds == ChangeKind.UPSERT)]
+        return upserts
+
+    def _to_changes(
+        self,
+        rows: pa.Table,
+        keys: pa.Array,
+        paths: pa.Array,
+        kinds: npt.NDArray[np.int8],
+        written: Written | None,
+    ) -> pa.Table:
+        bits = None
+        if self._config.keeps_absent_fields:
+            column_count = len(META_COLUMNS) + len(self._table_schema)
+            everything = all_written(len(kinds), column_count)
+            bits = everything if written is None else pack(written)
+        return change_table(rows, keys, paths, kinds, self._config.ordering_fields, bits)
+
+    def _reject(self, indices: Indices, reasons: Sequence[str], stage: Stage) -> None:
+        if len(indices):
+            rejects = Rejects.from_records(
+                self._records, indices, reasons, stage, self._config.topic
+            )
+            self._rejects.append(rejects)
+
+
+def _with_column(rows: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:
+    index = rows.schema.get_field_index(name)
+    return rows.set_column(index, rows.schema.field(index), values)
+
+
+def _to_mask(booleans: pa.Array | pa.ChunkedArray) -> Mask:
+    if isinstance(booleans, pa.ChunkedArray):
+        booleans = booleans.combine_chunks()
+    mask: Mask = booleans.to_numpy(zero_copy_only=False)
+    return mask

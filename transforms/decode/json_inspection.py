@@ -1,0 +1,391 @@
+"""Inspects single JSON records, for the reasons of rejects and for the forms of timestamps.
+
+Only the records of a block that pyarrow could not read are inspected. The inspection reports only
+faults that pyarrow refuses as well (``tests/property`` checks this), so that the result for a
+record never depends on other records. Records that pass the inspection are read by pyarrow.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from typing import TypeGuard
+
+import pyarrow as pa
+
+from transforms.decode.json_block import TimestampForm, count_timestamps
+
+#: A form for each timestamp of the schema; None if the record has no value for it.
+SeenForms = tuple[TimestampForm | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of inspecting one record.
+
+    Attributes:
+        reason: why the record is broken, or None if it is not.
+        forms: forms of its timestamps.
+        is_complete: whether Python could parse the record; if not, only pyarrow can check it.
+    """
+
+    reason: str | None
+    forms: SeenForms
+    is_complete: bool = True
+
+
+class RecordInspector:
+    """Inspects records against one schema."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._timestamps = sum(count_timestamps(field.type) for field in schema)
+        self._check = _object_check(list(schema), iter(range(self._timestamps)))
+        # Only decimals need all digits, and parsing to float takes half the time.
+        parse_float = Decimal if any(map(_holds_decimals, schema.types)) else float
+        self._json = json.JSONDecoder(
+            object_pairs_hook=to_object, parse_float=parse_float, parse_constant=_Constant
+        )
+
+    def inspect(self, value: bytes) -> Finding:
+        """Return what is wrong with a record, if anything, and the forms of its timestamps."""
+        text = spell_out_infinity(value.decode())
+        try:
+            try:
+                return self._inspect(text, self._json)
+            except json.JSONDecodeError as error:
+                return self._without_forms(f"invalid JSON: {error}")
+            except (ValueError, ArithmeticError):
+                return self._inspect(text, _ANY_NUMBER)
+        except (RecursionError, ValueError, ArithmeticError):
+            return self._without_forms(None, is_complete=False)
+
+    def _inspect(self, text: str, decoder: json.JSONDecoder) -> Finding:
+        seen: _Seen = [None] * self._timestamps
+        reason = _format_fault(self._check(decoder.decode(text), seen))
+        return Finding(reason, tuple(seen))
+
+    def _without_forms(self, reason: str | None, *, is_complete: bool = True) -> Finding:
+        return Finding(reason, (None,) * self._timestamps, is_complete)
+
+
+class LongInteger(Decimal):
+    """An integer with more digits than any type has."""
+
+
+class _Constant(float):
+    """``NaN``, ``Infinity`` or ``-Infinity`` in the text; other infinities are overflows."""
+
+
+#: Python converts only some thousands of digits to an ``int``.
+_MAX_INTEGER_CHARACTERS = 400
+
+#: Replaces numbers whose exponent is too large for ``Decimal``.
+_TOO_LARGE = Decimal("1e999999")
+
+
+def read_integer(text: str) -> int | LongInteger:
+    """Parse an integer of JSON, of any length."""
+    return int(text) if len(text) <= _MAX_INTEGER_CHARACTERS else LongInteger(text)
+
+
+def read_number(text: str) -> float | Decimal:
+    """Parse any other number of JSON, to a ``Decimal`` if it is too large for a ``double``."""
+    number = float(text)
+    return read_decimal(text) if math.isinf(number) else number
+
+
+def read_decimal(text: str) -> Decimal:
+    """Parse a number exactly, or to 1e999999 if its exponent is too large for ``Decimal``."""
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        is_tiny = float(text) == 0.0
+        return Decimal(0) if is_tiny else _TOO_LARGE.copy_sign(Decimal(f"{text[0]}1"))
+
+
+_BARE_INF = re.compile(r'("(?:[^"\\]|\\.)*")|Inf(?!inity)')
+
+
+def spell_out_infinity(text: str) -> str:
+    """Replace ``Inf`` by ``Infinity``, because pyarrow accepts both, but Python does not."""
+    if "Inf" not in text:
+        return text
+    return _BARE_INF.sub(lambda match: match[1] or f"{match[0]}inity", text)
+
+
+def _format_fault(fault: str | None) -> str | None:
+    if fault is None:
+        return None
+    path, _, problem = fault.partition(": ")
+    return f"column {path[1:]!r}: {problem}"
+
+
+_Seen = list[TimestampForm | None]
+
+#: Checks a value that is not null, and records the forms of its timestamps. The result is None, or
+#: ``<path from here>: <what is wrong>``; the callers prepend to the path.
+_Check = Callable[[object, _Seen], str | None]
+
+
+class RepeatingObject(dict[str, object]):
+    """A JSON object that names a field more than once."""
+
+    def __init__(self, members: list[tuple[str, object]]) -> None:
+        super().__init__(members)
+        names = [name for name, _ in members]
+        self.repeated = {name for name in names if names.count(name) > 1}
+
+
+def _holds_decimals(data_type: pa.DataType) -> bool:
+    nested = [data_type.field(i).type for i in range(data_type.num_fields)]
+    return pa.types.is_decimal(data_type) or any(map(_holds_decimals, nested))
+
+
+def to_object(members: list[tuple[str, object]]) -> dict[str, object]:
+    """Create a JSON object that knows its repeated fields; a hook for ``JSONDecoder``."""
+    plain = dict(members)
+    return plain if len(plain) == len(members) else RepeatingObject(members)
+
+
+#: Parses all numbers, but slowly; for records with numbers that do not fit ``int`` and ``float``.
+_ANY_NUMBER = json.JSONDecoder(
+    object_pairs_hook=to_object,
+    parse_int=read_integer,
+    parse_float=read_decimal,
+    parse_constant=_Constant,
+)
+
+
+def _check_for(wanted: pa.DataType, timestamps: Iterator[int]) -> _Check:
+    """Return the check for a type; ``timestamps`` yields the indices of its forms, depth first."""
+    if pa.types.is_struct(wanted):
+        return _object_check(list(wanted), timestamps)
+    if pa.types.is_list(wanted):
+        return _array_check(wanted.value_type, timestamps)
+    if pa.types.is_timestamp(wanted):
+        return _timestamp_check(next(timestamps))
+    return _decimal_check(wanted) if pa.types.is_decimal(wanted) else _LEAF_CHECKS[wanted]
+
+
+def _object_check(fields: list[pa.Field], timestamps: Iterator[int]) -> _Check:
+    members = [(field.name, _check_for(field.type, timestamps)) for field in fields]
+
+    def check(value: object, seen: _Seen) -> str | None:
+        if not isinstance(value, dict):
+            return f": {_describe(value)} is not an object"
+        if isinstance(value, RepeatingObject):
+            for name, _ in members:
+                if name in value.repeated:
+                    return f".{name}: it is given twice"
+        for name, check_member in members:
+            member = value.get(name)
+            if member is not None and (fault := check_member(member, seen)) is not None:
+                return f".{name}{fault}"
+        return None
+
+    return check
+
+
+def _array_check(element_type: pa.DataType, timestamps: Iterator[int]) -> _Check:
+    check_element = _check_for(element_type, timestamps)
+
+    def check(value: object, seen: _Seen) -> str | None:
+        if not isinstance(value, list):
+            return f": {_describe(value)} is not an array"
+        for element in value:
+            if element is not None and (fault := check_element(element, seen)) is not None:
+                return f"[]{fault}"
+        return None
+
+    return check
+
+
+def _timestamp_check(number: int) -> _Check:
+    def check(value: object, seen: _Seen) -> str | None:
+        form = _find_form(value)
+        if form is None:
+            return f": {_describe(value)} is not a timestamp (ISO-8601, or an integer since 1970)"
+        merged = merge_forms(seen[number], form)
+        if merged is None:
+            return ": texts and integers are mixed in one record"
+        seen[number] = merged
+        return None
+
+    return check
+
+
+def merge_forms(one: TimestampForm | None, other: TimestampForm | None) -> TimestampForm | None:
+    """Return the form that reads values of both, or None if no form does."""
+    if one is None or other is None or one is other:
+        return one or other
+    if TimestampForm.EPOCH in (one, other):
+        return None
+    return TimestampForm.LONG_FRACTION
+
+
+_TIMESTAMP_TEXT = re.compile(
+    r"(\d{4}-\d\d-\d\d)"
+    r"(?:[T ]\d\d(?::\d\d(?::\d\d(?:\.(\d+))?)?)?(?:Z|[+-]\d\d(?::?\d\d)?)?)?",
+    re.ASCII,
+)
+_MICROSECOND_DIGITS = 6
+
+
+def _find_form(value: object) -> TimestampForm | None:
+    if type(value) is int:
+        return TimestampForm.EPOCH if -_INT64_MAX - 1 <= value <= _INT64_MAX else None
+    match = _TIMESTAMP_TEXT.fullmatch(value) if isinstance(value, str) else None
+    if match is None or not _is_date(match[1]):
+        return None
+    if len(match[2] or "") > _MICROSECOND_DIGITS:
+        return TimestampForm.LONG_FRACTION
+    return TimestampForm.ISO
+
+
+def _is_date(text: object) -> bool:
+    if not isinstance(text, str) or not _DATE_TEXT.fullmatch(text):
+        return False
+    try:
+        date(int(text[:4]), int(text[5:7]), int(text[8:]))
+    except ValueError:
+        return False
+    return True
+
+
+_DATE_TEXT = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_BASE64_TEXT = re.compile(
+    r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", re.ASCII
+)
+_DECIMAL_TEXT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
+#: Slightly above the greatest ``float``, because pyarrow decides about rounding.
+_FLOAT_CEILING = 3.5e38
+
+
+def _check_string(value: object, _: _Seen) -> str | None:
+    return None if isinstance(value, str) else f": {_describe(value)} is not a string"
+
+
+def _check_boolean(value: object, _: _Seen) -> str | None:
+    return None if isinstance(value, bool) else f": {_describe(value)} is not a boolean"
+
+
+def _check_int(value: object, _: _Seen) -> str | None:
+    return _integer_fault(value, _INT32_MAX, "int")
+
+
+def _check_bigint(value: object, _: _Seen) -> str | None:
+    return _integer_fault(value, _INT64_MAX, "bigint")
+
+
+def _integer_fault(value: object, maximum: int, name: str) -> str | None:
+    if type(value) is not int and not isinstance(value, LongInteger):
+        return f": {_describe(value)} is not an integer"
+    return None if -maximum - 1 <= value <= maximum else f": {_describe(value)} does not fit {name}"
+
+
+def _check_double(value: object, _: _Seen) -> str | None:
+    return _floating_fault(value, math.inf, "double")
+
+
+def _check_float(value: object, _: _Seen) -> str | None:
+    return _floating_fault(value, _FLOAT_CEILING, "float")
+
+
+def _floating_fault(value: object, ceiling: float, name: str) -> str | None:
+    """Return what is wrong with a number whose type requires less than ``ceiling``.
+
+    Raises:
+        OverflowError: the number was parsed to infinity, so that its digits are not known.
+    """
+    if not _is_number(value):
+        return f": {_describe(value)} is not a number"
+    if isinstance(value, _Constant) or abs(_to_double(value)) < ceiling:
+        return None
+    if isinstance(value, float) and math.isinf(value):
+        raise OverflowError
+    return f": {_describe(value)} does not fit {name}"
+
+
+def _to_double(value: float | Decimal) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _check_date(value: object, _: _Seen) -> str | None:
+    return None if _is_date(value) else f": {_describe(value)} is not a date (yyyy-MM-dd)"
+
+
+def _check_binary(value: object, _: _Seen) -> str | None:
+    is_base64 = isinstance(value, str) and _BASE64_TEXT.fullmatch(value)
+    return None if is_base64 else f": {_describe(value)} is not Base64"
+
+
+def _decimal_check(wanted: pa.DataType) -> _Check:
+    def check(value: object, _: _Seen) -> str | None:
+        if isinstance(value, str) and not _DECIMAL_TEXT.fullmatch(value):
+            return f": {_describe(value)} is not a decimal number"
+        if isinstance(value, bool) or not isinstance(value, (str, int, Decimal)):
+            return f": {_describe(value)} is not a decimal number"
+        number = read_decimal(value) if isinstance(value, str) else Decimal(value)
+        whole, fraction = count_digits(number)
+        if whole > wanted.precision - wanted.scale or fraction > wanted.scale:
+            return f": {_describe(value)} does not fit decimal({wanted.precision},{wanted.scale})"
+        return None
+
+    return check
+
+
+def count_digits(number: Decimal) -> tuple[int, int]:
+    """Count the digits that a number needs before and after the point."""
+    _, digits, exponent = number.as_tuple()
+    assert isinstance(exponent, int), number
+    trailing_zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))
+    if trailing_zeros == len(digits):
+        return 0, 0
+    return max(0, len(digits) + exponent), max(0, -exponent - trailing_zeros)
+
+
+_LEAF_CHECKS: dict[pa.DataType, _Check] = {
+    pa.string(): _check_string,
+    pa.bool_(): _check_boolean,
+    pa.int32(): _check_int,
+    pa.int64(): _check_bigint,
+    pa.float32(): _check_float,
+    pa.float64(): _check_double,
+    pa.date32(): _check_date,
+    pa.binary(): _check_binary,
+}
+
+#: Types that the inspection and the decoder support, in addition to decimals and timestamps.
+LEAF_TYPES = frozenset(_LEAF_CHECKS)
+
+
+def _is_number(value: object) -> TypeGuard[int | float | Decimal]:
+    return isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
+
+
+_SHOWN_CHARACTERS = 40
+
+
+def _describe(value: object) -> str:
+    """Return the kind and the shortened content of a JSON value."""
+    if value is None:
+        return "null"
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "an array"
+    if isinstance(value, bool):
+        return f"boolean {str(value).lower()}"
+    kind, shown = ("string", repr(value)) if isinstance(value, str) else ("number", str(value))
+    if len(shown) > _SHOWN_CHARACTERS:
+        shown = f"{shown[:_SHOWN_CHARACTERS]}..."
+    return f"{kind} {shown}"

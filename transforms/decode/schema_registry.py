@@ -1,0 +1,340 @@
+"""A client of schema registries: schemas by id, and the latest schema of a subject.
+
+The client uses the REST interface of Confluent's registry, which Apicurio, Karapace and Redpanda
+also provide. Each worker process of Spark requests each id once, because the schema of an id never
+changes. The client needs only the standard library, so workers need no other packages.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import ssl
+import threading
+import time
+import urllib.error
+import urllib.request
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from http.client import HTTPException, HTTPMessage
+from typing import IO
+from urllib.parse import quote, urlsplit
+
+from lakemark.errors import HudiError, InvalidConfig, Permanent, Retriable
+from transforms.decode.avro_references import Reference, StoredSchema
+
+_LOG = logging.getLogger(__name__)
+
+_ACCEPTED = "application/vnd.schemaregistry.v1+json, application/json"
+_TIMEOUT_S = 10.0
+_MAX_ANSWER_BYTES = 16 << 20
+_MAX_REFERENCE_DEPTH = 100
+
+_UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY = 401, 403, 404, 429
+_SERVER_ERRORS = 500
+#: Error codes of a registry that does not have the subject, version or schema.
+_NOT_FOUND_CODES = (40401, 40402, 40403)
+
+_RETRY_MISSING_S = 30.0
+_MAX_MISSING_IDS = 1000
+
+
+class RegistryError(HudiError):
+    """The schema registry did not provide a schema."""
+
+
+class RegistryUnavailable(RegistryError, Retriable):
+    """The registry did not answer before the retry timeout."""
+
+
+class RegistryRefused(RegistryError, Permanent):
+    """The registry refuses this client, or the server is not a schema registry."""
+
+
+class ReadForbidden(RegistryRefused):
+    """This client may not read the requested schema, but perhaps others."""
+
+
+class SchemaNotFound(RegistryError, Permanent):
+    """The registry does not have the requested schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryCredentials:
+    """Credentials and certificates for a registry; ``repr`` hides the secrets.
+
+    Attributes:
+        user: user for basic authentication, with ``password``.
+        password: password of the user.
+        token: token for bearer authentication.
+        ca_file: certificates to trust, PEM; None means those of the system.
+        certificate_file: the client's certificate, PEM.
+        key_file: the client's private key, PEM; None if ``certificate_file`` contains it.
+    """
+
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    token: str | None = field(default=None, repr=False)
+    ca_file: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers that authenticate a request."""
+        if self.token is not None:
+            return {"Authorization": f"Bearer {self.token}"}
+        if self.user is not None:
+            pair = f"{self.user}:{self.password or ''}".encode()
+            return {"Authorization": f"Basic {b64encode(pair).decode()}"}
+        return {}
+
+    def tls(self) -> ssl.SSLContext:
+        """Return the TLS context of connections.
+
+        Raises:
+            InvalidConfig: a file does not exist, or contains no certificate or key.
+        """
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+            if self.certificate_file is not None:
+                context.load_cert_chain(self.certificate_file, self.key_file)
+        except (OSError, ssl.SSLError) as error:
+            files = (self.ca_file, self.certificate_file, self.key_file)
+            named = ", ".join(name for name in files if name is not None)
+            message = f"decode.schema_registry: {named} cannot be used for TLS: {error.strerror}"
+            raise InvalidConfig(message) from error
+        return context
+
+
+_NO_CREDENTIALS = RegistryCredentials()
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRegistry:
+    """A client of one registry. It holds only configuration, so it can be pickled, with secrets.
+
+    Attributes:
+        url: address of the registry, ``http`` or ``https``.
+        credentials: credentials and certificates.
+        retry_timeout_s: how long requests are retried if the registry does not answer.
+    """
+
+    url: str
+    credentials: RegistryCredentials = _NO_CREDENTIALS
+    retry_timeout_s: float = 30.0
+
+    def schema(self, schema_id: int) -> StoredSchema:
+        """Read the schema of an id, and the schemas that it refers to.
+
+        Raises:
+            SchemaNotFound: the registry does not have the id.
+            RegistryUnavailable, RegistryRefused: the registry cannot be read.
+        """
+        return self._stored(self._request(f"schemas/ids/{schema_id}"), f"schema {schema_id}", 0)
+
+    def latest(self, subject: str) -> StoredSchema:
+        """Read the latest schema of a subject; errors as for ``schema``."""
+        return self._version(subject, "latest", 0)
+
+    def check(self, subject: str) -> None:
+        """Check that the registry answers this client, even if it does not have the subject.
+
+        Args:
+            subject: subject to request. Access to it may be forbidden, because an account may be
+                allowed to read schemas only by id.
+
+        Raises:
+            RegistryUnavailable, RegistryRefused: as ``schema``.
+        """
+        with suppress(SchemaNotFound, ReadForbidden):
+            self.latest(subject)
+
+    def _version(self, subject: str, version: str, depth: int) -> StoredSchema:
+        answer = self._request(f"subjects/{quote(subject, safe='')}/versions/{quote(version)}")
+        return self._stored(answer, f"subject {subject}, version {version}", depth)
+
+    def _stored(self, answer: Mapping[str, object], name: str, depth: int) -> StoredSchema:
+        kind, text = answer.get("schemaType", "AVRO"), answer.get("schema")
+        if kind != "AVRO" or not isinstance(text, str):
+            message = f"{name} of the schema registry at {self.url} is of type {kind}, not AVRO"
+            raise SchemaNotFound(message)
+        if depth > _MAX_REFERENCE_DEPTH:
+            message = f"{name} of the schema registry at {self.url} refers to itself"
+            raise SchemaNotFound(message)
+        listed = answer.get("references") or []
+        references = [] if not isinstance(listed, list) else listed
+        return StoredSchema(text, tuple(self._references(references, depth + 1)))
+
+    def _references(self, listed: list[object], depth: int) -> Iterator[Reference]:
+        for reference in listed:
+            if not isinstance(reference, dict) or not {"name", "subject", "version"} <= set(
+                reference
+            ):
+                raise self._not_a_registry()
+            stored = self._version(str(reference["subject"]), str(reference["version"]), depth)
+            yield Reference(str(reference["name"]), stored)
+
+    def _request(self, path: str) -> Mapping[str, object]:
+        """Send a request, and retry while the registry does not answer."""
+        deadline = time.monotonic() + self.retry_timeout_s
+        wait_s = 0.1
+        while True:
+            try:
+                return self._request_once(path)
+            except RegistryUnavailable as unavailable:
+                if time.monotonic() + wait_s > deadline:
+                    raise
+                _LOG.warning("%s; retrying in %.1f s", unavailable, wait_s)
+            time.sleep(wait_s)
+            wait_s = min(2 * wait_s, 5.0)
+
+    def _request_once(self, path: str) -> Mapping[str, object]:
+        headers = {"Accept": _ACCEPTED, **self.credentials.headers()}
+        request = urllib.request.Request(f"{self.url.rstrip('/')}/{path}", headers=headers)
+        try:
+            with self._opener().open(request, timeout=_TIMEOUT_S) as answer:
+                body = answer.read(_MAX_ANSWER_BYTES)
+        except urllib.error.HTTPError as error:
+            raise self._status_error(error, path) from None
+        except (OSError, HTTPException) as error:
+            raise self._connection_error(error) from None
+        return self._parsed(body)
+
+    def _opener(self) -> urllib.request.OpenerDirector:
+        tls = self.credentials.tls() if self.url.startswith("https") else None
+        return urllib.request.build_opener(
+            _SameServerRedirects, urllib.request.HTTPSHandler(context=tls)
+        )
+
+    def _parsed(self, body: bytes) -> Mapping[str, object]:
+        try:
+            answer = json.loads(body)
+        except (ValueError, RecursionError):
+            raise self._not_a_registry() from None
+        if not isinstance(answer, dict):
+            raise self._not_a_registry()
+        return answer
+
+    def _connection_error(self, error: OSError | HTTPException) -> RegistryError:
+        reason = getattr(error, "reason", None) or error
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            message = (
+                f"the certificate of the schema registry at {self.url} is not trusted: "
+                f"{reason.verify_message}; name its authority in decode.schema_registry.ca_file"
+            )
+            return RegistryRefused(message)
+        message = (
+            f"the schema registry at {self.url} does not answer ({reason}); check "
+            "decode.schema_registry.url and the network"
+        )
+        return RegistryUnavailable(message)
+
+    def _status_error(self, error: urllib.error.HTTPError, path: str) -> RegistryError:
+        status = error.code
+        if status == _NOT_FOUND and _error_code(error) in _NOT_FOUND_CODES:
+            message = f"the schema registry at {self.url} has no {path}"
+            return SchemaNotFound(message)
+        if status >= _SERVER_ERRORS or status == _TOO_MANY:
+            message = f"the schema registry at {self.url} answers with status {status}"
+            return RegistryUnavailable(message)
+        hint = "decode.schema_registry.url"
+        if status in (_UNAUTHORIZED, _FORBIDDEN):
+            hint = "the credentials in decode.schema_registry"
+        message = f"the schema registry at {self.url} answers with status {status}; check {hint}"
+        return ReadForbidden(message) if status == _FORBIDDEN else RegistryRefused(message)
+
+    def _not_a_registry(self) -> RegistryRefused:
+        message = (
+            f"the server at {self.url} is not a schema registry; check decode.schema_registry.url"
+        )
+        return RegistryRefused(message)
+
+
+class _SameServerRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect to another server, because it would receive the credentials."""
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        """Return the request to send instead, or None to refuse the redirect."""
+        if urlsplit(newurl)[:2] != urlsplit(req.full_url)[:2]:
+            return None
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _error_code(error: urllib.error.HTTPError) -> object:
+    """Return the error code in the answer of a registry, or None if there is none."""
+    try:
+        answer = json.loads(error.read(_MAX_ANSWER_BYTES))
+    except (ValueError, RecursionError, OSError, HTTPException):
+        return None
+    return answer.get("error_code") if isinstance(answer, dict) else None
+
+
+class SchemaCache:
+    """Caches the schemas of one registry in a process; thread-safe.
+
+    A schema is requested once, because the schema of an id never changes. A missing id may be
+    registered later, so it is requested again after 30 seconds. In this time, at most 1000 missing
+    ids are requested, because bytes that are not Avro may contain any number of ids.
+
+    Args:
+        registry: the registry.
+        clock: a monotonic clock, in seconds.
+    """
+
+    def __init__(
+        self, registry: SchemaRegistry, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._registry, self._clock = registry, clock
+        self._lock = threading.Lock()
+        self._found: dict[int, StoredSchema] = {}
+        self._missing: dict[int, tuple[float, str]] = {}
+
+    def schema(self, schema_id: int) -> StoredSchema:
+        """Return the schema of an id; errors as for ``SchemaRegistry.schema``."""
+        found = self._found.get(schema_id)
+        if found is not None:
+            return found
+        self._check_missing(schema_id)
+        try:
+            found = self._registry.schema(schema_id)
+        except SchemaNotFound as missing:
+            with self._lock:
+                self._missing[schema_id] = self._clock() + _RETRY_MISSING_S, str(missing)
+            raise
+        self._found[schema_id] = found
+        return found
+
+    def _check_missing(self, schema_id: int) -> None:
+        """Check that the registry may be asked for an id.
+
+        Raises:
+            SchemaNotFound: the id was missing a moment ago, or too many others were.
+        """
+        with self._lock:
+            while self._missing and next(iter(self._missing.values()))[0] <= self._clock():
+                del self._missing[next(iter(self._missing))]
+            _, reason = self._missing.get(schema_id, (0.0, None))
+            if reason is None and len(self._missing) >= _MAX_MISSING_IDS:
+                reason = (
+                    f"the schema registry at {self._registry.url} was not asked for it, because it "
+                    f"had none of {_MAX_MISSING_IDS} other ids within {_RETRY_MISSING_S:.0f} s"
+                )
+        if reason is not None:
+            raise SchemaNotFound(reason)
+
+
+@lru_cache(maxsize=64)
+def get_schema_cache(registry: SchemaRegistry) -> SchemaCache:
+    """Return this process's cache of a registry."""
+    return SchemaCache(registry)
