@@ -1,4 +1,4 @@
-"""The contract suites hold an S3 server that others wrote against the quick one of the tests."""
+"""The contract suites use servers that others wrote: of S3, and emulators of GCS and Azure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lakemark.storage import StorageLocation
+from tests.fixtures.storage import EMULATED_KINDS, STORAGE_KINDS
 
 if TYPE_CHECKING:
     from tests.fixtures.s3 import S3Server
+
+
+@pytest.fixture(params=(*STORAGE_KINDS, *EMULATED_KINDS))
+def storage_kind(request: pytest.FixtureRequest) -> str:
+    kind: str = request.param
+    return kind
 
 
 @pytest.fixture

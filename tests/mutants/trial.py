@@ -22,8 +22,8 @@ from hypothesis import Phase, settings
 #: process that has it.
 _WARM = ("hypothesis.strategies", "streamer.cli", "tests.tables", "tests.upkeep", "xdist.plugin")
 
-#: A trial imports these anew, because one of their files is changed.
-_OWN = ("checkpoints", "sinks", "streamer", "table", "tests", "transforms")
+#: A trial imports these again, because one of their files is changed.
+_OWN = ("checkpoints", "lakemark", "sinks", "streamer", "tests", "transforms")
 
 #: How long a test may take, and all tests of a trial: a change may make a loop endless.
 TEST_LIMIT_S, TRIAL_LIMIT_S = 120, 300
