@@ -52,12 +52,14 @@ def _add_interpreter(tar: tarfile.TarFile) -> None:
     _add(tar, "pyvenv.cfg", f"home = {interpreter.parent}\ninclude-system-site-packages = false\n")
 
 
-def _needed_by(name: str) -> Iterator[Distribution]:
-    """The transitive dependencies of a distribution, each once."""
-    seen, waiting = {name, "pyspark"}, [name]
+def _needed_by(project: str) -> Iterator[Distribution]:
+    """The transitive dependencies of a project and its extra ``streamer``, each once."""
+    seen, waiting = {project, "pyspark"}, [project]
     while waiting:
-        for needed in map(Requirement, distribution(waiting.pop()).requires or ()):
-            is_wanted = needed.marker is None or needed.marker.evaluate({"extra": ""})
+        name = waiting.pop()
+        extra = {"extra": "streamer" if name == project else ""}
+        for needed in map(Requirement, distribution(name).requires or ()):
+            is_wanted = needed.marker is None or needed.marker.evaluate(extra)
             if is_wanted and needed.name not in seen:
                 seen.add(needed.name)
                 waiting.append(needed.name)
