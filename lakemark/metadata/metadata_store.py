@@ -221,10 +221,7 @@ class MetadataStore:
         self.instants.prepare(pending, content)
         completed_at = self.next_time(after=after)
         try:
-            self.instants.set_completion_time(pending, completed_at)
-            self.instants.make_durable()
-            check_not_fenced()
-            completed = self.instants.publish(pending, completed_at)
+            completed = self.instants.publish(pending, completed_at, check_not_fenced)
         except NotFound:
             check_not_fenced()
             reason = "its part in the metadata table was removed by a rollback"

@@ -75,23 +75,19 @@ class TimelineStore(TimelineReader):
         """Return when everything that was written to the table survives a power failure."""
         self._storage.make_durable()
 
-    def set_completion_time(self, pending: Instant, completed_at: str) -> None:
-        """Give the prepared content the completion time if no name of a file contains it.
-
-        In layout 1 the modification time of the file is the completion time. A store that does not
-        allow to set it uses the time of the copy. Call this before ``make_durable``, so that
-        ``publish`` need not wait for the disk.
-
-        Raises:
-            NotFound: the prepared content was deleted.
-        """
-        if not self._layout.names_completion:
-            self._storage.set_modified_at(prepared_path(pending), self.clock.parse(completed_at))
-
-    def publish(self, pending: Instant, completed_at: str) -> Instant:
+    def publish(
+        self, pending: Instant, completed_at: str, check_lock: Callable[[], None]
+    ) -> Instant:
         """Create the completed instant from its prepared content; from here on readers see it.
 
-        It is durable when this returns. Files that it names must be durable before.
+        All that was written to the table before is forced to the disk first, because that may take
+        long. The lock is checked after it, right before the one request that publishes. The instant
+        is durable when this returns.
+
+        Args:
+            pending: inflight, with prepared content.
+            completed_at: its completion time.
+            check_lock: raises if another writer may be at work by now.
 
         Returns:
             The instant as ``load`` returns it.
@@ -101,12 +97,23 @@ class TimelineStore(TimelineReader):
         """
         completed = pending.completed(completed_at)
         path = self.path_of(completed)
-        self.set_completion_time(pending, completed_at)
+        self._set_completion_time(pending, completed_at)
+        self.make_durable()
+        check_lock()
         self._storage.publish(prepared_path(pending), path)
         if self._layout.names_completion:
             return completed
         written = self._storage.head(path)
         return (self.instant_of(written) if written else None) or completed
+
+    def _set_completion_time(self, pending: Instant, completed_at: str) -> None:
+        """Give the prepared content the completion time if no name of a file contains it.
+
+        In layout 1 the modification time of the file is the completion time. A store that does not
+        allow to set it uses the time of the copy.
+        """
+        if not self._layout.names_completion:
+            self._storage.set_modified_at(prepared_path(pending), self.clock.parse(completed_at))
 
     def unpublish(self, completed: Instant) -> None:
         """Make a completed instant pending again; from here on readers ignore its files.

@@ -67,10 +67,7 @@ class Publication:
             Fenced: the instant was rolled back.
         """
         try:
-            self.store.set_completion_time(self.pending, completed_at)
-            self.store.make_durable()  # this may take long, so it comes before the check
-            self.lease.check()
-            return self.store.publish(self.pending, completed_at)
+            return self.store.publish(self.pending, completed_at, self.lease.check)
         except NotFound:
             self.lease.check()
             reason = "its prepared content was removed by a rollback"

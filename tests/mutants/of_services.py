@@ -618,8 +618,8 @@ _METADATA_TABLES = (
     ),
     Mutant(
         "lakemark/metadata/metadata_store.py",
-        "            self.instants.make_durable()\n            check_not_fenced()\n",
-        "            self.instants.make_durable()\n",
+        "self.instants.publish(pending, completed_at, check_not_fenced)",
+        "self.instants.publish(pending, completed_at, lambda: None)",
         "a commit of the metadata table is published without the lock",
         _OF_METADATA,
     ),

@@ -339,8 +339,8 @@ _COMPLETION = (
     ),
     Mutant(
         _PUBLICATION,
-        "            self.lease.check()\n            return self.store.publish",
-        "            return self.store.publish",
+        "self.store.publish(self.pending, completed_at, self.lease.check)",
+        "self.store.publish(self.pending, completed_at, lambda: None)",
         "an instant is published without the lock beside Apache Hudi",
         ("tests/recovery/test_lost_lease.py", *_OF_CHECKS),
     ),

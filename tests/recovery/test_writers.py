@@ -481,5 +481,7 @@ def complete_as_apache(to: TableWriter, pending: Instant, written: WriteStat) ->
     )
     content = encode_commit(pending.action, metadata, access.timeline.version)
     access.timeline.prepare(pending, content)
-    access.timeline.publish(pending, access.generate_time(access.timeline.load().newest_time))
+    access.timeline.publish(
+        pending, access.generate_time(access.timeline.load().newest_time), lambda: None
+    )
     to.table.context.storage.delete([f"{HEARTBEAT_FOLDER}/{pending.requested_at}"])

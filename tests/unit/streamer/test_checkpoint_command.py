@@ -232,11 +232,11 @@ def test_unpublished_checkpoint_is_not_left_pending(
     own = FolderStorage(table.storage, METADATA_FOLDER)
     publish, reported = table.store.publish, []
 
-    def too_late(pending: Instant, completed_at: str) -> Instant:
+    def too_late(pending: Instant, completed_at: str, check_lock: Callable[[], None]) -> Instant:
         monkeypatch.undo()
         reported.append(TimelineStore.of_table(own, read_properties(own)).load().completed()[-1])
         table.store.withdraw(pending)
-        return publish(pending, completed_at)
+        return publish(pending, completed_at, check_lock)
 
     monkeypatch.setattr(table.store, "publish", too_late)
     with pytest.raises(Fenced):

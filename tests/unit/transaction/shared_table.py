@@ -68,7 +68,7 @@ def inflight(of: TableWriter) -> Instant:
 def complete_as_apache(of: TableWriter, written: list[WriteStat]) -> None:
     """Without the lock, and without a look at what others do to the instant."""
     prepare(of, written)
-    of.table.store.publish(inflight(of), next_time(of))
+    of.table.store.publish(inflight(of), next_time(of), lambda: None)
 
 
 def prepare(of: TableWriter, written: list[WriteStat]) -> None:

@@ -123,7 +123,9 @@ def test_an_attempt_cannot_be_published_once_the_next_deletes_its_files(table: T
 
     def publish() -> None:
         with pytest.raises(NotFound):
-            store.publish(first.instant, store.clock.next_instant(store.load().newest_time))
+            store.publish(
+                first.instant, store.clock.next_instant(store.load().newest_time), lambda: None
+            )
         outcomes.append("not published")
 
     meeting = InterruptedStorage(table.storage, publish)

@@ -177,7 +177,7 @@ def test_once_a_rollback_is_requested_its_target_cannot_be_published(
 
     def publish() -> None:
         with pytest.raises(NotFound):
-            target.table.store.publish(inflight(target), next_time(target))
+            target.table.store.publish(inflight(target), next_time(target), lambda: None)
         outcomes.append("not published")
 
     meeting = InterruptedStorage(table.storage, publish)
@@ -235,7 +235,7 @@ def test_content_that_its_target_prepares_during_a_rollback_is_never_published(
     undo(table, meeting, target)
     assert meeting.stopped_at
     with pytest.raises(NotFound):
-        target.table.store.publish(inflight(target), next_time(target))
+        target.table.store.publish(inflight(target), next_time(target), lambda: None)
     assert table.rows() == {"a": 1}
 
 

@@ -67,7 +67,7 @@ class TimelineInMaking:
 
     def publish(self, pending: Instant, content: bytes = b"") -> Instant:
         self.store.prepare(pending, content)
-        completed = self.store.publish(pending, self.next_time())
+        completed = self.store.publish(pending, self.next_time(), lambda: None)
         self.store.withdraw(pending)
         return completed
 
