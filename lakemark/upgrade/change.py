@@ -131,7 +131,6 @@ def change_version(
             bare = drop_metadata_table(access.storage, bare, lease.check)
             access.storage.put(ANNOUNCED_PROPERTIES, change.after.to_bytes())
         _write_timeline(access, change, version, lease)
-        lease.check()
         if not change.is_none:
             replace_properties(access.storage, bare, change.after, lease.check)
             access.storage.delete([ANNOUNCED_PROPERTIES])

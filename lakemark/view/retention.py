@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lakemark.errors import InvalidConfig
-from lakemark.model.action import Action
+from lakemark.model.action import Action, State
 from lakemark.model.file_slice import LogFile, join
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
@@ -29,7 +29,7 @@ def check_retained(
 
     Raises:
         InvalidConfig: an older commit is still pending, or files of the state were cleaned
-            (``TimelineUtils.validateTimestampAsOf``).
+            (``TimelineUtils.validateTimestampAsOf``), or a pending clean may have deleted some.
         CorruptData: the newest clean is damaged.
     """
     pending = store.pending_writes(timeline)
@@ -40,10 +40,16 @@ def check_retained(
             "use an earlier instant, or wait for it"
         )
         raise InvalidConfig(message)
-    retained = _earliest_retained(timeline, store, instant)
+    retained = max(
+        filter(
+            None, (_earliest_retained(timeline, store, instant), _being_cleaned(timeline, store))
+        ),
+        default=None,
+    )
     if retained is not None and instant < retained and not savepoint_keeps():
         message = (
-            f"the state as of {instant} was cleaned; the earliest readable instant is {retained}; "
+            f"the state as of {instant} was cleaned, or a clean is deleting it; "
+            f"the earliest readable instant is {retained}; "
             "let cleaning retain more commits (cleaning.commits_retained of a pipeline, "
             "hoodie.clean.commits.retained of Apache Hudi) for longer time travel"
         )
@@ -103,7 +109,21 @@ def _earliest_retained(timeline: Timeline, store: TimelineStore, instant: str) -
     metadata = store.read_clean(cleans[-1])
     if metadata is None:  # it may have deleted any older file, but no newer one
         return cleans[-1].requested_at
-    if metadata.earliest_retained:
-        return metadata.earliest_retained
-    completed = (i.requested_at for i in timeline.completed() if i.action.is_write)
-    return min(completed, default=None)
+    return metadata.earliest_retained or _oldest_commit(timeline)
+
+
+def _being_cleaned(timeline: Timeline, store: TimelineStore) -> str | None:
+    """The oldest instant that all inflight cleans retain; None if no clean is inflight.
+
+    An inflight clean may have deleted files of older states. A query would return what is left of
+    them. Apache Hudi asks completed cleans only.
+    """
+    inflight = [i for i in timeline.pending(Action.CLEAN) if i.state is State.INFLIGHT]
+    plans = (store.read_clean_plan(clean.requested_at) for clean in inflight)
+    retained = (plan.earliest_retained or _oldest_commit(timeline) for plan in plans if plan)
+    return max(filter(None, retained), default=None)
+
+
+def _oldest_commit(timeline: Timeline) -> str | None:
+    """What a clean retains that counts file versions: it names no commit."""
+    return min((i.requested_at for i in timeline.completed() if i.action.is_write), default=None)

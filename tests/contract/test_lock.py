@@ -26,6 +26,7 @@ from lakemark.timeline.locks.open_lock import LockProviderName, open_lock
 from lakemark.timeline.locks.table_lock import CLOCK_DRIFT_MS, LeaseLost, TableLock
 from tests.contract.lock_workers import count_up, count_up_there, hold_and_report
 from tests.storages import FaultyStorage, SimulatedCrash
+from tests.storages.interrupted_storage import InterruptedStorage
 
 LEASE_S = 60.0
 DRIFT_S = CLOCK_DRIFT_MS / 1000
@@ -250,6 +251,18 @@ def test_a_check_leaves_time_for_what_it_guards(
     clock.sleep(LEASE_S / 2)
     with pytest.raises(LockTimeout):
         other.acquire(wait_s=0)
+
+
+def test_a_check_whose_read_took_longer_than_the_lease_fails(
+    storage: Storage, clock: ManualClock
+) -> None:
+    slow = InterruptedStorage(storage, lambda: clock.sleep(LEASE_S))
+    lease = open_lock(slow, lease_s=LEASE_S, clock=clock).acquire(wait_s=0)
+    lease.check()
+    slow.is_before = lambda number, method, path: ".locks/" in path
+    with pytest.raises(LeaseLost, match="has expired"):
+        lease.check()
+    assert slow.stopped_at is not None
 
 
 def test_the_lock_folder_stays_small(lock: TableLock, storage: Storage) -> None:

@@ -517,13 +517,6 @@ _VERSIONS = (
     ),
     Mutant(
         _UPGRADE,
-        "        lease.check()\n        if not change.is_none:\n            replace_properties(",
-        "        if not change.is_none:\n            replace_properties(",
-        "an upgrade without the lock hides a commit that came meanwhile",
-        ("tests/unit/services/test_under_the_lock.py",),
-    ),
-    Mutant(
-        _UPGRADE,
         "        lease.check()\n        storage.create(move.target",
         "        storage.create(move.target",
         "an upgrade without the lock writes instants to a timeline that others use by now",

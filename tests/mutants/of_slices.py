@@ -255,6 +255,13 @@ OF_SLICES = (
     ),
     Mutant(
         "lakemark/view/retention.py",
+        "if i.state is State.INFLIGHT]",
+        "if False]",
+        "a query of a past that is being cleaned returns some of its rows",
+        _TRAVEL,
+    ),
+    Mutant(
+        "lakemark/view/retention.py",
         "    if not named <= existing.keys():\n        return False\n",
         "",
         "a savepoint whose files are gone passes for a state that can be read",

@@ -429,8 +429,8 @@ _ROLLBACKS = (
         _ROLLBACK,
         "        if find_completed(archived, [target.requested_at]):\n            return False\n",
         "",
-        "a compaction that was executed again and archived is reported as undone",
-        _LATE_FILES,
+        "a commit that completed and was archived is reported as undone, and written twice",
+        _OF_ROLLBACKS,
     ),
     Mutant(
         _ROLLBACK,

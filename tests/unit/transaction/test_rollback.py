@@ -13,6 +13,7 @@ from lakemark.model.action import Action, State
 from lakemark.model.commit_metadata import CommitMetadata, WriteStat
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
+from lakemark.operations.archive import archive
 from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
 from lakemark.operations.table_writer import TableWriter
 from lakemark.services.compaction_plan import CompactionPolicy
@@ -24,7 +25,13 @@ from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER, HeartbeatExpired, W
 from lakemark.transaction.rollback import plan_rollback, recover, roll_back, roll_back_named
 from lakemark.transaction.transaction import Transaction
 from lakemark.write.markers import marked_files
-from tests.protocol.actors import A_HEARTBEAT_AND_MORE_S, A_LEASE_AND_MORE_S, Mode, open_writer
+from tests.protocol.actors import (
+    A_HEARTBEAT_AND_MORE_S,
+    A_LEASE_AND_MORE_S,
+    ARCHIVAL,
+    Mode,
+    open_writer,
+)
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages import SimulatedCrash
 from tests.storages.interrupted_storage import InterruptedStorage
@@ -464,6 +471,28 @@ def test_what_is_left_of_an_instant_that_another_undid_is_deleted_by_its_writer(
             roll_back(replaced.table.context, instant)
     assert late not in data_files(table.storage)
     assert marked_files(table.storage, instant.requested_at) == []
+
+
+@pytest.mark.parametrize("is_archived", [False, True])
+def test_own_commit_that_completed_unnoticed_is_not_reported_as_undone(
+    clock: VirtualTime, is_archived: bool
+) -> None:
+    """Its writer would write the rows a second time."""
+    table = Table(clock)
+    to = table.open()
+    complete_as_apache(to, write_files(to, [Row("b", 2, 2)]))
+    instant = inflight(to)
+    if is_archived:
+        clock.sleep(A_HEARTBEAT_AND_MORE_S)
+        other = table.open()
+        for value in range(3, 9):
+            commit(other, [Row("a", value, value)])
+        archive(other.table, ARCHIVAL, None)
+        assert table.open().table.timeline.find(instant.requested_at) is None
+    expected = table.rows()
+    assert not roll_back(to.table.context, instant)
+    assert table.rows() == expected
+    assert expected["b"] == 2
 
 
 def test_files_of_an_instant_of_which_no_rollback_is_known_are_kept(clock: VirtualTime) -> None:

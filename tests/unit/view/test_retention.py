@@ -9,11 +9,13 @@ import pytest
 from lakemark.codec import avro_container
 from lakemark.errors import InvalidConfig
 from lakemark.model.action import Action, State
+from lakemark.model.clean_plan import CleanPlan
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.compaction_plan import CompactionPlan
 from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
 from lakemark.model.instant import Instant
 from lakemark.storage import StorageLocation, open_storage
+from lakemark.timeline.content import encode_clean_plan
 from lakemark.timeline.layout import LayoutV1, LayoutV2, TimelineLayout
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
@@ -146,6 +148,34 @@ def test_time_travel_to_a_cleaned_state_is_refused(stated: str, earliest: str) -
     check_retained(store.load(), store, earliest)
     with pytest.raises(InvalidConfig, match=f"earliest readable instant is {earliest}"):
         check_retained(store.load(), store, str(int(earliest) - 1).zfill(2))
+
+
+def clean_plan(earliest_retained: str) -> bytes:
+    policy = "KEEP_LATEST_COMMITS" if earliest_retained else "KEEP_LATEST_FILE_VERSIONS"
+    return encode_clean_plan(
+        CleanPlan(policy=policy, earliest_retained=earliest_retained), "memory://table"
+    )
+
+
+@pytest.mark.parametrize(("planned", "earliest"), [("20", "20"), ("", "10")])
+def test_time_travel_to_a_state_that_an_inflight_clean_deletes_is_refused(
+    planned: str, earliest: str
+) -> None:
+    requested = Instant("50", Action.CLEAN, State.REQUESTED)
+    store = store_with(
+        LayoutV2(),
+        (completed("10", "11"), b""),
+        (completed("20", "21"), b""),
+        (completed("45", "46", Action.CLEAN), clean_content("05")),
+        (requested, clean_plan(planned)),
+    )
+    before = str(int(earliest) - 1).zfill(2)
+    check_retained(store.load(), store, before)  # it has deleted nothing yet
+    store.create(requested.inflight())
+    check_retained(store.load(), store, earliest)
+    with pytest.raises(InvalidConfig, match=f"earliest readable instant is {earliest}"):
+        check_retained(store.load(), store, before)
+    check_retained(store.load(), store, before, savepoint_keeps=lambda: True)
 
 
 def test_time_travel_to_a_state_that_is_not_final_is_refused() -> None:
