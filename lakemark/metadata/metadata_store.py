@@ -278,16 +278,22 @@ class MetadataStore:
         return self.instants.version.logs_name_their_slice
 
     def _log_name(self, partition: str, number: int, instant: str) -> LogFileName:
-        """Name of the next log of a file group; in version 6 it begins with the newest slice."""
+        """Name of the next log of a file group; in version 6 it begins with the newest slice.
+
+        A base file of an instant that is not committed begins no slice. A compaction that was
+        removed may still write one, and readers do not find logs that are named after it.
+        """
         file_id, token = self.groups_of(partition)[number], f"{number}-0-0"
         if not self._names_slices:
             return LogFileName(file_id, instant, 1, token)
         _, objects = self.storage.list_folder(partition)
         files = [file for o in objects if (file := data_file(partition, o.name, o.size_bytes))]
         names = [file.name for file in files if file.name.file_id == file_id]
-        start = max(name.instant for name in names)
-        logs = [n for n in names if isinstance(n, LogFileName) and n.instant == start]
-        return LogFileName(file_id, start, 1 + max((n.version for n in logs), default=0), token)
+        logs = [name for name in names if isinstance(name, LogFileName)]
+        bases = [n for n in names if n not in logs and self.timeline.is_committed(n.instant)]
+        start = max(name.instant for name in (*logs, *bases))
+        versions = (name.version for name in logs if name.instant == start)
+        return LogFileName(file_id, start, 1 + max(versions, default=0), token)
 
     def _millis(self, instant: str) -> int:
         """Creation time of an instant's files, the same at each attempt."""

@@ -33,6 +33,7 @@ from lakemark.timeline.clock import ClockSlot
 from lakemark.timeline.content import encode_compaction_plan
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.transaction.heartbeat import forget_heartbeat
 from lakemark.transaction.multi_writer import has_heartbeat
 from lakemark.transaction.rollback import roll_back_named
 from lakemark.transaction.rollback_checks import check_no_restore
@@ -212,6 +213,7 @@ def _check_in_time(
         if current is not None and current.state is State.REQUESTED:
             lease.check()
             access.timeline.forget(current)
+            forget_heartbeat(access.storage, pending.requested_at)  # of an executor that died
     _log.warning("%s was removed without being executed: %s", pending, reason)
     message = f"{pending} was removed: {reason}"
     raise WriteConflict(message)

@@ -75,7 +75,9 @@ def recover(access: TableContext) -> list[str]:
     timeline = access.timeline.load()
     check_no_restore(timeline)
     if access.sharing is not None:
-        pending = {i.requested_at for i in timeline.pending()}
+        # A savepoint has the requested time of its commit, and no heartbeat.
+        writing = (i for i in timeline.pending() if i.action is not Action.SAVEPOINT)
+        pending = {i.requested_at for i in writing}
         clear_expired(access.storage, access.sharing.heartbeats, pending)
     may_be_undone = timeline.pending(*_COMPACTIONS) and timeline.completed(Action.ROLLBACK)
     is_late = bool(rolled_back_and_completed(access.timeline, timeline))

@@ -36,9 +36,15 @@ from lakemark.timeline.undone_instants import find_undone
 from lakemark.transaction.carried_metadata import CHECKPOINT_KEY
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from lakemark.transaction.rollback import plan_rollback, roll_back_named
+from lakemark.transaction.transaction import Transaction
 from lakemark.upgrade.change import change_version
 from lakemark.view.file_system_view import FileSystemView
-from tests.protocol.actors import CLEANING, slices_as_of
+from tests.protocol.actors import (
+    A_HEARTBEAT_AND_MORE_S,
+    A_LEASE_AND_MORE_S,
+    CLEANING,
+    slices_as_of,
+)
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages import SimulatedCrash
 from tests.storages.interrupted_storage import InterruptedStorage
@@ -394,3 +400,48 @@ def test_a_writer_does_not_repeat_a_compaction_of_the_metadata_table_by_another_
     assert sum(info.name.endswith(".commit") for info in listed) == 1
     assert metadata_differences(table.open().table) == []
     assert table.rows() == {"a": 5}
+
+
+def test_compaction_plan_that_is_removed_leaves_no_heartbeat(clock: VirtualTime) -> None:
+    table = with_commits(clock, 2, TableType.MERGE_ON_READ)
+    executor = table.open()
+    ((planned, _),) = executor.compactions_to_do(CompactionPolicy(1))
+    Transaction.take_up(executor.table.context, planned)
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    commit(table.open(), [Row("a", 9, 9)])
+    restore_to(table.open(), commits(table)[-1].requested_at)
+    assert [i.requested_at for i in table.pending()] == [planned.requested_at]
+    table.open().compact_if_due(CompactionPolicy(99), LocalRunner(1))
+    assert table.pending() == []
+    assert table.beats() == []
+    assert table.rows() == {"a": 9}
+
+
+@pytest.mark.parametrize("version", [FormatVersion.V6, FormatVersion.V9])
+def test_base_file_that_lands_after_its_compaction_of_the_metadata_table_was_removed_is_not_used(
+    clock: VirtualTime, monkeypatch: pytest.MonkeyPatch, version: FormatVersion
+) -> None:
+    table = with_commits(clock, 1, TableType.COPY_ON_WRITE, version)
+    assert keep_metadata_table(table.open().table)
+    for value in (3, 4):
+        commit(table.open(), [Row("a", value, value)])
+    monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+
+    def others_commit() -> None:
+        clock.sleep(A_LEASE_AND_MORE_S)
+        monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 99)
+        commit(table.open(), [Row("a", 5, 5)])
+
+    late = InterruptedStorage(table.storage, others_commit)
+    to = table.open(late)
+    late.is_before = lambda _, method, path: method == "create" and path.endswith(".hfile")
+    with pytest.raises(HudiError):
+        compact_metadata_table(to.table)
+    assert late.stopped_at is not None
+    commit(table.open(), [Row("a", 6, 6)])
+    assert metadata_differences(table.open().table) == []
+    assert table.rows() == {"a": 6}
+    monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+    compact_metadata_table(table.open().table)
+    assert metadata_differences(table.open().table) == []
+    assert table.rows() == {"a": 6}

@@ -473,6 +473,20 @@ def test_what_is_left_of_an_instant_that_another_undid_is_deleted_by_its_writer(
     assert marked_files(table.storage, instant.requested_at) == []
 
 
+def test_heartbeat_of_a_completed_commit_is_deleted_although_its_savepoint_is_pending(
+    clock: VirtualTime,
+) -> None:
+    table = Table(clock)
+    to = table.open()
+    complete_as_apache(to, write_files(to, [Row("b", 2, 2)]))
+    savepoint = Instant(inflight(to).requested_at, Action.SAVEPOINT, State.INFLIGHT)
+    table.storage.create(to.table.store.path_of(savepoint), b"")
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    assert table.beats() == [savepoint.requested_at]
+    recover(table.open().table.context)
+    assert table.beats() == []
+
+
 @pytest.mark.parametrize("is_archived", [False, True])
 def test_own_commit_that_completed_unnoticed_is_not_reported_as_undone(
     clock: VirtualTime, is_archived: bool
