@@ -16,8 +16,9 @@ import base64
 import hashlib
 from functools import lru_cache
 
-from lakemark.codec.xxhash64 import xxhash64
+from xxhash import xxh64_digest
 
+#: 0xDABADABA as a Java long, which is negative; the library takes it modulo 2**64.
 _SEED = -625288518
 
 #: The partition path of a table without partitions, as the metadata table writes it.
@@ -61,7 +62,7 @@ def partition_path_of(stored: str) -> str:
 @lru_cache(maxsize=4096)
 def hash_id(text: str) -> bytes:
     """The hash of a column or a partition in a key."""
-    return base64.b64encode(xxhash64(text.encode(), _SEED).to_bytes(8))
+    return base64.b64encode(xxh64_digest(text.encode(), _SEED))
 
 
 @lru_cache(maxsize=4096)
