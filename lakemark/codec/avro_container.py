@@ -7,9 +7,10 @@
     long      bytes of the record, then the record
     16 bytes  sync marker
 
-The marker is a digest of the blocks that it separates, so that two attempts to write one record
-write the same bytes. Source: Avro 1.11, "Object Container Files"; ``TimelineMetadataUtils``
-of Apache Hudi 1.2.0, whose schemas are in ``avro_schemas/``.
+``fastavro`` reads and writes the record. Only the frame is written here: the marker is a digest of
+the blocks that it separates, so that two attempts to write one record write the same bytes, and
+``fastavro.writer`` draws a random one. Source: Avro 1.11, "Object Container Files";
+``TimelineMetadataUtils`` of Apache Hudi 1.2.0, whose schemas are in ``avro_schemas/``.
 """
 
 from __future__ import annotations

