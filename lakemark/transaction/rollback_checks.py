@@ -17,6 +17,7 @@ from lakemark.model.instant import Instant
 from lakemark.storage.storage import Storage
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.timeline.undone_instants import find_completed
 from lakemark.view.file_lister import data_file
 
 _COMPACTIONS = (Action.COMPACTION, Action.LOG_COMPACTION)
@@ -70,6 +71,7 @@ def check_undoable(
     """
     for problem in (
         *_later(target, timeline),
+        *_only(target, timeline, store),
         *_cleaned(target, timeline, store, storage),
     ):
         message = f"{target} cannot be rolled back: {problem}"
@@ -91,6 +93,24 @@ def _later(target: Instant, timeline: Timeline) -> Iterator[str]:
             yield f"{service} was planned over it; run that, then roll that back first"
     for clean in timeline.pending(Action.CLEAN):
         yield f"{clean} has not ended; run that first: lakemark table clean --run"
+
+
+def _only(target: Instant, timeline: Timeline, store: TimelineStore) -> Iterator[str]:
+    """The timeline begins with the oldest active write, and files of older ones count as committed.
+
+    Without an active write, it has no beginning: readers would find no file of the history, and the
+    next commit would write second file groups. An archiver may still have to delete an instant that
+    is in the history already, so the history decides.
+    """
+    if not timeline.has_history:
+        return
+    others = (i.requested_at for i in timeline.completed(*COMMITS) if i != target)
+    newest = max(others, default=None)
+    if newest is None or find_completed(store.load_archived(), [newest]):
+        yield (
+            "all commits before it are archived, and readers find their files only with an active "
+            "commit; keep it, and write the right rows over it"
+        )
 
 
 def _cleaned(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
 from lakemark.config.table_properties import TableType
 from lakemark.errors import Fenced, HudiError, Refused, WriteConflict
 from lakemark.execution.runner import LocalRunner
-from lakemark.model.action import Action, State
+from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.commit_metadata import CommitMetadata, WriteStat
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
@@ -43,6 +44,7 @@ from tests.unit.transaction.shared_table import (
     next_time,
     prepare,
 )
+from tests.upkeep import archived_names
 
 V6, V9 = FormatVersion.V6, FormatVersion.V9
 IN_METADATA = ".hoodie/metadata/.hoodie/timeline"
@@ -52,6 +54,10 @@ IN_METADATA = ".hoodie/metadata/.hoodie/timeline"
 def clock() -> Iterator[VirtualTime]:
     with on_virtual_time() as virtual:
         yield virtual
+
+
+def die() -> None:
+    raise SimulatedCrash
 
 
 # Who is undone
@@ -485,6 +491,35 @@ def test_heartbeat_of_a_completed_commit_is_deleted_although_its_savepoint_is_pe
     assert table.beats() == [savepoint.requested_at]
     recover(table.open().table.context)
     assert table.beats() == []
+
+
+@pytest.mark.parametrize("archiver_dies", [False, True])
+@pytest.mark.parametrize("table_type", TableType)
+def test_only_commit_that_is_not_archived_is_not_rolled_back(
+    clock: VirtualTime, table_type: TableType, archiver_dies: bool
+) -> None:
+    """Even if the archiver died before it deleted what it had archived from the timeline."""
+    table = Table(clock, table_type)
+    for value in range(2, 9):
+        commit(table.open(), [Row("a", value, value)])
+    archiver = InterruptedStorage(table.storage, die)
+    archiver.is_before = lambda number, method, path: (
+        archiver_dies and method == "delete" and path.startswith(".hoodie/timeline/2")
+    )
+    with suppress(SimulatedCrash):
+        archive(table.open(archiver).table, ARCHIVAL, None)
+    assert (archiver.stopped_at is not None) == archiver_dies
+    archived = {name for name, _ in archived_names(table.storage)}
+    active = [i.requested_at for i in table.open().table.timeline.completed(*COMMITS)]
+    kept = [name for name in active if name not in archived]
+    for name in reversed(kept[1:]):
+        roll_back_named(table.open().table.context, name)
+    with pytest.raises(Refused, match="all commits before it are archived"):
+        roll_back_named(table.open().table.context, kept[0])
+    expected = 8 - len(kept) + 1
+    assert table.rows() == {"a": expected}
+    commit(table.open(), [Row("b", 9, 9)])
+    assert table.rows() == {"a": expected, "b": 9}
 
 
 @pytest.mark.parametrize("is_archived", [False, True])
