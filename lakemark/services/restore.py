@@ -157,6 +157,9 @@ def _obstacles(
         for gone in archived:
             if gone.action.is_write and gone.requested_at > restore_to:
                 yield f"{gone}, which came after it, was archived"
+            elif gone.action.is_write and gone.requested_at == restore_to:
+                # An archiver has still to delete it. Then no active commit would be left.
+                yield "it is archived; restore to a later commit"
     if restore_to not in savepoints:
         check_not_cleaned(timeline, access.timeline, restore_to)
         return

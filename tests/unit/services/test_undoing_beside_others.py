@@ -257,6 +257,27 @@ def test_a_restore_over_commits_that_were_archived_is_refused(clock: VirtualTime
     assert table.rows() == {"a": 4}
 
 
+def test_restore_to_a_commit_that_its_archiver_has_still_to_delete_is_refused(
+    clock: VirtualTime,
+) -> None:
+    table = with_commits(clock)
+    oldest, second, *_ = commits(table)
+
+    def die() -> None:
+        raise SimulatedCrash
+
+    archiver = InterruptedStorage(table.storage, die)
+    to = table.open(archiver)
+    archiver.is_before = lambda _, method, path: (
+        method == "delete" and path.startswith(".hoodie/timeline/2")
+    )
+    with pytest.raises(SimulatedCrash):
+        to.table.store.archive([oldest, second], lambda: None)
+    with pytest.raises(Refused, match="restore to a later commit"):
+        restore_to(table.open(), second.requested_at)
+    assert table.rows() == {"a": 4}
+
+
 # Histories
 
 
