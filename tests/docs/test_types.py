@@ -85,7 +85,7 @@ def test_key_columns_have_the_types_that_the_page_lists() -> None:
 
 
 def test_a_new_table_cannot_be_partitioned_by_a_timestamp() -> None:
-    config = TableConfig(path="t", record_key=("id",), partition_by=("c",))
+    config = TableConfig(path="t", record_key=("id",), partition_by=("c",), storage={})
     for one in TYPES:
         columns = pa.schema([pa.field("c", type_of(one.name))])
         problems = list(timestamp_partition_problems(columns, config))
