@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
 
+import lakemark
 from lakemark.config.property_page import render_page
 from streamer.cli import parser
 from streamer.config.load import load
@@ -90,6 +93,30 @@ def test_the_readme_shows_the_example_that_is_there() -> None:
     shown = re.search(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert shown is not None
     assert yaml.safe_load(shown[1]) == yaml.safe_load((ROOT / "examples/orders.yaml").read_text())
+
+
+def test_the_program_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = load(str(ROOT / "examples/orders.yaml"), [])
+    schema = config.decode.declared()
+    assert schema is not None
+    monkeypatch.chdir(tmp_path)
+    orders = lakemark.create(
+        config.table.path,
+        schema=schema,
+        record_key=config.table.record_key,
+        partition_by=config.table.partition_by,
+        ordering=config.table.ordering,
+    )
+    now = datetime(2026, 5, 1, tzinfo=UTC)
+    rows = [
+        {"order_id": key, "region": "north", "status": status, "updated_at": now}
+        for key, status in (("1", "paid"), ("2", "created"))
+    ]
+    orders.upsert(pa.Table.from_pylist(rows, schema))
+    (program,) = _blocks(ROOT / "README.md", "python")
+    seen: dict[str, Any] = {}
+    exec(program, seen)
+    assert seen["paid"].column("order_id").to_pylist() == ["1"]
 
 
 def test_the_figures_of_the_readme_are_those_of_the_benchmarks() -> None:

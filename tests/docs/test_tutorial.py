@@ -38,7 +38,7 @@ class Block:
 
 
 def blocks() -> list[Block]:
-    """All blocks after the installation, which the environment of the tests stands in for."""
+    """All blocks after the installation; the tests have their own environment."""
     after = PAGE[PAGE.index("\n## Start a broker") :]
     return [Block(*found) for found in _BLOCK.findall(after)]
 
@@ -56,7 +56,7 @@ def shows(output: str, expected: str) -> bool:
 
 
 class Reader:
-    """Follows the page in a folder, with a port for the broker that nobody else uses."""
+    """Follows the page in a folder, with a free port for the broker."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str], port: str) -> None:
         self._folder, self._environment, self._port = folder, environment, port
