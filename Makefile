@@ -102,7 +102,7 @@ test-matrix: jars ## all interleavings of two processes on one table: days
 
 # How a process starts, ends and is watched is the same on both; it is tested on 4.0.
 OF_PROCESSES := tests/stream/test_run_command.py tests/stream/test_observation.py \
-                tests/unit/streamer/test_session.py
+                tests/unit/streamer/test_session.py tests/docs/test_tutorial.py
 
 test-spark35: jars venv-spark35 ## the tests of reading and writing with Spark, on Spark 3.5
 	$(VENV_35)/bin/python -m streamer.class_archive

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from lakemark.merge.custom import (
+from lakemark import (
     BufferedRecord,
     BufferedRecordMerger,
     RecordContext,

@@ -5,12 +5,15 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
 
+import lakemark
 from lakemark.config.property_page import render_page
 from streamer.cli import parser
 from streamer.config.load import load
@@ -21,8 +24,17 @@ from tests.interop.oracle import ApacheTable
 from transforms.schema_text import TYPES
 
 ROOT = Path(__file__).parents[2]
-GUIDES = [ROOT / "README.md", *sorted(ROOT.glob("*/*.md"))]
+GUIDES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("*/*.md"))]
 PAGES = [*GUIDES, ROOT / "CHANGELOG.md"]
+
+#: Pages that are written by hand, and their longest line.
+PRINTED = ("pipeline.md", "support.md", "foreign_tables.md")
+WRITTEN = [
+    page
+    for page in [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
+    if page.name not in PRINTED
+]
+WIDEST = 100
 
 #: What a page shows of a pod, which is no part of a pipeline file.
 KUBERNETES = {"livenessProbe", "readinessProbe", "terminationGracePeriodSeconds"}
@@ -83,11 +95,63 @@ def test_the_readme_shows_the_example_that_is_there() -> None:
     assert yaml.safe_load(shown[1]) == yaml.safe_load((ROOT / "examples/orders.yaml").read_text())
 
 
+def test_the_program_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = load(str(ROOT / "examples/orders.yaml"), [])
+    schema = config.decode.declared()
+    assert schema is not None
+    monkeypatch.chdir(tmp_path)
+    orders = lakemark.create(
+        config.table.path,
+        schema=schema,
+        record_key=config.table.record_key,
+        partition_by=config.table.partition_by,
+        ordering=config.table.ordering,
+    )
+    now = datetime(2026, 5, 1, tzinfo=UTC)
+    rows = [
+        {"order_id": key, "region": "north", "status": status, "updated_at": now}
+        for key, status in (("1", "paid"), ("2", "created"))
+    ]
+    orders.upsert(pa.Table.from_pylist(rows, schema))
+    (program,) = _blocks(ROOT / "README.md", "python")
+    seen: dict[str, Any] = {}
+    exec(program, seen)
+    assert seen["paid"].column("order_id").to_pylist() == ["1"]
+
+
+def test_the_figures_of_the_readme_are_those_of_the_benchmarks() -> None:
+    table = (ROOT / "README.md").read_text().split("| times as fast as Apache Hudi |")[1]
+    figures = re.findall(r"\d[\d,.]*\d", table.split("\n\n")[0])
+    measured = (ROOT / "benchmarks" / "README.md").read_text()
+    assert len(figures) > 8
+    assert [figure for figure in figures if figure not in measured] == []
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.name)
+def test_lines_of_a_page_fit_a_screen(page: Path) -> None:
+    lines = [line for line in page.read_text().splitlines() if not line.startswith("|")]
+    assert [line for line in lines if len(line) > WIDEST] == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_inside_the_project_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text())
     missing = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
     assert not missing
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
+def test_code_that_a_page_names_exists(page: Path) -> None:
+    """Paths of modules, and what a page says in parentheses that a linked module defines."""
+    text = page.read_text()
+    for path in re.findall(
+        r"`((?:streamer|sinks|checkpoints|transforms|lakemark)/[\w/]+\.py)`", text
+    ):
+        assert (ROOT / path).is_file(), path
+    for link, names in re.findall(r"\]\(([^)#]+\.py)\)\s+\(`([\w.]+)`\)", text):
+        code = (page.parent / link).read_text()
+        for name in names.split("."):
+            assert re.search(rf"^\s*(?:def|class) {name}\b", code, re.MULTILINE), (link, name)
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)

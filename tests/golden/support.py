@@ -16,25 +16,25 @@ _DOCUMENT = _TESTS.parent / "docs" / "support.md"
 
 _HEAD = """# What is read
 
-Printed by `python -m tests.golden.support` from the tests. Each table below was written by Apache
-Hudi 1.2.0 (Spark 3.5), which also answered the queries; the tests read the same tables and compare
-every row and every column, Hudi's own included.
+Printed by `python -m tests.golden.support` from the tests. Apache Hudi 1.2.0 (Spark 3.5) wrote each
+table below and answered the queries. The tests read the same tables and compare every row and every
+column, Hudi's own columns included.
 
 | Table | What it shows | Queries that give Apache Hudi's answer |
 |---|---|---|
 """
 
 _NOTES = """
-¹ A partition column is left out of the comparison: on Spark, Apache Hudi fills it from the path, in
-another spelling or type than the value that was written, which is what is read here.
+¹ A partition column is omitted from the comparison: on Spark, Apache Hudi fills it from the path,
+with another spelling or type than the value that was written. lakemark returns the written value.
 
-² At some instants of the span Apache Hudi brings a row back that a newer one in a compacted base
-file has replaced; here it stays away.
+² At some instants of the range, Apache Hudi returns a row that a newer one in a compacted base file
+has replaced. lakemark omits it.
 
 ## What is not read
 
-Each is refused by name; none gives wrong rows. [foreign_tables.md](foreign_tables.md) lists what
-each table property means for reading and writing.
+Each of these is refused by name, so that no query returns wrong rows.
+[foreign_tables.md](foreign_tables.md) lists what each table property means for reading and writing.
 
 """
 

@@ -97,7 +97,7 @@ def _partial(number: int, block_format: str) -> Recipe:
 def _log_compacted(number: int) -> Recipe:
     return Recipe(
         f"v{number}_mor_log_compacted",
-        "Inline log compaction: blocks stand for earlier ones, which stay where they are.",
+        "Inline log compaction: one block replaces earlier ones, which stay in their files.",
         merge_on_read(BUCKETS, NO_METADATA, version(number), _LOG_COMPACTION),
         _log_compactions,
     )

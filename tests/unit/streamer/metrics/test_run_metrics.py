@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import math
 import re
 from dataclasses import replace
@@ -259,6 +260,83 @@ def test_alert_rules_group_by_labels_that_every_metric_has() -> None:
 def test_each_alert_rule_is_explained() -> None:
     explained = re.findall(r"^\| `(Lakemark\w+)` \|", DOCUMENT.read_text(), re.MULTILINE)
     assert explained == [rule["alert"] for rule in alert_rules()]
+
+
+def test_board_and_alerts_use_metrics_and_labels_that_are_exported(watched: Watched) -> None:
+    labels = exported_labels(watched)
+    for expression in [*board_expressions(), *(rule["expr"] for rule in alert_rules())]:
+        series = re.findall(r"\b(lakemark_\w+)(?:\{([^}]*)\})?", expression)
+        assert series or expression.startswith("up{"), expression
+        known = set.intersection(*(labels[name] for name, _ in series)) if series else set()
+        for name, matchers in series:
+            used = {matcher.partition("=")[0] for matcher in filter(None, matchers.split(","))}
+            assert used <= labels[name], expression
+        grouped = re.findall(r"\b(?:by|on) \(([^)]*)\)", expression)
+        assert {label for group in grouped for label in group.split(", ")} <= known, expression
+
+
+def test_legends_of_the_board_name_labels_of_their_series(watched: Watched) -> None:
+    labels = exported_labels(watched)
+    for target in board_targets():
+        names = re.findall(r"\blakemark_\w+", target["expr"])
+        used = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+        assert used
+        grouped = re.findall(r"\bby \(([^)]*)\)", target["expr"])
+        left = set(grouped[-1].split(", ")) if grouped else labels[names[0]]
+        assert used <= left, target
+
+
+def test_each_metric_of_an_alert_is_on_the_board() -> None:
+    shown = set(re.findall(r"\blakemark_\w+", " ".join(board_expressions())))
+    alerting = set(re.findall(r"\blakemark_\w+", " ".join(r["expr"] for r in alert_rules())))
+    assert alerting <= shown
+
+
+def test_the_scrape_example_loads_the_alerts_under_the_name_that_they_use() -> None:
+    config = yaml.safe_load((DOCS / "prometheus.yaml").read_text())
+    assert [DOCS / name for name in config["rule_files"]] == [ALERTS]
+    (job,) = config["scrape_configs"]
+    (down,) = [rule for rule in alert_rules() if rule["alert"] == "LakemarkDown"]
+    assert down["expr"].startswith(f'up{{job="{job["job_name"]}"}}')
+    (static,) = job["static_configs"]
+    assert all(target.endswith(":9464") for target in static["targets"])
+    assert "port: 9464" in DOCUMENT.read_text()
+
+
+def test_panels_of_the_board_do_not_overlap() -> None:
+    taken = set[tuple[int, int]]()
+    for panel in board()["panels"]:
+        at = panel["gridPos"]
+        cells = {
+            (column, row)
+            for column in range(at["x"], at["x"] + at["w"])
+            for row in range(at["y"], at["y"] + at["h"])
+        }
+        assert at["x"] + at["w"] <= 24
+        assert not cells & taken, panel["title"]
+        taken |= cells
+
+
+def board() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((DOCS / "grafana.json").read_text())
+    return found
+
+
+def board_targets() -> list[dict[str, str]]:
+    return [target for panel in board()["panels"] for target in panel.get("targets", ())]
+
+
+def board_expressions() -> list[str]:
+    return [target["expr"] for target in board_targets()]
+
+
+def exported_labels(watched: Watched) -> dict[str, set[str]]:
+    """The labels of each series, by its name in a query."""
+    found = dict[str, set[str]]()
+    for name, collector in watched.metrics.registry._names_to_collectors.items():
+        labels = set(getattr(collector, "_labelnames", ()))
+        found[name] = labels | {"le"} if name.endswith("_bucket") else labels
+    return found
 
 
 def exported(watched: Watched) -> set[str]:

@@ -1,0 +1,95 @@
+"""Settings that the pages name exist, and accept the values that a text or table gives them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from streamer.config.pipeline import PipelineConfig
+from streamer.config.render import json_schema
+
+ROOT = Path(__file__).parents[2]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
+
+SCHEMA = json_schema()
+SECTIONS = "|".join(sorted(SCHEMA["properties"].keys() & set(PipelineConfig.model_fields)))
+
+#: A setting in a text: its path, and a value if there is one.
+_NAMED = re.compile(rf"`((?:{SECTIONS})(?:\.[a-z_]+)+)(?::\s+([^`]+)|`\s+is\s+`([^`]+))?`")
+
+#: The first cell of a table's head and of its rows.
+_TABLE = re.compile(rf"^\| `((?:{SECTIONS})(?:\.[a-z_]+)+)`.*\n\|-.*\n((?:\|.*\n)*)", re.MULTILINE)
+
+#: Names in the texts that look like settings: of Spark, of Hudi's files, of modules of the code.
+_OTHERS = re.compile(r"^(?:spark\.(?!conf|master)|metrics\.json|source\.checkpoint\b)")
+
+
+def named_settings(text: str) -> Iterator[tuple[str, str]]:
+    """Paths of settings, each with a value or ""."""
+    for path, value, other in _NAMED.findall(text):
+        if not _OTHERS.match(path):
+            yield path, value or other
+    for path, rows in _TABLE.findall(text):
+        for value in re.findall(r"^\| `([^`]+)`", rows, re.MULTILINE):
+            yield path, value
+
+
+def schemas_at(path: str) -> list[Mapping[str, Any]]:
+    """The schemas of a setting: several if its section depends on the format."""
+    found: list[Mapping[str, Any]] = [SCHEMA]
+    for name in path.split("."):
+        found = [child for schema in found for child in _children(schema, name)]
+    return [choice for schema in found for choice in _choices(schema)]
+
+
+def _children(schema: Mapping[str, Any], name: str) -> Iterator[Mapping[str, Any]]:
+    for choice in _choices(schema):
+        if name in choice.get("properties", {}):
+            yield choice["properties"][name]
+        elif isinstance(choice.get("additionalProperties"), dict):
+            yield {}  # any name, such as spark.conf has
+
+
+def _choices(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """A schema without references and alternatives."""
+    if "$ref" in schema:
+        yield from _choices(SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]])
+        return
+    others = [one for key in ("anyOf", "oneOf", "allOf") for one in schema.get(key, ())]
+    if not others:
+        yield schema
+    for other in others:
+        yield from _choices(other)
+
+
+def accepts(path: str, value: str) -> bool:
+    """Whether a setting exists, and accepts a word if it has a list of words."""
+    schemas = schemas_at(path)
+    words = [str(w) for s in schemas for w in [*s.get("enum", ()), *filter(None, [s.get("const")])]]
+    takes_others = any(
+        not {"enum", "const"} & s.keys() and s.get("type") != "null" for s in schemas
+    )
+    return bool(schemas) and (not value or not words or takes_others or value in words)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_settings_in_texts_exist_and_accept_their_values(page: Path) -> None:
+    wrong = [one for one in named_settings(page.read_text()) if not accepts(*one)]
+    assert not wrong
+
+
+def test_a_wrong_name_or_value_is_noticed() -> None:
+    assert not accepts("table.partition_change", "refuse")
+    assert not accepts("decode.unknown_schema", "stop")
+    assert not accepts("table.bukets", "")
+    assert accepts("table.partition_change", "reject")
+    assert accepts("compaction.every_delta_commits", "5")
+    shown = "| `decode.wider_values` | what happens |\n|---|---|\n| `drop` | it is gone |\n"
+    assert list(named_settings(shown)) == [
+        ("decode.wider_values", ""),
+        ("decode.wider_values", "drop"),
+    ]
