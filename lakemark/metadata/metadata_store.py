@@ -24,7 +24,7 @@ newest commit followed by ``001``, and the first instant ends in 010. Source:
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -278,11 +278,7 @@ class MetadataStore:
         return self.instants.version.logs_name_their_slice
 
     def _log_name(self, partition: str, number: int, instant: str) -> LogFileName:
-        """Name of the next log of a file group; in version 6 it begins with the newest slice.
-
-        A base file of an instant that is not committed begins no slice. A compaction that was
-        removed may still write one, and readers do not find logs that are named after it.
-        """
+        """Name of the next log of a file group; in version 6 it begins with the newest slice."""
         file_id, token = self.groups_of(partition)[number], f"{number}-0-0"
         if not self._names_slices:
             return LogFileName(file_id, instant, 1, token)
@@ -290,10 +286,21 @@ class MetadataStore:
         files = [file for o in objects if (file := data_file(partition, o.name, o.size_bytes))]
         names = [file.name for file in files if file.name.file_id == file_id]
         logs = [name for name in names if isinstance(name, LogFileName)]
-        bases = [n for n in names if n not in logs and self.timeline.is_committed(n.instant)]
-        start = max(name.instant for name in (*logs, *bases))
+        started = [name.instant for name in names if isinstance(name, BaseFileName)]
+        start = max((*self._committed(started), *(name.instant for name in logs)))
         versions = (name.version for name in logs if name.instant == start)
         return LogFileName(file_id, start, 1 + max(versions, default=0), token)
+
+    def _committed(self, instants: Collection[str]) -> list[str]:
+        """The instants whose base files begin slices.
+
+        A compaction that was removed may still write a base file, and readers do not find logs that
+        are named after it. The timeline is loaded again for an instant that it does not have,
+        because another process may have compacted since.
+        """
+        if not all(map(self.timeline.is_committed, instants)):
+            self.timeline = self.instants.load()
+        return [instant for instant in instants if self.timeline.is_committed(instant)]
 
     def _millis(self, instant: str) -> int:
         """Creation time of an instant's files, the same at each attempt."""

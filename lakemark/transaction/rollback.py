@@ -198,6 +198,9 @@ def _recover(access: TableContext, suspects: Collection[str], lease: Lease) -> l
     for commit in abandoned:
         if commit.action is Action.ROLLBACK:
             continue
+        if timeline.archived_time(commit.requested_at) is not None:
+            _forget_archived(access, commit, lease)
+            continue
         check_never_completed(access, commit, timeline)
         access.timeline.withdraw_all(commit.requested_at, lease.check)  # model: withdraw
         timeline = access.timeline.load()
@@ -206,6 +209,18 @@ def _recover(access: TableContext, suspects: Collection[str], lease: Lease) -> l
             undone.append(_roll_back(access, standing, timeline, lease))
     _forget_undone(access, access.timeline.load())
     return late + [plan.instant for plan in undone]
+
+
+def _forget_archived(access: TableContext, commit: Instant, lease: Lease) -> None:
+    """Delete the pending files of a commit that completed and was archived.
+
+    A store may repeat a request that it has carried out, so that an inflight file that the archiver
+    deleted appears again.
+    """
+    _log.warning("%s is removed: the commit completed and is in the history", commit)
+    lease.check()
+    access.timeline.forget(commit)
+    forget_heartbeat(access.storage, commit.requested_at)
 
 
 def _is_planned(access: TableContext, rollback: Instant) -> bool:

@@ -493,6 +493,30 @@ def test_heartbeat_of_a_completed_commit_is_deleted_although_its_savepoint_is_pe
     assert table.beats() == []
 
 
+@pytest.mark.parametrize("version", [V6, V9])
+@pytest.mark.parametrize("table_type", TableType)
+def test_inflight_file_that_appears_again_after_its_commit_was_archived_is_deleted(
+    clock: VirtualTime, table_type: TableType, version: FormatVersion
+) -> None:
+    """A store may repeat a request that it has carried out."""
+    table = Table(clock, table_type, version)
+    for value in range(2, 9):
+        commit(table.open(), [Row("a", value, value)])
+    first, second, *_ = table.open().table.timeline.completed(*COMMITS)
+    archive(table.open().table, ARCHIVAL, None)
+    store = table.open().table.store
+    for archived in (first, second):
+        pending = Instant(archived.requested_at, archived.action, State.INFLIGHT)
+        table.storage.put(store.path_of(pending), b"")
+    assert table.rows() == {"a": 8}
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    assert recover(table.open().table.context) == []
+    assert table.pending() == []
+    assert table.rows() == {"a": 8}
+    commit(table.open(), [Row("b", 9, 9)])
+    assert table.rows() == {"a": 8, "b": 9}
+
+
 @pytest.mark.parametrize("archiver_dies", [False, True])
 @pytest.mark.parametrize("table_type", TableType)
 def test_only_commit_that_is_not_archived_is_not_rolled_back(
