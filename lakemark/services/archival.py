@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from lakemark.errors import TableNotFound
 from lakemark.metadata.metadata_compaction import last_compaction
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import Action
@@ -118,13 +119,19 @@ def archive(
 def metadata_compacted_at(storage: Storage, clock: TimelineClock) -> str:
     """When a data table's metadata table was last compacted; "" for never. Lists its timeline.
 
+    If another process is dropping the metadata table, it counts as never compacted: the data table
+    then keeps all instants until the next archival.
+
     Args:
         storage: the data table's root.
         clock: the data table's.
     """
     own = FolderStorage(storage, METADATA_FOLDER)
-    store = TimelineStore.of_table(own, read_properties(own), clock=clock)
-    return last_compaction(store.load())
+    try:
+        properties = read_properties(own)
+    except TableNotFound:
+        return ""
+    return last_compaction(TimelineStore.of_table(own, properties, clock=clock).load())
 
 
 def metadata_table_limit(compacted_at: str, timeline: Timeline) -> list[str]:

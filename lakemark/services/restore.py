@@ -40,7 +40,7 @@ from lakemark.timeline.content import encode_restore_metadata, encode_restore_pl
 from lakemark.timeline.locks.table_lock import Lease
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
-from lakemark.transaction.instant_files import as_planned, files_by_instant
+from lakemark.transaction.instant_files import as_planned, files_by_instant, was_version_6
 from lakemark.transaction.publication import Publication
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
 from lakemark.write.markers import drop_markers
@@ -164,21 +164,23 @@ def _obstacles(
         check_not_cleaned(timeline, access.timeline, restore_to)
         return
     kept = access.timeline.read_savepoint(savepoints[restore_to]).files
-    later = _logs_of_later_commits(kept, restore_to, timeline, access.timeline)
+    later = _logs_of_later_commits(kept, restore_to, timeline, access)
     for partition, names in kept.items():
         for name in sorted(set(names) - later - _names_in(access.storage, partition)):
             yield f"{name} of partition {partition!r}, which its savepoint keeps, is gone"
 
 
 def _logs_of_later_commits(
-    kept: Mapping[str, Iterable[str]], restore_to: str, timeline: Timeline, store: TimelineStore
+    kept: Mapping[str, Iterable[str]], restore_to: str, timeline: Timeline, access: TableContext
 ) -> set[str]:
     """Logs that a savepoint lists beyond its commit's state: an earlier restore deleted them.
 
-    In table version 6 it lists all logs of a slice. Only commits on the active timeline show which
-    logs belong to the state, so logs of archived commits are not required.
+    In table version 6 it lists all logs of a slice, and an upgrade keeps it. Only commits on the
+    active timeline show which logs belong to the state, so logs of archived commits are not
+    required.
     """
-    if not store.version.logs_name_their_slice:
+    store = access.timeline
+    if not (store.version.logs_name_their_slice or was_version_6(access.storage)):
         return set()
     commits = (i for i in timeline.completed(*COMMITS) if i.requested_at <= restore_to)
     stats = (stat for commit in commits for stat in store.read_commit(commit).write_stats)

@@ -100,7 +100,7 @@ class HistoryHead:
         number: the highest number of a manifest; 0 before the first.
         files: those that the newest readable manifest names.
         names: of all files in the folder, listed before the manifest was read.
-        is_ahead: whether ``_version_`` names an older manifest, because the writer died.
+        is_ahead: whether ``_version_`` names an older manifest or none, because the writer died.
     """
 
     number: int
@@ -150,8 +150,9 @@ class LsmHistory:
     def head(self) -> HistoryHead:
         """The version that the next one is built from.
 
-        If a manifest is newer than the one that ``_version_`` names, its writer died. It is
-        complete if it can be read, because its files were written before it. Then it is the newest.
+        If a manifest is newer than the one that ``_version_`` names, or that file does not exist,
+        the manifest's writer died. The manifest is complete if it can be read, because its files
+        were written before it. Then it is the newest.
 
         Raises:
             CorruptData: the newest manifest is damaged, or every manifest is lost.
@@ -166,7 +167,10 @@ class LsmHistory:
                     if names.issuperset(file.name for file in files):
                         return HistoryHead(number, files, names, is_ahead=True)
         newest = self._newest_from(stated)
-        return HistoryHead(number, tuple(newest[1]) if newest else (), names)
+        if newest is None:
+            return HistoryHead(number, (), names)
+        is_unnamed = stated is None and newest[1] == self.manifest(newest[0])
+        return HistoryHead(number, tuple(newest[1]), names, is_ahead=is_unnamed)
 
     def pointer(self) -> tuple[int | None, str | None]:
         """Read the number in ``_version_``, and the version of that file for a conditional put.

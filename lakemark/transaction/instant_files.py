@@ -49,7 +49,7 @@ def files_by_instant(access: TableContext, instants: Collection[str]) -> dict[st
         Unsupported: a log of table version 6 holds blocks of other commits, too.
     """
     storage, names_slice = access.storage, access.timeline.version.logs_name_their_slice
-    may_name_slice = names_slice or _was_version_6(storage)
+    may_name_slice = names_slice or was_version_6(storage)
     found = {instant: set(marked_files(storage, instant)) for instant in instants}
     for info in list_data_objects(storage):
         file = data_file(info.folder, info.name, info.size_bytes)
@@ -61,7 +61,7 @@ def files_by_instant(access: TableContext, instants: Collection[str]) -> dict[st
     return {instant: sorted(paths) for instant, paths in found.items()}
 
 
-def _was_version_6(storage: Storage) -> bool:
+def was_version_6(storage: Storage) -> bool:
     """Whether a table may have been upgraded, so that logs of version 6 may be left."""
     initial = read_properties(storage).values.get(keys.INITIAL_VERSION)
     return initial is None or int(initial) < FormatVersion.V8

@@ -14,9 +14,11 @@ from lakemark.model.clean_plan import CleanPlan
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.model.rollback_plan import RollbackPlan
+from lakemark.operations.archive import archive
 from lakemark.operations.clean import clean
 from lakemark.operations.metadata_table import (
     compact_metadata_table,
+    drop_metadata_table,
     keep_metadata_table,
     metadata_differences,
 )
@@ -42,6 +44,7 @@ from lakemark.view.file_system_view import FileSystemView
 from tests.protocol.actors import (
     A_HEARTBEAT_AND_MORE_S,
     A_LEASE_AND_MORE_S,
+    ARCHIVAL,
     CLEANING,
     slices_as_of,
 )
@@ -255,6 +258,38 @@ def test_a_restore_over_commits_that_were_archived_is_refused(clock: VirtualTime
     with pytest.raises(Refused, match="was archived"):
         restore_to(table.open(), second.requested_at)
     assert table.rows() == {"a": 4}
+
+
+def test_savepoint_of_version_6_is_restored_after_an_upgrade(clock: VirtualTime) -> None:
+    """In version 6 it lists all logs of a slice, also those that an earlier restore deleted."""
+    table = with_commits(clock, 3, TableType.MERGE_ON_READ, FormatVersion.V6)
+    third = commits(table)[2].requested_at
+    keep(table.open(), third)
+    restore_to(table.open(), third)
+    assert table.open().compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    change_version(table.open().table.context, FormatVersion.V8)
+    commit(table.open(), [Row("a", 9, 9)])
+    restore_to(table.open(), third)
+    assert table.rows() == {"a": 3}
+
+
+def test_archiver_keeps_all_while_another_process_drops_the_metadata_table(
+    clock: VirtualTime,
+) -> None:
+    table = with_commits(clock)
+    assert keep_metadata_table(table.open().table)
+    for value in range(5, 12):
+        commit(table.open(), [Row("a", value, value)])
+    before = commits(table)
+    meeting = InterruptedStorage(table.storage, lambda: drop_metadata_table(table.open().table))
+    to = table.open(meeting)
+    meeting.is_before = lambda _, method, path: path == ".hoodie/metadata/.hoodie/hoodie.properties"
+    archive(to.table, ARCHIVAL, None)
+    assert meeting.stopped_at is not None
+    assert commits(table) == before
+    archive(table.open().table, ARCHIVAL, None)
+    assert len(commits(table)) < len(before)
+    assert table.rows() == {"a": 11}
 
 
 def test_restore_to_a_commit_that_its_archiver_has_still_to_delete_is_refused(

@@ -145,6 +145,18 @@ def test_an_archiver_goes_on_from_a_manifest_that_version_does_not_name_yet() ->
     assert list(history.load().instants()) == [instant(1), instant(2), instant(3)]
 
 
+def test_archiver_names_the_first_manifest_of_an_archiver_that_died() -> None:
+    """Apache Hudi finds no history without the file that names its manifest."""
+    storage = new_storage()
+    add(storage, [instant(1)])
+    storage.delete([f"{HISTORY}/_version_"])
+    history = LsmHistory(storage, HISTORY)
+    known = LsmWriter(storage, history, lambda: None).find_archived(time_of(0), time_of(9))
+    assert list(known) == [instant(1)]
+    assert storage.read(f"{HISTORY}/_version_") == b"1"
+    assert list(history.load().instants()) == [instant(1)]
+
+
 def test_a_manifest_whose_file_was_deleted_is_not_continued() -> None:
     storage = new_storage()
     for number in (1, 2):
