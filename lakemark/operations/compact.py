@@ -109,7 +109,8 @@ class Compaction:
         execution = CompactionExecution.begin(table.context, pending, plan, lock_wait_s)
         table.snapshot.carry_start(execution.instant)
         context = replace(context, attempt=execution.instant.attempt).use_storage(table.storage)
-        return cls(table, execution, SliceRewriter(context))
+        log_sizes = compaction.recorded_log_sizes(plan, table.timeline, table.store)
+        return cls(table, execution, SliceRewriter(context, log_sizes))
 
     def rewrite(self, runner: Runner) -> list[WriteStat]:
         """Write the new base files, which no reader sees yet.

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from lakemark.errors import CorruptData, WriteConflict
 from lakemark.execution.runner import Runner
@@ -159,14 +159,16 @@ class SliceRewriter:
 
     Attributes:
         context: of the compaction, whose instant names the new files.
+        log_sizes: see ``recorded_log_sizes``.
     """
 
     context: WriteContext
+    log_sizes: Mapping[str, int] = field(default_factory=dict)
 
     def __call__(self, operation: CompactionOperation) -> WriteStat:
         """Merge one slice and write its base file; winning rows keep their commit time."""
         context = self.context
-        file_slice = _slice_of(operation, context.storage)
+        file_slice = _slice_of(operation, context.storage, self.log_sizes)
         # Every row gets the new file's name. The old names are as long as some rows.
         kept = [name for name in context.schema.names if name != FILE_NAME]
         merged = context.reader.merge(file_slice, kept)
@@ -274,15 +276,45 @@ def _names(files: Mapping[str, Sequence[str]]) -> set[str]:
     }
 
 
-def _slice_of(operation: CompactionOperation, storage: Storage) -> FileSlice:
+def recorded_log_sizes(
+    plan: CompactionPlan, timeline: Timeline, store: TimelineStore
+) -> dict[str, int]:
+    """The sizes of a plan's logs that their commits recorded, in bytes by path.
+
+    A reader takes a log that was cut for one whose writer died, and passes over its last block. A
+    compaction of it would lose the rows for good, because nothing reads the log afterwards. The
+    logs of archived commits are not included.
+    """
+    paths = {
+        join(one.group.partition_path, name) for one in plan.operations for name in one.log_files
+    }
+    logs = (LogFileName.parse(path.rpartition("/")[2]) for path in paths)
+    wrote = {log.instant for log in logs if log is not None}
+    commits = (
+        commit
+        for commit in timeline.completed(Action.DELTA_COMMIT)
+        if store.version.logs_name_their_slice or commit.requested_at in wrote
+    )
+    stats = (stat for commit in commits for stat in store.read_commit(commit).write_stats)
+    return {stat.path: stat.file_size_in_bytes for stat in stats if stat.path in paths}
+
+
+def _slice_of(
+    operation: CompactionOperation, storage: Storage, log_sizes: Mapping[str, int]
+) -> FileSlice:
     """The slice that a plan names, whatever was written to its group since.
 
     Raises:
-        CorruptData: the plan names something that is not a data file, or a missing file.
+        CorruptData: the plan names something that is not a data file, or a missing file, or a log
+            that is smaller than its commit recorded.
     """
     group = operation.group
     names = [operation.data_file] if operation.data_file else []
     files = [_file(group, name, storage) for name in (*names, *operation.log_files)]
+    for file in files:
+        if file.size_bytes < log_sizes.get(file.path, 0):
+            expected = f"{log_sizes[file.path]} bytes, which its commit wrote"
+            raise CorruptData(file.path, None, expected, f"{file.size_bytes} bytes")
     bases = [file for file in files if isinstance(file, BaseFile)]
     logs = tuple(file for file in files if isinstance(file, LogFile))
     return FileSlice(group, operation.base_instant, bases[0] if bases else None, logs)
