@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from lakemark.errors import TableNotFound
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.metadata import bootstrap
 from lakemark.metadata.validation import Difference, find_differences
@@ -80,7 +81,10 @@ def maintain_metadata_table(table: OpenTable, policies: MetadataPolicies) -> Mai
     own = table.metadata_writer.timeline
     if own is None:
         return None
-    maintained = maintain(table.context, own, table.timeline, policies)
+    try:
+        maintained = maintain(table.context, own, table.timeline, policies)
+    except TableNotFound:
+        return None  # another process has dropped it; the next commit finds that out
     if maintained is not None:
         table.metadata_writer.note_table_services(maintained.timeline)
     return maintained

@@ -70,7 +70,7 @@ def _by_partition(
 ) -> tuple[dict[str, list[DataFile]], dict[str, datetime]]:
     """Data files by partition path, and when the last file of each instant was written."""
     partitions: dict[str, list[DataFile]] = {
-        info.folder: [] for info in objects if _is_partition_metafile(info.name)
+        info.folder: [] for info in objects if is_partition_metafile(info.name)
     }
     written_at: dict[str, datetime] = {}
     for info in objects:
@@ -83,5 +83,6 @@ def _by_partition(
     return partitions, written_at
 
 
-def _is_partition_metafile(name: str) -> bool:
+def is_partition_metafile(name: str) -> bool:
+    """Whether a file of that name makes its folder a partition."""
     return name == PARTITION_METAFILE or name.startswith(PARTITION_METAFILE + ".")

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark.config.table_properties import MergeMode, TableType
+from lakemark.errors import Refused
 from lakemark.execution.interleave import read_ahead
 from lakemark.index.bucket import file_id
 from lakemark.merge.merge_stream import MergeStream, merge_streams
@@ -25,6 +26,8 @@ from lakemark.model.file_names import BaseFileName, LogFileName, write_token
 from lakemark.model.file_slice import FileGroupId, FileSlice, join
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.read.projection import conform
+from lakemark.storage import Storage
+from lakemark.view.file_lister import PARTITION_METAFILE, data_file, is_partition_metafile
 from lakemark.write.base_file_writer import BaseFileWriter
 from lakemark.write.log_file_writer import LogFileWriter
 from lakemark.write.markers import create_marker, create_partition_metafile
@@ -182,11 +185,32 @@ def _create_base_file(
     if first is None:
         return None  # deletes of keys that never existed
     if task.is_new_partition:
+        _check_has_no_files(context.storage, partition)
         create_partition_metafile(context.storage, instant, partition)
     group = FileGroupId(
         partition, file_id(task.bucket.number, partition, instant, context.table_name)
     )
     return write_base_file(context, group, merged, first)  # model: write files
+
+
+def _check_has_no_files(storage: Storage, partition: str) -> None:
+    """Check that a partition without its metafile is new.
+
+    Each writer creates the metafile before a data file. If it was deleted, readers do not find the
+    files of the partition, and a new file group would become the second one of its bucket.
+
+    Raises:
+        Refused: the partition has data files.
+    """
+    names = [info.name for info in storage.list_folder(partition)[1]]
+    files = [name for name in names if data_file(partition, name, 0) is not None]
+    if files and not any(map(is_partition_metafile, names)):
+        message = (
+            f"partition {partition!r} of {storage.location.url} has data files, such as "
+            f"{files[0]}, but its file {PARTITION_METAFILE} is missing, so that no reader finds "
+            "them; create that file, which may be empty, and write again"
+        )
+        raise Refused(message)
 
 
 def _rewrite_base_file(

@@ -20,6 +20,7 @@ from lakemark.operations.metadata_table import (
     compact_metadata_table,
     drop_metadata_table,
     keep_metadata_table,
+    maintain_metadata_table,
     metadata_differences,
 )
 from lakemark.operations.table_writer import TableWriter
@@ -46,6 +47,7 @@ from tests.protocol.actors import (
     A_LEASE_AND_MORE_S,
     ARCHIVAL,
     CLEANING,
+    METADATA,
     slices_as_of,
 )
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
@@ -290,6 +292,21 @@ def test_archiver_keeps_all_while_another_process_drops_the_metadata_table(
     archive(table.open().table, ARCHIVAL, None)
     assert len(commits(table)) < len(before)
     assert table.rows() == {"a": 11}
+
+
+def test_metadata_table_that_another_process_drops_is_not_maintained(
+    clock: VirtualTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = with_commits(clock)
+    assert keep_metadata_table(table.open().table)
+    to = table.open()
+    monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+    for value in range(5, 12):
+        commit(to, [Row("a", value, value)])
+    drop_metadata_table(table.open().table)
+    assert maintain_metadata_table(to.table, METADATA) is None
+    commit(to, [Row("a", 12, 12)])
+    assert table.rows() == {"a": 12}
 
 
 def test_restore_to_a_commit_that_its_archiver_has_still_to_delete_is_refused(
