@@ -30,8 +30,8 @@ from lakemark.transaction.table_context import LOCK_WAIT_S
 from tests.interop import lakemark
 from tests.interop.oracle import ApacheTable, Oracle, OracleError
 from tests.interop.same_rows import assert_same_rows
+from tests.table_services import active_names, archived_names
 from tests.tables import SCHEMA, Row, commit, write_files, writer
-from tests.upkeep import active_names, archived_names
 from tests.waiting import until
 from tests.writers import (
     ARCHIVAL,

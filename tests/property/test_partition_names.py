@@ -33,8 +33,8 @@ from lakemark.upgrade.change import change_version
 from lakemark.view.file_lister import StorageFileLister
 from tests.depth import examples
 from tests.fixtures.quick_s3 import QuickS3
+from tests.table_services import make_plain
 from tests.tables import Row, commit, make, writer
-from tests.upkeep import make_plain
 
 StoreKind = Literal["local", "s3"]
 

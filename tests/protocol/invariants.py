@@ -23,8 +23,8 @@ from lakemark.storage.properties_file import read_properties
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from tests.protocol.actors import Acknowledged, Committed, Rows
+from tests.table_services import archived_names, as_of, since
 from tests.tables import Row, contents, writer
-from tests.upkeep import archived_names, as_of, since
 
 
 @dataclass

@@ -12,7 +12,7 @@ from lakemark.errors import HudiError
 from lakemark.storage import Storage
 from tests.protocol.clocked_store import ClockedStore
 from tests.protocol.virtual_time import VirtualTime
-from tests.upkeep import new_storage
+from tests.table_services import new_storage
 
 Call: TypeAlias = Callable[[Storage], object]
 

@@ -55,8 +55,8 @@ from tests.protocol.invariants import (
 from tests.protocol.stalled_store import Fault, StalledStore
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages import SimulatedCrash
+from tests.table_services import archived_names
 from tests.tables import Row, write_files, writer
-from tests.upkeep import archived_names
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from lakemark.transaction.table_context import LOCK_WAIT_S
 from tests.recovery.places import Place, storage_at
 from tests.recovery.scenarios import Rows, Scenario
 from tests.storages import WatchedStorage
+from tests.table_services import HISTORY, archived_names
 from tests.tables import data_files
-from tests.upkeep import HISTORY, archived_names
 
 #: What is written over in place, so that its name does not tell what it says.
 _WRITTEN_OVER = (PROPERTIES_PATH, f"{PROPERTIES_PATH}.backup", f"{HISTORY}/_version_")

@@ -61,8 +61,8 @@ from tests.clocks import SharedClock, on_clock
 from tests.json_stream import JsonStream, Record
 from tests.recovery.places import storage_at
 from tests.storages import SimulatedCrash, WatchedStorage
+from tests.table_services import HISTORY, active_names, archived_names, copy_of, make_plain
 from tests.tables import SCHEMA, Row, commit, contents, make, write_files, writer
-from tests.upkeep import HISTORY, active_names, archived_names, copy_of, make_plain
 
 TABLE = "table"
 CLOCK = SharedClock()

@@ -14,8 +14,8 @@ from lakemark.services.savepoint import create_savepoint
 from lakemark.storage import Storage
 from tests.storages import WatchedStorage
 from tests.storages.wrapped_storage import WrappedStorage
+from tests.table_services import make_plain, new_storage
 from tests.tables import Row, commit, contents, writer
-from tests.upkeep import make_plain, new_storage
 from tests.writers import shared_writer
 
 T = TypeVar("T")

@@ -43,8 +43,8 @@ from tests.protocol.clocked_store import ClockedStore
 from tests.protocol.virtual_time import on_virtual_time
 from tests.storages import CountingStorage
 from tests.storages.interrupted_storage import InterruptedStorage
+from tests.table_services import copy_of, make_plain, new_storage
 from tests.tables import SCHEMA, Row, commit, contents, data_files, writer
-from tests.upkeep import copy_of, make_plain, new_storage
 
 CLOCK = SharedClock()
 A_LEASE_AND_MORE_S = 61.0

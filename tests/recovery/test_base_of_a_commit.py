@@ -21,8 +21,8 @@ from lakemark.timeline.locks.lock_provider import LOCK_PATH
 from lakemark.timeline.locks.table_lock import LeaseLost
 from tests.clocks import SharedClock, on_clock
 from tests.storages.interrupted_storage import InterruptedStorage
+from tests.table_services import archived_names, make_plain, new_storage
 from tests.tables import Row, commit, contents, write_files, writer
-from tests.upkeep import archived_names, make_plain, new_storage
 from tests.writers import shared_writer
 
 SHORT = ArchivalPolicy(2, 4, delta_commits_to_compact=1)

@@ -13,8 +13,8 @@ from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.storage import Storage
 from lakemark.storage.properties_file import read_properties
 from tests.storages.wrapped_storage import WrappedStorage
+from tests.table_services import new_storage
 from tests.tables import Row, commit, contents, make, writer
-from tests.upkeep import new_storage
 
 PROPERTIES = ".hoodie/metadata/.hoodie/hoodie.properties"
 

@@ -27,8 +27,8 @@ from lakemark.transaction.rollback import roll_back_named
 from tests.clocks import SharedClock, on_clock
 from tests.storages import CountingStorage, SimulatedCrash
 from tests.storages.wrapped_storage import WrappedStorage
+from tests.table_services import new_storage
 from tests.tables import Row, commit, contents, data_files, reopened, spec, writer
-from tests.upkeep import new_storage
 
 T = TypeVar("T")
 

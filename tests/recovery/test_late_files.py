@@ -25,8 +25,8 @@ from lakemark.write.partitioner import divide
 from tests.clocks import SharedClock, on_clock
 from tests.recovery.scenarios import ARCHIVAL, CLEANING
 from tests.storages import CountingStorage
+from tests.table_services import HISTORY, archived_names, make_plain, new_storage
 from tests.tables import Row, changes, commit, contents, data_files, make, write_files, writer
-from tests.upkeep import HISTORY, archived_names, make_plain, new_storage
 
 CLOCK = SharedClock()
 

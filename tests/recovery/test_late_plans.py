@@ -30,8 +30,8 @@ from lakemark.write.partitioner import divide
 from tests.clocks import SharedClock, on_clock
 from tests.storages import SimulatedCrash
 from tests.storages.wrapped_storage import WrappedStorage
+from tests.table_services import archived_names, make_plain, new_storage, since
 from tests.tables import Row, changes, commit, contents, data_files, write_files, writer
-from tests.upkeep import archived_names, make_plain, new_storage, since
 
 T = TypeVar("T")
 

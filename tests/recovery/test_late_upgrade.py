@@ -15,8 +15,8 @@ from lakemark.storage import Storage
 from lakemark.timeline.locks.table_lock import LeaseLost
 from tests.clocks import SharedClock, on_clock
 from tests.storages.interrupted_storage import InterruptedStorage
+from tests.table_services import make_plain, new_storage
 from tests.tables import Row, commit, contents, writer
-from tests.upkeep import make_plain, new_storage
 from tests.writers import shared_writer
 
 CLOCK = SharedClock()

@@ -33,8 +33,8 @@ from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from lakemark.transaction.rollback import roll_back_named
 from lakemark.upgrade.change import change_version
 from tests.storages import CountingStorage
+from tests.table_services import copy_of, make_plain, new_storage
 from tests.tables import Row, commit, write_files, writer
-from tests.upkeep import copy_of, make_plain, new_storage
 from tests.writers import shared_writer
 
 Act = Callable[[TableWriter], object]

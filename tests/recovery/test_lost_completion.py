@@ -18,8 +18,8 @@ from lakemark.storage import Storage
 from lakemark.transaction.rollback import roll_back_named
 from tests.recovery.scenarios import slices_as_of
 from tests.storages import SimulatedCrash, WatchedStorage
+from tests.table_services import make_plain, new_storage
 from tests.tables import Row, commit, contents, data_files, make, write_files, writer
-from tests.upkeep import make_plain, new_storage
 
 ROWS = [Row("a", 1, 1), Row("b", 1, 1, region="south")]
 either_version = pytest.mark.parametrize("version", [FormatVersion.V9, FormatVersion.V6])

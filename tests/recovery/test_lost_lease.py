@@ -27,8 +27,8 @@ from tests.clocks import SharedClock, on_clock
 from tests.storages import CountingStorage
 from tests.storages.interrupted_storage import InterruptedStorage
 from tests.storages.wrapped_storage import WrappedStorage
+from tests.table_services import copy_of, make_plain, new_storage, since
 from tests.tables import Row, commit, contents, make, write_files, writer
-from tests.upkeep import copy_of, make_plain, new_storage, since
 from tests.writers import SHARING, shared_writer
 
 T = TypeVar("T")

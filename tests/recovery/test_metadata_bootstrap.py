@@ -18,8 +18,8 @@ from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.storage import Storage
 from tests.clocks import SharedClock, on_clock
 from tests.storages.wrapped_storage import WrappedStorage
+from tests.table_services import copy_of, make_plain, new_storage
 from tests.tables import Row, commit, contents, writer
-from tests.upkeep import copy_of, make_plain, new_storage
 
 T = TypeVar("T")
 

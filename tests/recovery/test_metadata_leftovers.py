@@ -44,8 +44,8 @@ from tests.clocks import SharedClock, on_clock
 from tests.storages import SimulatedCrash
 from tests.storages.interrupted_storage import InterruptedStorage
 from tests.storages.wrapped_storage import WrappedStorage
+from tests.table_services import copy_of, new_storage
 from tests.tables import Row, commit, contents, spec, writer
-from tests.upkeep import copy_of, new_storage
 
 T = TypeVar("T")
 

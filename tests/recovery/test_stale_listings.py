@@ -20,9 +20,9 @@ from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from lakemark.transaction.rollback import recover
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages.stale_listings import StaleListings
+from tests.table_services import make_plain, new_storage
 from tests.tables import Row, commit, contents, data_files, make, write_files, writer
 from tests.unit.transaction.shared_table import Table
-from tests.upkeep import make_plain, new_storage
 
 TIMELINE = ".hoodie/timeline"
 METADATA = ".hoodie/metadata"

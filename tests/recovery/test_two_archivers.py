@@ -29,8 +29,7 @@ from tests.recovery.places import OnDisk, storage_at
 from tests.storages import CountingStorage, FaultyStorage, WatchedStorage
 from tests.storages.faulty_storage import When
 from tests.storages.wrapped_storage import WrappedStorage
-from tests.tables import Row, commit, contents, writer
-from tests.upkeep import (
+from tests.table_services import (
     HISTORY,
     active_names,
     archived_names,
@@ -39,6 +38,7 @@ from tests.upkeep import (
     new_storage,
     since,
 )
+from tests.tables import Row, commit, contents, writer
 
 T = TypeVar("T")
 

@@ -24,8 +24,8 @@ from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.rollback import plan_rollback, roll_back_named
 from tests.clocks import SharedClock, on_clock
 from tests.storages import FaultyStorage, SimulatedCrash
+from tests.table_services import copy_of, make_plain, new_storage
 from tests.tables import Row, commit, contents, data_files, write_files, writer
-from tests.upkeep import copy_of, make_plain, new_storage
 
 COMMITS = (
     [Row("a", 1, 1), Row("b", 1, 1), Row("c", 1, 1, region="south")],

@@ -37,8 +37,8 @@ from lakemark.transaction.rollback import recover, roll_back_named
 from lakemark.upgrade.change import change_version
 from tests.storages import SimulatedCrash, WholeSeconds
 from tests.storages.wrapped_storage import WrappedStorage
+from tests.table_services import as_of, make_plain, new_storage
 from tests.tables import Row, commit, contents, data_files, make, write_files, writer
-from tests.upkeep import as_of, make_plain, new_storage
 
 T = TypeVar("T")
 

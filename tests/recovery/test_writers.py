@@ -43,8 +43,8 @@ from lakemark.transaction.rollback import plan_rollback
 from lakemark.transaction.table_context import LOCK_WAIT_S
 from tests.fixtures.quick_s3 import QuickS3
 from tests.storages import CountingStorage
+from tests.table_services import active_names
 from tests.tables import Row, commit, contents, data_files, reopened, write_files, writer
-from tests.upkeep import active_names
 from tests.waiting import until
 from tests.writers import (
     MORTAL_LEASE_S,

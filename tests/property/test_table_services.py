@@ -21,8 +21,8 @@ from lakemark.services.cleaning_plan import CleaningPolicy, Retention
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage
 from tests.depth import examples
+from tests.table_services import active_names, archived_names, as_of, make_plain, new_storage, since
 from tests.tables import Row, commit, contents, writer
-from tests.upkeep import active_names, archived_names, as_of, make_plain, new_storage, since
 
 CLEANING = CleaningPolicy(commits=2)
 ARCHIVAL = ArchivalPolicy(3, 4, delta_commits_to_compact=2)
