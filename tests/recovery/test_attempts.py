@@ -391,7 +391,7 @@ def test_a_late_attempt_deletes_its_files_although_its_heartbeat_has_expired(
         store = ClockedStore(clock)
         opened_by_any = partial(actors.open_writer, clock=clock, has_metadata=True)
         merge_on_read = TableType.MERGE_ON_READ
-        actors.lay_down(store, clock, merge_on_read, version, has_metadata=True)
+        actors.create_table(store, clock, merge_on_read, version, has_metadata=True)
         for value in (1, 2):
             rows = [Row("a", value, value), Row("b", value, value, region="south")]
             actors.commit_rows(opened_by_any(store), rows)

@@ -91,7 +91,7 @@ class _Builder:
 
     def build(self) -> Base:
         kind = self._kind
-        actors.lay_down(
+        actors.create_table(
             self._store, self._time, kind.table_type, kind.version, has_metadata=kind.has_metadata
         )
         self._commit(*SHARED)
@@ -105,7 +105,7 @@ class _Builder:
             self._commit("a", "c")
             self._rewritten += actors.compact(self._opened()).rewritten
             actors.clean_up(self._opened())
-        for act in (actors.put_away, actors.maintain_metadata):
+        for act in (actors.archive_instants, actors.maintain_metadata):
             act(self._opened())
         self._commit("b")
 

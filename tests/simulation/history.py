@@ -62,7 +62,7 @@ _ACTS = (
     actors.recover,
     actors.compact,
     actors.clean_up,
-    actors.put_away,
+    actors.archive_instants,
     actors.maintain_metadata,
 )
 _RATES = (0.002, 0.005, 0.01, 0.03)

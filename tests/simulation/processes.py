@@ -172,7 +172,7 @@ def _act(act: Callable[[TableWriter], Acknowledged]) -> Callable[[Program, Table
 _SERVICES = {
     _act(actors.compact): 3,
     _act(actors.clean_up): 3,
-    _act(actors.put_away): 3,
+    _act(actors.archive_instants): 3,
     _act(actors.maintain_metadata): 1,
     _act(actors.recover): 1,
 }
@@ -215,7 +215,7 @@ def _target(program: Program, to: TableWriter) -> str:
 
 
 def _savepoint(program: Program, to: TableWriter) -> None:
-    act = program.draw.choice((actors.keep_newest, actors.let_go_oldest))
+    act = program.draw.choice((actors.savepoint_newest, actors.delete_oldest_savepoint))
     program.told(act.__name__, act(to))
 
 
