@@ -52,7 +52,7 @@ _BEGINNING = (
         "two writers that generate one time share an instant: the rows of one are lost",
         (
             "tests/recovery/test_fence.py::"
-            "test_two_writers_that_mint_one_time_do_not_share_an_instant",
+            "test_two_writers_that_generate_the_same_time_do_not_share_an_instant",
         ),
     ),
     Mutant(
@@ -264,7 +264,7 @@ _COMPLETION = (
         "a batch is committed although another run has moved its checkpoint: rows twice",
         (
             "tests/recovery/test_fence.py::"
-            "test_a_precondition_that_fails_under_the_lock_publishes_nothing",
+            "test_commit_whose_precondition_fails_under_the_lock_publishes_nothing",
         ),
     ),
     Mutant(

@@ -18,8 +18,8 @@ import pytest
 from lakemark.storage import StorageLocation
 from tests.depth import EVERYTHING, SEED, examples
 from tests.recovery.checked import Checked
-from tests.recovery.places import OnDisk, transfer
-from tests.recovery.scenarios import SCENARIOS, laid_down
+from tests.recovery.scenarios import SCENARIOS, prepared_tables
+from tests.recovery.stores import OnDisk, transfer
 from tests.storages import WatchedStorage
 from tests.storages.forgetful_disk import Contents, Everything, ForgetfulDisk, Loss, Some
 
@@ -39,9 +39,9 @@ def test_what_is_acknowledged_survives_a_power_failure_at_any_step(
 ) -> None:
     scenario, place = SCENARIOS[name], OnDisk(tmp_path)
     root = place.new()
-    transfer(laid_down(name), root)
+    transfer(prepared_tables(name), root)
     states = scenario.states or [scenario.rows(root)]
-    checked = Checked(scenario, place, states, tells_sizes=True)
+    checked = Checked(scenario, place, states, compares_sizes=True)
     (tmp_path / "vault").mkdir()
     left: list[tuple[str, StorageLocation]] = []
     with monkeypatch.context() as patch:

@@ -25,7 +25,7 @@ from lakemark.timeline.lsm_history import VERSION_FILE, LsmHistory
 from lakemark.timeline.lsm_writer import HistorySettings, LsmWriter
 from tests.clocks import SharedClock, on_clock
 from tests.depth import sample
-from tests.recovery.places import OnDisk, storage_at
+from tests.recovery.stores import OnDisk, storage_at
 from tests.storages import CountingStorage, FaultyStorage, WatchedStorage
 from tests.storages.faulty_storage import When
 from tests.storages.wrapped_storage import WrappedStorage
