@@ -481,8 +481,8 @@ _ROLLBACKS = (
         "not _is_planned(access, rollback):\n",
         "a dead writer's rollback deletes a commit that has completed since",
         (
-            "tests/recovery/test_writers.py::test_a_rollback_whose_target_completed_since_is_given"
-            "_up_unless_it_has_begun_to_delete",
+            "tests/recovery/test_writers.py::test_rollback_of_a_completed_commit_is_abandoned_unless"
+            "_it_has_deleted_files",
         ),
     ),
     Mutant(

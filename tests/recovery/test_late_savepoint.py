@@ -19,7 +19,7 @@ from tests.tables import Row, commit, contents, writer
 
 
 @pytest.mark.parametrize("version", [FormatVersion.V6, FormatVersion.V9], ids=str)
-def test_rows_of_an_archived_commit_stay_when_its_savepoint_is_begun_late(
+def test_rows_of_an_archived_commit_are_kept_if_its_savepoint_begins_late(
     version: FormatVersion,
 ) -> None:
     storage = new_storage()
