@@ -53,7 +53,7 @@ from tests.writers import (
     Streamer,
     check_history,
     check_nothing_is_left,
-    make_shared,
+    create_shared_table,
     plan_clustering,
     quiet_threads,
     run_all,
@@ -133,7 +133,7 @@ def share(storage: Storage, batches: int, faults: int, has_metadata: bool) -> li
 def test_two_writers_that_die_and_conflict_write_each_batch_once_and_in_order(
     local: Storage, table_type: TableType
 ) -> None:
-    make_shared(local, table_type)
+    create_shared_table(local, table_type)
     streamers = share(local, batches=10, faults=2, has_metadata=False)
     assert all(s.failed for s in streamers)
     assert any(s.conflicts for s in streamers), "they never conflicted"
@@ -145,7 +145,7 @@ def test_metadata_table_lists_the_files_of_both_writers_on_an_object_store(
     quick_s3: QuickS3,
 ) -> None:
     storage = open_storage(quick_s3.location())
-    make_shared(storage)
+    create_shared_table(storage)
     share(storage, batches=5, faults=1, has_metadata=True)
     assert writer(storage).table.properties.metadata_partitions
 
@@ -156,7 +156,7 @@ def test_metadata_table_lists_the_files_of_both_writers_on_an_object_store(
 def test_commit_of_a_dead_writer_is_rolled_back_and_of_a_living_one_is_not(
     local: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_shared(local)
+    create_shared_table(local)
     living = shared_writer(local, sharing=MultiWriter(HeartbeatPolicy(0.05, 12_000), 1))
     dead = shared_writer(local)  # its heartbeat is never renewed
     with monkeypatch.context() as changed:
@@ -176,7 +176,7 @@ def test_commit_of_a_dead_writer_is_rolled_back_and_of_a_living_one_is_not(
 
 
 def test_files_of_a_dead_writer_are_not_the_file_group_of_its_bucket(local: Storage) -> None:
-    make_shared(local)
+    create_shared_table(local)
     opened = partial(shared_writer, local, has_metadata=False)
     write_files(opened(), [Row("a", 1, 1)])
     other = opened()
@@ -191,7 +191,7 @@ def test_files_of_a_dead_writer_are_not_the_file_group_of_its_bucket(local: Stor
 def test_writer_whose_heartbeat_expired_publishes_nothing_and_can_restart(
     local: Storage,
 ) -> None:
-    make_shared(local)
+    create_shared_table(local)
     silent = shared_writer(local, sharing=HOURLY_SHARING)
     written = write_files(silent, [Row("a", 1, 1)])
     with two_hours_later():
@@ -205,7 +205,7 @@ def test_writer_whose_heartbeat_expired_publishes_nothing_and_can_restart(
 
 
 def test_single_writer_is_refused_while_another_writer_is_alive(local: Storage) -> None:
-    make_shared(local)
+    create_shared_table(local)
     living = shared_writer(local)
     written = write_files(living, [Row("a", 1, 1)])
     with pytest.raises(WriterAlive, match="mode: multi_writer"):
@@ -219,7 +219,7 @@ def test_single_writer_is_refused_while_another_writer_is_alive(local: Storage) 
 
 
 def test_first_commits_of_two_writers_to_one_bucket_conflict(local: Storage) -> None:
-    make_shared(local)
+    create_shared_table(local)
     first, second = shared_writer(local), shared_writer(local)
     ours = write_files(first, [Row("a", 1, 1)])
     theirs = write_files(second, [Row("a", 2, 2)])
@@ -236,7 +236,7 @@ def test_first_commits_of_two_writers_to_one_bucket_conflict(local: Storage) -> 
 
 
 def test_writers_of_different_buckets_do_not_conflict(local: Storage) -> None:
-    make_shared(local)
+    create_shared_table(local)
     first, second = shared_writer(local), shared_writer(local)
     ours = write_files(first, [Row("a", 1, 1, region="north")])
     theirs = write_files(second, [Row("b", 2, 2, region="south")])
@@ -246,7 +246,7 @@ def test_writers_of_different_buckets_do_not_conflict(local: Storage) -> None:
 
 
 def test_commit_does_not_conflict_with_a_concurrent_compaction(local: Storage) -> None:
-    make_shared(local)
+    create_shared_table(local)
     for value in (1, 2):
         commit(shared_writer(local), [Row("a", value, value)])
     slow, compactor = shared_writer(local), shared_writer(local)
@@ -260,7 +260,7 @@ def test_commit_does_not_conflict_with_a_concurrent_compaction(local: Storage) -
 def test_partition_statistics_include_the_values_of_a_late_commit(
     local: Storage, is_compacted: bool
 ) -> None:
-    make_shared(local)
+    create_shared_table(local)
     assert keep_metadata_table(shared_writer(local).table)
     for value in (2, 3):
         commit(shared_writer(local), [Row("a", value, value), Row("b", value, value)])
@@ -278,7 +278,7 @@ def test_partition_statistics_include_the_values_of_a_late_commit(
 
 
 def test_compaction_that_another_writer_executes_is_skipped(local: Storage) -> None:
-    make_shared(local)
+    create_shared_table(local)
     for value in (1, 2):
         commit(shared_writer(local), [Row("a", value, value)])
     first, second = shared_writer(local), shared_writer(local)
@@ -300,7 +300,7 @@ def test_compaction_that_another_writer_executes_is_skipped(local: Storage) -> N
 def test_single_pipeline_survives_a_command_that_executes_its_plan(
     local: Storage, begins_first: str
 ) -> None:
-    make_shared(local)
+    create_shared_table(local)
     pipeline, command = shared_writer(local, sharing=None), shared_writer(local)
     for value in (1, 2):
         commit(pipeline, [Row("a", value, value)])
@@ -330,7 +330,7 @@ def requested_as_apache(storage: Storage, action: Action) -> Instant:
 
 
 def test_publication_waits_until_an_earlier_writer_has_begun(local: Storage) -> None:
-    make_shared(local, TableType.COPY_ON_WRITE)
+    create_shared_table(local, TableType.COPY_ON_WRITE)
     commit(shared_writer(local), [Row("a", 0, 0)])
     theirs = requested_as_apache(local, Action.COMMIT)
     counting, store = CountingStorage(local), writer(local).table.store
@@ -353,7 +353,7 @@ def test_publication_waits_until_an_earlier_writer_has_begun(local: Storage) -> 
 
 
 def test_publication_waits_no_longer_than_a_heartbeat_is_valid(local: Storage) -> None:
-    make_shared(local, TableType.COPY_ON_WRITE)
+    create_shared_table(local, TableType.COPY_ON_WRITE)
     theirs = requested_as_apache(local, Action.COMMIT)
     policy = HeartbeatPolicy(0.5, 6)
     ours = commit(shared_writer(local, sharing=MultiWriter(policy, 1)), [Row("a", 1, 1)])
@@ -363,7 +363,7 @@ def test_publication_waits_no_longer_than_a_heartbeat_is_valid(local: Storage) -
 
 
 def test_publication_does_not_wait_for_a_later_writer(local: Storage) -> None:
-    make_shared(local, TableType.COPY_ON_WRITE)
+    create_shared_table(local, TableType.COPY_ON_WRITE)
     ours = shared_writer(local)
     written = write_files(ours, [Row("a", 1, 1)])
     requested_as_apache(local, Action.COMMIT)
@@ -372,14 +372,14 @@ def test_publication_does_not_wait_for_a_later_writer(local: Storage) -> None:
 
 
 def test_delta_commit_does_not_wait_for_earlier_writers(local: Storage) -> None:
-    make_shared(local)
+    create_shared_table(local)
     requested_as_apache(local, Action.DELTA_COMMIT)
     commit(shared_writer(local), [Row("a", 1, 1)])
     assert contents(local) == {"a": (1, 1)}
 
 
 def test_commit_conflicts_with_a_clustering_of_its_file_group(local: Storage) -> None:
-    make_shared(local)
+    create_shared_table(local)
     commit(shared_writer(local), [Row("a", 1, 1), Row("b", 1, 1, region="south")])
     group = next(s.group for s in writer(local).table.view().latest_slices())
     here, elsewhere = shared_writer(local), shared_writer(local)
@@ -398,7 +398,7 @@ def test_commit_conflicts_with_a_clustering_of_its_file_group(local: Storage) ->
 
 
 def test_instant_that_another_writer_rolled_back_is_not_published(local: Storage) -> None:
-    make_shared(local)
+    create_shared_table(local)
     ours = shared_writer(local)
     written = write_files(ours, [Row("a", 1, 1)])
     eager = writer(local)
@@ -445,7 +445,7 @@ def test_rollback_of_a_completed_commit_is_abandoned_unless_it_has_deleted_files
     left: dict[str, tuple[int, int]] | None,
 ) -> None:
     """The target's heartbeat has expired; like Apache Hudi, its writer ignores rollbacks."""
-    make_shared(local, TableType.COPY_ON_WRITE)
+    create_shared_table(local, TableType.COPY_ON_WRITE)
     theirs = shared_writer(local)
     (written,) = write_files(theirs, [Row("a", 1, 1)])
     dead = Instant(theirs.pending_instant, Action.COMMIT, State.INFLIGHT)

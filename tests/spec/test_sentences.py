@@ -149,8 +149,8 @@ SENTENCES = {
     "Record Payloads (deprecated)": {
         "payload-based configurations continue to work": [
             "test_payload_configuration_continues_to_work",
-            "interop/test_histories.py::test_one_history_makes_the_same_rows",
-            "interop/test_histories.py::test_one_history_makes_the_same_rows_in_older_tables",
+            "interop/test_histories.py::test_history_gives_the_same_rows_in_both",
+            "interop/test_histories.py::test_history_gives_the_same_rows_in_older_tables",
         ],
         "OverwriteWithLatest: of a batch the greatest value, then the latest record": [
             "test_overwriting_payloads_precombine_a_batch",
