@@ -1,1 +1,1 @@
-"""Measures: ingest from Kafka against the floor and the peers."""
+"""Benchmarks: ingestion, queries, compaction and more, compared with other engines."""

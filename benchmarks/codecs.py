@@ -38,14 +38,14 @@ _LOOP = "loop in Python"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A codec and what could replace it.
+    """A codec, and the library that could replace it.
 
     Attributes:
         codec: its module, and the direction.
-        own: one pass of the codec over all rows.
-        peer: name of the library.
-        other: one pass of the library over the same rows.
-        rows: of one pass.
+        own: runs the codec over all rows once.
+        peer: the name of the library.
+        other: runs the library over the same rows once.
+        rows: how many rows one run has.
     """
 
     codec: str
@@ -55,7 +55,7 @@ class Comparison:
     rows: int
 
     def measured(self) -> str:
-        """A line of the report."""
+        """Measure both, and return a line of the report."""
         own, other = (self.rows / _least_s(run) for run in (self.own, self.other))
         return f"| {self.codec} | {own:,.0f} | {self.peer} | {other:,.0f} | {own / other:.2f} |"
 
@@ -71,7 +71,7 @@ def _least_s(run: Callable[[], object]) -> float:
 
 
 def orders(rows: int) -> pa.Table:
-    """Rows of nine columns, such as a topic of orders has; one note in seven is null."""
+    """Create rows of nine columns, like those of a topic of orders; one note in seven is null."""
     numbers = np.arange(rows)
     return pa.table(
         {
@@ -89,7 +89,7 @@ def orders(rows: int) -> pa.Table:
 
 
 def comparisons(rows: int) -> Iterator[Comparison]:
-    """All comparisons; each makes its input when it is asked for."""
+    """Yield all comparisons; each creates its input when it is reached."""
     table = orders(rows)
     yield from _avro_rows(table)
     yield from _avro_container()
@@ -135,7 +135,7 @@ def _avro_rows(table: pa.Table) -> Iterator[Comparison]:
 
 
 def _avro_container() -> Iterator[Comparison]:
-    """Small files of one record. ``fastavro`` does the work; only the frame is ours."""
+    """Compare small files of one record, which ``fastavro`` encodes; lakemark adds the frame."""
     name = "HoodieSavepointMetadata"
     files = {"partitionPath": "p", "savepointDataFile": [f"{n}.parquet" for n in range(100)]}
     record: dict[str, object] = {

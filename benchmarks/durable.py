@@ -1,4 +1,4 @@
-"""Measures what a commit to a local disk costs with its files forced there and without, in turn.
+"""Measures commits to a local disk that force their files to the disk, and commits that do not.
 
 ``python -m benchmarks.durable [--times N] [--rows N] [--folder FOLDER]``
 """
@@ -16,19 +16,19 @@ from unittest.mock import patch
 from lakemark.storage import StorageLocation, open_storage
 from tests.tables import Row, commit, make, writer
 
-#: Commits before those that are measured, so that neither table is new.
+#: How many commits are not measured, so that neither table is new.
 _FIRST = 3
 
-#: Longer than a folder counts as changed just now (``lakemark/storage/durability.py``).
+#: Longer than a folder counts as recently changed (``lakemark/storage/durability.py``).
 _SETTLE_S = 2.5
 
 
 class _Table:
-    """A table with a metadata table, and how long its commits took.
+    """A table with a metadata table, and the durations of its commits.
 
     Args:
-        path: of the table, where nothing lies.
-        is_forced: whether the system is asked to force anything to the disk.
+        path: the path of the table, which must not exist.
+        is_forced: whether its files are forced to the disk.
     """
 
     def __init__(self, path: Path, *, is_forced: bool) -> None:
@@ -48,7 +48,7 @@ class _Table:
             self.seconds.append(time.perf_counter() - began)
 
     def forget_first(self) -> None:
-        """Measure from here on."""
+        """Drop the measurements so far."""
         self.seconds.clear()
         self.forced = 0
 
@@ -58,7 +58,7 @@ class _Table:
 
 
 def _not_forced(descriptor: int) -> None:
-    """Leave it to the system when it writes."""
+    """Do nothing, in place of ``os.fsync``: the system writes the file when it likes."""
 
 
 def _measure(folder: Path, times: int, rows: int) -> list[_Table]:

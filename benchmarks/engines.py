@@ -1,4 +1,4 @@
-"""Programs that are measured: each in a process of its own, on Spark 3.5 or on this Python."""
+"""The measured programs; each runs in its own process, on Spark 3.5 or on this Python."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A program that answers a task: its module, its flags, and whether it runs on Spark 3.5."""
+    """A program that executes a task: its module, its flags, and whether it runs on Spark 3.5."""
 
     module: str
     flags: tuple[str, ...] = ()
     on_spark35: bool = True
 
     def run(self, task_json: str, scratch: Path) -> None:
-        """Let it answer a task, where that says; task and log are left in ``scratch``.
+        """Run a task, which names the file of the answer; keep task and log in ``scratch``.
 
         Raises:
-            RuntimeError: it failed.
+            RuntimeError: the program failed.
         """
         python = str(oracle_python()) if self.on_spark35 else sys.executable
         (scratch / "task.json").write_text(task_json)
@@ -53,7 +53,7 @@ def add_options(
     engines: Mapping[str, object],
     groups: Mapping[str, object] | None = None,
 ) -> None:
-    """The options of benchmarks that compare: who takes part, and what becomes of it."""
+    """Add the options of benchmarks that compare engines."""
     add_report_options(parser, groups)
     parser.add_argument("--engines", type=_names_of(engines), default=list(engines))
     parser.add_argument("--driver-memory", default="4g")
@@ -62,16 +62,16 @@ def add_options(
 def add_report_options(
     parser: argparse.ArgumentParser, groups: Mapping[str, object] | None = None
 ) -> None:
-    """What is measured, and what becomes of it."""
+    """Add the options for groups and for the report."""
     if groups is not None:
         parser.add_argument("--only", type=_names_of(groups), default=list(groups))
     parser.add_argument("--json", type=Path, help="also write the report to this file")
-    parser.add_argument("--keep", type=Path, help="work in this new folder, and leave it there")
+    parser.add_argument("--keep", type=Path, help="work in this new folder, and keep it")
 
 
 @contextmanager
 def work_folder(kept: Path | None) -> Iterator[Path]:
-    """Where tables and logs lie while it is measured, and afterwards if they are to be kept."""
+    """Create the folder of tables and logs; delete it afterwards unless it shall be kept."""
     if kept is not None:
         kept.mkdir(parents=True)
         yield kept.absolute()
@@ -81,12 +81,12 @@ def work_folder(kept: Path | None) -> Iterator[Path]:
 
 
 def machine() -> dict[str, object]:
-    """What the figures of a run belong to."""
+    """Describe the machine and the settings of a run."""
     return {"cpus": os.cpu_count(), "system": platform.platform()}
 
 
 def _names_of(known: Mapping[str, object]) -> Callable[[str], list[str]]:
-    """Parses names with commas between them, as a command line has them."""
+    """Return a parser of comma-separated names of the command line."""
 
     def parse(text: str) -> list[str]:
         names = text.split(",")

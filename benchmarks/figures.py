@@ -1,4 +1,4 @@
-"""What is said about a run: figures from the times of its batches, and ratios between engines."""
+"""The report of a run: figures from the times of its batches, and ratios between engines."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from benchmarks.peers.contract import Answer
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """One engine's figures. A batch lasts from the end of the one before to its own end.
+    """The figures of one engine. A batch lasts from the end of the one before to its own end.
 
     So services between two batches (compaction, cleaning) count, and those after the last too.
 
     Attributes:
-        records: of all large batches.
-        records_per_s: all large batches, from the start of the first to the end of the work.
-        steady_records_per_s: without the first batch; None when it was the only one.
-        first_batch_s: the first batch, while everything is loaded and compiled for the first time.
-        small_batch_s: median of the small batches.
+        records: the records of all large batches.
+        records_per_s: the rate of all large batches, from the first start to the end of the work.
+        steady_records_per_s: the rate without the first batch; None if it was the only one.
+        first_batch_s: the time of the first batch, in which classes are loaded and compiled.
+        small_batch_s: the median time of the small batches.
     """
 
     records: int
@@ -32,7 +32,7 @@ class Figures:
 
     @classmethod
     def of(cls, large: Answer, small: Answer) -> Figures:
-        """The figures of one engine."""
+        """Compute the figures of one engine."""
         first = large.batches[0]
         records = sum(batch.records for batch in large.batches)
         steady_s = large.ended_s - first.completed_s
@@ -48,13 +48,13 @@ class Figures:
 
 
 def durations_s(answer: Answer) -> list[float]:
-    """How long each batch took, seconds, services before it included."""
+    """Compute the seconds of each batch, services before it included."""
     ends = [answer.batches[0].started_s, *(batch.completed_s for batch in answer.batches)]
     return [end - start for start, end in pairwise(ends)]
 
 
 def ratios(figures: Mapping[str, Figures], of: str) -> dict[str, dict[str, float | None]]:
-    """How many times faster ``of`` is than every other engine, figure by figure."""
+    """Compute how many times faster ``of`` is than every other engine, for each figure."""
     ours = figures[of]
     return {
         name: {
@@ -75,7 +75,7 @@ def _quotient(ours: float | None, theirs: float | None) -> float | None:
 
 
 def as_lines(figures: Mapping[str, Figures], of: str) -> list[str]:
-    """The figures as a table for people."""
+    """Render the figures as a table."""
     lines = [f"{'':28}{'records/s':>12}{'steady':>12}{'first batch':>14}{'small batch':>14}"]
     lines += [
         f"{name:28}{each.records_per_s:12,.0f}{each.steady_records_per_s or 0:12,.0f}"

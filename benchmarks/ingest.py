@@ -1,8 +1,8 @@
 """Measures ingest: one topic, read in turn by the floor, lakemark and Apache Hudi's own sink.
 
-Each engine runs alone, in a process of its own, on two threads and the same heap, first through
-large batches and then, once further records were sent, through small ones. Afterwards Apache Hudi
-reads every table, and each must hold exactly the newest version of every record that was sent.
+Each engine runs alone, in its own process, with two threads and the same heap. It first reads large
+batches and then, after more records were sent, small ones. Afterwards Apache Hudi reads every
+table, and each must have exactly the newest version of every record that was sent.
 
 ``python -m benchmarks.ingest [--records N] [--batch N] [--engines NAME,…] [--json FILE]``
 """
@@ -26,7 +26,7 @@ from tests.interop.same_rows import assert_same_rows
 
 LAKEMARK = "lakemark"
 SMALL_BATCH_RECORDS = 100
-#: Reads the topic as the others do, and writes nothing.
+#: Reads the topic like the others, and writes nothing.
 FLOOR = "floor"
 _STREAM, _SINK = "benchmarks.peers.lakemark_stream", "benchmarks.peers.hudi_streaming_sink"
 ENGINES = {
@@ -86,9 +86,9 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
 def _run_all(
     arguments: argparse.Namespace, folder: Path, bootstrap: str, records: int, batch: int
 ) -> dict[str, Answer]:
-    """Let every engine read what it has not read yet, one after the other."""
+    """Run every engine, one after the other, on the records that it has not read yet."""
     print(f"{records:,} records in batches of {batch:,}", flush=True)
-    # Spark rounds each partition's share down; what is left would be a batch of a few records more
+    # Spark rounds each partition's share down; the rest would be another batch of a few records
     records_per_batch = batch + workload.KAFKA_PARTITIONS
     answers = {}
     for name in arguments.engines:
@@ -108,10 +108,10 @@ def _run_all(
 
 
 def run(name: str, task: Task, records: int) -> Answer:
-    """One engine on one task, in its own process.
+    """Run one engine on one task, in its own process.
 
     Raises:
-        RuntimeError: it failed, or did not read every record that was sent.
+        RuntimeError: the engine failed, or did not read every record that was sent.
     """
     scratch = Path(task.scratch_path)
     scratch.mkdir(exist_ok=True)
@@ -125,10 +125,10 @@ def run(name: str, task: Task, records: int) -> Answer:
 
 
 def check_tables(tables: dict[str, Path], expected: pa.Table, folder: Path) -> None:
-    """Compare every table, as Apache Hudi reads it, with what was sent.
+    """Compare every table, as Apache Hudi reads it, with the records that were sent.
 
     Raises:
-        AssertionError: a table holds other rows; the message shows some.
+        AssertionError: a table has other rows; the message shows some.
     """
     if not tables:
         return

@@ -1,9 +1,9 @@
-"""Measures a table that is written to for long, and tables of many files.
+"""Measures a table with a long history, and tables of many files.
 
-``life``: thousands of small commits to one table, all services at their defaults. What opening
-the table, a commit and a query cost is compared with what they cost after fifty commits, which a
-second, young table says in turn with the old one: other work of the machine slows both.
-``wide``: commits that touch a few file groups, of tables that have more and more of them.
+``life``: thousands of small commits to one table, with all services at their defaults. The costs of
+opening the table, a commit and a query are compared with those of a second, young table of fifty
+commits. Both tables are measured in turn, so that other work of the machine slows both.
+``wide``: commits to a few file groups of tables that have more and more of them.
 
 ``python -m benchmarks.long_life [--commits N] [--only GROUP,…] [--json FILE]``
 """
@@ -42,14 +42,14 @@ from lakemark.storage.properties_file import read_properties
 from streamer.services import ServicePolicies, TableServices
 from tests.storages import CountingStorage
 
-#: What a table is compared with at every checkpoint has had so many commits.
+#: How many commits the young table has that a table is compared with at every checkpoint.
 _YOUNG_COMMITS = 50
-#: One row in so many is in each commit, so that every row is in one of so many commits on end.
+#: Each commit has one row in so many, so that as many consecutive commits contain all rows.
 _TURNS = 10
 _CHECKPOINTS = (50, 500, 1_000, 2_000, 3_000)
 _SERVICES = ServicePolicies(CompactionPolicy(), CleaningPolicy(), ArchivalPolicy())
 
-#: Buckets of each of ten partitions, and so many rows of each bucket, so that hardly one is empty.
+#: Buckets of each of ten partitions, and rows of each bucket: enough that hardly any is empty.
 _WIDE_PARTITIONS, _WIDE_BUCKETS, _ROWS_OF_BUCKET = 10, (20, 100, 1_000), 12
 _WIDE_COMMITS, _WIDE_QUERIES = 40, 5
 _TOUCHED_ROWS = 4
@@ -65,19 +65,19 @@ def main() -> None:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--commits", type=int, default=_CHECKPOINTS[-1], help="of one life")
-    parser.add_argument("--rows", type=int, default=100, help="in each commit")
+    parser.add_argument("--commits", type=int, default=_CHECKPOINTS[-1], help="commits of one life")
+    parser.add_argument("--rows", type=int, default=100, help="rows in each commit")
     parser.add_argument("--window", type=int, default=50, help="commits measured at a checkpoint")
     add_report_options(parser, GROUPS)
     return parser.parse_args()
 
 
 class Subject:
-    """The table that is measured, as one process has it that does not end.
+    """The measured table, which one long-running process has open.
 
     Args:
-        path: of the table.
-        layout: of the table.
+        path: the path of the table.
+        layout: the layout of the table.
     """
 
     def __init__(self, path: Path, layout: Layout) -> None:
@@ -91,7 +91,7 @@ class Subject:
         self._services = services
 
     def commit(self, delta: Delta, window: Window) -> None:
-        """One commit, and the services that are due after it."""
+        """Commit rows, and run the services that are due after it."""
         changed = [(bucket, list(rows)) for bucket, rows in tables.changes(self.layout, delta)]
         changed = [(bucket, rows) for bucket, rows in changed if sum(map(len, rows))]
         _, cost = self._meter.measure(lambda: tables.commit(self._writer, changed))
@@ -100,22 +100,22 @@ class Subject:
         window.note("services", cost)
 
     def query(self, window: Window, where: pc.Expression | None = None) -> pa.Table:
-        """Open the table anew, and read its latest rows."""
+        """Open the table again, and read its latest rows."""
         table, cost = self._meter.measure(self._opened)
         window.note("open", cost)
         rows, cost = self._meter.measure(lambda: table.scan(where=where).to_reader().read_all())
         window.note("query", cost)
         return rows
 
-    def at(self, commits: int, window: Window, beside: Window) -> Checkpoint:
-        """The table as it is now; ``beside`` are costs of what it is compared with."""
+    def at(self, commits: int, window: Window, young: Window) -> Checkpoint:
+        """Return the costs and sizes of the table now; ``young`` are costs of the young table."""
         hoodie = self._path / ".hoodie"
         holdings = {
             ".hoodie": Holding.of(hoodie, without=["metadata"]),
             ".hoodie/metadata": Holding.of(hoodie / "metadata"),
             "data": Holding.of(self._path, without=[".hoodie"]),
         }
-        steps, compared = window.figures(), beside.figures()
+        steps, compared = window.figures(), young.figures()
         return Checkpoint(commits, steps, compared, holdings, memory_bytes())
 
     def _open(self) -> OpenTable:
@@ -128,7 +128,7 @@ class Subject:
 
 
 def live(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
-    """Many small commits to one table, which is measured in turn with one that is young."""
+    """Make many small commits to one table, and measure it in turn with a young one."""
     layout = Layout(arguments.rows * _TURNS, partitions=4, buckets=2)
     old = _Life(folder / "old", layout)
     checkpoints: list[Checkpoint] = []
@@ -136,18 +136,18 @@ def live(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
         old.go_on_until(end - arguments.window)
         young = _Life(folder / f"young{end}", layout)
         young.go_on_until(_YOUNG_COMMITS)
-        window, beside = Window(), Window()
+        window, young_window = Window(), Window()
         for _ in range(arguments.window):
             old.measure(window)
-            young.measure(beside)
-        checkpoints.append(old.subject.at(end, window, beside))
+            young.measure(young_window)
+        checkpoints.append(old.subject.at(end, window, young_window))
         print("\n".join(as_lines(checkpoints[-1])), flush=True)
     names = ("commits", "rows", "window")
     return report(checkpoints, {name: getattr(arguments, name) for name in names})
 
 
 class _Life:
-    """A table that gets small commits; each row is written again by every tenth of them."""
+    """A table that gets small commits; every tenth of them writes the same row again."""
 
     def __init__(self, path: Path, layout: Layout) -> None:
         tables.create(path, layout, metadata_table=True)
@@ -157,12 +157,12 @@ class _Life:
         self._commits = 0
 
     def go_on_until(self, commits: int) -> None:
-        """Commit until there were so many commits."""
+        """Commit until the table has so many commits."""
         while self._commits < commits:
             self._commit(Window())
 
     def measure(self, window: Window) -> None:
-        """One commit more, and a query."""
+        """Measure one more commit, and a query."""
         self._commit(window)
         check(self.subject.query(window), tables.expected(self._layout, tuple(self._deltas)))
 
@@ -174,7 +174,7 @@ class _Life:
 
 
 def widen(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
-    """Commits that touch a few file groups, of tables that have more and more of them."""
+    """Measure commits to a few file groups of tables that have more and more of them."""
     first = Window()
     checkpoints: list[Checkpoint] = []
     for buckets in _WIDE_BUCKETS:
@@ -202,13 +202,13 @@ def _wide(path: Path, buckets: int, window: Window) -> Subject:
 
 
 def first_rows(numbers: Numbers) -> Mask:
-    """A few rows, each of its own file group."""
+    """Choose a few rows, each of another file group."""
     mask: Mask = numbers < _TOUCHED_ROWS
     return mask
 
 
 def check(rows: pa.Table, expected: Sums) -> None:
-    """Compare what a query came to with what was written.
+    """Compare the sums of a query with those of the written rows.
 
     Raises:
         RuntimeError: the sums differ.

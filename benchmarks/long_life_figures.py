@@ -1,4 +1,4 @@
-"""What is said about the life of a table: costs at its checkpoints, beside those at the first."""
+"""The report of a table's life: costs at its checkpoints, compared with those of a young table."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one step took.
+    """The costs of one step.
 
     Attributes:
-        wall_s: on the clock, other work of the machine included.
-        cpu_s: of this process, all of its threads.
-        requests: to storage.
-        listings: those of them that list a folder outside of ``.hoodie``.
+        wall_s: elapsed time, which includes other work of the machine.
+        cpu_s: processor time of all threads of this process.
+        requests: requests to storage.
+        listings: the requests that list a folder outside of ``.hoodie``.
     """
 
     wall_s: float
@@ -46,7 +46,7 @@ class Meter:
         self._storage = storage
 
     def measure(self, step: Callable[[], T]) -> tuple[T, Cost]:
-        """What a step gives, and what it took."""
+        """Run a step, and return its result and its costs."""
         self._storage.forget()
         wall_s, cpu_s = time.perf_counter(), time.process_time()
         given = step()
@@ -62,7 +62,7 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class StepFigures:
-    """A step that was measured many times; seconds are medians unless they say otherwise."""
+    """The costs of a step that was measured many times; seconds are medians, except the means."""
 
     wall_s: float
     mean_wall_s: float
@@ -73,7 +73,7 @@ class StepFigures:
 
     @classmethod
     def of(cls, costs: Sequence[Cost]) -> StepFigures:
-        """The figures of these times."""
+        """Compute the figures of these measurements."""
         return cls(
             wall_s=median(cost.wall_s for cost in costs),
             mean_wall_s=mean(cost.wall_s for cost in costs),
@@ -86,14 +86,14 @@ class StepFigures:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What lies in a folder."""
+    """The number and the size of the files of a folder."""
 
     files: int
     size_bytes: int
 
     @classmethod
     def of(cls, folder: Path, without: Iterable[str] = ()) -> Holding:
-        """All below a folder, but for folders of these names right below it."""
+        """Count all files below a folder, without its direct subfolders of these names."""
         found = [
             path.stat().st_size
             for child in folder.iterdir()
@@ -109,11 +109,11 @@ class Checkpoint:
     """A table after so many commits.
 
     Attributes:
-        commits: that it has had.
-        steps: what each step cost around then.
-        compared: what they cost a table that this one is compared with.
-        holdings: what lies in its folders.
-        memory_bytes: that the process holds.
+        commits: how many commits it has.
+        steps: the costs of each step at that time.
+        compared: the costs of each step on the table that it is compared with.
+        holdings: the files of its folders.
+        memory_bytes: the memory of the process.
     """
 
     commits: int
@@ -125,27 +125,27 @@ class Checkpoint:
 
 @dataclass
 class Window:
-    """Costs of some commits on end, so that services that come now and then are in the mean."""
+    """The costs of consecutive commits: enough that the mean includes services that run rarely."""
 
     costs: dict[str, list[Cost]] = field(default_factory=dict)
 
     def note(self, step: str, cost: Cost) -> None:
-        """Add what a step took."""
+        """Add the costs of a step."""
         self.costs.setdefault(step, []).append(cost)
 
     def figures(self) -> dict[str, StepFigures]:
-        """Of every step."""
+        """Compute the figures of every step."""
         return {step: StepFigures.of(costs) for step, costs in self.costs.items()}
 
 
 def memory_bytes() -> int:
-    """What this process holds now."""
+    """Return the memory that this process uses now."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def growth(checkpoint: Checkpoint) -> dict[str, dict[str, float]]:
-    """How many times what each step costs the table that it is compared with."""
+    """Compute the ratio of each step's costs to those of the table that it is compared with."""
     return {
         step: {
             name: getattr(checkpoint.steps[step], name) / getattr(figures, name)
@@ -157,7 +157,7 @@ def growth(checkpoint: Checkpoint) -> dict[str, dict[str, float]]:
 
 
 def report(checkpoints: Sequence[Checkpoint], settings: Mapping[str, object]) -> dict[str, object]:
-    """The figures of a group, for machines."""
+    """Return the figures of a group for the JSON report."""
     return {
         "machine": machine(),
         "settings": dict(settings),
@@ -167,7 +167,7 @@ def report(checkpoints: Sequence[Checkpoint], settings: Mapping[str, object]) ->
 
 
 def as_lines(checkpoint: Checkpoint) -> list[str]:
-    """A checkpoint as a table for people."""
+    """Render a checkpoint as a table."""
     lines = [
         f"{f'after {checkpoint.commits:,} commits':27}{'wall':>10}{'mean':>10}{'CPU':>10}"
         f"{'mean':>10}{'requests':>10}{'wall':>9}{'CPU':>8}{'mean':>8}"

@@ -1,10 +1,10 @@
 """Measures merging: the same file slice, compacted by lakemark and by Apache Hudi.
 
-Each engine runs alone, in a process of its own, on two threads and the same heap; each time it gets
-a copy of the table, whose one compaction is planned and not done. Afterwards the rows are compared.
+Each engine runs alone, in its own process, with two threads and the same heap. Each time it gets a
+copy of the table, which has one pending compaction. Afterwards the rows are compared.
 
-Then, by lakemark alone, a log that has a part of the base rows again: merged by event time, and by
-a merger of single records that does the same in Python.
+Then lakemark alone compacts a log that updates a part of the base rows: merged by event time, and
+by a merger of single records that does the same in Python.
 
 ``python -m benchmarks.merge [--rows N] [--only GROUP,…] [--engines NAME,…] [--json FILE]``
 """
@@ -40,7 +40,7 @@ ENGINES = {
     "sort_and_take": Engine("benchmarks.peers.arrow_sort", on_spark35=False),
 }
 _PER_RECORD = Engine(_COMPACT, ("--merger", MERGER.class_path), on_spark35=False)
-#: One in so many base rows is in the log too.
+#: The log updates one in so many base rows.
 _COLLIDING = {"colliding_0.1%": 1000, "colliding_1%": 100, "colliding_10%": 10}
 #: Those that leave a table.
 _COMPACTORS = (LAKEMARK, "hudi")
@@ -59,14 +59,16 @@ def main() -> None:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=10_000_000, help="of base file and log each")
+    parser.add_argument(
+        "--rows", type=int, default=10_000_000, help="rows of base file and log each"
+    )
     parser.add_argument("--repeats", type=int, default=3, help="how often a slice is compacted")
     add_options(parser, ENGINES, GROUPS)
     return parser.parse_args()
 
 
 class Run:
-    """One run: its folder, its settings, and the figures so far."""
+    """A run of the benchmark: its folder, its settings, and the figures so far."""
 
     def __init__(self, arguments: argparse.Namespace, folder: Path) -> None:
         self.folder = folder
@@ -78,10 +80,10 @@ class Run:
     def compact(
         self, query: str, name: str, engine: Engine, original: Path, expected: Sums
     ) -> tuple[ReadAnswer, Path]:
-        """Let an engine compact copies of a table; its answer, and the last of the copies.
+        """Have an engine compact copies of a table; return its answer, and the last copy.
 
         Raises:
-            RuntimeError: it failed, or came to other rows.
+            RuntimeError: the engine failed, or wrote other rows.
         """
         scratch = self.folder / f"{query}-{name}"
         scratch.mkdir()
@@ -104,13 +106,13 @@ class Run:
         self._figures.note(answers)
 
     def report(self) -> dict[str, object]:
-        """Settings and figures, for machines."""
+        """Return settings and figures for the JSON report."""
         names = ("rows", "repeats", "driver_memory")
         return self._figures.report({name: getattr(self._arguments, name) for name in names})
 
 
 def measure_compaction(run: Run) -> None:
-    """As many log rows as base rows, by every engine."""
+    """Measure every engine with as many log rows as base rows."""
     layout = run.layout
     print(f"{layout.rows:,} log rows onto as many base rows, by event time", flush=True)
     table = run.folder / "table"
@@ -125,7 +127,7 @@ def measure_compaction(run: Run) -> None:
 
 
 def measure_custom(run: Run) -> None:
-    """A part of the base rows in the log too: by event time, and by a merger of single records."""
+    """Measure logs of a part of the rows: by event time, and with a merger of single records."""
     layout = run.layout
     print(f"some log rows onto {layout.rows:,} base rows, by event time and by record", flush=True)
     engines = {LAKEMARK: (ENGINES[LAKEMARK], None), PER_RECORD: (_PER_RECORD, MERGER)}
@@ -149,7 +151,7 @@ def write_slice(
     deltas: Sequence[tables.Delta],
     merger: MergerName | None = None,
 ) -> None:
-    """One file slice with logs, and the plan to compact it."""
+    """Create a table of one file slice with logs, and a pending compaction of it."""
     tables.create(path, layout, merger)
     for delta in deltas:
         tables.append(path, layout, delta, merger.class_path if merger else None)
@@ -157,7 +159,7 @@ def write_slice(
 
 
 def copy(original: Path, path: Path) -> Path:
-    """The table once more; data files, which nobody changes, are links to the same bytes."""
+    """Copy the table; data files, which never change, are hard links."""
     shutil.copytree(original / ".hoodie", path / ".hoodie")
     shutil.copytree(original, path, copy_function=os.link, ignore=_metadata, dirs_exist_ok=True)
     return path
@@ -168,7 +170,7 @@ def _metadata(folder: str, names: list[str]) -> list[str]:
 
 
 def check(name: str, given: ReadAnswer, expected: Sums) -> None:
-    """Compare what an engine came to with what was written.
+    """Compare the sums of an engine with those of the written rows.
 
     Raises:
         RuntimeError: the sums differ.
@@ -183,17 +185,17 @@ def compare(compacted: Mapping[str, Path], columns: Sequence[str] = _COMPARED) -
     """Compare the rows of two compacted tables, in the order of their keys.
 
     Args:
-        compacted: by engine; with less than two there is nothing to compare.
-        columns: those that must be the same.
+        compacted: the tables by engine; fewer than two are not compared.
+        columns: the columns that must be the same.
 
     Raises:
-        RuntimeError: they differ.
+        RuntimeError: the rows differ.
     """
     if len(compacted) < 2:
         return
     files = [tables.base_files(path) for path in compacted.values()]
     ordered = [pc.sort_indices(_column(file, RECORD_KEY, None)) for file in files]
-    # Column by column: all of ten million rows would not fit beside each other.
+    # Column by column, because all columns of both tables would not fit into memory.
     for name in columns:
         mine, other = (_column(file, name, rows) for file, rows in zip(files, ordered, strict=True))
         if not mine.equals(other):
@@ -202,7 +204,7 @@ def compare(compacted: Mapping[str, Path], columns: Sequence[str] = _COMPARED) -
 
 
 def _column(files: Sequence[str], name: str, rows: pa.Array | None) -> pa.ChunkedArray:
-    """A column of the one base file, in this order of its rows."""
+    """Read a column of the only base file, in this order of its rows."""
     (file,) = files
     column = pq.ParquetFile(file).read([name]).column(0)
     return column if rows is None else column.take(rows)

@@ -1,4 +1,4 @@
-"""A merger of single records, for the merge benchmark: event time, told record by record."""
+"""A merger of single records for the merge benchmark, which merges by event time."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from lakemark.merge.custom import BufferedRecord, BufferedRecordMerger, RecordCo
 
 
 class NewestOrder(BufferedRecordMerger):
-    """The order with the larger ordering value."""
+    """Keeps the order with the larger ordering value."""
 
     merging_strategy = "b0f7c1de-64a5-4b64-8a39-0b8f3f1f7c55"
 
     def merge(
         self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
     ) -> BufferedRecord:
-        """One of the two."""
+        """Return one of the two records."""
         return newer if context.newer_wins(older, newer) else older
 
 

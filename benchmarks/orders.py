@@ -1,4 +1,4 @@
-"""The rows of the read benchmark: orders of twenty columns, each a function of its number."""
+"""The rows of the read benchmark: orders of twenty columns, derived from the row's number."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Numbers: TypeAlias = npt.NDArray[np.int64]
 KEY = "order_id"
 PARTITION = "region"
 ORDERING = "updated_at"
-#: The row's number: it ascends within every base file.
+#: The row's number, which ascends within every base file.
 SEQUENCE = "sequence"
 
 SCHEMA = pa.schema(
@@ -58,17 +58,17 @@ _MICROS = 1_000_000
 
 
 def keys(numbers: Numbers) -> pa.Array:
-    """The record keys, all of one length."""
+    """Generate the record keys, all of the same length."""
     return pc.binary_join_element_wise("order", _digits(numbers, 10), "-")
 
 
 def partition_path(partition: int) -> str:
-    """Where the rows lie whose number leaves this remainder."""
+    """Return the partition path of the rows whose number leaves this remainder."""
     return f"region{partition:03d}"
 
 
 def rows(numbers: Numbers, partitions: int, version: int = 0) -> pa.Table:
-    """The rows with these numbers, in the columns of ``SCHEMA``; numbers and times are plain."""
+    """Generate the rows with these numbers, with the columns of ``SCHEMA``."""
     draw = _Draw(numbers, version)
     first_day = _FIRST_S // 86_400
     regions = [partition_path(partition) for partition in range(partitions)]
@@ -100,7 +100,7 @@ def rows(numbers: Numbers, partitions: int, version: int = 0) -> pa.Table:
 
 
 def scattered(numbers: Numbers, seed: int) -> Numbers:
-    """A number below 2^31 for each, as good as drawn (the finaliser of SplitMix64)."""
+    """Compute a pseudo-random number below 2^31 for each (the finaliser of SplitMix64)."""
     with np.errstate(over="ignore"):
         bits = numbers.astype(np.uint64) + np.uint64(seed + 1) * np.uint64(0x9E3779B97F4A7C15)
         bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -109,7 +109,7 @@ def scattered(numbers: Numbers, seed: int) -> Numbers:
 
 
 class _Draw:
-    """Draws column after column; the same rows give the same values."""
+    """Draws the values of one column after another; the same rows get the same values."""
 
     def __init__(self, numbers: Numbers, version: int) -> None:
         self._numbers, self._seed = numbers, version << 16
@@ -132,7 +132,7 @@ def _digits(numbers: Numbers, width: int) -> pa.Array:
 
 
 def _decimals(unscaled: Numbers, kind: pa.Decimal128Type) -> pa.Array:
-    """Decimals of sixteen bytes, of which these numbers (none below zero) fill the lower eight."""
+    """Build 16-byte decimals from non-negative numbers, which are the lower eight bytes."""
     halves = np.zeros((len(unscaled), 2), np.int64)
     halves[:, 0] = unscaled
     return pa.Array.from_buffers(kind, len(unscaled), [None, pa.py_buffer(halves)])

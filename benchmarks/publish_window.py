@@ -2,9 +2,9 @@
 
 ``python -m benchmarks.publish_window [--times N] [--rows N] [--folder FOLDER]``
 
-It is measured from the answer of ``Lease.check`` to the call of ``os.link`` that creates the
-completed instant: with one thread, and while another thread writes files of the table, as an
-asynchronous compaction does.
+The time begins with the answer of ``Lease.check``, and ends with the call of ``os.link`` that
+creates the completed instant. It is measured with one thread, and while another thread writes files
+of the table, as an asynchronous compaction does.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _FILE_BYTES = 1 << 20
 
 
 class _Window:
-    """How long after the check of the lease each commit was published.
+    """Measures how long after the check of the lease each commit was published.
 
     Args:
-        root: of the table. Its metadata table is published by other calls, without the lease.
+        root: the root of the table. Other calls publish its metadata table, without the lease.
     """
 
     def __init__(self, root: Path) -> None:
@@ -42,7 +42,7 @@ class _Window:
 
     @contextmanager
     def observed(self) -> Iterator[None]:
-        """Measure the commits of this block."""
+        """Measure the commits within a block."""
         with patch.object(Lease, "check", self._checks()), patch("os.link", self._links):
             yield
 
@@ -62,7 +62,7 @@ class _Window:
 
 @contextmanager
 def _writing(storage: Storage) -> Iterator[None]:
-    """Another thread writes files of the table, which nothing of a commit depends on."""
+    """Write files of the table in another thread; no commit depends on them."""
     is_over = threading.Event()
 
     def write() -> None:

@@ -1,7 +1,7 @@
 """Measures reading: the same tables, read in turn by lakemark, Apache Hudi and Spark alone.
 
-Each engine runs alone, in a process of its own, on two threads and the same heap. Every query is
-read several times into nothing, then once more to compare its sums with what was written.
+Each engine runs alone, in its own process, with two threads and the same heap. It runs every query
+several times and drops the rows, then once more to compare its sums with those of the written rows.
 
 ``python -m benchmarks.read [--rows N] [--only GROUP,…] [--engines NAME,…] [--json FILE]``
 """
@@ -40,7 +40,7 @@ ENGINES = {
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A query, and what its result must sum up to."""
+    """A query, and the expected sums of its rows."""
 
     query: ReadQuery
     sums: Sums
@@ -67,7 +67,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 class Run:
-    """One run: its folder, its settings, and the figures so far."""
+    """A run of the benchmark: its folder, its settings, and the figures so far."""
 
     def __init__(self, arguments: argparse.Namespace, folder: Path) -> None:
         self.folder = folder
@@ -82,22 +82,22 @@ class Run:
         engines: Sequence[str],
         repeats: int | None = None,
     ) -> None:
-        """Let each of these engines read the queries, check it, and print the figures.
+        """Run the queries on each of these engines, check the sums, and print the figures.
 
         Raises:
-            RuntimeError: an engine failed, or read other rows than were written.
+            RuntimeError: an engine failed, or its sums differ from those of the written rows.
         """
         chosen = [name for name in engines if name in self._arguments.engines]
         self._figures.note({name: self._answer(name, table, asked, repeats) for name in chosen})
 
     def oracle_folder(self) -> Path:
-        """Where Apache Hudi keeps its log while it writes a table."""
+        """Return the folder of Apache Hudi's log while it writes a table."""
         folder = self.folder / "oracle"
         folder.mkdir()
         return folder
 
     def report(self) -> dict[str, object]:
-        """Settings and figures, for machines."""
+        """Return settings and figures for the JSON report."""
         own = {name: getattr(self._arguments, name) for name in ("repeats", "driver_memory")}
         return self._figures.report({**asdict(self.layout), **own})
 
@@ -121,7 +121,7 @@ class Run:
 
 
 def check(name: str, answer: ReadAnswer, asked: Sequence[Asked]) -> None:
-    """Compare what an engine read with what was written.
+    """Compare the sums of an engine with those of the written rows.
 
     Raises:
         RuntimeError: the sums differ.
@@ -133,7 +133,7 @@ def check(name: str, answer: ReadAnswer, asked: Sequence[Asked]) -> None:
 
 
 def measure_base_files(run: Run) -> None:
-    """File groups without logs: all rows, then a partition, a range, and a key."""
+    """Query file groups without logs: all rows, then a partition, a range, and a key."""
     table, layout = run.folder / "compacted", run.layout
     print(f"{layout.rows:,} rows, without logs", flush=True)
     tables.create(table, layout)
@@ -142,7 +142,7 @@ def measure_base_files(run: Run) -> None:
 
 
 def filters(layout: tables.Layout) -> list[Asked]:
-    """Conditions that select one of the partitions, one row in a hundred, and one row."""
+    """Return conditions that select one partition, one row in a hundred, and one row."""
     partition, key = layout.partitions // 2, layout.rows // 3
     first, end = layout.rows // 2, layout.rows // 2 + max(layout.rows // 100, 1)
     key_text = orders.keys(np.array([key]))[0].as_py()
@@ -170,7 +170,7 @@ def filters(layout: tables.Layout) -> list[Asked]:
 
 
 def measure_snapshot(run: Run) -> None:
-    """File groups with two logs each."""
+    """Query file groups with two logs each."""
     table, layout = run.folder / "with_logs", run.layout
     print(f"{layout.rows:,} rows, a fifth of them updated in two delta commits", flush=True)
     tables.create(table, layout)
@@ -181,7 +181,7 @@ def measure_snapshot(run: Run) -> None:
 
 
 def measure_merge(run: Run) -> None:
-    """One file group, every row of which is in its log too; read once, for the memory it takes."""
+    """Query a file group whose log has all of its rows, once, to measure the memory."""
     table, layout = run.folder / "one_group", tables.Layout(run.layout.rows, 1, 1)
     print(f"{layout.rows:,} rows in one file group, all of them updated", flush=True)
     tables.create(table, layout)
@@ -192,7 +192,7 @@ def measure_merge(run: Run) -> None:
 
 
 def measure_lookup(run: Run) -> None:
-    """One key of a table that Apache Hudi wrote with a record index, with the index and without."""
+    """Query one key of a table of Apache Hudi, with its record index and without."""
     layout = tables.Layout(_INDEXED_ROWS, _INDEXED_PARTITIONS, 1)
     print(f"{layout.rows:,} rows and a record index by Apache Hudi", flush=True)
     table = run.folder / "indexed"
@@ -209,7 +209,7 @@ def measure_lookup(run: Run) -> None:
 
 
 def write_indexed(path: Path, rows: pa.Table, scratch: Path) -> None:
-    """A table by Apache Hudi with its record index."""
+    """Have Apache Hudi create a table with its record index."""
     table = ApacheTable(
         tables.NAME,
         [orders.KEY],

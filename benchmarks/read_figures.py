@@ -1,4 +1,4 @@
-"""What is said about a run of the read benchmark: times of queries, and ratios between engines."""
+"""The report of the read benchmark: times of queries, and ratios between engines."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from benchmarks.peers.read_contract import ReadAnswer, Reading
 
 @dataclass(frozen=True, slots=True)
 class ReadFigures:
-    """One query of one engine.
+    """The figures of one query of one engine.
 
     Attributes:
-        rows: of the result.
-        first_s: the first time, in which a JVM loads classes and compiles.
-        steady_s: median of the later times; the first when there was no other.
-        rows_per_s: of the steady state.
-        read_bytes: the least that one time read from files.
-        peak_memory_bytes: of the engine's process, up to its last query.
-        slices: file slices that were left after planning, where the engine tells.
+        rows: the rows of the result.
+        first_s: the time of the first run, in which a JVM loads classes and compiles.
+        steady_s: the median time of the later runs; the first time if there was no other run.
+        rows_per_s: the rate in the steady state.
+        read_bytes: the fewest bytes that one run read from files.
+        peak_memory_bytes: the peak memory of the engine's process, up to its last query.
+        slices: the file slices that planning selected, if the engine reports them.
     """
 
     rows: int
@@ -34,7 +34,7 @@ class ReadFigures:
 
     @classmethod
     def of(cls, reading: Reading, peak_memory_bytes: int) -> ReadFigures:
-        """The figures of one reading."""
+        """Compute the figures of one query."""
         steady_s = median(reading.seconds[1:] or reading.seconds)
         return cls(
             rows=reading.sums.rows,
@@ -59,13 +59,13 @@ class Figures:
         self._figures: dict[str, dict[str, ReadFigures]] = {}
 
     def note(self, answers: Mapping[str, ReadAnswer]) -> None:
-        """Print and keep those of these engines."""
+        """Print and keep the figures of these engines."""
         figures = by_query(answers)
         self._figures |= figures
         print("\n".join(as_lines(figures, self._ours)), flush=True)
 
     def report(self, settings: Mapping[str, object]) -> dict[str, object]:
-        """Settings and figures, for machines."""
+        """Return settings and figures for the JSON report."""
         return {
             "machine": machine(),
             "settings": dict(settings),
@@ -77,12 +77,12 @@ class Figures:
         }
 
 
-#: The figures of each query, by its name and the engine's.
+#: The figures of each query, by the name of the query and of the engine.
 Report = Mapping[str, Mapping[str, ReadFigures]]
 
 
 def by_query(answers: Mapping[str, ReadAnswer]) -> dict[str, dict[str, ReadFigures]]:
-    """Figures query by query, from answers engine by engine."""
+    """Group the answers of all engines by query, and compute their figures."""
     found: dict[str, dict[str, ReadFigures]] = {}
     for engine, answer in answers.items():
         for reading in answer.readings:
@@ -92,7 +92,7 @@ def by_query(answers: Mapping[str, ReadAnswer]) -> dict[str, dict[str, ReadFigur
 
 
 def speedups(report: Report, of: str) -> dict[str, dict[str, float]]:
-    """How many times faster ``of`` is than every other engine that answered the same query."""
+    """Compute how many times faster ``of`` is than every other engine, for each query."""
     return {
         query: {
             name: theirs.steady_s / engines[of].steady_s
@@ -105,7 +105,7 @@ def speedups(report: Report, of: str) -> dict[str, dict[str, float]]:
 
 
 def as_lines(report: Report, of: str) -> list[str]:
-    """The figures as a table for people."""
+    """Render the figures as a table."""
     lines = [
         f"{'':36}{'rows':>12}{'first':>10}{'steady':>10}{'rows/s':>12}{'MB read':>10}"
         f"{'peak MiB':>10}{'faster':>9}"

@@ -1,4 +1,4 @@
-"""Measures what a start of Spark costs with the archive of its classes and without, in turn.
+"""Measures a start of Spark with the archive of its classes, and without it.
 
 ``python -m benchmarks.start [--times N]``
 """
@@ -20,7 +20,7 @@ from streamer.toolchain import cache_home, find_java, find_spark
 
 _KINDS = ("archive", "none")
 
-#: A process that starts Spark, lets it answer a query, and prints seconds and those of its CPUs.
+#: A program that starts Spark, runs a query, and prints elapsed and processor seconds.
 _START = """
 import json, os, time
 began = time.monotonic()
@@ -37,11 +37,11 @@ os._exit(0)
 
 @dataclass(frozen=True)
 class Start:
-    """One start.
+    """The times of one start.
 
     Attributes:
-        seconds: until the first answer.
-        cpu_seconds: of Spark's JVM until then.
+        seconds: elapsed time until the first answer.
+        cpu_seconds: processor time of Spark's JVM until then.
     """
 
     seconds: float
@@ -51,8 +51,8 @@ class Start:
 def _start(home: Path) -> Start:
     environment = {**os.environ, "LAKEMARK_HOME": str(home)}
     command = [sys.executable, "-c", _START]
-    told = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
-    return Start(*json.loads(told.stdout))
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True)
+    return Start(*json.loads(done.stdout))
 
 
 def main() -> None:

@@ -1,9 +1,8 @@
-"""The tables of the read benchmark, made by lakemark's own writer, and what is in them.
+"""The tables of the read benchmark, which lakemark's own writer creates, and their rows.
 
-Row ``n`` is a function of ``n`` and its version alone (``orders.py``), so the sums that an engine
-must come to are known without reading a table. Row ``n`` lies in partition ``n % partitions``, and
-``sequence`` ascends within every base file. Keys are hashed to buckets as in any table with a
-bucket index.
+Row ``n`` depends only on ``n`` and its version (``orders.py``), so that the expected sums are known
+without reading a table. Row ``n`` is in partition ``n % partitions``, and ``sequence`` ascends
+within every base file. Keys are hashed to buckets as in any table with a bucket index.
 """
 
 from __future__ import annotations
@@ -46,21 +45,21 @@ from lakemark.write.partitioner import Bucket
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Condition: TypeAlias = Callable[[Numbers], Mask]
-#: A file group, and what is written to it.
+#: A file group, and the rows that are written to it.
 Changes: TypeAlias = tuple[Bucket, Iterable[pa.Table]]
 
 NAME = "orders"
 
 _NEVER_OF_ITS_OWN = CompactionPolicy(every_delta_commits=1 << 30)
-#: Rows made at a time.
+#: How many rows are generated at a time.
 _CHUNK_ROWS = 100_000
-#: Decides which rows change, apart from what is in them.
+#: The seed that decides which rows change, independent of their values.
 _CHANGES_SEED = 1 << 32
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How many rows a table has, and into how many files they are divided."""
+    """The number of rows of a table, and of the files that they are divided into."""
 
     rows: int
     partitions: int
@@ -68,22 +67,22 @@ class Layout:
 
     @property
     def index(self) -> BucketIndex:
-        """Places keys in buckets."""
+        """The index that assigns keys to buckets."""
         return BucketIndex(self.buckets, (orders.KEY,))
 
 
 def every_row(numbers: Numbers) -> Mask:
-    """All rows."""
+    """Select all rows."""
     return np.ones(len(numbers), np.bool_)
 
 
 def no_row(numbers: Numbers) -> Mask:
-    """None of them."""
+    """Select no row."""
     return np.zeros(len(numbers), np.bool_)
 
 
 def one_in(count: int, which: int = 0) -> Condition:
-    """Rows scattered over all files; those of ``one_in(10)`` are among those of ``one_in(5)``."""
+    """Select scattered rows of all files; ``one_in(5)`` includes the rows of ``one_in(10)``."""
 
     def holds(numbers: Numbers) -> Mask:
         mask: Mask = orders.scattered(numbers, _CHANGES_SEED) % count == which
@@ -94,7 +93,7 @@ def one_in(count: int, which: int = 0) -> Condition:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """One delta commit: the rows that it writes again, in this version, and those it deletes."""
+    """One delta commit: the rows that it updates to this version, and those that it deletes."""
 
     version: int
     updates: Condition
@@ -110,13 +109,13 @@ REWRITE = (Delta(1, every_row),)
 def create(
     path: Path, layout: Layout, merger: MergerName | None = None, *, metadata_table: bool = False
 ) -> None:
-    """A table whose file groups are a base file each, as compaction leaves them.
+    """Create a table whose file groups have only a base file, as after a compaction.
 
     Args:
-        path: an empty folder, or none.
-        layout: of the table.
-        merger: what merges its records; by event time when None.
-        metadata_table: whether it keeps one.
+        path: an empty folder, or one that does not exist.
+        layout: the layout of the table.
+        merger: the merger of its records; None to merge by event time.
+        metadata_table: whether it has a metadata table.
     """
     spec = TableSpec(
         name=NAME,
@@ -146,18 +145,18 @@ def create(
 
 
 def append(path: Path, layout: Layout, delta: Delta, merger_class: str | None = None) -> None:
-    """One delta commit: a log file for every file group."""
+    """Make one delta commit, with a log file for every file group."""
     writer = writer_of(open_table(StorageLocation(str(path))), layout, merger_class)
     commit(writer, changes(layout, delta))
 
 
 def changes(layout: Layout, delta: Delta) -> list[Changes]:
-    """What a delta commit does to each file group; its rows are made when they are asked for."""
+    """Yield the changes of a delta commit to each file group; rows are generated when needed."""
     return [(part.bucket, part.changes(delta)) for part in _parts(layout)]
 
 
 def commit(writer: TableWriter, changed: Sequence[Changes]) -> None:
-    """One delta commit, by a writer that may have made others before."""
+    """Make one delta commit with a writer that may have made others before."""
     context, assignment = writer.begin(), writer.assign_file_groups()
 
     def write(change: Changes) -> WriteStat | None:
@@ -169,13 +168,13 @@ def commit(writer: TableWriter, changed: Sequence[Changes]) -> None:
 
 
 def writer_of(table: OpenTable, layout: Layout, merger_class: str | None = None) -> TableWriter:
-    """A writer of these tables."""
+    """Open a writer of these tables."""
     settings = WriterSettings(layout.index, merger_class=merger_class)
     return TableWriter(table, orders.SCHEMA, settings)
 
 
 def plan_compaction(path: Path) -> None:
-    """Request a compaction of every file slice that has a log, and leave it to be done."""
+    """Request a compaction of every file slice that has a log, without executing it."""
     table = open_table(StorageLocation(str(path)))
     requested = request_compaction(
         table.context, lambda timeline: table.view().slices_for_writing()
@@ -184,7 +183,7 @@ def plan_compaction(path: Path) -> None:
 
 
 def compact(path: Path, layout: Layout, merger_class: str | None = None) -> None:
-    """Do the compactions that were requested, as the service of a pipeline does."""
+    """Execute the requested compactions, as the service of a pipeline does."""
     writer = writer_of(open_table(StorageLocation(str(path))), layout, merger_class)
     done = writer.compact_if_due(_NEVER_OF_ITS_OWN, LocalRunner())
     assert done, f"{path} has no pending compaction"
@@ -193,7 +192,7 @@ def compact(path: Path, layout: Layout, merger_class: str | None = None) -> None
 def expected(
     layout: Layout, deltas: tuple[Delta, ...] = (), condition: Condition = every_row
 ) -> Sums:
-    """The sums of the rows that a table holds after these commits and that meet a condition."""
+    """Compute the expected sums of the rows that meet a condition after these commits."""
     total = Sums()
     for numbers in _chunks(np.arange(layout.rows)):
         version = np.zeros(len(numbers), np.int64)
@@ -208,7 +207,7 @@ def expected(
 
 
 def sums(batches: list[pa.RecordBatch] | Iterator[pa.RecordBatch]) -> Sums:
-    """The sums of rows that have the columns of an order, and maybe others."""
+    """Compute the sums of rows that have the columns of an order, and maybe others."""
     return reduce(add, map(_sums, batches), Sums())
 
 
@@ -226,7 +225,7 @@ def _sums(rows: pa.RecordBatch) -> Sums:
 
 
 def base_files(path: Path) -> tuple[str, ...]:
-    """The table's latest base files."""
+    """List the table's latest base files."""
     slices = open_table(StorageLocation(str(path))).view().read_optimized()
     return tuple(str(path / each.base.path) for each in slices if each.base)
 
@@ -244,7 +243,7 @@ class _Part:
             yield orders.rows(chunk, self.layout.partitions, version)
 
     def changes(self, delta: Delta) -> Iterator[pa.Table]:
-        """What a delta commit does to the part, as changes."""
+        """Return the changes of a delta commit to the file group."""
         for rows in self.rows(delta.version, self.numbers[delta.updates(self.numbers)]):
             yield _with_kind(_with_keys(rows), ChangeKind.UPSERT)
         for rows in self.rows(delta.version, self.numbers[delta.deletes(self.numbers)]):
@@ -267,7 +266,7 @@ def _chunks(numbers: Numbers) -> Iterator[Numbers]:
 
 
 def _with_keys(rows: pa.Table) -> pa.Table:
-    """Rows of a file: with Hudi's own columns, of which the writer of the file knows the others."""
+    """Add the key and the partition path to rows; the file writer adds the other meta columns."""
     known = {RECORD_KEY: rows.column(orders.KEY), PARTITION_PATH: rows.column(orders.PARTITION)}
     schema = with_meta_columns(orders.SCHEMA)
     columns = [
@@ -287,7 +286,7 @@ def _with_kind(rows: pa.Table, kind: ChangeKind) -> pa.Table:
 
 
 def _deletes(rows: pa.Table) -> pa.Table:
-    """The same without what a delete does not carry."""
+    """Remove the values that a delete does not contain."""
     kept = (RECORD_KEY, PARTITION_PATH, orders.ORDERING)
     columns = [
         rows.column(each.name) if each.name in kept else pa.nulls(rows.num_rows, each.type)

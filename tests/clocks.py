@@ -10,7 +10,7 @@ from tests.tables import reopened
 
 
 class SharedClock:
-    """This machine's clock, and ahead of it by what anybody has waited."""
+    """This machine's clock, advanced by the time that all writers have waited."""
 
     def __init__(self) -> None:
         self._waited_ms = 0
@@ -23,5 +23,5 @@ class SharedClock:
 
 
 def on_clock(to: TableWriter, clock: SharedClock) -> TableWriter:
-    """A writer like another, with a lock that has this clock."""
+    """Reopen a writer with a lock that uses this clock."""
     return reopened(to, lock=open_lock(to.table.storage, clock=clock))

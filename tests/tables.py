@@ -36,7 +36,7 @@ INDEX = BucketIndex(2, ("id",))
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One change; a delete keeps its ordering value alone."""
+    """One change; a delete has only its key and its ordering value."""
 
     id: str
     ts: int = 0
@@ -50,7 +50,7 @@ def spec(
     name: str = "orders",
     version: FormatVersion = FormatVersion.V9,
 ) -> TableSpec:
-    """An event-time table in partitions."""
+    """Specify a partitioned event-time table."""
     return TableSpec(
         name=name,
         record_key=("id",),
@@ -63,7 +63,7 @@ def spec(
 
 
 def make(storage: Storage, table_type: TableType = TableType.MERGE_ON_READ) -> None:
-    """Lay an empty table down, with a metadata table."""
+    """Create an empty table with a metadata table."""
     storage.create(".hoodie/hoodie.properties", spec(table_type).to_properties().to_bytes())
     keep_metadata_table(writer(storage).table)
 
@@ -76,7 +76,7 @@ def writer(
     multi_writer: MultiWriter | None = None,
     participant: Participant | None = None,
 ) -> TableWriter:
-    """A writer of the table at a storage's root, as a process that just started has it."""
+    """Open a writer of the table at a storage's root, as a process does that has just started."""
     properties = TableProperties.parse(storage.read(".hoodie/hoodie.properties"))
     table = OpenTable(
         storage, properties, lock=lock, multi_writer=multi_writer, participant=participant
@@ -91,7 +91,7 @@ def reopened(
     multi_writer: MultiWriter | None = None,
     participant: Participant | None = None,
 ) -> TableWriter:
-    """A new writer like another, opened with some other arguments."""
+    """Open a new writer like another, with some other arguments."""
     old = to.table
     table = OpenTable(
         old.storage,
@@ -106,7 +106,7 @@ def reopened(
 
 
 def changes(rows: Iterable[Row]) -> pa.Table:
-    """Rows in the layout of changes."""
+    """Convert rows to the layout of changes."""
     listed = list(rows)
     is_data = [row.kind in (ChangeKind.UPSERT, ChangeKind.FLAGGED_DELETE) for row in listed]
     columns: dict[str, list[object]] = {
@@ -129,7 +129,7 @@ def write_files(to: TableWriter, rows: Iterable[Row]) -> list[WriteStat]:
 
 
 def write_files_of(to: TableWriter, context: WriteContext, rows: Iterable[Row]) -> list[WriteStat]:
-    """Write the files of an instant that was begun."""
+    """Write the files of an instant that has begun."""
     assignment = to.assign_file_groups()
     written = (
         write_file_group(context, assignment.task(bucket), [part])
@@ -144,18 +144,18 @@ def commit(
     extra: Mapping[str, str] | None = None,
     precondition: Callable[[Timeline], None] | None = None,
 ) -> Instant:
-    """One whole commit."""
+    """Write rows and commit them."""
     return to.commit(write_files(to, rows), extra or {}, precondition)
 
 
 def contents(storage: Storage) -> dict[str, tuple[int, int]]:
-    """Live rows by key: ordering value and payload."""
+    """Read the rows by key: ordering value and payload."""
     rows = writer(storage).table.scan(columns=["id", "ts", "v"]).to_reader().read_all().to_pylist()
-    assert len({row["id"] for row in rows}) == len(rows), "a key is there twice"
+    assert len({row["id"] for row in rows}) == len(rows), "a key occurs twice"
     return {row["id"]: (row["ts"], row["v"]) for row in rows}
 
 
 def data_files(storage: Storage) -> list[str]:
-    """Paths of all data files, seen by readers or not."""
+    """List the paths of all data files, whether readers see them or not."""
     found = (info.path for info in storage.list_tree("") if not info.path.startswith(".hoodie/"))
     return sorted(p for p in found if not p.endswith(".hoodie_partition_metadata"))

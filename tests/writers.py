@@ -1,4 +1,4 @@
-"""Several writers of one table, each a thread that dies now and then; and what they must leave."""
+"""Several writers of one table, each a thread that dies now and then, and checks of the result."""
 
 from __future__ import annotations
 
@@ -39,32 +39,32 @@ from tests.tables import Row, commit, contents, data_files, writer
 BATCH = "test.batch"
 REGIONS = ("east", "north", "south", "west", "up", "down", "here", "there")
 
-#: Two writers of so few keys often meet in a file group.
+#: Two writers of so few keys often write to the same file group.
 FEW_KEYS = 6
 
-#: Longer than any test: nobody counts as dead only because the machine is busy.
+#: Longer than any test, so that no heartbeat expires because the machine is busy.
 SHARING = MultiWriter(HeartbeatPolicy(60.0, 10), clock_skew_ms=1)
 LEASE_S = 600.0
 
-#: Of writers that die: short, so that the others undo them before the end. Who stands still for
-#: longer is undone as well, and starts again.
+#: For writers that die: short, so that the others roll them back before the end of the test. A
+#: writer that is paused for longer is rolled back as well, and restarts.
 MORTAL_SHARING = MultiWriter(HeartbeatPolicy(0.5, 4), clock_skew_ms=1)
-#: Whoever dies under the lock keeps the others waiting for so long. Half of it is how long a step
-#: under the lock may stand still on a busy machine, since nobody publishes twice at once.
+#: If a writer dies under the lock, the others wait for so long. A step under the lock may be paused
+#: for half of this time on a busy machine.
 MORTAL_LEASE_S = 15.0
 
-#: Small enough to be busy; what a clean keeps, an archival keeps.
+#: Small, so that each service is often due. Archival keeps the instants that cleaning retains.
 COMPACTION = CompactionPolicy(4)
 CLEANING = CleaningPolicy(commits=6)
 ARCHIVAL = ArchivalPolicy(8, 12, delta_commits_to_compact=COMPACTION.every_delta_commits)
 
-#: Before one of so many writes an actor fails: within three or four batches.
+#: An actor fails before one of so many writes, that is, within three or four batches.
 _WRITES = 40
 _END_S = 300.0
 
 
 class _BusyLock(SystemClock):
-    """Of a lock that many want: who waits looks again soon."""
+    """The clock of a contended lock: a waiting writer retries soon."""
 
     def sleep(self, seconds: float) -> None:
         super().sleep(min(seconds, 0.03))
@@ -72,11 +72,12 @@ class _BusyLock(SystemClock):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one writer writes at once: a value for each of some keys.
+    """The rows of one commit: a value for each of some keys.
 
     Attributes:
-        name: of the writer.
-        number: of its batches, from 0 on.
+        name: the name of the writer.
+        number: the number of the batch, from 0 on.
+        values: the value of each key.
     """
 
     name: str
@@ -85,7 +86,7 @@ class Batch:
 
     @classmethod
     def at_random(cls, name: str, number: int, keys: int = FEW_KEYS) -> Batch:
-        """The same for the same name and number, as records of a topic are."""
+        """Draw a batch, which depends only on name and number, like the records of a topic."""
         dice = random.Random(f"{name} {number}")
         chosen = dice.sample(range(keys), 2)
         return cls(name, number, {f"k{key}": dice.randrange(10**9) for key in chosen})
@@ -101,8 +102,8 @@ class Batch:
         return [Row(key, 0, value, _region(key)) for key, value in self.values.items()]
 
 
-def make_shared(storage: Storage, table_type: TableType = TableType.MERGE_ON_READ) -> None:
-    """Lay a table down in which the later commit wins."""
+def create_shared_table(storage: Storage, table_type: TableType = TableType.MERGE_ON_READ) -> None:
+    """Create a table in which the later commit wins."""
     spec = TableSpec(
         name="shared",
         record_key=("id",),
@@ -121,7 +122,7 @@ def shared_writer(
     has_metadata: bool = True,
     lease_s: float = LEASE_S,
 ) -> TableWriter:
-    """A writer of a shared table, as a process that just started has it."""
+    """Open a writer of a shared table, as a process does that has just started."""
     lock = open_lock(storage, lease_s=lease_s, clock=_BusyLock(), provider=provider)
     to = writer(storage, lock=lock, multi_writer=sharing)
     to.settings = replace(to.settings, metadata_table=has_metadata)
@@ -130,15 +131,16 @@ def shared_writer(
 
 @dataclass
 class Actor:
-    """A process that works on a table, dies now and then, and starts again.
+    """A process that works on a table, dies now and then, and restarts.
 
     Attributes:
-        name: tells it from others.
-        open_writer: a writer over a storage.
-        storage: of the table.
-        faults: how often it is to die, or to get no answer.
-        failed: how often it has.
-        conflicts: how often it had to start again though it did not die.
+        name: its name.
+        open_writer: opens a writer on a storage.
+        storage: the storage of the table.
+        faults: how often it shall die, or get no answer.
+        failed: how often it has died, or got no answer.
+        conflicts: how often it had to restart although it did not die.
+        failure: the error that ended it.
     """
 
     name: str
@@ -154,15 +156,15 @@ class Actor:
         self._dice = random.Random(self.name)
 
     def run(self) -> None:
-        """Until its work is done; a failure is kept."""
+        """Run until the work is done; record the error if it fails."""
         try:
-            while not self._live():
+            while not self._run_once():
                 pass
         except BaseException as error:
             self.failure = error
 
-    def _live(self) -> bool:
-        """From a start to a death, or to the end; whether the work is done."""
+    def _run_once(self) -> bool:
+        """Run from a start to a death, or to the end; return whether the work is done."""
         when: When = self._dice.choice(("before", "after", "lost", "doubtful"))
         nth = self._dice.randrange(_WRITES) if self.failed < self.faults else None
         storage = FaultyStorage(self.storage, nth, when)
@@ -186,13 +188,13 @@ class Actor:
 
 @dataclass
 class Streamer(Actor):
-    """Writes its batches in order, each once, as the table tells how far it has come.
+    """Writes its batches in order, each once; the commits of the table record its progress.
 
     Attributes:
-        batches: how many it writes.
-        keys: of how many keys.
+        batches: how many batches it writes.
+        keys: how many keys the batches have.
         compacts: whether it compacts, too.
-        compactions: how many it did.
+        compactions: how many compactions it has completed.
     """
 
     batches: int = 0
@@ -222,14 +224,14 @@ class Streamer(Actor):
 
 
 @dataclass
-class Servant(Actor):
-    """Does one service again and again, until it is told to stop.
+class ServiceRunner(Actor):
+    """Runs one table service again and again, until it is stopped.
 
     Attributes:
-        service: what it does; returns what came of it.
-        pause_s: from one time to the next.
-        stop: tells it.
-        done: how much it did.
+        service: runs the service, and returns the instants or files that it handled.
+        pause_s: the time between two runs.
+        stop: set to stop it.
+        done: how many instants or files it has handled.
     """
 
     service: Callable[[TableWriter], Sized] = field(default=lambda _: ())
@@ -245,17 +247,17 @@ class Servant(Actor):
 
 
 def compact(to: TableWriter) -> Sized:
-    """What is pending, and what is due."""
+    """Execute pending compactions, and one that is due."""
     return to.compact_if_due(COMPACTION, LocalRunner(1))
 
 
 def clean_up(to: TableWriter) -> Sized:
-    """What the last commits do not need."""
+    """Delete the files that the last commits do not need."""
     return clean(to.table, CLEANING)
 
 
-def put_away(to: TableWriter) -> Sized:
-    """Instants into the history; the metadata table's as well."""
+def archive_instants(to: TableWriter) -> Sized:
+    """Archive instants of the table and of its metadata table."""
     archived = archive(to.table, ARCHIVAL, CLEANING)
     compact_and_maintain_metadata_table(
         to.table, MetadataPolicies.for_data_table(CLEANING, ARCHIVAL)
@@ -264,26 +266,26 @@ def put_away(to: TableWriter) -> Sized:
 
 
 @contextmanager
-def at_work(servants: Sequence[Servant]) -> Iterator[None]:
-    """They work for the length of a ``with`` block; what one of them failed with is raised."""
-    threads = [threading.Thread(target=s.run, name=s.name, daemon=True) for s in servants]
+def running(services: Sequence[ServiceRunner]) -> Iterator[None]:
+    """Run services for the length of a ``with`` block; raise the error of one that failed."""
+    threads = [threading.Thread(target=s.run, name=s.name, daemon=True) for s in services]
     for thread in threads:
         thread.start()
     try:
         yield
     finally:
-        for servant in servants:
-            servant.stop.set()
+        for service in services:
+            service.stop.set()
         for thread in threads:
             thread.join(_END_S)
-    for servant, thread in zip(servants, threads, strict=True):
-        if servant.failure is not None:
-            raise servant.failure
-        assert not thread.is_alive(), f"{servant.name} did not come to an end"
+    for service, thread in zip(services, threads, strict=True):
+        if service.failure is not None:
+            raise service.failure
+        assert not thread.is_alive(), f"{service.name} did not end"
 
 
 def run_all(streamers: list[Streamer], limit_s: float) -> None:
-    """All at the same time; what one of them failed with is raised."""
+    """Run all streamers at the same time; raise the error of one that failed."""
     threads = [threading.Thread(target=s.run, name=s.name, daemon=True) for s in streamers]
     deadline = time.monotonic() + limit_s
     for thread in threads:
@@ -293,16 +295,16 @@ def run_all(streamers: list[Streamer], limit_s: float) -> None:
     for streamer, thread in zip(streamers, threads, strict=True):
         if streamer.failure is not None:
             raise streamer.failure
-        assert not thread.is_alive(), f"{streamer.name} did not come to an end"
+        assert not thread.is_alive(), f"{streamer.name} did not end"
 
 
 def history(to: TableWriter) -> Iterator[Batch]:
-    """The batches of the completed commits, in the order in which they became visible."""
+    """Read the batches of the completed commits, in the order in which they became visible."""
     return _batches(to, completed_commits(to))
 
 
 def completed_commits(to: TableWriter) -> list[Instant]:
-    """All there ever were, active or archived, oldest completion first."""
+    """List all completed commits, active or archived, oldest completion first."""
     active = to.table.timeline.completed(*COMMITS)
     archived = to.table.store.load_archived().instants()
     both = {i.requested_at: i for i in (*archived, *active) if i.action in COMMITS}
@@ -317,7 +319,7 @@ def _batches(to: TableWriter, commits: Iterable[Instant]) -> Iterator[Batch]:
 
 
 def check_history(storage: Storage, counts: Mapping[str, int]) -> None:
-    """The table holds what the commits, one after the other, put in; each batch once, in order."""
+    """Check that the rows are those of all commits in order, and each batch was written once."""
     batches = list(history(writer(storage)))
     for name, count in counts.items():
         numbers = [batch.number for batch in batches if batch.name == name]
@@ -329,7 +331,7 @@ def check_history(storage: Storage, counts: Mapping[str, int]) -> None:
 
 
 def check_nothing_is_left(storage: Storage, to: TableWriter) -> None:
-    """Once the dead have expired, the living undo all that they left."""
+    """Wait until the heartbeats of dead writers expire, and check that recovery undoes them."""
     assert to.table.context.sharing is not None
     time.sleep(to.table.context.sharing.heartbeats.expires_after_s + 0.1)
     to.recover()
@@ -337,7 +339,7 @@ def check_nothing_is_left(storage: Storage, to: TableWriter) -> None:
     clean_up(to)
     table = writer(storage).table
     assert not table.timeline.pending()
-    assert not storage.list_folder(HEARTBEAT_FOLDER)[1], "heartbeats of nobody"
+    assert not storage.list_folder(HEARTBEAT_FOLDER)[1], "heartbeats of dead writers"
     archived = table.store.load_archived().instants()
     completed = {i.requested_at for i in (*table.timeline.completed(), *archived)}
     names = [path.rsplit("/", 1)[-1] for path in data_files(storage)]
@@ -345,7 +347,7 @@ def check_nothing_is_left(storage: Storage, to: TableWriter) -> None:
 
 
 def plan_clustering(storage: Storage, group: FileGroupId) -> Instant:
-    """What a writer leaves that plans to replace a file group."""
+    """Leave the plan of a clustering that will replace a file group."""
     store = writer(storage).table.store
     name = store.clock.next_instant(store.load().newest_time)
     one = {"partitionPath": group.partition_path, "fileId": group.file_id}
@@ -362,7 +364,7 @@ def plan_clustering(storage: Storage, group: FileGroupId) -> Instant:
 
 @contextmanager
 def quiet_threads() -> Iterator[None]:
-    """Heartbeats of a process that is dead end with its storage, which is no failure."""
+    """Ignore errors of heartbeat threads whose process died: they end with its storage."""
     original = threading.excepthook
 
     def hook(args: threading.ExceptHookArgs) -> None:

@@ -1,1 +1,1 @@
-"""One process per engine: each reads the topic in its own way and tells its batches."""
+"""The program of each engine, which runs in its own process and reports its times."""

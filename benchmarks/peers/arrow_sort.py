@@ -1,6 +1,6 @@
-"""The floor of a merge: the rows of a slice, in memory, sorted by Arrow and the winners taken.
+"""The floor of a merge: Arrow sorts the rows of a slice in memory, and selects the winners.
 
-Nothing is read, compared or written in the time: what a merge by sorting cannot do without.
+The time includes no reading, checking or writing, only the least that a merge by sorting needs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def _rows(path: str) -> pa.Table:
-    """What base file and logs hold, one after the other."""
+    """Read the rows of the base file and the logs, one after the other."""
     table = open_table(StorageLocation(path))
     (file_slice,) = table.view().latest_slices()
     reader = table.scan().reader

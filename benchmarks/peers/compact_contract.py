@@ -1,7 +1,7 @@
-"""What an engine is asked to compact; it answers as it would a query, see ``read_contract``.
+"""The task of an engine that compacts; its answer has the form of ``read_contract``.
 
-Every engine is a program: ``python -m benchmarks.peers.NAME TASK [its own flags]``. It is given a
-copy of one file slice for each time that is measured, and sums up the rows of the last one.
+Every engine is a program: ``python -m benchmarks.peers.NAME TASK [its own flags]``. It gets one
+copy of a file slice for each measurement, and sums up the rows of the last one.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from benchmarks.peers.read_contract import Reading, Sums, timed
 
 @dataclass(frozen=True, slots=True)
 class CompactTask:
-    """What one process is asked.
+    """The task of one process.
 
     Attributes:
-        name: in the figures.
-        tables: copies of one table, in each of which one compaction is pending.
-        answer_path: where the answer goes.
-        driver_memory: heap of the JVM, such as ``4g``.
+        name: its name in the figures.
+        tables: copies of one table, each with one pending compaction.
+        answer_path: the file for the answer.
+        driver_memory: the heap of the JVM, such as ``4g``.
     """
 
     name: str
@@ -31,12 +31,12 @@ class CompactTask:
 
     @classmethod
     def from_json(cls, text: str) -> CompactTask:
-        """The task of a task file."""
+        """Parse the text of a task file."""
         values = json.loads(text)
         return cls(**{**values, "tables": tuple(values["tables"])})
 
     def to_json(self) -> str:
-        """The text of a task file."""
+        """Return the text of a task file."""
         return json.dumps(asdict(self))
 
 
@@ -46,7 +46,7 @@ def compacted(
     sums: Callable[[str], Sums],
     process_id: int,
 ) -> Reading:
-    """Compact each of the tables, and sum up what the last one holds then."""
+    """Compact each of the tables, and sum up the rows of the last one."""
     left = iter(task.tables)
 
     def consume() -> None:

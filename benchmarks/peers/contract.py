@@ -1,4 +1,4 @@
-"""What a peer is asked to do, and what it answers; both travel as JSON.
+"""The task of a peer and its answer, which are passed as JSON.
 
 Every peer is a program: ``python -m benchmarks.peers.NAME TASK [its own flags]``. It reads the
 topic from where it stopped until it has caught up, and writes its answer to ``Task.answer_path``.
@@ -18,12 +18,12 @@ class Task:
 
     Attributes:
         bootstrap: the broker, ``host:port``.
-        topic: what is read, from its beginning or where the last run of this peer stopped.
+        topic: the topic, read from its beginning or from the end of the peer's last run.
         table_path: the peer's own table; the floor has none.
-        scratch_path: a folder of the peer's own that survives from run to run.
-        answer_path: where the answer goes.
-        records_per_batch: at most so many records in one batch.
-        driver_memory: heap of the JVM, such as ``4g``.
+        scratch_path: the peer's own folder, which is kept between runs.
+        answer_path: the file for the answer.
+        records_per_batch: the most records of one batch.
+        driver_memory: the heap of the JVM, such as ``4g``.
     """
 
     bootstrap: str
@@ -36,11 +36,11 @@ class Task:
 
     @classmethod
     def from_json(cls, text: str) -> Task:
-        """The task of a file."""
+        """Parse the text of a task file."""
         return cls(**json.loads(text))
 
     def to_json(self) -> str:
-        """The task for a file."""
+        """Return the text of a task file."""
         return json.dumps(asdict(self))
 
 
@@ -55,11 +55,11 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a peer did.
+    """The answer of a peer.
 
     Attributes:
-        batches: in order; none of them empty.
-        ended_s: when the last work on the table was done, services after the last batch included.
+        batches: its batches in order, none of them empty.
+        ended_s: when the last work on the table ended, services after the last batch included.
     """
 
     batches: tuple[Batch, ...]
@@ -67,16 +67,16 @@ class Answer:
 
     @classmethod
     def of(cls, batches: Iterable[Batch], ended_s: float | None = None) -> Answer:
-        """The answer of an engine that did nothing after its last batch, unless told when."""
+        """Create an answer; by default the work ended with the last batch."""
         kept = tuple(batch for batch in batches if batch.records > 0)
         return cls(kept, ended_s if ended_s is not None else kept[-1].completed_s)
 
     @classmethod
     def read(cls, path: Path) -> Answer:
-        """The answer that a peer left."""
+        """Read the answer of a peer."""
         answer = json.loads(path.read_text())
         return cls(tuple(Batch(**batch) for batch in answer["batches"]), answer["ended_s"])
 
     def write(self, path: Path) -> None:
-        """Leave the answer for whoever asked."""
+        """Write the answer to the file of the task."""
         path.write_text(json.dumps(asdict(self)))

@@ -1,4 +1,4 @@
-"""Apache Hudi runs the compactions that are pending, as its own write client does."""
+"""Apache Hudi executes the pending compactions with its own write client."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Apache Hudi's own streaming sink, set up for the same table as lakemark's.
+"""Apache Hudi's own streaming sink, configured for the same table as lakemark's.
 
-Merge-on-read, upsert, bucket index of as many buckets, compaction inline as often. Its metadata
-table is on, as it is by default, unless ``--no-metadata-table`` is given.
+Merge-on-read, upsert, bucket index with the same number of buckets, inline compaction at the same
+interval. Its metadata table is enabled, which is the default, unless ``--no-metadata-table`` is
+given.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def main() -> None:
 
 
 def write_options(*, has_metadata_table: bool) -> dict[str, str]:
-    """The sink's options; whatever is not named keeps Hudi's default."""
+    """Return the options of the sink; all others keep Hudi's defaults."""
     return {
         "hoodie.table.name": "orders",
         "hoodie.datasource.write.table.type": "MERGE_ON_READ",

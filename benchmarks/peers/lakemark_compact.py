@@ -1,6 +1,6 @@
-"""lakemark runs the compactions that are pending, in one process without Spark.
+"""lakemark executes the pending compactions, in one process without Spark.
 
-``--merger CLASS`` is what merges a table in mode ``CUSTOM``.
+``--merger CLASS`` is the merger of a table in mode ``CUSTOM``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main() -> None:
         compact(Path(path), _ONE_GROUP, arguments.merger)
 
     reading = compacted(task, run, lambda path: Sums(), os.getpid())
-    # The sums would count as memory of the compaction.
+    # Before the sums, whose memory would otherwise count as memory of the compaction.
     peak_bytes = peak_memory_bytes(os.getpid())
     checked = replace(reading, sums=_sums(task.tables[-1]))
     ReadAnswer((checked,), peak_bytes).write(Path(task.answer_path))

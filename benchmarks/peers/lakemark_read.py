@@ -1,4 +1,4 @@
-"""lakemark in one process, without Spark: batches of Arrow, counted as they pass."""
+"""lakemark in one process, without Spark: it reads Arrow batches, and counts their rows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _QUERIES: dict[str, Query] = {"snapshot": Snapshot(), "read_optimized": ReadOpti
 def main() -> None:
     task = ReadTask.from_json(Path(sys.argv[1]).read_text())
     readings = [_reading(task, query) for query in task.queries]
-    # The sums below would count as memory of the queries.
+    # Before the sums, whose memory would otherwise count as memory of the queries.
     peak_bytes = peak_memory_bytes(os.getpid())
     checked = [
         replace(reading, sums=sums(_scan(task.table_path, query).batches()))
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def _reading(task: ReadTask, query: ReadQuery) -> Reading:
-    """Each time anew, the table's timeline and listing included."""
+    """Open the table and plan the query each time, so that timeline and listing are included."""
 
     def consume() -> None:
         for _ in _scan(task.table_path, query).batches():
@@ -63,7 +63,7 @@ def _scan(path: str, query: ReadQuery) -> Scan:
 
 
 def _groups_of(table: OpenTable, key: str) -> set[str]:
-    """Ids of the file groups that the record index names for a key."""
+    """Look up the ids of the file groups of a key in the record index."""
     metadata = open_metadata_table(
         table.storage, table.properties, table.timeline, table.store.clock
     )

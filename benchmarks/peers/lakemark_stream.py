@@ -1,4 +1,4 @@
-"""lakemark itself, run by its command line on ``orders.yaml`` as any user would.
+"""lakemark itself, run with its command line on ``orders.yaml``, as users run it.
 
 Its batches are read from its event log (``--events``): one JSON object for each event, with the
 event's name as ``event``, the time as ``at`` and the event's own fields (``streamer/events.py``).
@@ -19,7 +19,7 @@ from benchmarks.peers.contract import Answer, Batch, Task
 
 PIPELINE = Path(__file__).with_name("orders.yaml")
 
-#: Events after which the table is as the run leaves it.
+#: Events that end a piece of work on the table; the newest of them ends the work of a run.
 _WORK_DONE = ("BatchWritten", "CompactionCompleted", "ServiceCompleted")
 
 
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def overrides(task: Task) -> list[str]:
-    """What differs from run to run, and what all engines must have alike."""
+    """Return the settings that differ between runs, and those that all engines must share."""
     settings = {
         "source.bootstrap_servers": task.bootstrap,
         "source.topic": task.topic,
@@ -51,10 +51,10 @@ def overrides(task: Task) -> list[str]:
 
 
 def answer(events: Iterable[Mapping[str, Any]]) -> Answer:
-    """Batches from ``BatchPlanned`` to ``BatchWritten``, and when the last work was done.
+    """Return the batches, from ``BatchPlanned`` to ``BatchWritten``, and when the work ended.
 
-    The first batch begins with ``RunStarted``: Spark's own progress, which times the peers, also
-    counts what comes before the rows of a batch are read.
+    The first batch begins with ``RunStarted``, because Spark's own progress, which times the peers,
+    also includes the time before the rows of a batch are read.
     """
     started_s: dict[int, float] = {}
     batches: list[Batch] = []

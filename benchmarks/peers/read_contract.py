@@ -1,8 +1,8 @@
-"""What an engine is asked to read, and what it answers; both travel as JSON.
+"""The task of an engine that reads, and its answer, which are passed as JSON.
 
-Every engine is a program: ``python -m benchmarks.peers.NAME TASK [its own flags]``. It reads every
-query so many times into nothing, then once more for the sums, which are not timed, and writes its
-answer to ``ReadTask.answer_path``.
+Every engine is a program: ``python -m benchmarks.peers.NAME TASK [its own flags]``. It runs every
+query several times and drops the rows, then once more for the sums, which are not timed, and writes
+its answer to ``ReadTask.answer_path``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ QueryType = Literal["snapshot", "read_optimized"]
 
 @dataclass(frozen=True, slots=True)
 class ReadQuery:
-    """One question to a table.
+    """One query of a table.
 
     Attributes:
-        name: in the figures.
-        query_type: with the logs merged in, or the base files alone.
-        where: a condition, in words that ``lakemark.read.where`` and Spark both understand.
-        key: the record key that is looked up through the record index; None reads by ``where``.
+        name: its name in the figures.
+        query_type: whether logs are merged, or only base files are read.
+        where: a condition that ``lakemark.read.where`` and Spark both understand.
+        key: the record key to look up in the record index; None to read by ``where``.
     """
 
     name: str
@@ -36,15 +36,15 @@ class ReadQuery:
 
 @dataclass(frozen=True, slots=True)
 class ReadTask:
-    """What one process is asked.
+    """The task of one process.
 
     Attributes:
         table_path: the table, which all engines share.
-        files: its latest base files, for an engine that knows of Parquet only.
-        answer_path: where the answer goes.
-        driver_memory: heap of the JVM, such as ``4g``.
+        files: its latest base files, for an engine that only reads Parquet.
+        answer_path: the file for the answer.
+        driver_memory: the heap of the JVM, such as ``4g``.
         repeats: how often each query is timed.
-        queries: asked in this order.
+        queries: the queries, run in this order.
     """
 
     table_path: str
@@ -56,20 +56,20 @@ class ReadTask:
 
     @classmethod
     def from_json(cls, text: str) -> ReadTask:
-        """The task of a task file."""
+        """Parse the text of a task file."""
         values = json.loads(text)
         queries = tuple(ReadQuery(**query) for query in values.pop("queries"))
         files = tuple(values.pop("files"))
         return cls(**values, files=files, queries=queries)
 
     def to_json(self) -> str:
-        """The text of a task file."""
+        """Return the text of a task file."""
         return json.dumps(asdict(self))
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What tells that an engine read the right rows; the same of every engine."""
+    """Sums that show that an engine read the right rows; they must be the same for all engines."""
 
     rows: int = 0
     sequence: int = 0
@@ -88,14 +88,14 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How one query went.
+    """The measurements of one query.
 
     Attributes:
-        query: its name.
-        seconds: of each time that it was read.
-        read_bytes: that each time read from files, program code included.
-        sums: of the rows.
-        slices: file slices that were left after planning; None where the engine does not tell.
+        query: the name of the query.
+        seconds: the time of each run.
+        read_bytes: the bytes that each run read from files, program code included.
+        sums: the sums of the rows.
+        slices: the file slices that planning selected; None if the engine does not report them.
     """
 
     query: str
@@ -107,11 +107,11 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class ReadAnswer:
-    """What an engine did.
+    """The answer of an engine.
 
     Attributes:
-        readings: one for each query.
-        peak_memory_bytes: the most that its process ever held, the whole JVM of an engine there.
+        readings: the measurements, one for each query.
+        peak_memory_bytes: the peak memory of its process; for an engine on a JVM, of the whole JVM.
     """
 
     readings: tuple[Reading, ...]
@@ -119,7 +119,7 @@ class ReadAnswer:
 
     @classmethod
     def read(cls, path: Path) -> ReadAnswer:
-        """The answer that an engine left."""
+        """Read the answer of an engine."""
         answer = json.loads(path.read_text())
         readings = [
             Reading(
@@ -134,14 +134,14 @@ class ReadAnswer:
         return cls(tuple(readings), answer["peak_memory_bytes"])
 
     def write(self, path: Path) -> None:
-        """Leave the answer for whoever asked."""
+        """Write the answer to the file of the task."""
         path.write_text(json.dumps(asdict(self)))
 
 
 def timed(
     query: str, repeats: int, consume: Callable[[], None], process_id: int
 ) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """Seconds and bytes read of each time that a query is read into nothing."""
+    """Run a query several times; return the seconds and the bytes read of each run."""
     seconds, read_bytes = [], []
     for number in range(repeats):
         bytes_before, started_s = bytes_read(process_id), time.perf_counter()
@@ -153,12 +153,12 @@ def timed(
 
 
 def bytes_read(process_id: int) -> int:
-    """What a process has read from files so far, cached by the system or not."""
+    """Return how many bytes a process has read from files so far, cached or not."""
     return _proc_number(Path(f"/proc/{process_id}/io"), "rchar:")
 
 
 def peak_memory_bytes(process_id: int) -> int:
-    """The most memory that a process has held."""
+    """Return the peak memory of a process."""
     return _proc_number(Path(f"/proc/{process_id}/status"), "VmHWM:") << 10
 
 

@@ -1,7 +1,7 @@
-"""Engines on Spark, all rows into Spark's ``noop`` sink.
+"""Engines on Spark, which write all rows to Spark's ``noop`` sink.
 
-``--engine hudi`` is Apache Hudi's own source, ``--engine lakemark`` that of ``table.spark``, and
-``--engine parquet`` Spark's plain scan of the same base files, which knows nothing of tables.
+``--engine hudi`` is Apache Hudi's own source, ``--engine lakemark`` that of ``lakemark.spark``, and
+``--engine parquet`` Spark's plain scan of the same base files, without any table format.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lakemark.spark.read import read_table
 from streamer.toolchain import cache_home, resolve
 from tests.interop.oracle_server import HUDI_COORDINATE, HUDI_SETTINGS
 
-#: The rows of a query, not read yet.
+#: Returns the rows of a query, which are not read yet.
 Opener = Callable[[SparkSession, ReadTask, ReadQuery], DataFrame]
 
 
@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def read(spark: SparkSession, task: ReadTask, opener: Opener) -> ReadAnswer:
-    """Read every query of the task."""
+    """Run every query of the task."""
     java = int(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
     readings = [_reading(spark, task, query, opener, java) for query in task.queries]
     return ReadAnswer(tuple(readings), peak_memory_bytes(java))
@@ -63,7 +63,7 @@ def _reading(
 
 
 def sums(rows: DataFrame) -> Sums:
-    """The same as ``benchmarks.tables.sums``."""
+    """Compute the same sums as ``benchmarks.tables.sums``."""
     row = rows.selectExpr(
         "count(*)",
         "sum(sequence)",
@@ -78,7 +78,7 @@ def sums(rows: DataFrame) -> Sums:
 def _hudi(spark: SparkSession, task: ReadTask, query: ReadQuery) -> DataFrame:
     reader = spark.read.format("hudi").option("hoodie.datasource.query.type", query.query_type)
     if query.key is not None:
-        # What finds keys through the record index; both on for other queries would be no help.
+        # These options look keys up in the record index; they would not help other queries.
         reader = reader.option("hoodie.metadata.enable", "true")
         reader = reader.option("hoodie.enable.data.skipping", "true")
     return _filtered(reader.load(task.table_path), query)

@@ -1,4 +1,4 @@
-"""The session that every peer on Spark runs in."""
+"""The session of every peer on Spark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def local_session(
     jars: Iterable[Path] = (),
     settings: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """A session of two threads, in a JVM with this heap."""
+    """Start a session of two threads, in a JVM with this heap."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     common = {
         "spark.jars": ",".join(map(str, jars)),

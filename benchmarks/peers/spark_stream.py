@@ -1,4 +1,4 @@
-"""What the peers on Spark share: a session, the topic as a stream, and the progress of a query."""
+"""Code that the peers on Spark share: the session, the topic as a stream, and query progress."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streamer.toolchain import cache_home, resolve, spark_kafka_jars
 def start_session(
     name: str, task: Task, packages: Sequence[str] = (), settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A session of two threads with the Kafka connector and further Maven packages."""
+    """Start a session of two threads with the Kafka connector and further Maven packages."""
     jars = spark_kafka_jars()
     for coordinate in packages:
         jars += resolve([coordinate], cache_home() / "jars")
@@ -26,7 +26,7 @@ def start_session(
 
 
 def kafka_stream(spark: SparkSession, task: Task) -> DataFrame:
-    """The topic from its beginning, so many records at a time."""
+    """Read the topic from its beginning as a stream of batches of limited size."""
     return (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", task.bootstrap)
@@ -38,7 +38,7 @@ def kafka_stream(spark: SparkSession, task: Task) -> DataFrame:
 
 
 def run_until_caught_up(writer: DataStreamWriter, task: Task) -> Answer:
-    """Run a query until it has read what is in the topic now; its batches by its own progress."""
+    """Run a query until it has read all current records; return the batches that it reports."""
     writer = writer.option("checkpointLocation", f"{task.scratch_path}/checkpoint")
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
@@ -53,7 +53,7 @@ def _batch(progress: Mapping[str, Any]) -> Batch:
 
 
 def _records(source: Mapping[str, Any]) -> int:
-    """Offsets that the batch advanced by; a sink that reads its input twice counts rows twice."""
+    """Count records by offsets, because Spark counts rows twice if a sink reads them twice."""
     return _total(source["endOffset"]) - _total(source["startOffset"])
 
 

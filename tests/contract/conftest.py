@@ -1,4 +1,4 @@
-"""The contract suites use servers that others wrote: of S3, and emulators of GCS and Azure."""
+"""The contract suites use third-party servers: moto for S3, and emulators of GCS and Azure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What other processes do with a lock; imports little, since each of them has to."""
+"""The functions of other processes that use a lock; each of them imports this small module."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lakemark.timeline.locks.table_lock import LeaseLost
 
 
 def count_up(storage: Storage, times: int, provider: LockProviderName) -> None:
-    """Adds to a counter in two steps, which only the lock makes one."""
+    """Increment a counter in two steps, which only the lock makes atomic."""
     lock = open_lock(storage, provider=provider)
     for _ in range(times):
         with lock.hold(wait_s=60) as lease:
@@ -24,7 +24,7 @@ def count_up_there(location: StorageLocation, times: int, provider: LockProvider
 
 
 def hold_and_report(location: StorageLocation, pipe: Connection) -> None:
-    """Says ``held``, waits to be told to go on, and says whether the lock is still its own."""
+    """Send ``held``, wait for a message, and send whether the lock is still held."""
     lease = open_lock(open_storage(location), lease_s=1.0).acquire(wait_s=0)
     pipe.send("held")
     pipe.recv()

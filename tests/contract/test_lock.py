@@ -1,4 +1,4 @@
-"""What the table's lock promises (``lakemark.timeline.locks``), on each kind of store."""
+"""The contract of the table's lock (``lakemark.timeline.locks``), on each kind of store."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ spawn = multiprocessing.get_context("spawn")
 
 
 class ManualClock:
-    """Stands still unless it is told to move, or someone sleeps."""
+    """A clock that only advances when a test sets it, or a caller sleeps."""
 
     def __init__(self) -> None:
         self.time_ms = 1_700_000_000_000
@@ -47,11 +47,11 @@ class ManualClock:
         self.time_ms += max(1, round(1000 * seconds))
 
 
-class KeepersClock(ManualClock):
-    """One that whoever keeps a lease waits on as well: it never runs ahead of what he is to do.
+class RenewalClock(ManualClock):
+    """A manual clock that the renewing thread waits on, too; it never skips a due renewal.
 
     Attributes:
-        due_ms: when he is to renew it again; None before he waits for the first time.
+        due_ms: when the thread renews the lease next; None before it waits for the first time.
     """
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class KeepersClock(ManualClock):
             self._due_later_ms()
 
     def event(self) -> threading.Event:
-        """One whose ``wait`` takes this clock's time."""
+        """Create an event whose ``wait`` uses this clock."""
         clock = self
 
         class OnClock(threading.Event):
@@ -82,7 +82,7 @@ class KeepersClock(ManualClock):
     def _due_later_ms(self) -> int:
         deadline = time.monotonic() + 120
         while self.due_ms is None or self.due_ms <= self.time_ms:
-            assert time.monotonic() < deadline, "nobody keeps the lease"
+            assert time.monotonic() < deadline, "no thread renews the lease"
             time.sleep(0.001)
         return self.due_ms
 
@@ -92,7 +92,7 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-#: Each kind of store with its lock, and what else a local disk has.
+#: Each kind of store with its lock, and the other lock providers of a local disk.
 LOCK_KINDS = (
     ("memory", LockProviderName.STORAGE),
     ("s3", LockProviderName.STORAGE),
@@ -121,13 +121,13 @@ def lock(storage: Storage, clock: ManualClock, provider: LockProviderName) -> Ta
 def other(
     storage_location: StorageLocation, clock: ManualClock, provider: LockProviderName
 ) -> TableLock:
-    """The same table's lock as another writer opens it."""
+    """The lock of the same table, opened by another writer."""
     storage = open_storage(storage_location)
     return open_lock(storage, lease_s=LEASE_S, clock=clock, provider=provider)
 
 
 @each_lock
-def test_a_lock_that_is_held_is_refused_with_its_owner(lock: TableLock, other: TableLock) -> None:
+def test_error_of_a_held_lock_names_its_owner(lock: TableLock, other: TableLock) -> None:
     with lock.hold(0) as lease:
         with pytest.raises(LockTimeout) as refused:
             other.acquire(wait_s=5)
@@ -138,7 +138,7 @@ def test_a_lock_that_is_held_is_refused_with_its_owner(lock: TableLock, other: T
 
 
 @each_lock
-def test_release_frees_at_once(lock: TableLock, other: TableLock) -> None:
+def test_released_lock_can_be_acquired_at_once(lock: TableLock, other: TableLock) -> None:
     for _ in range(3):
         lock.acquire(wait_s=0).release()
         with other.hold(wait_s=0) as lease:
@@ -146,14 +146,14 @@ def test_release_frees_at_once(lock: TableLock, other: TableLock) -> None:
 
 
 @each_lock
-def test_an_error_in_the_block_frees_the_lock(lock: TableLock, other: TableLock) -> None:
+def test_error_in_the_block_releases_the_lock(lock: TableLock, other: TableLock) -> None:
     with pytest.raises(ZeroDivisionError), lock.hold(wait_s=0):
         raise ZeroDivisionError
     other.acquire(wait_s=0).check()
 
 
 @each_lock
-def test_an_error_over_a_file_is_the_loss_of_the_lease_once_it_has_run_out(
+def test_missing_file_is_reported_as_a_lost_lease_if_the_lease_has_expired(
     lock: TableLock, clock: ManualClock
 ) -> None:
     with pytest.raises(NotFound), lock.hold(wait_s=0):
@@ -168,7 +168,7 @@ def test_an_error_over_a_file_is_the_loss_of_the_lease_once_it_has_run_out(
 
 
 @each_lock
-def test_a_dead_holder_keeps_others_out_only_for_its_lease(
+def test_lock_of_a_dead_holder_can_be_acquired_after_its_lease(
     lock: TableLock, other: TableLock, clock: ManualClock
 ) -> None:
     lock.acquire(wait_s=0)
@@ -181,7 +181,7 @@ def test_a_dead_holder_keeps_others_out_only_for_its_lease(
 
 
 @each_lock
-def test_a_holder_that_was_paused_learns_that_it_lost(
+def test_paused_holder_notices_that_it_lost_the_lock(
     lock: TableLock, other: TableLock, clock: ManualClock
 ) -> None:
     paused = lock.acquire(wait_s=0)
@@ -193,7 +193,7 @@ def test_a_holder_that_was_paused_learns_that_it_lost(
     with pytest.raises(LeaseLost):
         paused.renew()
     lease = other.acquire(wait_s=0)
-    clock.time_ms -= 2000 + round(1000 * LEASE_S)  # a clock that was set back hides the pause
+    clock.time_ms -= 2000 + round(1000 * LEASE_S)  # the clock is set back, which hides the pause
     assert paused.remaining_s() > 0
     with pytest.raises(LeaseLost, match="another writer"):
         paused.check()
@@ -206,7 +206,7 @@ def test_a_holder_that_was_paused_learns_that_it_lost(
 
 
 @each_lock
-def test_a_renewed_lease_counts_from_the_renewal(
+def test_renewed_lease_begins_at_the_renewal(
     lock: TableLock, other: TableLock, clock: ManualClock
 ) -> None:
     lease = lock.acquire(wait_s=0)
@@ -222,10 +222,10 @@ def test_a_renewed_lease_counts_from_the_renewal(
     other.acquire(wait_s=0)
 
 
-def test_a_step_may_take_longer_than_a_lease(
+def test_lease_is_renewed_during_a_step_longer_than_a_lease(
     storage_location: StorageLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = KeepersClock()
+    clock = RenewalClock()
     ours = SimpleNamespace(Event=clock.event, Thread=threading.Thread, RLock=threading.RLock)
     monkeypatch.setattr("lakemark.timeline.locks.table_lock.threading", ours)
     lock, other = (
@@ -239,7 +239,7 @@ def test_a_step_may_take_longer_than_a_lease(
 
 
 @each_lock
-def test_a_check_leaves_time_for_what_it_guards(
+def test_check_renews_a_lease_of_which_less_than_half_remains(
     lock: TableLock, other: TableLock, clock: ManualClock
 ) -> None:
     lease = lock.acquire(wait_s=0)
@@ -253,7 +253,7 @@ def test_a_check_leaves_time_for_what_it_guards(
         other.acquire(wait_s=0)
 
 
-def test_a_check_whose_read_took_longer_than_the_lease_fails(
+def test_check_fails_if_its_read_took_longer_than_the_lease(
     storage: Storage, clock: ManualClock
 ) -> None:
     slow = InterruptedStorage(storage, lambda: clock.sleep(LEASE_S))
@@ -265,13 +265,13 @@ def test_a_check_whose_read_took_longer_than_the_lease_fails(
     assert slow.stopped_at is not None
 
 
-def test_the_lock_folder_stays_small(lock: TableLock, storage: Storage) -> None:
+def test_lock_folder_stays_small(lock: TableLock, storage: Storage) -> None:
     for _ in range(20):
         lock.acquire(wait_s=0).release()
     assert len(storage.list_tree(LOCK_FOLDER)) <= 2
 
 
-def test_a_damaged_lock_file_is_named(storage: Storage, lock: TableLock) -> None:
+def test_error_of_a_damaged_lock_file_names_the_file(storage: Storage, lock: TableLock) -> None:
     lock.acquire(wait_s=0).release()
     for info in storage.list_tree(LOCK_FOLDER):
         storage.put(info.path, b"{}")
@@ -280,7 +280,7 @@ def test_a_damaged_lock_file_is_named(storage: Storage, lock: TableLock) -> None
 
 
 @pytest.mark.parametrize("left", [b"", b'{"validUntil":1767', bytes(20)])
-def test_a_lock_file_that_a_power_failure_cut_is_taken_over(
+def test_lock_file_that_a_power_failure_truncated_is_taken_over(
     tmp_path: Path, clock: ManualClock, left: bytes
 ) -> None:
     storage = open_storage(StorageLocation(str(tmp_path)))
@@ -288,7 +288,9 @@ def test_a_lock_file_that_a_power_failure_cut_is_taken_over(
     lock.acquire(wait_s=0)
     for info in storage.list_tree(LOCK_FOLDER):
         storage.put(info.path, left)
-    storage.put(".hoodie/.aux/prepared/20260101000000000", b"of the writer that the failure ended")
+    storage.put(
+        ".hoodie/.aux/prepared/20260101000000000", b"of the writer before the power failure"
+    )
     open_lock(storage, clock=clock).acquire(wait_s=0).release()
     assert storage.list_tree(".hoodie/.aux") == []
 
@@ -297,7 +299,7 @@ def test_a_lock_file_that_a_power_failure_cut_is_taken_over(
 
 
 @each_stored_lock
-def test_a_writer_killed_at_any_write_delays_the_next_by_a_lease(
+def test_writer_killed_at_any_write_delays_the_next_by_one_lease(
     storage: Storage, other: TableLock, clock: ManualClock, provider: LockProviderName
 ) -> None:
     other.acquire(wait_s=0).release()
@@ -312,7 +314,7 @@ def test_a_writer_killed_at_any_write_delays_the_next_by_a_lease(
 
 
 @each_stored_lock
-def test_an_answer_that_was_lost_does_not_lose_the_lock(
+def test_lost_answer_does_not_lose_the_lock(
     storage: Storage, other: TableLock, clock: ManualClock, provider: LockProviderName
 ) -> None:
     for nth in range(4):
@@ -361,7 +363,7 @@ def test_processes_exclude_each_other(
     assert storage.read("counter") == b"15"
 
 
-def test_a_process_that_was_stopped_loses_the_lock(tmp_path: Path) -> None:
+def test_suspended_process_loses_the_lock(tmp_path: Path) -> None:
     location = StorageLocation(str(tmp_path))
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=hold_and_report, args=(location, theirs))
@@ -383,7 +385,7 @@ def test_a_process_that_was_stopped_loses_the_lock(tmp_path: Path) -> None:
 # The record, as Apache Hudi's StorageLockData writes and reads it
 
 
-def test_apache_hudi_and_this_project_read_each_others_record() -> None:
+def test_lock_record_is_compatible_with_apache_hudi() -> None:
     theirs = b'{"expired":false,"validUntil":1767225600000,"owner":"5f0c","added later":{}}'
     record = LockRecord.parse(theirs, LOCK_PATH)
     assert record == LockRecord("5f0c", 1767225600000, expired=False)
@@ -394,7 +396,7 @@ def test_apache_hudi_and_this_project_read_each_others_record() -> None:
     }
 
 
-def test_apache_hudis_lock_is_respected(
+def test_lock_held_by_apache_hudi_is_not_acquired(
     storage: Storage, lock: TableLock, clock: ManualClock
 ) -> None:
     if not storage.supports_compare_and_swap:
@@ -425,20 +427,22 @@ def file_lock(storage: Storage, clock: ManualClock, expire_minutes: int = 0) -> 
     )
 
 
-def test_apaches_lock_file_keeps_us_out_until_it_goes(local: Storage, clock: ManualClock) -> None:
-    local.create(APACHE_LOCK_PATH, b"")  # as Apache Hudi 1.2 leaves it
+def test_lock_file_of_apache_blocks_writers_until_it_is_deleted(
+    local: Storage, clock: ManualClock
+) -> None:
+    local.create(APACHE_LOCK_PATH, b"")  # as Apache Hudi 1.2 writes it
     with pytest.raises(LockTimeout, match=r"Apache Hudi \(\.hoodie/lock"):
         file_lock(local, clock).acquire(wait_s=120)
-    assert not local.list_tree(LOCK_FOLDER), "however often we looked"
+    assert not local.list_tree(LOCK_FOLDER), "waiting creates no lock file"
     local.delete([APACHE_LOCK_PATH])
     lease = file_lock(local, clock).acquire(wait_s=0)
     lease.check()
-    assert local.head(APACHE_LOCK_PATH) is not None, "Apache Hudi sees that we hold it"
+    assert local.head(APACHE_LOCK_PATH) is not None, "Apache Hudi sees that the lock is held"
     lease.release()
     assert local.head(APACHE_LOCK_PATH) is None
 
 
-def test_apaches_lock_is_taken_over_when_it_is_as_old_as_apache_allows(local: Storage) -> None:
+def test_lock_file_of_apache_is_taken_over_after_its_expiry(local: Storage) -> None:
     clock = ManualClock()
     local.create(APACHE_LOCK_PATH, b"")
     info = local.head(APACHE_LOCK_PATH)
@@ -450,16 +454,16 @@ def test_apaches_lock_is_taken_over_when_it_is_as_old_as_apache_allows(local: St
     file_lock(local, clock, expire_minutes=1).acquire(wait_s=0).check()
 
 
-def test_a_lock_that_hadoop_overwrote_is_lost(local: Storage, clock: ManualClock) -> None:
+def test_lock_file_that_hadoop_overwrote_is_lost(local: Storage, clock: ManualClock) -> None:
     lease = file_lock(local, clock).acquire(wait_s=0)
     local.put(APACHE_LOCK_PATH, b"")
     with pytest.raises(LeaseLost, match="another writer"):
         lease.check()
     lease.release()
-    assert local.head(APACHE_LOCK_PATH) is not None, "it is Apache's now"
+    assert local.head(APACHE_LOCK_PATH) is not None, "the file belongs to Apache Hudi now"
 
 
-def test_locks_of_both_kinds_on_a_disk_exclude_each_other(
+def test_both_kinds_of_locks_on_a_local_disk_exclude_each_other(
     local: Storage, clock: ManualClock
 ) -> None:
     plain = open_lock(local, lease_s=LEASE_S, clock=clock)
@@ -469,7 +473,7 @@ def test_locks_of_both_kinds_on_a_disk_exclude_each_other(
         file_lock(local, clock).acquire(wait_s=0)
 
 
-def test_an_object_store_has_no_file_systems_lock() -> None:
+def test_file_system_lock_is_refused_on_an_object_store() -> None:
     memory = open_storage(StorageLocation("memory://none/lake"))
     with pytest.raises(InvalidConfig, match="StorageBasedLockProvider"):
         open_lock(memory, provider=LockProviderName.FILE_SYSTEM)
@@ -485,7 +489,7 @@ def test_an_object_store_has_no_file_systems_lock() -> None:
         ),
     ).map(lambda value: json.dumps(value).encode())
 )
-def test_any_bytes_are_a_record_or_corrupt(data: bytes) -> None:
+def test_any_bytes_parse_as_a_record_or_raise_corrupt_data(data: bytes) -> None:
     try:
         record = LockRecord.parse(data, LOCK_PATH)
     except CorruptData as error:

@@ -1,4 +1,4 @@
-"""What every storage promises (``lakemark.storage.storage``), on each kind of store."""
+"""The contract of every storage (``lakemark.storage.storage``), on each kind of store."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tests.storages import CountingStorage
 
 LARGE_BYTES = (17 << 20) + 3
 
-# The fixture gives each test function one root; every example works in a folder of its own.
+# The fixture gives each test function one root; every example uses its own folder.
 in_one_root = settings(
     max_examples=examples(15),
     deadline=None,
@@ -48,7 +48,7 @@ def paths_under(storage: Storage, folder: str = "") -> list[str]:
     return [info.path for info in storage.list_tree(folder)]
 
 
-def test_nothing_is_there_before_the_first_write(storage: Storage) -> None:
+def test_new_storage_is_empty(storage: Storage) -> None:
     assert storage.head("a/b") is None
     assert storage.list_folder("") == ([], [])
     assert storage.list_tree("a") == []
@@ -62,7 +62,7 @@ def test_nothing_is_there_before_the_first_write(storage: Storage) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"bytes"])
-def test_what_was_created_is_there_as_it_was_written(storage: Storage, data: bytes) -> None:
+def test_created_object_has_the_written_content(storage: Storage, data: bytes) -> None:
     began = datetime.now(UTC)
     storage.create("a/b", data)
     ended = datetime.now(UTC)
@@ -70,26 +70,26 @@ def test_what_was_created_is_there_as_it_was_written(storage: Storage, data: byt
     info = storage.head("a/b")
     assert info is not None
     assert (info.path, info.name, info.size_bytes) == ("a/b", "b", len(data))
-    off = timedelta(seconds=1)  # S3 tells no more than the second
+    off = timedelta(seconds=1)  # S3 reports whole seconds
     assert began - off <= info.modified_at <= ended + off
     assert storage.list_tree("") == [info]
     assert open_storage(storage.location).read("a/b") == data
 
 
-def test_it_travels_to_a_worker(storage: Storage) -> None:
+def test_storage_can_be_sent_to_a_worker(storage: Storage) -> None:
     storage.create("a/b", b"data")
     assert pickle.loads(pickle.dumps(storage)).read("a/b") == b"data"
 
 
-def test_create_never_replaces(storage: Storage) -> None:
+def test_create_never_replaces_an_object(storage: Storage) -> None:
     storage.create("a", b"ours")
-    storage.create("a", b"ours")  # an answer that was lost: the caller asks again
+    storage.create("a", b"ours")  # the answer was lost, and the caller retries
     with pytest.raises(AlreadyExists, match="a already exists"):
         storage.create("a", b"theirs")
     assert storage.read("a") == b"ours"
 
 
-def test_of_many_creators_one_succeeds(storage: Storage) -> None:
+def test_only_one_of_many_creators_succeeds(storage: Storage) -> None:
     callers = 6
     start = Barrier(callers)
 
@@ -107,7 +107,7 @@ def test_of_many_creators_one_succeeds(storage: Storage) -> None:
     assert storage.read("contested") == b"%d" % succeeded[0]
 
 
-def test_put_replaces(storage: Storage) -> None:
+def test_put_replaces_an_object(storage: Storage) -> None:
     storage.put("a", b"old")
     old = storage.head("a")
     storage.put("a", b"newer")
@@ -132,7 +132,7 @@ def test_folders_are_distinguished_from_objects(storage: Storage) -> None:
 FOLDERS = ["#7", "order#42", "x.crc", ".x.crc", ".dot", "_under", "a b", "50%", "%41", "k=v", "ü"]
 
 
-def test_a_folder_is_listed_whatever_its_name(storage: Storage) -> None:
+def test_folder_of_any_name_is_listed(storage: Storage) -> None:
     for name in FOLDERS:
         storage.create(f"{name}/{name}/x", b"1")
         assert storage.list_folder(name) == ([f"{name}/{name}"], [])
@@ -143,7 +143,7 @@ def test_a_folder_is_listed_whatever_its_name(storage: Storage) -> None:
     assert paths_under(storage) == sorted(f"{name}/{name}/x" for name in FOLDERS)
 
 
-def test_a_folder_goes_with_its_last_object(storage: Storage) -> None:
+def test_folder_disappears_with_its_last_object(storage: Storage) -> None:
     for path in ("a/b/c/x", "a/y"):
         storage.create(path, b"")
     storage.delete(["a/b/c/x", "a/b/never_there"])
@@ -152,7 +152,7 @@ def test_a_folder_goes_with_its_last_object(storage: Storage) -> None:
     assert storage.list_folder("") == ([], [])
 
 
-def test_a_child_is_a_folder_of_its_parent(storage: Storage) -> None:
+def test_child_location_is_a_folder_of_its_parent(storage: Storage) -> None:
     child = open_storage(storage.location.child(".hoodie/metadata"))
     child.create("files/x", b"1")
     assert storage.read(".hoodie/metadata/files/x") == b"1"
@@ -160,7 +160,7 @@ def test_a_child_is_a_folder_of_its_parent(storage: Storage) -> None:
     assert child.list_folder("") == (["files"], [])
 
 
-def test_a_modification_time_that_can_be_set_is_returned(storage: Storage) -> None:
+def test_modification_time_that_was_set_is_returned(storage: Storage) -> None:
     storage.create("a/b", b"1")
     before = storage.head("a/b")
     moment = datetime(2026, 1, 2, 3, 4, 5, 678000, tzinfo=UTC)
@@ -171,7 +171,7 @@ def test_a_modification_time_that_can_be_set_is_returned(storage: Storage) -> No
     assert after.modified_at == (moment if is_kept else before.modified_at)
 
 
-def test_a_location_travels_to_workers(storage_location: StorageLocation) -> None:
+def test_location_can_be_sent_to_workers(storage_location: StorageLocation) -> None:
     assert pickle.loads(pickle.dumps(storage_location)) == storage_location
     for shown in (repr(storage_location), repr(open_storage(storage_location))):
         assert not any(value in shown for value in storage_location.options.values())
@@ -180,7 +180,7 @@ def test_a_location_travels_to_workers(storage_location: StorageLocation) -> Non
 # Publishing
 
 
-def test_publishing_makes_the_object_once(storage: Storage) -> None:
+def test_publishing_creates_the_object_once(storage: Storage) -> None:
     storage.put("prepared", b"commit")
     storage.publish("prepared", "timeline/done")
     storage.publish("prepared", "timeline/done")
@@ -197,7 +197,7 @@ def test_nothing_is_published_after_the_prepared_object_was_deleted(storage: Sto
     assert storage.head("timeline/done") is None
 
 
-def test_publishing_never_replaces(storage: Storage) -> None:
+def test_publishing_never_replaces_an_object(storage: Storage) -> None:
     storage.put("prepared", b"commit")
     storage.put("done", b"another")
     with pytest.raises(AlreadyExists):
@@ -247,7 +247,7 @@ def stream(storage: Storage, path: str, parts: list[bytes]) -> int:
 
 
 @pytest.mark.parametrize("size_bytes", [0, 1000, LARGE_BYTES])
-def test_a_streamed_file_appears_complete_when_it_is_closed(
+def test_streamed_file_appears_complete_when_it_is_closed(
     storage: Storage, size_bytes: int
 ) -> None:
     file = storage.create_streaming("p/file")
@@ -263,7 +263,7 @@ def test_a_streamed_file_appears_complete_when_it_is_closed(
 
 
 @pytest.mark.parametrize("size_bytes", [1000, LARGE_BYTES])
-def test_streaming_never_replaces(storage: Storage, size_bytes: int) -> None:
+def test_streaming_never_replaces_an_object(storage: Storage, size_bytes: int) -> None:
     ours = chunks(size_bytes)
     stream(storage, "file", ours)
     assert stream(storage, "file", ours) == size_bytes  # a task that ran twice
@@ -275,7 +275,7 @@ def test_streaming_never_replaces(storage: Storage, size_bytes: int) -> None:
 
 
 @pytest.mark.parametrize("size_bytes", [1000, LARGE_BYTES])
-def test_an_aborted_file_leaves_nothing(storage: Storage, size_bytes: int) -> None:
+def test_aborted_file_leaves_no_object(storage: Storage, size_bytes: int) -> None:
     file = storage.create_streaming("p/file")
     for part in chunks(size_bytes):
         file.write(part)
@@ -289,7 +289,7 @@ def test_an_aborted_file_leaves_nothing(storage: Storage, size_bytes: int) -> No
 
 
 @pytest.mark.parametrize("size_bytes", [100, (1 << 20) + 7])
-def test_reading_at_random_agrees_with_the_bytes(storage: Storage, size_bytes: int) -> None:
+def test_random_reads_return_the_written_bytes(storage: Storage, size_bytes: int) -> None:
     data = os.urandom(size_bytes)
     storage.create("file", data)
 
@@ -322,7 +322,7 @@ def test_parquet_is_written_to_and_read_from_the_store(storage: Storage) -> None
 # Compare and swap
 
 
-def test_replace_takes_exactly_the_version_that_was_read(storage: Storage) -> None:
+def test_replace_succeeds_only_for_the_version_that_was_read(storage: Storage) -> None:
     storage.create("lock", b"1")
     _, first = storage.read_versioned("lock")
     assert first is not None
@@ -332,14 +332,16 @@ def test_replace_takes_exactly_the_version_that_was_read(storage: Storage) -> No
     assert storage.read_versioned("lock") == (b"2", second)
     with pytest.raises(PreconditionFailed):
         storage.replace("lock", b"3", first)
-    assert storage.replace("lock", b"2", first) == second  # an answer that was lost
+    assert (
+        storage.replace("lock", b"2", first) == second
+    )  # the answer was lost, and the caller retries
     storage.delete(["lock"])
     with pytest.raises(PreconditionFailed):
         storage.replace("lock", b"3", second)
     assert storage.head("lock") is None
 
 
-def test_a_local_disk_refuses_to_replace_a_version(tmp_path: Path) -> None:
+def test_local_disk_refuses_to_replace_a_version(tmp_path: Path) -> None:
     storage = open_storage(StorageLocation(str(tmp_path)))
     storage.create("lock", b"1")
     _, version = storage.read_versioned("lock")
@@ -352,7 +354,7 @@ def test_a_local_disk_refuses_to_replace_a_version(tmp_path: Path) -> None:
 def test_no_replacement_is_lost(storage: Storage) -> None:
     if not storage.supports_compare_and_swap:
         pytest.skip("a local disk has no compare-and-swap")
-    storage.create("counter", b"0 nobody")
+    storage.create("counter", b"0 none")
 
     def count_up(caller: int) -> None:
         for step in range(5):
@@ -371,19 +373,19 @@ def test_no_replacement_is_lost(storage: Storage) -> None:
     assert storage.read("counter").startswith(b"20 ")
 
 
-def test_the_probe_passes_and_leaves_nothing(storage: Storage) -> None:
+def test_probe_passes_and_leaves_no_object(storage: Storage) -> None:
     check_conditional_puts(storage)
     assert storage.list_folder("") == ([], [])
 
 
 class ForgetfulStore(CountingStorage):
-    """A store that knows no conditions: it replaces what it should not."""
+    """A store that ignores conditions, and overwrites objects."""
 
     def create(self, path: str, data: bytes, *, may_be_cut: bool = False) -> None:
         self.inner.put(path, data)
 
 
-def test_the_probe_refuses_a_store_without_conditional_puts(storage: Storage) -> None:
+def test_probe_refuses_a_store_without_conditional_puts(storage: Storage) -> None:
     with pytest.raises(Unsupported, match="create-only"):
         check_conditional_puts(ForgetfulStore(storage))
     assert storage.list_folder("") == ([], [])
@@ -395,7 +397,7 @@ def test_the_probe_refuses_a_store_without_conditional_puts(storage: Storage) ->
 @pytest.mark.parametrize(
     "path", ["", "/a", "a/", "a//b", "../a", "a/../b", "./a", "a\tb", "a\x00", "a\x7f", "a/b#1"]
 )
-def test_a_path_outside_the_root_is_refused(storage: Storage, path: str) -> None:
+def test_path_outside_the_root_is_refused(storage: Storage, path: str) -> None:
     calls: list[Callable[[], object]] = [
         lambda: storage.read(path),
         lambda: storage.head(path),
@@ -440,7 +442,7 @@ def test_every_path_in_the_contract_can_be_used(storage: Storage, names: list[st
     assert storage.list_tree(folder) == []
 
 
-# All together, against a dict
+# All methods, compared with a dict
 
 NAMES = ("a", "b", "f/a", "f/g/a")
 steps = st.lists(
@@ -457,7 +459,7 @@ steps = st.lists(
 
 @in_one_root
 @given(steps=steps)
-def test_a_storage_is_a_dict_of_paths(
+def test_storage_behaves_like_a_dict_of_paths(
     storage: Storage, steps: list[tuple[str, str, str | bytes | None]]
 ) -> None:
     model: dict[str, bytes] = {}

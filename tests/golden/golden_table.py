@@ -1,4 +1,4 @@
-"""Tables that Apache Hudi 1.2.0 wrote, unpacked, with what Apache Hudi itself reads from them."""
+"""Tables that Apache Hudi 1.2.0 wrote, unpacked, with the rows that Apache Hudi reads from them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lakemark.view.file_system_view import FileSystemView
 
 ARCHIVES = Path(__file__).parent
 
-#: Every table that there is.
+#: The names of all golden tables.
 ALL_TABLES = sorted(path.name.removesuffix(".tar.gz") for path in ARCHIVES.glob("*.tar.gz"))
 
 Row = dict[str, Any]
@@ -35,10 +35,10 @@ _END = "hoodie.datasource.read.end.instanttime"
 
 @dataclass(frozen=True)
 class GoldenTable:
-    """A table, opened as everybody opens it, beside Apache's answers.
+    """A table, opened with ``open_table``, and the answers of Apache Hudi.
 
     Attributes:
-        root: the table's folder; ``expected`` and ``meta.json`` lie beside it.
+        root: the table's folder; ``expected`` and ``meta.json`` are next to it.
         table: the open table.
     """
 
@@ -59,20 +59,20 @@ class GoldenTable:
 
     @cached_property
     def queries(self) -> dict[str, dict[str, str]]:
-        """The queries that Apache was asked, with their options."""
+        """The queries that Apache Hudi ran, with their options."""
         meta = json.loads((self.root.parent / "meta.json").read_text("utf-8"))
         queries: dict[str, dict[str, str]] = meta["queries"]
         return queries
 
     def expected(self, query: str) -> pa.Table:
-        """What Apache Hudi answered to this query."""
+        """Read the rows that Apache Hudi returned for this query."""
         return pq.read_table(self.root.parent / "expected" / f"{query}.parquet")
 
 
 def unpack(name: str, folder: Path) -> GoldenTable:
-    """The table of that name, unpacked into a folder that the caller removes.
+    """Unpack a table into a folder that the caller removes.
 
-    Times of modification are kept: in version 6 they tell when an instant completed.
+    Modification times are kept, because in version 6 they are the completion times of instants.
     """
     with tarfile.open(ARCHIVES / f"{name}.tar.gz") as archive:
         archive.extractall(folder, filter="data")
@@ -80,13 +80,13 @@ def unpack(name: str, folder: Path) -> GoldenTable:
 
 
 def open_golden(name: str, folder: Path) -> GoldenTable:
-    """The table of that name which was unpacked into this folder."""
+    """Open a table that was unpacked into this folder."""
     root = folder / name / "table"
     return GoldenTable(root, open_table(StorageLocation(str(root))))
 
 
 def ask(table: OpenTable, query: str, options: Mapping[str, str]) -> Scan | CdcScan:
-    """What Apache was asked; the query's name begins with its kind."""
+    """Plan the same query as Apache Hudi ran; the query's name begins with its kind."""
     if query.startswith("cdc"):
         return table.changes(options["begin"], options.get("end"))
     if query.startswith("incremental"):
@@ -97,7 +97,7 @@ def ask(table: OpenTable, query: str, options: Mapping[str, str]) -> Scan | CdcS
 
 
 def sorted_rows(rows: pa.Table) -> list[Row]:
-    """Rows without order; times as Spark writes them, in UTC without saying so."""
+    """Sort the rows; their times have no zone, as Spark writes them, and are in UTC."""
     columns = [_without_zone(column) for column in rows.columns]
     listed: list[Row] = pa.table(columns, rows.column_names).to_pylist()
     names = [name for name in (PARTITION_PATH, RECORD_KEY) if name in rows.column_names]
@@ -105,7 +105,7 @@ def sorted_rows(rows: pa.Table) -> list[Row]:
 
 
 def plain_types(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
-    """Names and types; of times, which Spark writes in nanoseconds, only that they are times."""
+    """List names and types; the unit of times is ignored, because Spark writes nanoseconds."""
     return [
         (field.name, pa.timestamp("us") if pa.types.is_timestamp(field.type) else field.type)
         for field in schema

@@ -10,23 +10,23 @@ import pytest
 
 from tests.golden.golden_table import GoldenTable, open_golden, unpack
 
-#: Of a file: its size, and when it was last written.
+#: Size and modification time of each file.
 _Seen = dict[Path, tuple[int, int]]
 
 
 @dataclass
 class SharedTables:
-    """Tables for tests that change nothing; those that do ``unpack`` one of their own.
+    """Tables for tests that change nothing; other tests ``unpack`` their own copy.
 
     Attributes:
-        folder: where they lie.
+        folder: the folder of the unpacked tables.
     """
 
     folder: Path
     _seen: dict[str, _Seen] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> GoldenTable:
-        """The table of that name, as a process that just opened it has it."""
+        """Open the table of that name; unpack it first if needed."""
         if name in self._seen:
             return open_golden(name, self.folder)
         table = unpack(name, self.folder)
@@ -34,7 +34,7 @@ class SharedTables:
         return table
 
     def check_unchanged(self) -> None:
-        """Fail if a test has changed one."""
+        """Fail if a test has changed a table."""
         for name, seen in self._seen.items():
             assert _files(self.folder / name) == seen, f"a test has changed {name}"
 

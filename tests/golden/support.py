@@ -1,4 +1,4 @@
-"""``python -m tests.golden.support``: docs/support.md, as the tests prove it."""
+"""``python -m tests.golden.support``: write docs/support.md from the tests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Each of these is refused by name, so that no query returns wrong rows.
 
 
 def support() -> str:
-    """The whole document."""
+    """Render the whole document."""
     rows = (f"| `{name}` | {RECIPES[name].shows} | {_answered(name)} |" for name in sorted(RECIPES))
     refused = (f"- {what}" for what in sorted(_refused()))
     return _HEAD + "\n".join(rows) + "\n" + _NOTES + "\n".join(refused) + "\n"
@@ -68,7 +68,7 @@ def _queries(name: str) -> Mapping[str, object]:
 
 
 def _refused() -> Iterator[str]:
-    """What tests that are marked ``refuses`` say."""
+    """List the texts of tests that are marked ``refuses``."""
     for path in sorted(_TESTS.rglob("test_*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             is_mark = isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.refuses"

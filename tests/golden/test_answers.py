@@ -1,4 +1,4 @@
-"""Every query of every table gives the answer that Apache Hudi gave, all columns and types."""
+"""Every query of every table returns the same rows, columns and types as Apache Hudi."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from lakemark.errors import Unsupported
 from tests.golden.golden_table import ALL_TABLES, ask, plain_types, sorted_rows
 from tests.golden.shared_tables import SharedTables
 
-#: Tables that are refused, and in which words.
+#: Tables that are refused, and a part of the message.
 REFUSED = {
     "v9_cow_schema_on_read": "'price' was renamed to 'cost'",
     "v9_mor_schema_on_read": "'price' was renamed to 'cost'",
 }
 
-#: Partition columns that Apache Hudi on Spark fills from the path, in another spelling or type than
-#: the value that was written, which is what comes here.
+#: Partition columns that Apache Hudi on Spark derives from the path, in another spelling or type.
+#: lakemark returns the value that was written.
 FROM_PATH = {
     "v6_mor_timestamp_keys_millis": "at_ms",
     "v9_cow_encoded_paths": "place",
@@ -27,8 +27,8 @@ FROM_PATH = {
     "v9_mor_timestamp_keys_millis": "at_ms",
 }
 
-#: Spans with a compaction in them and a late row behind it. Spark rules the base file's row groups
-#: out by their commit times before it merges, so that the row meets no newer one and comes back.
+#: Spans that include a compaction, and a late row after it. Spark skips the base file's row groups
+#: by their commit times before it merges, so that it misses the newer row and returns the late one.
 COMES_BACK = {
     ("v8_mor_non_blocking_writers", "incremental_1"),
     ("v8_mor_non_blocking_writers", "incremental_6"),
@@ -44,7 +44,9 @@ def test_every_query_returns_the_rows_of_apache_hudi(
     golden = shared_tables[name]
     assert {"snapshot", "read_optimized"} <= golden.queries.keys()
     for query, options in golden.queries.items():
-        scan = pickle.loads(pickle.dumps(ask(golden.table, query, options)))  # as workers get it
+        scan = pickle.loads(
+            pickle.dumps(ask(golden.table, query, options))
+        )  # as Spark sends it to workers
         found, expected = scan.to_table(), golden.expected(query)
         if name in FROM_PATH:
             column = FROM_PATH[name]
@@ -56,7 +58,7 @@ def test_every_query_returns_the_rows_of_apache_hudi(
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_read_is_refused_by_name(name: str, shared_tables: SharedTables) -> None:
+def test_unsupported_table_is_refused_with_a_reason(name: str, shared_tables: SharedTables) -> None:
     golden = shared_tables[name]
     for query, options in golden.queries.items():
         with pytest.raises(Unsupported, match=REFUSED[name]):

@@ -1,4 +1,4 @@
-"""Whatever happens to a byte of Apache's files, a query answers or says what is wrong."""
+"""If any byte of a file is damaged, a query returns rows or raises an error that names the file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def golden(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="module")
 def whole_rows(golden: GoldenTable) -> list[Row]:
-    """The rows while no file is damaged."""
+    """The rows before any file is damaged."""
     return _rows(golden)
 
 
@@ -40,10 +40,10 @@ def whole_rows(golden: GoldenTable) -> list[Row]:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
-def test_damage_is_refused_by_name_or_stays_inside_its_file_group(
+def test_damaged_file_is_named_or_only_its_file_group_is_affected(
     golden: GoldenTable, whole_rows: list[Row], data: st.DataObject
 ) -> None:
-    """What has no checksum (Avro, block headers, footers) can be read as other values."""
+    """Parts without a checksum (Avro, block headers, footers) can be read as other values."""
     file_slice = data.draw(st.sampled_from(golden.view.latest_slices()))
     own_keys = _keys_ever(golden, file_slice)
     path = data.draw(st.sampled_from(_files_of(golden, file_slice)))
@@ -58,7 +58,7 @@ def test_damage_is_refused_by_name_or_stays_inside_its_file_group(
             rows = sorted_rows(answer)
             assert [row for row in rows if row in of_others] == of_others
             own = [row[RECORD_KEY] for row in rows if row not in of_others]
-            assert len(set(own)) == len(own), "a key is there twice"
+            assert len(set(own)) == len(own), "a key occurs twice"
 
 
 @settings(
@@ -67,7 +67,7 @@ def test_damage_is_refused_by_name_or_stays_inside_its_file_group(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
-def test_damaged_columns_of_a_base_file_give_its_rows_or_are_refused_by_name(
+def test_base_file_with_damaged_columns_is_read_correctly_or_named(
     golden: GoldenTable, whole_rows: list[Row], data: st.DataObject
 ) -> None:
     path = data.draw(st.sampled_from([p for p in _data_files(golden) if p.suffix == ".parquet"]))
@@ -88,7 +88,7 @@ def test_damaged_columns_of_a_base_file_give_its_rows_or_are_refused_by_name(
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(data=st.data())
-def test_a_flipped_bit_in_a_column_is_never_read_as_another_value(
+def test_flipped_bit_in_a_column_is_never_read_as_another_value(
     golden: GoldenTable, whole_rows: list[Row], data: st.DataObject
 ) -> None:
     path = data.draw(st.sampled_from([p for p in _data_files(golden) if _column_chunks(p)]))
@@ -118,7 +118,7 @@ def _rows(golden: GoldenTable) -> list[Row]:
 
 
 def _column_chunks(path: Path) -> list[tuple[int, int]]:
-    """Where each column chunk of Parquet begins, and its bytes; also of the blocks of a log."""
+    """Find the offset and the bytes of each Parquet column chunk, in log blocks, too."""
     if path.suffix == ".parquet":
         return _chunks_of(path.read_bytes(), 0)
     blocks = read_all(path.read_bytes(), path.name)
@@ -140,7 +140,7 @@ def _chunks_of(content: bytes, offset: int) -> list[tuple[int, int]]:
 
 
 def _keys_ever(golden: GoldenTable, file_slice: FileSlice) -> set[str]:
-    """Keys of a file slice, the deleted ones included."""
+    """Read the keys of a file slice, deleted ones included."""
     reader = golden.table.scan().reader
     base = FileSlice(file_slice.group, file_slice.base_instant, file_slice.base)
     rows = [*reader.read(base), *reader.read_changes(file_slice)]

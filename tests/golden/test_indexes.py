@@ -1,4 +1,4 @@
-"""Indexes in metadata tables of Apache Hudi say what its own answers say."""
+"""Indexes in metadata tables of Apache Hudi agree with the rows that it returns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.golden.shared_tables import SharedTables
 
 
 @pytest.mark.parametrize("name", ["v8_mor_secondary_index", "v9_mor_secondary_index"])
-def test_a_secondary_index_names_the_records_of_each_value(
+def test_secondary_index_finds_the_records_of_each_value(
     name: str, shared_tables: SharedTables
 ) -> None:
     golden = shared_tables[name]
@@ -38,7 +38,7 @@ def test_a_secondary_index_names_the_records_of_each_value(
     assert index.lookup(["no such note"]).num_rows == 0
 
 
-def test_an_expression_index_bounds_what_the_files_hold(expressions: GoldenTable) -> None:
+def test_bounds_of_an_expression_index_are_those_of_the_files(expressions: GoldenTable) -> None:
     index = ExpressionIndex.of(_metadata_of(expressions), "expr_index_idx_ts_day")
     assert (index.column, index.definition.function) == ("ts", "from_unixtime")
     days = {row["file_name"]: row for row in index.of_files(pa.string()).to_pylist()}
@@ -48,14 +48,18 @@ def test_an_expression_index_bounds_what_the_files_hold(expressions: GoldenTable
         assert (days[name]["min"], days[name]["max"]) == (min(seen), max(seen))
 
 
-def test_bloom_filters_of_an_expression_hold_what_the_files_hold(expressions: GoldenTable) -> None:
+def test_bloom_filters_of_an_expression_contain_the_values_of_the_files(
+    expressions: GoldenTable,
+) -> None:
     index = ExpressionIndex.of(_metadata_of(expressions), "expr_index_idx_id_upper")
     assert (index.column, index.definition.function) == ("id", "upper")
     for name, rows in _by_file(expressions.expected("snapshot")).items():
         place = (rows[PARTITION_PATH][0].as_py(), name)
         (bloom,) = index.bloom_filters([place]).values()
         assert bloom.might_contain(pc.utf8_upper(rows["id"]).combine_chunks()).all()
-        assert not bloom.might_contain(rows["id"].combine_chunks()).all(), "lower case is not there"
+        assert not bloom.might_contain(rows["id"].combine_chunks()).all(), (
+            "the index has no lower-case values"
+        )
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What Apache Hudi wrote reads as Apache Hudi reads it, meta columns included."""
+"""lakemark reads tables of Apache Hudi as Apache Hudi does, meta columns included."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.golden.shared_tables import SharedTables
 
 _BUCKET_COUNT = 2
 
-#: Whose rows carry their keys and can be read.
+#: Tables whose rows contain their keys and can be read.
 _TABLES = [n for n in ALL_TABLES if "virtual_keys" not in n and "schema_on_read" not in n]
 
 
@@ -29,7 +29,7 @@ def golden(request: pytest.FixtureRequest, shared_tables: SharedTables) -> Golde
 
 @pytest.fixture
 def bucketed(tmp_path: Path) -> GoldenTable:
-    """One that the test may damage."""
+    """A table that the test may damage."""
     return unpack("v9_mor_parquet_bucket", tmp_path)
 
 
@@ -45,14 +45,16 @@ def bucketed(tmp_path: Path) -> GoldenTable:
         "v9_mor_partial_update_payload",
     ],
 )
-def test_what_does_not_fit_memory_is_merged_alike(name: str, shared_tables: SharedTables) -> None:
+def test_merge_that_spills_to_disk_gives_the_same_rows(
+    name: str, shared_tables: SharedTables
+) -> None:
     golden = shared_tables[name]
     scan = golden.table.scan()
     forgetful = replace(scan, reader=replace(scan.reader, memory_budget_bytes=1))
     assert sorted_rows(forgetful.to_table()) == sorted_rows(golden.expected("snapshot"))
 
 
-def test_pruned_columns_hold_the_same_values(golden: GoldenTable) -> None:
+def test_selected_columns_have_the_same_values(golden: GoldenTable) -> None:
     columns = ["note", "id"]
     found = golden.table.scan(columns=columns).to_reader().read_all()
     expected = golden.expected("snapshot").select(columns)
@@ -61,35 +63,37 @@ def test_pruned_columns_hold_the_same_values(golden: GoldenTable) -> None:
         golden.table.scan(columns=["no_such"])
 
 
-def test_one_partition_at_a_time_makes_the_whole(golden: GoldenTable) -> None:
+def test_scans_of_each_partition_return_all_rows(golden: GoldenTable) -> None:
     expected = golden.expected("snapshot")
     for partition in golden.view.partitions:
         scan = golden.table.scan(columns=["id"], where=pc.field(PARTITION_PATH) == partition)
-        assert {s.group.partition_path for s in scan.slices} <= {partition}, "others are not read"
+        assert {s.group.partition_path for s in scan.slices} <= {partition}, (
+            "only the slices of the partition are read"
+        )
         of_partition = expected.filter(pc.field(PARTITION_PATH) == partition)
         assert sorted(scan.to_table()["id"].to_pylist()) == sorted(of_partition["id"].to_pylist())
 
 
-def test_a_record_is_found_by_its_key(golden: GoldenTable) -> None:
+def test_record_is_found_by_its_key(golden: GoldenTable) -> None:
     expected = {row[RECORD_KEY]: row["id"] for row in golden.expected("snapshot").to_pylist()}
     wanted = sorted(expected)[:2]
     scan = golden.table.scan(columns=["id"], record_keys=[*wanted, "no such key"])
     assert sorted(scan.to_table()["id"].to_pylist()) == sorted(expected[key] for key in wanted)
     if "record_index" in golden.properties.metadata_partitions:
-        assert len(scan.slices) <= len(wanted), "the index names the file groups"
+        assert len(scan.slices) <= len(wanted), "the index returns the file groups"
 
 
-def test_keys_and_paths_come_out_as_apache_made_them(golden: GoldenTable) -> None:
+def test_generated_keys_and_paths_are_those_of_apache(golden: GoldenTable) -> None:
     properties = golden.properties
     if not properties.folders_are_values or "slash" in properties.table_name:
-        return  # folders that are only read, not made
+        return  # lakemark reads such folders, but does not create them
     rows = golden.expected("snapshot")
     generator = detect_key_generator(properties, stored_rows(golden.table), golden.root.name)
     assert generator.record_keys(rows).to_pylist() == rows[RECORD_KEY].to_pylist()
     assert generator.partition_paths(rows).to_pylist() == rows[PARTITION_PATH].to_pylist()
 
 
-def test_every_record_lies_in_the_bucket_of_its_key(bucketed: GoldenTable) -> None:
+def test_every_record_is_in_the_bucket_of_its_key(bucketed: GoldenTable) -> None:
     index = BucketIndex(_BUCKET_COUNT, bucketed.properties.record_key_fields)
     slices = bucketed.view.latest_slices()
     assert len(groups_by_bucket((s.group for s in slices), _BUCKET_COUNT)) == 6
@@ -99,7 +103,7 @@ def test_every_record_lies_in_the_bucket_of_its_key(bucketed: GoldenTable) -> No
             assert found == {bucket_of(file_slice.group.file_id)}
 
 
-def test_a_cleaned_file_and_a_damaged_one_are_told_apart(bucketed: GoldenTable) -> None:
+def test_cleaned_file_and_damaged_file_raise_different_errors(bucketed: GoldenTable) -> None:
     file_slice = bucketed.view.latest_slices()[0]
     assert file_slice.base is not None
     log = bucketed.root / file_slice.logs[0].path

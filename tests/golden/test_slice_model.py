@@ -1,6 +1,6 @@
-"""The model that histories are held against gives Apache Hudi's answers, from the raw log records.
+"""The model of histories returns the rows of Apache Hudi, from the raw log records.
 
-So a rule that lakemark and the model had wrong alike would show here.
+So a rule that both lakemark and the model got wrong would fail here.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ RULES: Mapping[str, Rule] = {
 
 
 @pytest.mark.parametrize(("name", "rule"), RULES.items(), ids=RULES)
-def test_the_model_gives_apaches_answer(name: str, rule: Rule, shared_tables: SharedTables) -> None:
+def test_model_returns_the_rows_of_apache(
+    name: str, rule: Rule, shared_tables: SharedTables
+) -> None:
     golden = shared_tables[name]
     found: Records = {}
     for file_slice in golden.view.latest_slices():
@@ -93,5 +95,5 @@ def written(row: dict[str, Any], schema: pa.Schema) -> frozenset[str] | None:
 
 
 def _without_zone(value: object) -> object:
-    """Times as Spark wrote the answers, in UTC without saying so."""
+    """Convert times to those that Spark wrote into the answers: in UTC, without a zone."""
     return value.replace(tzinfo=None) if isinstance(value, datetime) else value

@@ -1,4 +1,4 @@
-"""The file slices of what Apache Hudi wrote are those that Apache Hudi reads."""
+"""lakemark finds the file slices that Apache Hudi reads."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from lakemark.view.file_system_view import FileSystemView
 from tests.golden.golden_table import ALL_TABLES, GoldenTable
 from tests.golden.shared_tables import SharedTables
 
-#: Whose rows say where they come from: by their file's id, which is unique but where writers do not
-#: block each other.
+#: Tables whose rows name their file id, and whose file ids are unique. With non-blocking writers
+#: they are not.
 _TABLES = [n for n in ALL_TABLES if "virtual_keys" not in n and "non_blocking" not in n]
 
-#: With files of writers that died or were rolled back by a block in a log.
+#: Tables with files of writers that died, or that a block in a log rolled back.
 _WITH_DEAD_FILES = ("dead_writer", "failed_write", "v6_mor_rollback")
 
 
 class Row(NamedTuple):
-    """Where a row comes from: a base file's name, or the file id of a log."""
+    """The source of a row: the name of a base file, or the file id of a log."""
 
     key: str
     commit: str
@@ -37,23 +37,23 @@ def golden(request: pytest.FixtureRequest, shared_tables: SharedTables) -> Golde
     return shared_tables[request.param]
 
 
-def test_read_optimized_slices_hold_exactly_the_rows_that_apache_reads(golden: GoldenTable) -> None:
+def test_read_optimized_slices_have_exactly_the_rows_that_apache_reads(golden: GoldenTable) -> None:
     found = base_rows(golden, golden.view.read_optimized())
     assert found == rows(golden.expected("read_optimized"))
 
 
-def test_snapshot_slices_hold_the_rows_that_apache_reads(golden: GoldenTable) -> None:
+def test_snapshot_slices_have_the_rows_that_apache_reads(golden: GoldenTable) -> None:
     check_slices(golden, golden.view, rows(golden.expected("snapshot")))
 
 
-def test_slices_of_the_past_hold_the_rows_that_apache_read_then(golden: GoldenTable) -> None:
+def test_time_travel_slices_have_the_rows_that_apache_reads(golden: GoldenTable) -> None:
     if "as_of" not in golden.queries:
-        pytest.skip("Apache was not asked for the past")
+        pytest.skip("Apache Hudi ran no time travel query")
     view = golden.view.as_of(golden.queries["as_of"]["as.of.instant"])
     check_slices(golden, view, rows(golden.expected("as_of")))
 
 
-def test_every_commit_can_be_read_archived_or_not(golden: GoldenTable) -> None:
+def test_every_active_or_archived_commit_can_be_read(golden: GoldenTable) -> None:
     store = golden.table.store
     archived = store.load_archived().instants()
     writes = [i for i in (*archived, *golden.table.timeline.completed()) if i.action.is_write]
@@ -66,7 +66,7 @@ def test_every_commit_can_be_read_archived_or_not(golden: GoldenTable) -> None:
     assert all(golden.view.timeline.is_committed(i.requested_at) for i in writes)
 
 
-def test_archived_instants_keep_the_time_at_which_they_completed(golden: GoldenTable) -> None:
+def test_archived_instants_keep_their_completion_time(golden: GoldenTable) -> None:
     archived = golden.table.store.load_archived().instants()
     assert bool(archived) == golden.table.properties.table_name.endswith("archived")
     timeline = golden.table.timeline
@@ -76,7 +76,7 @@ def test_archived_instants_keep_the_time_at_which_they_completed(golden: GoldenT
 
 
 def check_slices(golden: GoldenTable, view: FileSystemView, expected: list[Row]) -> None:
-    """Every row comes from a slice, and every row of a slice without logs is there."""
+    """Check that every row comes from a slice, and all rows of slices without logs are found."""
     slices = view.latest_slices()
     bases = {str(s.base.name) for s in slices if s.base is not None}
     by_id = {s.group.file_id: s for s in slices}

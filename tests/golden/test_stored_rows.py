@@ -1,4 +1,4 @@
-"""Tables of Apache Hudi are continued with the keys, paths and buckets that their rows have."""
+"""lakemark continues tables of Apache Hudi with the keys, paths and buckets of their rows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_table_with_a_bucket_index_of_two_is_accepted(name: str, tmp_path: Path)
         ("v6_mor_timestamp_keys_millis", Unsupported, "key generator TIMESTAMP"),
     ],
 )
-def test_table_whose_rows_would_be_put_elsewhere_is_refused(
+def test_table_whose_rows_would_get_other_paths_or_buckets_is_refused(
     name: str, error: type[HudiError], message: str, tmp_path: Path
 ) -> None:
     table = unpack(name, tmp_path).table

@@ -1,4 +1,4 @@
-"""What Apache Hudi wrote answers about the past as Apache Hudi answers, meta columns included."""
+"""Time travel, incremental and CDC queries return the rows of Apache Hudi, with meta columns."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ _CUT_INTO_SPANS = [
     "v9_mor_insert_overwrite",
     "v9_mor_savepoint_restore",
 ]
-#: A delete of it came late and changed nothing; a log is said to delete what it names anyway.
+#: A late delete of this key changed nothing, but a log counts as deleting each key that it names.
 _DELETED_LATE = ("r2", "k0029")
 
 
-def test_a_savepoint_of_apaches_reads_as_the_files_that_it_keeps(
+def test_savepoint_of_apache_has_the_rows_of_the_files_that_it_keeps(
     shared_tables: SharedTables,
 ) -> None:
     golden = shared_tables["v9_cow_savepoint"]
@@ -80,7 +80,7 @@ def test_a_savepoint_of_apaches_reads_as_the_files_that_it_keeps(
     assert sorted_rows(rows) == sorted_rows(kept)
 
 
-def test_the_past_has_the_columns_of_its_time(shared_tables: SharedTables) -> None:
+def test_time_travel_returns_the_schema_of_that_time(shared_tables: SharedTables) -> None:
     golden = shared_tables["v9_mor_evolved"]
     first, last = (i.requested_at for i in golden.view.timeline.completed())
     then, now = (golden.table.scan(Snapshot(as_of=i)).schema for i in (first, last))
@@ -89,7 +89,9 @@ def test_the_past_has_the_columns_of_its_time(shared_tables: SharedTables) -> No
 
 
 @pytest.mark.parametrize("name", [*_CUT_INTO_SPANS, *_ARCHIVED[:2]])
-def test_all_commits_together_wrote_the_snapshot(shared_tables: SharedTables, name: str) -> None:
+def test_incremental_query_from_the_earliest_commit_returns_the_snapshot(
+    shared_tables: SharedTables, name: str
+) -> None:
     golden = shared_tables[name]
     plan = incremental.plan(golden.view, golden.table.store, InstantRange.of("earliest"))
     assert plan.is_full_scan == (name in _ARCHIVED)
@@ -97,7 +99,9 @@ def test_all_commits_together_wrote_the_snapshot(shared_tables: SharedTables, na
 
 
 @pytest.mark.parametrize("name", _CUT_INTO_SPANS)
-def test_no_row_falls_between_two_spans(shared_tables: SharedTables, name: str) -> None:
+def test_no_row_is_missing_between_two_consecutive_spans(
+    shared_tables: SharedTables, name: str
+) -> None:
     golden = shared_tables[name]
     commit_of = _commits_of_keys(golden.expected("snapshot"))
     commits = [i for i in golden.view.timeline.completed() if i.action.is_write]
@@ -113,7 +117,9 @@ def test_no_row_falls_between_two_spans(shared_tables: SharedTables, name: str) 
 
 
 @pytest.mark.parametrize("name", ["v6_mor_avro_bucket", "v9_mor_compacted"])
-def test_the_whole_table_is_read_once_files_were_removed(tmp_path: Path, name: str) -> None:
+def test_incremental_query_scans_the_whole_table_if_files_were_removed(
+    tmp_path: Path, name: str
+) -> None:
     golden = unpack(name, tmp_path)
     begin = golden.queries["incremental"]["hoodie.datasource.read.begin.instanttime"]
     plan = incremental.plan(golden.view, golden.table.store, InstantRange.of(begin))
@@ -151,7 +157,7 @@ def test_removed_file_is_not_needed_if_a_later_commit_of_the_span_rewrote_it(
 
 
 @pytest.mark.parametrize("name", _ARCHIVED)
-def test_archived_commits_are_in_a_span_that_begins_before_them(
+def test_span_includes_archived_commits_that_are_later_than_its_begin(
     shared_tables: SharedTables, name: str
 ) -> None:
     golden = shared_tables[name]
@@ -168,11 +174,11 @@ def test_archived_commits_are_in_a_span_that_begins_before_them(
 
 
 @pytest.mark.parametrize("name", _REPLAYED)
-def test_replayed_changes_come_to_the_snapshot(shared_tables: SharedTables, name: str) -> None:
+def test_replayed_changes_give_the_snapshot(shared_tables: SharedTables, name: str) -> None:
     golden = shared_tables[name]
     plan = cdc.plan(golden.view, golden.table.store, _with_cdc(golden), InstantRange.of("earliest"))
     state: dict[Key, str] = {}
-    # An overwrite deletes and inserts at one moment.
+    # An overwrite deletes and inserts at the same time.
     changes = sorted(_changes(golden, plan), key=lambda c: (c["ts_ms"], c["op"] != "d"))
     for change in changes:
         key = _key_of(change)
@@ -187,20 +193,22 @@ def test_replayed_changes_come_to_the_snapshot(shared_tables: SharedTables, name
 
 
 @pytest.mark.parametrize("mode", [LoggingMode.OP_KEY_ONLY, LoggingMode.DATA_BEFORE])
-def test_images_that_were_not_kept_are_looked_up(tmp_path: Path, mode: LoggingMode) -> None:
+def test_images_that_were_not_logged_are_read_from_file_slices(
+    tmp_path: Path, mode: LoggingMode
+) -> None:
     golden = unpack("v9_cow_cdc", tmp_path)
     plan = cdc.plan(golden.view, golden.table.store, golden.properties, InstantRange.of("000"))
-    whole = Counter(_told(change) for change in _changes(golden, plan))
-    _keep_less(golden, plan, mode)
+    whole = Counter(_comparable(change) for change in _changes(golden, plan))
+    _log_less(golden, plan, mode)
 
     golden = _opened_again(golden)
     plan = cdc.plan(
         golden.view, golden.table.store, _with_cdc(golden, mode), InstantRange.of("000")
     )
-    assert Counter(_told(change) for change in _changes(golden, plan)) == whole
+    assert Counter(_comparable(change) for change in _changes(golden, plan)) == whole
 
 
-def test_kept_changes_and_their_logging_mode_agree(shared_tables: SharedTables) -> None:
+def test_logged_changes_of_another_logging_mode_are_an_error(shared_tables: SharedTables) -> None:
     golden = shared_tables["v9_cow_cdc"]
     properties = _with_cdc(golden, LoggingMode.OP_KEY_ONLY)
     plan = cdc.plan(golden.view, golden.table.store, properties, InstantRange.of("000"))
@@ -208,7 +216,7 @@ def test_kept_changes_and_their_logging_mode_agree(shared_tables: SharedTables) 
         _changes(golden, plan)
 
 
-def test_a_table_without_cdc_says_so(shared_tables: SharedTables) -> None:
+def test_table_without_cdc_is_refused(shared_tables: SharedTables) -> None:
     golden = shared_tables["v9_cow_simple"]
     with pytest.raises(InvalidConfig, match=keys.CDC_ENABLED):
         cdc.plan(golden.view, golden.table.store, golden.properties, InstantRange.of("000"))
@@ -217,7 +225,7 @@ def test_a_table_without_cdc_says_so(shared_tables: SharedTables) -> None:
 
 
 def _opened_again(golden: GoldenTable) -> GoldenTable:
-    """By listing storage, where the metadata table does not know what was done by hand."""
+    """Open the table without its metadata table, which does not list files changed by hand."""
     listed = golden.properties.without_metadata_table()
     replace_properties(golden.storage, golden.properties, listed, lambda: None)
     return replace(golden, table=OpenTable(golden.storage, listed))
@@ -243,8 +251,8 @@ def _with_cdc(
     return TableProperties({**golden.properties.values, **changed})
 
 
-def _keep_less(golden: GoldenTable, plan: cdc.CdcPlan, mode: LoggingMode) -> None:
-    """Write the kept changes again as another logging mode would have."""
+def _log_less(golden: GoldenTable, plan: cdc.CdcPlan, mode: LoggingMode) -> None:
+    """Rewrite the logged changes as another logging mode would have written them."""
     image: Row = {"type": ["null", _image_schema(golden)], "name": "before", "default": None}
     texts: list[Row] = [{"type": ["null", "string"], "name": name} for name in ("op", "record_key")]
     fields = [*texts, image] if mode is LoggingMode.DATA_BEFORE else texts
@@ -263,7 +271,7 @@ def _keep_less(golden: GoldenTable, plan: cdc.CdcPlan, mode: LoggingMode) -> Non
 
 
 def _image_schema(golden: GoldenTable) -> object:
-    """The Avro schema of an image, without logical types."""
+    """Return the Avro schema of an image, without logical types."""
     metadata = golden.table.newest_metadata()
     assert metadata is not None
     stored = metadata.extra_metadata[keys.SCHEMA]
@@ -274,8 +282,8 @@ def _without_logical_type(part: Row) -> Row:
     return {name: value for name, value in part.items() if name != "logicalType"}
 
 
-def _told(change: Row) -> tuple[str, ...]:
-    """A change by what both dialects print alike."""
+def _comparable(change: Row) -> tuple[str, ...]:
+    """Return the parts of a change that both dialects print in the same way."""
     return (change["op"], change["ts_ms"], _plainly(change["before"]), _plainly(change["after"]))
 
 

@@ -1,4 +1,4 @@
-"""Tables of Apache Hudi are taken from version to version, and written on in each of them."""
+"""lakemark changes the version of tables of Apache Hudi, and writes them in each version."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def opened_at(folder: Path) -> OpenTable:
 
 
 def rows_of(table: OpenTable) -> list[object]:
-    """Rows without what a compaction changes of them."""
+    """Read the rows without the column that a compaction changes."""
     found = table.scan().to_reader().read_all()
     return list(sorted_rows(found.drop_columns(["_hoodie_file_name"])))
 
 
 def past(table: OpenTable) -> dict[str, object]:
-    """What commits say of themselves, by requested time: all active ones, and two archived ones."""
+    """Read the metadata of all active commits and two archived ones, by requested time."""
     store, archive = table.store, table.store.load_archived()
     active = {i.requested_at: store.read_commit(i) for i in table.timeline.completed(*COMMITS)}
     names = [i for i in archive.instants() if i.action in COMMITS]
@@ -61,7 +61,7 @@ def past(table: OpenTable) -> dict[str, object]:
         ("v6_mor_timestamp_keys_millis", (V9, V6)),
     ],
 )
-def test_a_table_keeps_rows_and_past_in_every_version(
+def test_version_change_keeps_rows_and_commit_metadata(
     name: str, steps: tuple[FormatVersion, ...], tmp_path: Path
 ) -> None:
     table = unpack(name, tmp_path).table
@@ -85,7 +85,7 @@ def test_a_table_keeps_rows_and_past_in_every_version(
         assert rows_of(opened(table)) == rows
 
 
-def test_partition_fields_of_custom_keys_get_the_types_that_rows_show(tmp_path: Path) -> None:
+def test_partition_fields_of_custom_keys_get_types_derived_from_rows(tmp_path: Path) -> None:
     table = unpack("v6_cow_custom_keys", tmp_path).table
     rows = rows_of(table)
     for version in (V9, V6, V8):
@@ -109,7 +109,7 @@ def test_partition_fields_of_custom_keys_get_the_types_that_rows_show(tmp_path: 
         "v8_mor_pending_compaction",
     ],
 )
-def test_it_is_written_on_in_its_version(name: str, tmp_path: Path) -> None:
+def test_table_is_written_in_its_own_version(name: str, tmp_path: Path) -> None:
     table = unpack(name, tmp_path).table
     version, own = table.version, without_meta_columns(table.scan().schema)
     before = {
@@ -133,12 +133,12 @@ def test_it_is_written_on_in_its_version(name: str, tmp_path: Path) -> None:
     assert metadata_differences(table) == []
 
 
-def test_an_archive_that_lies_beside_all_else_is_all_that_goes(tmp_path: Path) -> None:
+def test_version_change_deletes_only_the_archive_of_an_empty_archive_folder(tmp_path: Path) -> None:
     golden = unpack("v6_cow_simple", tmp_path).root
     rows = rows_of(opened_at(golden))
     path = golden / ".hoodie/hoodie.properties"
-    said = [line for line in path.read_text().splitlines() if "archivelog.folder" not in line]
-    path.write_text("\n".join([*said, "hoodie.archivelog.folder="]))
+    lines = [line for line in path.read_text().splitlines() if "archivelog.folder" not in line]
+    path.write_text("\n".join([*lines, "hoodie.archivelog.folder="]))
     archive_log = golden / ".hoodie/.commits_.archive.1_1-0-1"
     archive_log.touch()
     change_version(opened_at(golden).context, V9)
@@ -147,11 +147,11 @@ def test_an_archive_that_lies_beside_all_else_is_all_that_goes(tmp_path: Path) -
     assert not archive_log.exists()
 
 
-def test_a_timeline_in_the_place_of_the_other_is_left_alone(tmp_path: Path) -> None:
+def test_version_change_is_refused_if_the_timeline_path_is_empty(tmp_path: Path) -> None:
     golden = unpack("v9_cow_simple", tmp_path).root
     home, path = golden / ".hoodie", golden / ".hoodie/hoodie.properties"
-    said = [line for line in path.read_text().splitlines() if "timeline.path" not in line]
-    path.write_text("\n".join([*said, "hoodie.timeline.path="]))
+    lines = [line for line in path.read_text().splitlines() if "timeline.path" not in line]
+    path.write_text("\n".join([*lines, "hoodie.timeline.path="]))
     for file in (home / "timeline").iterdir():
         file.rename(home / file.name)
     rows, files = rows_of(opened_at(golden)), {p for p in home.rglob("*") if p.is_file()}

@@ -1,8 +1,8 @@
 """Apache Hudi's ``StorageBasedLockProvider`` on S3, in the process of ``oracle_server``.
 
-The provider is Apache's own: what it writes into the lock file, whom it takes for dead, how it
-renews. Its client for S3 lies in the module ``hudi-aws``, which is on no registry, so what is left
-of that, two conditional requests (``S3StorageLockClient``), is done here by Amazon's client.
+The provider is Apache's own code: it decides what the lock file contains, when a lease is expired,
+and how it renews. Its client for S3 is in the module ``hudi-aws``, which no registry has. Its two
+conditional requests (``S3StorageLockClient``) are made here by Amazon's client.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PAUSE_S = 0.01
 def count_under_lock(
     spark: Any, store: Mapping[str, str], table: str, counter: str, times: int
 ) -> None:
-    """Add one to the number in an object, so many times, each under the table's lock.
+    """Increment the number in an object several times, each time under the table's lock.
 
     Args:
         spark: a session that has Apache Hudi.
@@ -82,7 +82,7 @@ def _provider(spark: Any, s3: Any, table: str) -> Iterator[Any]:
 
 
 class _Function3:
-    """A function of Python's as one of Hudi's."""
+    """A Python function that implements an interface of Hudi."""
 
     def __init__(self, function: Callable[[Any, Any, Any], object]) -> None:
         self._function = function
@@ -95,7 +95,7 @@ class _Function3:
 
 
 class _LockClient:
-    """One lock file: read with its e-tag, written over only while it has that e-tag."""
+    """One lock file: read with its e-tag, and replaced only if it still has that e-tag."""
 
     def __init__(self, jvm: Any, s3: Any, path: str) -> None:
         self._models = jvm.org.apache.hudi.client.transaction.lock.models
@@ -131,11 +131,11 @@ class _LockClient:
         return self._pair.of(results.SUCCESS, self._option.of(file))
 
     def readObject(self, path: str, looks_first: bool) -> object:
-        """Of an optional setting of the table's, which has none."""
+        """Read an optional file with settings, which the table does not have."""
         return self._option.empty()
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Close the client, which holds no resources."""
 
     class Java:
         implements = ("org.apache.hudi.client.transaction.lock.StorageLockClient",)

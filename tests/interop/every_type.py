@@ -1,4 +1,4 @@
-"""Rows with a value of every type that a Hudi table can hold, at its extremes and null."""
+"""Rows with a value of every type that a Hudi table supports, at its extremes and null."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ _LARGEST = {
 
 
 def rows_of_every_type(ts: int = 1) -> pa.Table:
-    """Four rows: ordinary values, the smallest, the largest, and nulls in all but the keys."""
+    """Create four rows: ordinary values, the smallest, the largest, and nulls except the keys."""
     values: dict[str, dict[str, object]] = {
         "ordinary": _ORDINARY,
         "smallest": _SMALLEST,

@@ -1,4 +1,4 @@
-"""lakemark on one table, without Spark and Kafka: what the interop tests set beside Apache Hudi.
+"""lakemark on one table, without Spark and Kafka, for comparison with Apache Hudi.
 
 The only module of these tests that calls the project's own API.
 """
@@ -37,19 +37,19 @@ from tests.interop.oracle import ApacheTable
 
 
 def read_snapshot(path: Path) -> pa.Table:
-    """All columns of the newest snapshot, meta columns included."""
+    """Read all columns of the newest snapshot, meta columns included."""
     return open_table(StorageLocation(str(path))).scan().to_reader().read_all()
 
 
 @dataclass(frozen=True, slots=True)
 class LakemarkWriter:
-    """Writes one table the way its Apache twin is set up.
+    """Writes one table with the settings of its ``ApacheTable``.
 
     Attributes:
-        writer: the project's own.
-        keys: how rows get their record key and partition path.
+        writer: lakemark's writer.
+        keys: generates record keys and partition paths.
         schema: the table's columns without meta columns.
-        ordering: columns that a delete carries beside its key.
+        ordering: the ordering columns, whose values a delete has in addition to its key.
     """
 
     writer: TableWriter
@@ -61,7 +61,7 @@ class LakemarkWriter:
     def open(
         cls, path: Path, twin: ApacheTable, schema: pa.Schema, timezone: str | None = None
     ) -> LakemarkWriter:
-        """The table at ``path``, created when there is none; ``timezone`` as for ``open_table``."""
+        """Open the table at ``path``, or create it; ``timezone`` as for ``open_table``."""
         index = BucketIndex(twin.bucket_count, tuple(twin.record_key))
         settings = WriterSettings(index, log_format=twin.log_format)
         writer = TableWriter(_open_or_create(path, twin, timezone), schema, settings)
@@ -69,15 +69,15 @@ class LakemarkWriter:
         return cls(writer, keys, schema, tuple(twin.ordering))
 
     def upsert(self, rows: pa.Table) -> Instant:
-        """One commit of data rows."""
+        """Commit data rows."""
         return self.begin(self.changes(rows, ChangeKind.UPSERT))()
 
     def delete(self, rows: pa.Table, kind: ChangeKind = ChangeKind.DELETE) -> Instant:
-        """One commit of deletes, each ordered by its row's own ordering value."""
+        """Commit deletes, each with the ordering value of its row."""
         return self.begin(self.changes(self._without_content(rows), kind))()
 
     def begin_upsert(self, rows: pa.Table) -> Callable[[], Instant]:
-        """Write the files of a commit; what is returned publishes it, whenever that may be."""
+        """Write the files of a commit, and return a function that publishes it later."""
         return self.begin(self.changes(rows, ChangeKind.UPSERT))
 
     def begin(self, changes: pa.Table) -> Callable[[], Instant]:
@@ -90,7 +90,7 @@ class LakemarkWriter:
         return lambda: self.writer.commit([stat for stat in written if stat is not None], {})
 
     def plan_compaction(self) -> Instant:
-        """Request a compaction of everything that has logs, and leave it to be done."""
+        """Request a compaction of all slices that have logs, without executing it."""
         table = self.writer.table
 
         def slices_at(timeline: Timeline) -> Sequence[FileSlice]:
@@ -103,7 +103,7 @@ class LakemarkWriter:
         return requested[0]
 
     def compact(self) -> list[Instant]:
-        """Do what is pending, whoever planned it; then plan and do what has logs."""
+        """Execute all pending compactions; then plan and execute one of all slices with logs."""
         policy = CompactionPolicy(every_delta_commits=1)
         return [instant for instant, _ in self.writer.compact_if_due(policy, LocalRunner(2))]
 
@@ -116,7 +116,7 @@ class LakemarkWriter:
         return pa.table(columns, schema=self.schema)
 
     def changes(self, rows: pa.Table, kind: ChangeKind) -> pa.Table:
-        """Rows in the layout of changes."""
+        """Convert rows to the layout of changes."""
         rows = rows.cast(self.schema)
         columns = {name: rows[name] for name in self.schema.names}
         columns |= {RECORD_KEY: self.keys.record_keys(rows)}

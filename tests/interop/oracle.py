@@ -1,4 +1,4 @@
-"""Asks Apache Hudi itself: the client of ``oracle_server``, which runs in its own environment."""
+"""The client of ``oracle_server``, which runs Apache Hudi itself in its own environment."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QueryType = Literal["snapshot", "read_optimized", "incremental"]
 WriteOperation = Literal["upsert", "insert", "bulk_insert", "delete", "insert_overwrite"]
 CompactionStep = Literal["schedule", "run", "schedule_and_run"]
 
-#: Options of a write that cleans and archives as soon as it can.
+#: Options of a write that cleans and archives as early as possible.
 CLEANS_AND_ARCHIVES = {
     "hoodie.clean.automatic": "true",
     "hoodie.clean.commits.retained": "3",
@@ -39,7 +39,7 @@ CLEANS_AND_ARCHIVES = {
 
 
 class OracleUnavailable(Exception):
-    """The environment that Apache Hudi runs in is not there; the message says what it needs."""
+    """The environment of Apache Hudi is missing; the message says what it needs."""
 
 
 class OracleError(Exception):
@@ -58,14 +58,14 @@ class OracleInstant:
 
 @dataclass(frozen=True, slots=True)
 class ApacheTable:
-    """How Apache Hudi is to write a table: bucket index, no service of its own accord, UTC.
+    """The settings of a table of Apache Hudi: bucket index, no automatic services, UTC.
 
     Attributes:
         record_key, partition, ordering: columns; several keys or partitions are allowed.
         bucket_count: file groups per partition; must equal what the other writer uses.
-        has_metadata: whether Hudi keeps its metadata table.
-        log_format: content of data blocks in log files.
-        extra: further options, which win over all of the above.
+        has_metadata: whether Hudi maintains its metadata table.
+        log_format: the format of data blocks in log files.
+        extra: further options, which override all of the above.
     """
 
     name: str
@@ -80,7 +80,7 @@ class ApacheTable:
     extra: Mapping[str, str] = field(default_factory=dict)
 
     def write_options(self) -> dict[str, str]:
-        """The options of a DataFrame write."""
+        """Return the options of a DataFrame write."""
         return {
             "hoodie.table.name": self.name,
             "hoodie.datasource.write.table.type": self.table_type,
@@ -102,7 +102,7 @@ class ApacheTable:
 
     @property
     def version_options(self) -> dict[str, str]:
-        """What keeps any command of Hudi's from taking the table to version 9."""
+        """Return the options that keep commands of Hudi from upgrading the table to version 9."""
         return {
             "hoodie.write.table.version": str(self.version),
             "hoodie.write.auto.upgrade": "false",
@@ -110,7 +110,7 @@ class ApacheTable:
 
 
 def oracle_python() -> Path:
-    """The interpreter of the environment with pyspark 3.5.
+    """Find the interpreter of the environment with pyspark 3.5.
 
     Raises:
         OracleUnavailable: there is none.
@@ -128,13 +128,13 @@ def oracle_python() -> Path:
 
 
 class Oracle:
-    """One process of Apache Hudi, asked one question at a time; close it at the end.
+    """One process of Apache Hudi that serves one request at a time; close it at the end.
 
     Args:
-        folder: a scratch folder of its own, for rows on their way and for the process's log.
-        driver_memory: the JVM's heap.
-        environ: of the process.
-        timezone: default time zone of the JVM, in which a table in local time has its instants.
+        folder: its own scratch folder, for the rows of requests and for the log of the process.
+        driver_memory: the heap of the JVM.
+        environ: the environment variables of the process.
+        timezone: default time zone of the JVM; instants of a table in local time use it.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ class Oracle:
         self._receive("start")
 
     def close(self) -> None:
-        """End the process and wait for it."""
+        """Stop the process and wait for its end."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         try:
@@ -179,7 +179,7 @@ class Oracle:
         query_type: QueryType = "snapshot",
         options: Mapping[str, str] | None = None,
     ) -> pa.Table:
-        """All columns of a query, meta columns included, in any order of rows.
+        """Read all columns of a query, meta columns included, in any order of rows.
 
         ``options`` are Hudi's own, such as ``as.of.instant``,
         ``hoodie.datasource.read.begin.instanttime`` or
@@ -203,7 +203,7 @@ class Oracle:
         operation: WriteOperation = "upsert",
         options: Mapping[str, str] | None = None,
     ) -> OracleInstant:
-        """One commit; the first one creates the table. ``options`` win over the table's own.
+        """Commit rows; the first commit creates the table. ``options`` override the table's.
 
         Returns:
             The completed instant with the latest completion time.
@@ -223,7 +223,7 @@ class Oracle:
         return max(completed, key=lambda instant: instant.completed_at or "")
 
     def create_table(self, path: Path | str, columns: str, table: ApacheTable) -> None:
-        """An empty table through SQL; ``columns`` as in ``CREATE TABLE``, like ``id STRING``."""
+        """Create an empty table with SQL; ``columns`` like ``id STRING``."""
         options = table.write_options() | {
             "type": {"MERGE_ON_READ": "mor", "COPY_ON_WRITE": "cow"}[table.table_type],
             "primaryKey": ",".join(table.record_key),
@@ -238,7 +238,7 @@ class Oracle:
         self.execute(f"DROP TABLE {table.name}")
 
     def delete_where(self, path: Path | str, condition: str, table: ApacheTable) -> None:
-        """SQL's ``DELETE FROM``, which deletes whatever the ordering value of a record is."""
+        """Run ``DELETE FROM`` of SQL, which deletes records of any ordering value."""
         with self.named(table.name, path), self.settings(table.write_options()):
             self.execute(f"DELETE FROM {table.name} WHERE {condition}")
 
@@ -250,7 +250,7 @@ class Oracle:
         instant: str | None = None,
         options: Mapping[str, str] | None = None,
     ) -> list[str]:
-        """Plan (however few the delta commits), run what is pending or ``instant``, or both.
+        """Plan a compaction, after any number of delta commits; run pending ones or ``instant``.
 
         Returns:
             Requested times of the compactions planned or run.
@@ -273,7 +273,7 @@ class Oracle:
     def rollback(
         self, path: Path | str, instant: str, options: Mapping[str, str] | None = None
     ) -> bool:
-        """Undo one instant, found by listing; whether there was anything to undo."""
+        """Roll back one instant by listing; return whether there was anything to roll back."""
         defaults = {"hoodie.metadata.enable": "false"}
         return bool(
             self._ask(
@@ -285,21 +285,21 @@ class Oracle:
         )
 
     def timeline(self, path: Path | str) -> list[OracleInstant]:
-        """The active timeline as Apache Hudi parses it."""
+        """Return the active timeline as Apache Hudi parses it."""
         return [OracleInstant(**instant) for instant in self._ask("timeline", path=str(path))]
 
     def commit_metadata(self, path: Path | str, instant: str) -> dict[str, Any]:
-        """What a completed commit says of itself, in the names of Hudi's JSON."""
+        """Return the metadata of a completed commit, as Hudi's JSON."""
         metadata: dict[str, Any] = self._ask("commit_metadata", path=str(path), instant=instant)
         return metadata
 
     def table_config(self, path: Path | str) -> dict[str, str]:
-        """``hoodie.properties`` as Apache Hudi reads it."""
+        """Return ``hoodie.properties`` as Apache Hudi reads it."""
         config: dict[str, str] = self._ask("table_config", path=str(path))
         return config
 
     def count_under_lock(self, location: StorageLocation, counter: str, times: int) -> None:
-        """Add one to the number in an object of S3, so often, under the lock of the table there."""
+        """Increment the number in an S3 object several times, under the lock of the table."""
         self._ask(
             "count_under_lock",
             store=location.options,
@@ -309,18 +309,18 @@ class Oracle:
         )
 
     def execute(self, statement: str) -> None:
-        """Run a statement for its effect."""
+        """Run a statement without a result."""
         self._ask("sql", statement=statement)
 
     def query(self, statement: str) -> pa.Table:
-        """The rows of a query, or of one of Hudi's procedures (``CALL …``)."""
+        """Return the rows of a query, or of one of Hudi's procedures (``CALL …``)."""
         answer = self._new_path()
         self._ask("sql", statement=statement, answer_path=str(answer))
         return _take_rows(answer)
 
     @contextmanager
     def named(self, name: str, path: Path | str) -> Iterator[None]:
-        """A table under a name that SQL and procedures know, for the length of a block."""
+        """Register a table under a name for SQL and procedures, for the length of a block."""
         self.execute(f"CREATE TABLE {name} USING hudi LOCATION '{path}'")
         try:
             yield
@@ -329,7 +329,7 @@ class Oracle:
 
     @contextmanager
     def settings(self, options: Mapping[str, str]) -> Iterator[None]:
-        """Settings of the session, for the length of a block."""
+        """Change settings of the session, for the length of a block."""
         try:
             for key, value in options.items():
                 self.execute(f"SET {key} = {value}")
@@ -340,7 +340,7 @@ class Oracle:
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
-        """Stands still for the length of a block, wherever it is."""
+        """Suspend the process for the length of a block, at any point of its work."""
         pid = self._process.pid
         (java,) = map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
         os.kill(java, signal.SIGSTOP)

@@ -1,14 +1,14 @@
 """Apache Hudi behind a pipe: one Spark session that answers JSON lines until its input ends.
 
 A request is ``{"operation": name, "arguments": {…}}``, its answer ``{"ok": …}`` or
-``{"error": {"kind": …, "message": …}}``; the first line says that the session is up. Rows travel as
-Parquet files, never in the lines. Standard output belongs to the answers alone: what Spark and
-Java print there goes to standard error.
+``{"error": {"kind": …, "message": …}}``; the first line reports that the session is ready. Rows
+are passed in Parquet files, never in the lines. Standard output is only for answers: the output of
+Spark and Java is redirected to standard error.
 
-Runs with pyspark 3.5, since Apache Hudi 1.2.0 resolves for it:
-``python -m tests.interop.oracle_server``. The zone of the JVM is UTC unless a test asks for
-another one, because some of Hudi's procedures name instants in the JVM's zone whatever the table
-says.
+Runs with pyspark 3.5, because Apache Hudi 1.2.0 supports it:
+``python -m tests.interop.oracle_server``. The time zone of the JVM is UTC unless a test sets
+another one, because some of Hudi's procedures name instants in the zone of the JVM, whatever zone
+the table has.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ JAVA_SETTINGS = (
     "-Djol.skipHotspotSAAttach=true",
 )
 
-#: What any Spark session needs before it can read and write Hudi's tables.
+#: Settings that any Spark session needs to read and write Hudi tables.
 HUDI_SETTINGS = {
     "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
     "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
@@ -68,7 +68,7 @@ Options = Mapping[str, str]
 
 
 def main() -> None:
-    """Start the session, say so, answer until standard input ends."""
+    """Start the session, report that, and answer requests until standard input ends."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--driver-memory", default="2g")
     parser.add_argument("--timezone", default="UTC")
@@ -82,21 +82,21 @@ def main() -> None:
 
 
 def claim_standard_output() -> TextIO:
-    """Keep the real standard output for the answers; everyone else's goes to standard error."""
+    """Reserve standard output for the answers, and redirect all other output to standard error."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     return answers
 
 
 def start_session(driver_memory: str, timezone: str) -> SparkSession:
-    """A local session of two threads that can read and write Apache Hudi's tables."""
+    """Start a local session of two threads that can read and write Apache Hudi's tables."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     jars = resolve([HUDI_COORDINATE], cache_home() / "jars")
     builder = SparkSession.builder.master("local[2]").appName("oracle")
     builder = builder.config("spark.jars", ",".join(map(str, jars)))
     for key, value in _ORACLE_SETTINGS.items():
         builder = builder.config(key, value)
-    # What it unpacks and shuffles goes the way of its folder, also when the process is killed.
+    # Unpacked and shuffled files are deleted with its folder, even if the process is killed.
     own = [f"-Duser.timezone={timezone}", shlex.quote(f"-Djava.io.tmpdir={Path.cwd()}")]
     java_options = " ".join([*JAVA_SETTINGS, *own])
     builder = builder.config("spark.driver.extraJavaOptions", java_options)
@@ -107,12 +107,12 @@ def start_session(driver_memory: str, timezone: str) -> SparkSession:
 
 
 def _load_metadata_payload(spark: SparkSession) -> None:
-    """Load the class of the metadata table's records before anything else meets their schema.
+    """Load the class of the metadata table's records before any other code uses their schema.
 
-    A process of Apache Hudi 1.2.0 whose first work on a metadata table is to compact it can write
-    no statistics of columns from then on ("Index 9 out of bounds for length 7"), on tables that
-    Apache alone has written, too: the class compares schemas by identity, and another copy is then
-    already in the cache from which it takes its own.
+    If a process of Apache Hudi 1.2.0 begins with a compaction of a metadata table, it cannot write
+    column statistics afterwards ("Index 9 out of bounds for length 7"). This happens to tables that
+    only Apache has written, too. The class compares schemas by identity, and its cache then already
+    has another copy of the schema.
     """
     jvm: Any = spark._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
@@ -125,16 +125,16 @@ def send(answers: TextIO, reply: Mapping[str, object]) -> None:
 
 
 def answer(hudi: ApacheHudi, request: Mapping[str, Any]) -> dict[str, object]:
-    """The reply to one request; an error of Hudi's is an answer too."""
+    """Answer one request; an error of Hudi is an answer, too."""
     operation: Callable[..., object] = hudi.operations[request["operation"]]
     try:
         return {"ok": operation(**request["arguments"])}
     except Exception as error:
-        return {"error": {"kind": type(error).__name__, "message": told(error)}}
+        return {"error": {"kind": type(error).__name__, "message": describe(error)}}
 
 
-def told(error: Exception) -> str:
-    """What went wrong; of an error of Java's each cause in a line, without the stacks."""
+def describe(error: Exception) -> str:
+    """Describe an error; a Java error as one line for each cause, without the stacks."""
     if not isinstance(error, Py4JJavaError):
         return str(error)
     causes, cause = [], error.java_exception
@@ -145,7 +145,7 @@ def told(error: Exception) -> str:
 
 
 class ApacheHudi:
-    """What a test may ask of Apache Hudi; each public method is one operation."""
+    """The operations of Apache Hudi that a test may call; each public method is one of them."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark
@@ -174,7 +174,7 @@ class ApacheHudi:
         writer.options(**options).option("hoodie.datasource.write.operation", operation).save(path)
 
     def sql(self, statement: str, answer_path: str | None = None) -> None:
-        """Run a statement; the rows of a query (or a ``CALL``) go to ``answer_path``."""
+        """Run a statement, and write the rows of a query or ``CALL`` to ``answer_path``."""
         rows = self.spark.sql(statement)
         if answer_path is not None:
             save_rows(rows, answer_path)
@@ -182,7 +182,7 @@ class ApacheHudi:
     def compact(
         self, path: str, operation: str, instant: str | None, options: Options
     ) -> list[str]:
-        """Plan a compaction, run pending ones (or one named), or both; the instants concerned."""
+        """Plan a compaction, run pending ones or one by name, or both; return their instants."""
         client = self._write_client(path, options)
         try:
             if operation == "run":
@@ -200,17 +200,17 @@ class ApacheHudi:
             client.close()
 
     def rollback(self, path: str, instant: str, options: Options) -> bool:
-        """Undo one instant, completed or not; whether there was anything to undo."""
+        """Roll back an instant, completed or not; return whether anything was rolled back."""
         client = self._write_client(path, options)
         try:
-            # a writer other than Spark left no markers that tell which files are its
+            # a writer other than Spark leaves no markers for its files
             client.getConfig().setValue("hoodie.rollback.using.markers", "false")
             return bool(client.rollback(instant))
         finally:
             client.close()
 
     def timeline(self, path: str) -> list[dict[str, str | None]]:
-        """The active timeline as Hudi parses it, in order of requested time."""
+        """List the active timeline as Hudi parses it, in order of requested time."""
         instants = self._meta_client(path).getActiveTimeline().getInstants()
         return [
             {
@@ -223,7 +223,7 @@ class ApacheHudi:
         ]
 
     def commit_metadata(self, path: str, instant: str) -> object:
-        """What a completed commit says of itself, as the JSON that Hudi prints."""
+        """Return the metadata of a completed commit, as the JSON that Hudi prints."""
         timeline = self._meta_client(path).getActiveTimeline().filterCompletedInstants()
         for each in timeline.getInstants():
             if each.requestedTime() == instant:
@@ -232,7 +232,7 @@ class ApacheHudi:
         raise LookupError(message)
 
     def table_config(self, path: str) -> dict[str, str]:
-        """``hoodie.properties`` as Hudi reads it, defaults of the table's version filled in."""
+        """Return ``hoodie.properties`` as Hudi reads it, with defaults of the table's version."""
         return dict(self._meta_client(path).getTableConfig().getProps())
 
     def _meta_client(self, path: str) -> Any:
@@ -242,7 +242,7 @@ class ApacheHudi:
         return builder.setConf(conf).setBasePath(path).build()
 
     def _write_client(self, path: str, options: Options) -> Any:
-        """A client that leaves the table in its version."""
+        """Open a client that does not upgrade the table."""
         version = self._meta_client(path).getTableConfig().getTableVersion().versionCode()
         kept = {"hoodie.write.table.version": str(version), "hoodie.write.auto.upgrade": "false"}
         to_scala = self._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap

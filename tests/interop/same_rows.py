@@ -24,8 +24,8 @@ def assert_same_rows(ours: pa.Table, theirs: pa.Table, *, ignoring: Collection[s
     """Fail with a readable difference unless both hold the same columns and the same rows.
 
     Args:
-        ours: what the code under test holds, in any order of rows and columns.
-        theirs: what the oracle holds.
+        ours: the rows of the code under test, in any order of rows and columns.
+        theirs: the rows of the oracle.
         ignoring: columns left out of the comparison on both sides.
 
     Raises:
@@ -42,7 +42,7 @@ def assert_same_rows(ours: pa.Table, theirs: pa.Table, *, ignoring: Collection[s
 
 
 def logical_type(kind: pa.DataType) -> pa.DataType:
-    """The type that stands for all physical forms of one logical type."""
+    """Return the common type of all physical forms of one logical type."""
     if pa.types.is_dictionary(kind):
         return logical_type(kind.value_type)
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
@@ -81,7 +81,7 @@ def _types_named(schema: pa.Schema, name: str) -> str:
 
 
 def _unmatched_rows(ours: pa.Table, theirs: pa.Table) -> tuple[list[int], list[int]]:
-    """Indexes of the rows on each side that have no equal on the other."""
+    """Find the indexes of the rows on each side that have no equal on the other side."""
     our_keys, their_keys = _row_keys(ours), _row_keys(theirs)
     return _beyond(our_keys, Counter(their_keys)), _beyond(their_keys, Counter(our_keys))
 
@@ -103,7 +103,7 @@ def _hashable(value: object) -> object:
 
 
 def _is_map_entries(value: Sequence[object]) -> bool:
-    """Whether this is how Arrow shows a map: pairs, whose order means nothing."""
+    """Whether the value is a map as Arrow represents it: pairs, in any order."""
     return bool(value) and all(isinstance(item, tuple) for item in value)
 
 
@@ -137,7 +137,7 @@ def _row_report(
 
 
 def _record_key(row: Row) -> object:
-    """What pairs rows of both sides; a table without meta columns pairs by its first column."""
+    """Return the value that pairs rows of both sides: the record key, or the first column."""
     named = tuple(row[name] for name in _KEY_COLUMNS if name in row)
     return named or _hashable(next(iter(row.values()), None))
 

@@ -1,6 +1,6 @@
-"""The oracle itself: what Apache Hudi writes, it and hudi-rs read back as a plain model says.
+"""The oracle itself: Apache Hudi and hudi-rs read rows of Apache Hudi as a plain model expects.
 
-Without these, an interop test that fails could not tell our fault from the harness's.
+Without these tests, a failed interop test could mean a bug of lakemark or of the test harness.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ META_COLUMNS = [
 ]
 
 
-#: The timelines of versions 8 and 9 are alike.
+#: The timelines of versions 8 and 9 have the same layout.
 both_layouts = pytest.mark.parametrize("version", [9, 6])
 
 
@@ -61,7 +61,7 @@ def test_rows_of_several_commits_merge_by_ordering_value(
 
 
 @both_layouts
-def test_a_planned_compaction_is_pending_until_it_is_run(
+def test_planned_compaction_is_pending_until_it_is_run(
     oracle: Oracle, tmp_path: Path, version: int
 ) -> None:
     path, trips = tmp_path / "trips", _trips("trips", version)
@@ -87,9 +87,7 @@ def test_a_planned_compaction_is_pending_until_it_is_run(
 
 
 @both_layouts
-def test_a_rollback_brings_the_rows_before_it_back(
-    oracle: Oracle, tmp_path: Path, version: int
-) -> None:
+def test_rollback_restores_the_earlier_rows(oracle: Oracle, tmp_path: Path, version: int) -> None:
     path, trips = tmp_path / "trips", _trips("trips", version)
     oracle.write(path, _rows(("a", "n", 1)), trips, "insert")
     before = oracle.read(path)
@@ -100,7 +98,7 @@ def test_a_rollback_brings_the_rows_before_it_back(
     assert undone.requested_at not in {i.requested_at for i in oracle.timeline(path)}
 
 
-def test_a_table_made_by_sql_takes_rows_and_unconditional_deletes(
+def test_table_created_with_sql_accepts_rows_and_unconditional_deletes(
     oracle: Oracle, tmp_path: Path
 ) -> None:
     path, trips = tmp_path / "trips", _trips("trips")
@@ -113,7 +111,7 @@ def test_a_table_made_by_sql_takes_rows_and_unconditional_deletes(
     assert_same_rows(_own_columns(oracle.read(path)), _rows(("b", "n", 9)))
 
 
-def test_what_apache_refuses_is_an_error_and_the_process_lives_on(
+def test_error_of_apache_is_raised_and_its_process_stays_alive(
     oracle: Oracle, tmp_path: Path
 ) -> None:
     with pytest.raises(OracleError, match="read"):

@@ -1,4 +1,4 @@
-"""Apache Hudi's CDC query of a merge-on-read table that both write, and ours, against a model."""
+"""CDC queries of Apache Hudi and of lakemark on a merge-on-read table that both write."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def listed(changes: pa.Table) -> list[Change]:
     return sorted(found, key=str)
 
 
-def test_apache_finds_each_change_that_lakemark_wrote(oracle: Oracle, tmp_path: Path) -> None:
+def test_apache_returns_each_change_that_lakemark_wrote(oracle: Oracle, tmp_path: Path) -> None:
     path = tmp_path / "trips"
     oracle.write(path, rows(("a", "n", 1), ("b", "n", 1), ("c", "n", 1)), TRIPS)
     own = LakemarkWriter.open(path, TRIPS, SCHEMA)

@@ -1,4 +1,4 @@
-"""lakemark and Apache Hudi write one table in turn, and never differ on what it holds."""
+"""lakemark and Apache Hudi write one table in turn, and always read the same rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KEYS, COMMITS = 40, 7
 
 
 class Stream:
-    """Rows with updates, late ones and repeats, and deletes: the same for a seed."""
+    """Rows with updates, late ones and repeats, and deletes, drawn from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -61,7 +61,7 @@ class Stream:
         (6, "MERGE_ON_READ", ["ts"]),
     ],
 )
-def test_they_agree_after_every_commit_whoever_made_it(
+def test_lakemark_and_apache_read_the_same_rows_after_every_commit_of_either(
     oracle: Oracle,
     tmp_path: Path,
     version: int,
@@ -120,7 +120,7 @@ def test_apache_continues_a_table_whose_first_commit_only_records_a_start(
 
 
 @pytest.mark.parametrize("version", [9, 6])
-def test_apache_rolls_back_what_a_dead_lakemark_left(
+def test_apache_rolls_back_the_commit_of_a_dead_lakemark_process(
     oracle: Oracle, tmp_path: Path, version: int
 ) -> None:
     path, stream = tmp_path / "t", Stream(seed=3)
@@ -136,7 +136,7 @@ def test_apache_rolls_back_what_a_dead_lakemark_left(
 
 
 @pytest.mark.parametrize("version", [9, 6])
-def test_apache_builds_its_metadata_table_over_ours(
+def test_apache_builds_its_metadata_table_on_a_table_of_lakemark(
     oracle: Oracle, tmp_path: Path, version: int
 ) -> None:
     path, stream = tmp_path / "t", Stream(seed=4)

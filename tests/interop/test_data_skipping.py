@@ -1,4 +1,4 @@
-"""Apache Hudi's data skipping finds what a full scan finds, whatever lakemark has written."""
+"""Apache Hudi's data skipping finds the same rows as a full scan of a table of lakemark."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CONDITIONS = [
 ]  # fmt: skip
 #: Apache Hudi 1.2.0 cannot skip files by statistics of bytes in version 9: it fails to cast them.
 OF_BYTES = ["raw = X'01'", "raw > X'FF'", "raw < X'02'", "raw = X''"]
-#: Of a column that older files do not have.
+#: Conditions on a column that older files do not have.
 OF_NEW_COLUMN = [
     "more = 'new'", "more IS NULL", "more > 'a' AND n > 2", "more IS NULL AND n = 3",
     "more = 'new' OR n = 1", "coalesce(more, '') = ''",
@@ -104,7 +104,7 @@ def _misses_nothing(oracle: Oracle, path: Path, conditions: Sequence[str]) -> No
 def found(
     oracle: Oracle, path: Path, conditions: Sequence[str], skips: str
 ) -> dict[str, list[str]]:
-    """The ids that each condition finds, each in a scan of its own."""
+    """Find the ids of each condition, each in its own scan."""
     settings = {
         "hoodie.metadata.enable": "true",
         "hoodie.enable.data.skipping": skips,

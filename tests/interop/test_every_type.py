@@ -20,7 +20,7 @@ pytestmark = pytest.mark.oracle
 
 LogFormat = Literal["parquet", "avro"]
 
-#: In version 8 types and files are those of version 9.
+#: Version 8 has the same types and files as version 9.
 each_case = pytest.mark.parametrize(
     ("version", "log_format"), [(9, "parquet"), (9, "avro"), (6, "parquet"), (6, "avro")]
 )
@@ -38,7 +38,7 @@ def _own_columns(rows: pa.Table) -> pa.Table:
 
 
 @pytest.mark.parametrize("log_format", ["parquet", "avro"])
-def test_apache_returns_what_it_was_given(
+def test_apache_reads_the_values_that_it_wrote(
     oracle: Oracle, tmp_path: Path, log_format: LogFormat
 ) -> None:
     table = _table(log_format)
@@ -49,7 +49,7 @@ def test_apache_returns_what_it_was_given(
 
 
 @each_case
-def test_lakemark_reads_and_compacts_what_apache_wrote(
+def test_lakemark_reads_and_compacts_values_that_apache_wrote(
     oracle: Oracle, tmp_path: Path, version: int, log_format: LogFormat
 ) -> None:
     path, table = tmp_path / "t", _table(log_format, version)
@@ -64,7 +64,7 @@ def test_lakemark_reads_and_compacts_what_apache_wrote(
 
 
 @each_case
-def test_apache_reads_and_compacts_what_lakemark_wrote(
+def test_apache_reads_and_compacts_values_that_lakemark_wrote(
     oracle: Oracle, tmp_path: Path, version: int, log_format: LogFormat
 ) -> None:
     path, table = tmp_path / "t", _table(log_format, version)
@@ -95,7 +95,7 @@ def _base_file(path: Path) -> pq.ParquetFile:
 
 
 def _leaves(file: pq.ParquetFile) -> list[str]:
-    """Each leaf column's place, physical and logical type and nesting."""
+    """Describe each leaf column: its path, physical and logical type, and nesting."""
     columns = [file.schema.column(i) for i in range(len(file.schema))]
     return [
         f"{c.path} {c.physical_type}({c.length}) {c.logical_type} "

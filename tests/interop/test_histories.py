@@ -1,7 +1,7 @@
-"""The same history, written by lakemark and by Apache Hudi: the same rows, in every way to merge.
+"""lakemark and Apache Hudi write the same history, and get the same rows in every merge mode.
 
-A history is drawn from a seed: updates, late ones and ties, columns left open, deletes that are
-ordered and deletes that are not; then a compaction, and more of the same.
+A history is drawn from a seed. It has updates, late ones and ties, rows without some columns,
+ordered and unordered deletes, then a compaction, and more changes of all kinds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Row = dict[str, Any]
 _KEYS = [f"k{number}" for number in range(14)]
 _SEED = 1
 _FLAG = "_hoodie_is_deleted"
-#: What a table says of merging; Apache Hudi and lakemark must store the same.
+#: The table properties of merging; Apache Hudi and lakemark must store the same.
 _STORED = (
     keys.MERGE_MODE,
     keys.MERGE_STRATEGY_ID,
@@ -49,17 +49,17 @@ _STORED = (
 
 
 @dataclass(frozen=True)
-class Way:
-    """A way to merge that both have.
+class MergeCase:
+    """A merge mode or payload that both support.
 
     Attributes:
         ordering: the ordering columns.
-        mode: asked for; None leaves it to ordering and payload.
-        payload: asked for instead of a mode.
-        unavailable: the text that leaves a column open.
+        mode: the merge mode; None if ordering and payload decide it.
+        payload: the payload class, in place of a mode.
+        unavailable: the text that means that a column has no value in a change.
         marker: the column and the text in it that mark a deleted row.
-        log_format: of data blocks. Apache Hudi misreads ordering columns of text in Parquet blocks,
-            whoever wrote them: rows of older blocks lose their order, and so what they hold.
+        log_format: the format of data blocks. Apache Hudi misreads text ordering columns in Parquet
+            blocks of any writer: it ignores the order of rows in older blocks, and loses values.
     """
 
     ordering: Mapping[str, pa.DataType] = field(default_factory=lambda: {"ts": pa.int64()})
@@ -71,7 +71,7 @@ class Way:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the tables, without Hudi's own."""
+        """The columns of the tables, without meta columns."""
         flag = pa.bool_() if self.marker[0] == _FLAG else pa.string()
         texts = [("name", pa.string()), ("price", pa.string())]
         return pa.schema(
@@ -81,7 +81,7 @@ class Way:
     def twin(
         self, table_type: Literal["MERGE_ON_READ", "COPY_ON_WRITE"], version: int = 9
     ) -> ApacheTable:
-        """How Apache Hudi is to write it."""
+        """Return the settings of Apache Hudi."""
         extra = {}
         if self.mode is not None:
             extra["hoodie.write.record.merge.mode"] = self.mode.value
@@ -101,7 +101,7 @@ class Way:
         )
 
     def spec(self, table_type: TableType, version: int = 9) -> TableSpec:
-        """How lakemark is to write it."""
+        """Return the settings of lakemark."""
         return TableSpec(
             name="t",
             record_key=(KEY,),
@@ -115,31 +115,31 @@ class Way:
 
 
 WAYS = {
-    "event time": Way(),
-    "event time, two columns": Way({"ts": pa.int64(), "line": pa.int32()}),
-    "commit time": Way(mode=MergeMode.COMMIT_TIME),
-    "overwrite with latest": Way(payload="OverwriteWithLatestAvroPayload"),
-    "default payload": Way(payload="DefaultHoodieRecordPayload"),
-    "event time payload": Way(payload="EventTimeAvroPayload"),
-    "partial update": Way(payload="PartialUpdateAvroPayload"),
-    "overwrite non-defaults": Way(payload="OverwriteNonDefaultsWithLatestAvroPayload"),
-    "postgres": Way(
+    "event time": MergeCase(),
+    "event time, two columns": MergeCase({"ts": pa.int64(), "line": pa.int32()}),
+    "commit time": MergeCase(mode=MergeMode.COMMIT_TIME),
+    "overwrite with latest": MergeCase(payload="OverwriteWithLatestAvroPayload"),
+    "default payload": MergeCase(payload="DefaultHoodieRecordPayload"),
+    "event time payload": MergeCase(payload="EventTimeAvroPayload"),
+    "partial update": MergeCase(payload="PartialUpdateAvroPayload"),
+    "overwrite non-defaults": MergeCase(payload="OverwriteNonDefaultsWithLatestAvroPayload"),
+    "postgres": MergeCase(
         {"_event_lsn": pa.int64()},
         payload="debezium.PostgresDebeziumAvroPayload",
         unavailable="__debezium_unavailable_value",
         marker=("_change_operation_type", "d"),
     ),
-    "mysql": Way(
+    "mysql": MergeCase(
         {"_event_bin_file": pa.string(), "_event_pos": pa.int64()},
         payload="debezium.MySqlDebeziumAvroPayload",
         marker=("_change_operation_type", "d"),
         log_format="avro",
     ),
-    "event time, text": Way({"ts": pa.string()}, log_format="avro"),
-    "migration service": Way(payload="AWSDmsAvroPayload", marker=("Op", "D")),
+    "event time, text": MergeCase({"ts": pa.string()}, log_format="avro"),
+    "migration service": MergeCase(payload="AWSDmsAvroPayload", marker=("Op", "D")),
 }
 
-#: Those that older tables name by their Java class; Debezium's have tests of their own.
+#: Payloads that older tables name by their Java class; those of Debezium have their own tests.
 PAYLOADS = {
     name: way
     for name, way in WAYS.items()
@@ -148,9 +148,9 @@ PAYLOADS = {
 
 
 class History:
-    """Commits drawn from a seed; in each a key is there once."""
+    """Commits drawn from a seed; each has a key at most once."""
 
-    def __init__(self, way: Way, seed: int) -> None:
+    def __init__(self, way: MergeCase, seed: int) -> None:
         self._way, self._random = way, random.Random(seed)
 
     def all_keys(self) -> list[Row]:
@@ -177,9 +177,9 @@ class History:
 
 @dataclass(frozen=True)
 class Both:
-    """One table by each of them."""
+    """Two tables with the same history, one by lakemark and one by Apache Hudi."""
 
-    way: Way
+    way: MergeCase
     ours: WrittenTable
     theirs: Path
     twin: ApacheTable
@@ -190,7 +190,7 @@ class Both:
         cls,
         oracle: Oracle,
         folder: Path,
-        way: Way,
+        way: MergeCase,
         table_type: Literal["MERGE_ON_READ", "COPY_ON_WRITE"],
         version: int = 9,
     ) -> Both:
@@ -208,7 +208,7 @@ class Both:
         self.ours.commit(changes_of(self.way.schema, list(zip(rows, kinds, strict=True))))
 
     def delete(self, rows: Sequence[Row]) -> None:
-        """Whatever their ordering values are."""
+        """Delete rows of any ordering value."""
         table = pa.Table.from_pylist(rows, self.way.schema)
         self.oracle.write(self.theirs, table, self.twin, "delete")
         self.ours.delete(*({KEY: row[KEY]} for row in rows), kind=ChangeKind.COMMIT_TIME_DELETE)
@@ -223,7 +223,7 @@ class Both:
         ours = lakemark.read_snapshot(self.ours.path)
         names = self.way.schema.names
         assert_same_rows(ours.select(names), apaches.select(names))
-        assert _changed_in(ours) == _changed_in(apaches), "commits that rows are of"
+        assert _changed_in(ours) == _changed_in(apaches), "the commits of the rows differ"
 
     def assert_same_settings(self) -> None:
         apaches, ours = self.oracle.table_config(self.theirs), self.ours.open().properties.values
@@ -233,7 +233,7 @@ class Both:
 
 
 def _changed_in(rows: pa.Table) -> dict[str, int]:
-    """Of each key the commit that it was changed in, counted from the oldest that is seen."""
+    """Return the number of the commit that changed each key last, counted from the oldest."""
     times = sorted(set(rows["_hoodie_commit_time"].to_pylist()))
     return {
         key: times.index(time)
@@ -247,7 +247,9 @@ each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 
 
 @each_way
-def test_one_history_makes_the_same_rows(oracle: Oracle, tmp_path: Path, way: Way) -> None:
+def test_history_gives_the_same_rows_in_both(
+    oracle: Oracle, tmp_path: Path, way: MergeCase
+) -> None:
     both, history = Both.create(oracle, tmp_path, way, "MERGE_ON_READ"), History(way, _SEED)
     both.upsert(history.all_keys())
     both.assert_same_settings()
@@ -264,7 +266,9 @@ def test_one_history_makes_the_same_rows(oracle: Oracle, tmp_path: Path, way: Wa
 
 
 @pytest.mark.parametrize("name", ["event time", "partial update", "overwrite non-defaults"])
-def test_copy_on_write_makes_the_same_rows(oracle: Oracle, tmp_path: Path, name: str) -> None:
+def test_copy_on_write_gives_the_same_rows_in_both(
+    oracle: Oracle, tmp_path: Path, name: str
+) -> None:
     way = WAYS[name]
     both, history = Both.create(oracle, tmp_path, way, "COPY_ON_WRITE"), History(way, _SEED)
     both.upsert(history.all_keys())
@@ -283,7 +287,7 @@ class OlderTable:
     twin: ApacheTable
     schema: pa.Schema
 
-    def write_history(self, way: Way, version: int) -> None:
+    def write_history(self, way: MergeCase, version: int) -> None:
         """Base files, and logs with changes and deletes."""
         history = History(way, _SEED)
         self._write(history.all_keys())
@@ -293,7 +297,7 @@ class OlderTable:
         _check_names_payload(self.path, way, version)
 
     def rows(self) -> tuple[pa.Table, pa.Table]:
-        """As lakemark and as Apache Hudi read them."""
+        """Read the rows with lakemark and with Apache Hudi."""
         return lakemark.read_snapshot(self.path), self.oracle.read(self.path)
 
     def assert_same_compacted(self) -> None:
@@ -306,14 +310,14 @@ class OlderTable:
         self.oracle.write(self.path, table, self.twin, operation)
 
 
-def _check_names_payload(path: Path, way: Way, version: int) -> None:
+def _check_names_payload(path: Path, way: MergeCase, version: int) -> None:
     properties = open_table(StorageLocation(str(path))).properties
     assert properties.version == version
     assert str(stored_payload(properties)).endswith(f".{way.payload}")
 
 
 def _sequence(row: Row) -> Row:
-    """What older tables of MySQL order by, in one column: numbers of file and position."""
+    """Return the ordering value of older MySQL tables, one column of file number and position."""
     if "_event_bin_file" not in row:
         return {}
     number = row["_event_bin_file"].rpartition(".")[2]
@@ -322,8 +326,8 @@ def _sequence(row: Row) -> Row:
 
 @pytest.mark.parametrize("version", [6, 8])
 @pytest.mark.parametrize("way", PAYLOADS.values(), ids=PAYLOADS)
-def test_one_history_makes_the_same_rows_in_older_tables(
-    oracle: Oracle, tmp_path: Path, way: Way, version: int
+def test_history_gives_the_same_rows_in_older_tables(
+    oracle: Oracle, tmp_path: Path, way: MergeCase, version: int
 ) -> None:
     both = Both.create(oracle, tmp_path, way, "MERGE_ON_READ", version)
     history = History(way, _SEED)
@@ -340,7 +344,9 @@ def test_one_history_makes_the_same_rows_in_older_tables(
 
 
 @pytest.mark.parametrize("version", [6, 8])
-def test_older_tables_of_mysql_are_read_alike(oracle: Oracle, tmp_path: Path, version: int) -> None:
+def test_both_read_the_same_rows_of_older_mysql_tables(
+    oracle: Oracle, tmp_path: Path, version: int
+) -> None:
     way = WAYS["mysql"]
     twin = replace(way.twin("MERGE_ON_READ", version), ordering=["_event_seq"])
     schema = way.schema.append(pa.field("_event_seq", pa.string()))
@@ -351,10 +357,10 @@ def test_older_tables_of_mysql_are_read_alike(oracle: Oracle, tmp_path: Path, ve
 
 
 @pytest.mark.parametrize("version", [6, 8])
-def test_older_tables_of_postgres_keep_values_that_apache_drops(
+def test_lakemark_keeps_values_of_older_postgres_tables_that_apache_drops(
     oracle: Oracle, tmp_path: Path, version: int
 ) -> None:
-    """Its payload fills a record in place, which readers of 1.2.0 take for no change at all."""
+    """Its payload changes a record in place, which readers of 1.2.0 mistake for no change."""
     way = WAYS["postgres"]
     table = OlderTable(oracle, tmp_path / "t", way.twin("MERGE_ON_READ", version), way.schema)
     table.write_history(way, version)

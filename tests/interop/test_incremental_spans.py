@@ -1,4 +1,4 @@
-"""Incremental queries next to Apache Hudi's, where late rows meet a compaction of the span."""
+"""Incremental queries of both, if the span has late rows and a compaction."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def test_apache_returns_late_rows_that_lost_to_the_compacted_base_file_of_the_sp
     last = writer.upsert(_rows({"a": 1, "b": 1, "c": 7}))
     end = str(last.completed_at)
 
-    begin = str(second.completed_at)  # the span holds the compaction
+    begin = str(second.completed_at)  # the span includes the compaction
     assert _ours(tmp_path / "t", begin, end) == {("c", 7)}
     assert _apaches(oracle, tmp_path / "t", begin, end) == {("a", 1), ("b", 1), ("c", 7)}
-    begin = str(compaction.completed_at)  # its files hold no older row
+    begin = str(compaction.completed_at)  # the compaction is before the span
     late = {("a", 1), ("b", 1), ("c", 7)}
     assert _ours(tmp_path / "t", begin, end) == _apaches(oracle, tmp_path / "t", begin, end) == late
 

@@ -1,4 +1,4 @@
-"""Both encodings of a lone COMPLEX key are continued by lakemark and Apache Hudi in turn."""
+"""lakemark and Apache Hudi write in turn to tables of both encodings of a single COMPLEX key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.oracle
 
 
 @pytest.mark.parametrize(("version", "is_bare"), [(6, True), (8, True), (8, False)])
-def test_updates_of_both_writers_find_the_stored_keys(
+def test_updates_of_both_writers_match_the_stored_keys(
     oracle: Oracle, tmp_path: Path, version: int, is_bare: bool
 ) -> None:
     path, stream = tmp_path / "t", Stream(seed=version)

@@ -1,7 +1,7 @@
-"""lakemark and Apache Hudi write a table in turn whose timeline is in local time.
+"""lakemark and Apache Hudi write in turn to a table whose timeline is in local time.
 
-Times generated in two zones are out of order: the logs of the writer whose clock is behind belong
-to slices that the other has compacted, and their rows are lost in both readers.
+Times that are generated in two zones are out of order. Logs of the writer whose clock is behind
+then belong to slices that the other has compacted, and both readers lose their rows.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ IN_LOCAL_TIME = {"hoodie.table.timeline.timezone": "LOCAL"}
 
 
 @dataclass(frozen=True)
-class ApacheElsewhere:
-    """A process of Apache Hudi, and the zone of its JVM."""
+class ApacheInZone:
+    """A process of Apache Hudi, and the time zone of its JVM."""
 
     zone: str
     oracle: Oracle
@@ -39,18 +39,18 @@ class ApacheElsewhere:
 @pytest.fixture(scope="module", params=["America/New_York", "Asia/Tokyo"])
 def apache(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ApacheElsewhere]:
+) -> Iterator[ApacheInZone]:
     with started_oracle(tmp_path_factory.mktemp("oracle"), request.param) as oracle:
-        yield ApacheElsewhere(request.param, oracle)
+        yield ApacheInZone(request.param, oracle)
 
 
 @dataclass
 class Turns:
-    """A table, what it should hold, and its two writers."""
+    """A table, its expected rows, and its two writers."""
 
     path: Path
     twin: ApacheTable
-    apache: ApacheElsewhere
+    apache: ApacheInZone
     timezone: str | None
     rows: dict[str, int] = field(default_factory=dict)
     version: int = 0
@@ -62,13 +62,13 @@ class Turns:
         self.writer().upsert(self._next(keys))
 
     def writer(self) -> LakemarkWriter:
-        """Lakemark as a process that has just started."""
+        """Open the table with lakemark, as a process does that has just started."""
         opened = LakemarkWriter.open(self.path, self.twin, SCHEMA, self.timezone)
         opened.writer.recover()
         return opened
 
     def check(self) -> None:
-        """Both readers hold the model, and no instant is earlier than the one before it."""
+        """Check the rows of both readers, and that no instant is earlier than the one before."""
         for rows in (lakemark.read_snapshot(self.path), self.apache.oracle.read(self.path)):
             assert {row["id"]: row["v"] for row in rows.to_pylist()} == self.rows
             assert rows.num_rows == len(self.rows)
@@ -82,7 +82,7 @@ class Turns:
 
 @pytest.fixture
 def in_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    """Sets ``TZ`` of this process."""
+    """Set ``TZ`` of this process."""
     yield monkeypatch
     monkeypatch.undo()
     time.tzset()
@@ -93,8 +93,8 @@ def in_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     [(9, True, False), (9, False, True), (6, False, True)],
     ids=["same zone", "lakemark in UTC with the setting", "version 6"],
 )
-def test_no_row_is_lost_when_they_write_a_table_in_local_time_in_turn(
-    apache: ApacheElsewhere,
+def test_no_row_is_lost_if_both_write_a_table_in_local_time_in_turn(
+    apache: ApacheInZone,
     in_zone: pytest.MonkeyPatch,
     tmp_path: Path,
     version: int,

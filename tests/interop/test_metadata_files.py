@@ -1,4 +1,4 @@
-"""Apache Hudi reads a metadata table of which lakemark wrote every file."""
+"""Apache Hudi reads a metadata table whose files were all written by lakemark."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from tests.interop.oracle import Oracle, OracleError
 pytestmark = pytest.mark.oracle
 
 #: Base files and logs of listings and statistics; all queried columns have statistics. Files of
-#: metadata tables are alike in all versions, but for what tests.interop.test_metadata_table shows.
+#: metadata tables are the same in all versions, except as tests.interop.test_metadata_table shows.
 TABLE = "v9_cow_column_stats"
 OPTIONS = {"hoodie.metadata.enable": "true", "hoodie.enable.data.skipping": "true"}
 CREATED_MS = 1_795_000_000_000
 
-#: What becomes of a stored record.
+#: Changes a stored record.
 Change = Callable[[bytes], bytes]
 
 
 def write_again(table: GoldenTable, partition: str, change: Change = lambda record: record) -> int:
-    """Write every base file and log of a metadata partition; how many there are."""
+    """Write every base file and log of a metadata partition, and return their number."""
     files = [*(table.root / ".hoodie/metadata" / partition).iterdir()]
     written = [path for path in files if _is_written(path)]
     for path in written:
@@ -45,7 +45,7 @@ def write_again(table: GoldenTable, partition: str, change: Change = lambda reco
             entries = _entries(block.content.read(), change)
             changes = RecordChanges(entries, pa.array([], pa.binary()))
             path.write_bytes(log_file(changes, partition, block.instant_time, CREATED_MS))
-        # What Hadoop's local file system checked Apache's bytes by.
+        # The checksum by which Hadoop's local file system checked the content of Apache Hudi.
         (path.parent / f".{path.name}.crc").unlink(missing_ok=True)
     return len(written)
 
@@ -63,7 +63,7 @@ def _entries(hfile: bytes, change: Change) -> Entries:
 
 
 def ask(oracle: Oracle, table: GoldenTable, name: str, condition: str = "true") -> pa.Table:
-    """The rows of a query with the metadata table and data skipping."""
+    """Run a query with the metadata table and data skipping."""
     settings = ", ".join(f"'{key}' = '{value}'" for key, value in OPTIONS.items())
     oracle.execute(
         f"CREATE TABLE {name} USING hudi TBLPROPERTIES ({settings}) LOCATION '{table.root}'"
@@ -88,7 +88,9 @@ def test_apache_lists_and_skips_by_files_that_lakemark_wrote(
     assert sorted_rows(found) == sorted_rows(expected.filter(pc.equal(expected["qty"], largest)))
 
 
-def test_apache_believes_the_bounds_that_lakemark_wrote(oracle: Oracle, tmp_path: Path) -> None:
+def test_apache_skips_files_by_statistics_that_lakemark_wrote(
+    oracle: Oracle, tmp_path: Path
+) -> None:
     table = unpack(TABLE, tmp_path)
     expected = table.expected("snapshot")
     largest = pc.max(expected["id"]).as_py().encode()
@@ -101,7 +103,9 @@ def test_apache_believes_the_bounds_that_lakemark_wrote(oracle: Oracle, tmp_path
     assert ask(oracle, table, "unskipped").num_rows == expected.num_rows
 
 
-def test_apache_goes_by_the_listing_alone(oracle: Oracle, tmp_path: Path) -> None:
+def test_apache_reads_only_the_files_that_the_metadata_table_lists(
+    oracle: Oracle, tmp_path: Path
+) -> None:
     table = unpack(TABLE, tmp_path)
     name, renamed = _renamed_file(table)
     write_again(table, "files", lambda record: record.replace(name, renamed))
@@ -123,6 +127,6 @@ def test_hudi_rs_lists_by_files_that_lakemark_wrote(tmp_path: Path) -> None:
 
 
 def _renamed_file(table: GoldenTable) -> tuple[bytes, bytes]:
-    """A file that holds rows, and a name of the same length that no file has."""
+    """Return a file that has rows, and a name of the same length that no file has."""
     name = table.expected("snapshot")["_hoodie_file_name"][0].as_py().encode()
     return name, b"x" + name[1:]

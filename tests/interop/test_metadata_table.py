@@ -1,4 +1,4 @@
-"""The metadata table in conversation: what lakemark keeps, Apache Hudi and hudi-rs believe."""
+"""Apache Hudi and hudi-rs use the metadata table that lakemark maintains, and the reverse."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _rows(first: int, count: int, ts: int) -> pa.Table:
 
 
 @pytest.mark.parametrize("version", [9, 8, 6])
-def test_each_goes_on_with_the_others_metadata_table(
+def test_each_continues_the_metadata_table_of_the_other(
     oracle: Oracle, tmp_path: Path, version: int
 ) -> None:
     path, twin = tmp_path / "t", replace(TABLE, version=version)
@@ -73,7 +73,7 @@ def test_each_goes_on_with_the_others_metadata_table(
     _agree(oracle, path)
 
 
-def test_apache_reads_through_it(oracle: Oracle, tmp_path: Path) -> None:
+def test_apache_reads_through_the_metadata_table(oracle: Oracle, tmp_path: Path) -> None:
     path = tmp_path / "t"
     writer = LakemarkWriter.open(path, TABLE, SCHEMA)
     writer.upsert(_rows(0, 8, 1))
@@ -81,7 +81,8 @@ def test_apache_reads_through_it(oracle: Oracle, tmp_path: Path) -> None:
     hidden = next(one for one in table.view().latest_slices() if one.base is not None)
     assert hidden.base is not None
     name, partition = str(hidden.base.name), hidden.group.partition_path
-    # Told of a clean that never was, it hides what is still there: only its readers miss the rows.
+    # The metadata table records a clean that deleted nothing, so that it hides an existing file:
+    # only queries that use the metadata table miss its rows.
     clean = Instant(f"{int(table.timeline.newest_time or 0) - 1}", Action.CLEAN, State.INFLIGHT)
     table.store.prepare(clean, b"{}")
     table.context.participant.on_clean(clean, {partition: [name]}, table.timeline)
@@ -93,7 +94,7 @@ def test_apache_reads_through_it(oracle: Oracle, tmp_path: Path) -> None:
     assert metadata_differences(open_table(StorageLocation(str(path))))
 
 
-def test_hudi_rs_reads_through_it(tmp_path: Path) -> None:
+def test_hudi_rs_reads_through_the_metadata_table(tmp_path: Path) -> None:
     path = tmp_path / "t"
     LakemarkWriter.open(path, TABLE, SCHEMA).upsert(_rows(0, 8, 1))
     assert_same_rows(lakemark.read_snapshot(path), hudi_rs.read_snapshot(path))
@@ -103,27 +104,27 @@ def test_hudi_rs_reads_through_it(tmp_path: Path) -> None:
         hudi_rs.read_snapshot(path)
 
 
-def test_apache_skips_files_by_its_statistics(oracle: Oracle, tmp_path: Path) -> None:
+def test_apache_skips_files_by_the_recorded_statistics(oracle: Oracle, tmp_path: Path) -> None:
     path = tmp_path / "t"
     writer = LakemarkWriter.open(path, TABLE, SCHEMA)
     table = writer.writer.table
-    liar = Liar(table.storage, table.store)
-    writer = replace(writer, writer=reopened(writer.writer, participant=liar))
+    participant = WrongStatistics(table.storage, table.store)
+    writer = replace(writer, writer=reopened(writer.writer, participant=participant))
     writer.upsert(_rows(0, 24, 1))
     assert oracle.read(path).num_rows == 24
     differences = metadata_differences(open_table(StorageLocation(str(path))))
     assert {one.aspect for one in differences} == {"ts"}
     files = [one.path for one in differences if not one.path.endswith("/")]
-    assert files == [liar.file], "beside what its region says of all its files"
+    assert files == [participant.file], "and the statistics of its partition"
     names = oracle.read(path).column("_hoodie_file_name")
-    inside = pc.sum(pc.equal(names, liar.file.rpartition("/")[2])).as_py()
-    # Of a region's twelve rows it has some: the region's own statistics rule nothing out.
+    inside = pc.sum(pc.equal(names, participant.file.rpartition("/")[2])).as_py()
+    # It has some of the partition's twelve rows: the partition's statistics exclude no row.
     assert 0 < inside < 12
     assert _count(oracle, path, "ts = 1") == 24 - inside
 
 
-class Liar(MetadataWriter):
-    """Says of one file of a commit that its column ``ts`` holds 100 and nothing else."""
+class WrongStatistics(MetadataWriter):
+    """Records for one file of a commit that all values of its column ``ts`` are 100."""
 
     file = ""
 
@@ -159,13 +160,13 @@ def test_both_clean_and_archive_a_table_and_its_metadata_table(
     }
     listed = _files_by_apache(oracle, path)
     assert all(in_storage and in_table for _, in_storage, in_table, *_ in listed)
-    assert all(stored == told for *_, stored, told in listed)
+    assert all(stored == recorded for *_, stored, recorded in listed)
     names = {name for name, *_ in listed}
     assert names and names <= there
 
 
 def _keep_up(writer: LakemarkWriter, times: Iterable[int]) -> None:
-    """Commit again and again, with all services in between."""
+    """Commit again and again, and run all services in between."""
     services = TableServices([writer.writer], SERVICES, LocalRunner(2), lambda event: None)
     for ts in times:
         writer.upsert(_rows(ts, 6, ts))
@@ -179,7 +180,7 @@ def _count(oracle: Oracle, path: Path, condition: str) -> int:
 
 
 def _files_by_apache(oracle: Oracle, path: Path) -> list[tuple[object, ...]]:
-    """What Apache's procedure lists: name, in storage, in the metadata table, and both sizes."""
+    """List files with Apache's procedure: name, in storage, in the metadata table, both sizes."""
     with oracle.named("checked", path):
         rows = oracle.query(
             "CALL validate_metadata_table_files(table => 'checked', verbose => true)"

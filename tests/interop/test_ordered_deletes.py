@@ -1,9 +1,9 @@
-"""Which deletes win, for each type of ordering value: Apache Hudi's verdicts, and ours.
+"""Apache Hudi and lakemark agree on which deletes win, for each type of ordering value.
 
-Every row is written with the middle ordering value; each of the others then meets one delete:
-``late`` an older one, ``equal`` one of the same value, ``newer`` a newer one, ``zero`` one with the
-type's zero, ``unconditional`` one without any ordering value. ``early`` is deleted with the newer
-value before the row itself arrives, and again afterwards only the row of the middle value.
+Every row is written with the middle ordering value. Then each row except ``untouched`` gets one
+delete: ``late`` an older one, ``equal`` one of the same value, ``newer`` a newer one, ``zero`` one
+with the type's zero, ``unconditional`` one without any ordering value. The row ``early`` is deleted
+with the newer value before it arrives with the middle value.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Ordering:
     """A type of ordering value, with an older, a middle and a newer one, and its zero.
 
     Attributes:
-        survives_zero: whether a row outlives a delete of the value ``zero``. It does not when that
-            value is stored as a 32-bit integer 0, which is how Hudi writes "no ordering value"; a
-            64-bit 0 is of another class and orders like any other value.
+        survives_zero: whether a row survives a delete of the value ``zero``. It does not if that
+            value is stored as a 32-bit integer 0, which is how Hudi writes "no ordering value". A
+            64-bit 0 is of another class, and is compared like any other value.
     """
 
     kind: pa.DataType
@@ -87,7 +87,7 @@ INT, LONG, *_, TEXT, MOMENT, DECIMAL = ORDERINGS
 
 
 def each_case(cases: Iterable[tuple[int, Ordering]]) -> pytest.MarkDecorator:
-    """A table version and a type of ordering value for each case."""
+    """List a table version and a type of ordering value for each case."""
     params = [pytest.param(version, o, id=f"{version}-{o.kind}") for version, o in cases]
     return pytest.mark.parametrize(("version", "ordering"), params)
 
@@ -119,7 +119,7 @@ def _ids(rows: pa.Table) -> set[str]:
 
 
 @each_case([*((9, ordering) for ordering in ORDERINGS), (6, LONG)])
-def test_apache_decides_by_ordering_value(
+def test_apache_compares_the_ordering_value_of_a_delete(
     oracle: Oracle, tmp_path: Path, version: int, ordering: Ordering
 ) -> None:
     path, table = tmp_path / "t", _table("deletes", version)
@@ -149,7 +149,7 @@ def test_apache_cannot_write_a_delete_ordered_by_a_date(oracle: Oracle, tmp_path
         *((6, ordering) for ordering in (INT, LONG, TEXT, MOMENT, DECIMAL)),
     ]
 )
-def test_apache_and_lakemark_decide_alike_on_what_lakemark_wrote(
+def test_apache_and_lakemark_apply_the_same_deletes_of_lakemark(
     oracle: Oracle, tmp_path: Path, version: int, ordering: Ordering
 ) -> None:
     path, table = tmp_path / "t", _table("deletes", version)
@@ -167,7 +167,7 @@ def test_apache_and_lakemark_decide_alike_on_what_lakemark_wrote(
 
 
 @each_case([*((9, ordering) for ordering in (*ORDERINGS, DATE)), (6, LONG)])
-def test_a_delete_that_came_early_holds_until_a_compaction_forgets_it(
+def test_early_delete_is_effective_until_a_compaction_drops_it(
     oracle: Oracle, tmp_path: Path, version: int, ordering: Ordering
 ) -> None:
     path, table = tmp_path / "t", _table("early", version)

@@ -1,8 +1,9 @@
-"""A delta commit that is under way while a compaction is planned.
+"""A delta commit that is inflight while a compaction is planned.
 
-Requested before the plan and completed after it, its logs are not in the plan: they belong to the
-slice that the plan opens, and nothing of them may be lost, whoever runs the compaction.
-(Version 6 cannot tell such logs apart: tests.interop.test_writers_of_version_6.)
+It is requested before the plan and completed after it, so that its logs are not in the plan. They
+belong to the slice that the plan begins, and no row of them may be lost, whether lakemark or Apache
+Hudi executes the compaction. (Version 6 cannot distinguish such logs:
+tests.interop.test_writers_of_version_6.)
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ def _own_columns(rows: pa.Table) -> pa.Table:
     return rows.select(SCHEMA.names)
 
 
-def test_apache_keeps_its_own_late_delta_commit(oracle: Oracle, tmp_path: Path) -> None:
+def test_compaction_keeps_the_rows_of_a_late_delta_commit_of_apache(
+    oracle: Oracle, tmp_path: Path
+) -> None:
     path, table = tmp_path / "t", _table()
     oracle.write(path, _rows(a=1, b=1, c=1), table, "insert")
     oracle.write(path, _rows(a=2), table)
@@ -57,7 +60,7 @@ def test_apache_keeps_its_own_late_delta_commit(oracle: Oracle, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("version", "runs_it"), [(9, "apache"), (9, "lakemark"), (8, "apache")])
-def test_a_late_delta_commit_of_lakemark_outlives_the_compaction(
+def test_compaction_keeps_the_rows_of_a_late_delta_commit_of_lakemark(
     oracle: Oracle, tmp_path: Path, version: int, runs_it: str
 ) -> None:
     path, table = tmp_path / "t", _table(version)

@@ -1,4 +1,4 @@
-"""Rows that lakemark writes in part, as Apache Hudi reads and compacts them."""
+"""Apache Hudi reads and compacts partial rows that lakemark wrote."""
 
 from __future__ import annotations
 
@@ -42,18 +42,20 @@ Row = Mapping[str, object]
 
 
 class Stream:
-    """Commits of rows with all columns, with some, and of deletes: the same for a seed."""
+    """Commits of rows with all columns, with some, and of deletes, drawn from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self._now = 100
 
-    def rows(self, *, in_part: bool) -> list[Row]:
-        """Some are of keys that nobody has seen, and one in four is late."""
+    def rows(self, *, is_partial: bool) -> list[Row]:
+        """Draw rows; some have new keys, and one in four is late."""
         self._now += 10
-        return [self._row(key, in_part=in_part) for key in self._random.sample(range(KEYS), 10)]
+        return [
+            self._row(key, is_partial=is_partial) for key in self._random.sample(range(KEYS), 10)
+        ]
 
-    def _row(self, key: int, *, in_part: bool) -> Row:
+    def _row(self, key: int, *, is_partial: bool) -> Row:
         late = self._random.choice((0, 0, 0, 35))
         row = {"id": f"k{key:02}", "region": f"r{key % 2}", "ts": self._now - late}
         number = self._random.randrange(1, 1000)
@@ -61,12 +63,12 @@ class Stream:
         values = (f"n{number}", Decimal(number), [f"t{number}"], seen)
         nullable = [self._random.choice((value, value, None)) for value in values]
         optional = dict(zip(OPTIONAL, nullable, strict=True))
-        kept = self._random.sample(OPTIONAL, self._random.randrange(5)) if in_part else OPTIONAL
+        kept = self._random.sample(OPTIONAL, self._random.randrange(5)) if is_partial else OPTIONAL
         return {**row, **{name: optional[name] for name in kept}}
 
 
 def _upsert(writer: LakemarkWriter, rows: list[Row]) -> None:
-    """One commit, in which each row leaves the columns that it does not name as they are."""
+    """Commit rows; each row keeps the values of the columns that it does not contain."""
     changes = writer.changes(pa.Table.from_pylist(rows, SCHEMA), ChangeKind.UPSERT)
     flags = [[n in row or n in META_COLUMNS for n in own_columns(changes)] for row in rows]
     writer.begin(changes.append_column(WRITTEN_COLUMNS, pack(np.array(flags))))()
@@ -80,11 +82,11 @@ def _upsert(writer: LakemarkWriter, rows: list[Row]) -> None:
         (9, "parquet", ["ts"], 1),
         (9, "avro", ["ts"], 1),
         (9, "parquet", [], None),
-        # Logs of version 8 are those of 9; of version 6 they have no blocks of rows in part.
+        # Version 8 has the same logs as 9; logs of version 6 have no blocks of partial rows.
         (8, "avro", [], None),
     ],
 )
-def test_apache_reads_what_was_written_in_part(
+def test_apache_reads_partial_rows(
     oracle: Oracle,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -98,7 +100,7 @@ def test_apache_reads_what_was_written_in_part(
     twin = ApacheTable("t", ["id"], ["region"], ordering, version=version, log_format=log_format)
     writer = LakemarkWriter.open(path, twin, SCHEMA)
     for number in range(COMMITS):
-        rows = stream.rows(in_part=number % 3 != 1)
+        rows = stream.rows(is_partial=number % 3 != 1)
         if number % 4 == 3:
             writer.delete(pa.Table.from_pylist(rows[:4], SCHEMA))
         else:

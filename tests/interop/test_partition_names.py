@@ -1,4 +1,4 @@
-"""Apache Hudi finds every partition that lakemark writes, and lakemark every one of Apache's."""
+"""lakemark and Apache Hudi find every partition that the other writes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _rows(at: int) -> pa.Table:
 
 
 def _found(rows: pa.Table) -> list[tuple[str, str, int]]:
-    """By the stored path: Apache Hudi decodes ``%41`` and cuts ``k=`` off the column itself."""
+    """Compare stored paths: Apache Hudi decodes ``%41`` and removes ``k=`` in the column itself."""
     named = rows.select(["id", "_hoodie_partition_path", "v"]).to_pylist()
     return sorted((row["id"], row["_hoodie_partition_path"], row["v"]) for row in named)
 

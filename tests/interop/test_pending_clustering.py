@@ -1,4 +1,4 @@
-"""Apache Hudi plans a clustering of a bucket table, which neither of the two can execute."""
+"""Apache Hudi plans a clustering of a bucket table, which neither it nor lakemark can execute."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _rows(at: int) -> pa.Table:
 
 
 @pytest.mark.parametrize("version", [9, 6])
-def test_a_clustering_that_apache_planned_is_named_and_removed(
+def test_clustering_that_apache_planned_is_reported_and_can_be_rolled_back(
     oracle: Oracle, tmp_path: Path, version: int
 ) -> None:
     path, twin = tmp_path / "t", ApacheTable("t", ["id"], ["region"], ["ts"], version=version)

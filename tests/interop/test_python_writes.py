@@ -1,4 +1,4 @@
-"""Apache Hudi reads what a Python program writes with ``lakemark.open``, and the reverse."""
+"""Apache Hudi reads rows that a Python program writes with ``lakemark.open``, and the reverse."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TWIN = ApacheTable("orders", ["id"], ["region"], ["ts"])
 
 
 def _rows(first: int, end: int, ts: int) -> pa.Table:
-    """One row for each number."""
+    """Create one row for each number."""
     numbers = range(first, end)
     columns = {
         "id": [f"k{n}" for n in numbers],
@@ -40,7 +40,7 @@ def _agree(oracle: Oracle, path: Path) -> None:
 
 @pytest.mark.parametrize("version", [9, 8, 6])
 @pytest.mark.parametrize("table_type", ["MERGE_ON_READ", "COPY_ON_WRITE"])
-def test_apache_hudi_reads_and_continues_what_a_program_wrote(
+def test_apache_hudi_reads_and_continues_a_table_of_a_program(
     oracle: Oracle,
     tmp_path: Path,
     table_type: Literal["MERGE_ON_READ", "COPY_ON_WRITE"],
@@ -85,7 +85,7 @@ def test_apache_hudi_reads_and_continues_what_a_program_wrote(
     _agree(oracle, path)
 
 
-def test_a_program_continues_a_table_of_apache_hudi(oracle: Oracle, tmp_path: Path) -> None:
+def test_program_continues_a_table_of_apache_hudi(oracle: Oracle, tmp_path: Path) -> None:
     path = tmp_path / "orders"
     oracle.write(path, _rows(0, 20, 1), TWIN)
     table = lakemark.open(path, buckets=2)

@@ -1,4 +1,4 @@
-"""The comparison that every interop test rests on: what it must and must not tell apart."""
+"""The comparison of rows that every interop test uses: which differences it must find."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
         ),
     ],
 )
-def test_physical_forms_of_one_value_are_the_same(ours: pa.Table, theirs: pa.Table) -> None:
+def test_physical_forms_of_one_value_are_equal(ours: pa.Table, theirs: pa.Table) -> None:
     assert_same_rows(ours, theirs)
 
 
@@ -61,12 +61,12 @@ def test_physical_forms_of_one_value_are_the_same(ours: pa.Table, theirs: pa.Tab
         (_one(1, pa.int32()), _one(1, pa.int32()).rename_columns(["id", "other"])),
     ],
 )
-def test_different_values_and_types_are_told_apart(ours: pa.Table, theirs: pa.Table) -> None:
+def test_different_values_and_types_are_not_equal(ours: pa.Table, theirs: pa.Table) -> None:
     with pytest.raises(AssertionError, match=r"value|columns"):
         assert_same_rows(ours, theirs)
 
 
-def test_a_difference_names_the_record_the_column_and_both_values() -> None:
+def test_message_names_the_record_the_column_and_both_values() -> None:
     ours = pa.table({"_hoodie_record_key": ["a", "b"], "total": [1, 2]})
     theirs = pa.table({"_hoodie_record_key": ["c", "b"], "total": [1, 3]})
     with pytest.raises(AssertionError) as report:
@@ -78,7 +78,7 @@ def test_a_difference_names_the_record_the_column_and_both_values() -> None:
 
 
 @given(rows=st.lists(st.tuples(st.integers(0, 3), st.none() | st.text(max_size=2))), data=st.data())
-def test_order_never_matters_and_repetition_always_does(
+def test_order_of_rows_is_ignored_and_repetition_is_not(
     rows: list[tuple[int, str | None]], data: st.DataObject
 ) -> None:
     def as_table(some: list[tuple[int, str | None]]) -> pa.Table:

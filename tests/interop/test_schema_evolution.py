@@ -1,4 +1,4 @@
-"""Tables whose columns grow and widen between commits, read and continued by Apache Hudi."""
+"""Apache Hudi reads and continues tables whose schema evolves between commits."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ CHANGES: list[dict[str, object]] = [
         (6, "MERGE_ON_READ", "avro"),
     ],
 )
-def test_apache_reads_what_evolved_and_lakemark_what_apache_added(
+def test_each_reads_the_columns_that_the_other_added_or_widened(
     oracle: Oracle,
     tmp_path: Path,
     version: int,
@@ -98,7 +98,7 @@ def test_apache_reads_what_evolved_and_lakemark_what_apache_added(
 
 
 def _apache_rows(path: Path) -> pa.Table:
-    """Rows in the table's columns and one more."""
+    """Create rows with the table's columns and one more."""
     schema = open_table(StorageLocation(str(path))).schema
     assert schema is not None
     fields = [*without_meta_columns(schema), pa.field("apache", pa.int32())]

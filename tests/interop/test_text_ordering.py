@@ -1,7 +1,7 @@
-"""Texts as ordering values: Apache Hudi reads them rightly out of the blocks that we write.
+"""Text ordering values: Apache Hudi reads them correctly from the blocks that lakemark writes.
 
-Of Parquet blocks it would not (``default_log_format`` of ``lakemark.write.log_file_writer``). The
-test that pins this fails once Apache Hudi is mended; then the rule may go.
+It would misread Parquet blocks (``default_log_format`` of ``lakemark.write.log_file_writer``). The
+test that shows this fails once Apache Hudi is fixed; then the rule may be removed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NEWEST = dict.fromkeys(IDS[:-1], "paid") | {IDS[-1]: "made"}
 
 
 def _rows(path: Path, log_format: str | None, version: int = 9) -> None:
-    """All orders are made; then all but the last are paid, and the last one's event is late."""
+    """Commit all orders; then all but the last are paid, and the last one gets a late event."""
     ours = LakemarkWriter.open(path, replace(TWIN, version=version), SCHEMA)
     ours.writer.settings = replace(ours.writer.settings, log_format=log_format)
     made = [{"id": id, "at": "2026-01-02", "state": "made"} for id in IDS]
@@ -40,13 +40,17 @@ def _states(rows: pa.Table) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("version", [9, 6])
-def test_apache_finds_the_newest_of_our_rows(oracle: Oracle, tmp_path: Path, version: int) -> None:
+def test_apache_reads_the_newest_rows_that_lakemark_wrote(
+    oracle: Oracle, tmp_path: Path, version: int
+) -> None:
     _rows(tmp_path / "t", log_format=None, version=version)
     assert _states(lakemark.read_snapshot(tmp_path / "t")) == NEWEST
     assert _states(oracle.read(tmp_path / "t")) == NEWEST
 
 
-def test_apache_misreads_texts_of_parquet_blocks(oracle: Oracle, tmp_path: Path) -> None:
+def test_apache_misreads_text_ordering_values_of_parquet_blocks(
+    oracle: Oracle, tmp_path: Path
+) -> None:
     _rows(tmp_path / "t", log_format="parquet")
     assert _states(lakemark.read_snapshot(tmp_path / "t")) == NEWEST
     assert _states(oracle.read(tmp_path / "t")) != NEWEST

@@ -1,4 +1,4 @@
-"""Rollback, savepoint, restore and compaction by one of the two, and what the other makes of it."""
+"""lakemark and Apache Hudi continue after a rollback, restore or compaction of the other."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SCHEMA = pa.schema(
 )
 
 each_version = pytest.mark.parametrize("version", [9, 8, 6])
-#: The timelines of versions 8 and 9 are alike.
+#: The timelines of versions 8 and 9 have the same layout.
 both_layouts = pytest.mark.parametrize("version", [9, 6])
 
 
@@ -58,14 +58,14 @@ def twin(
 
 
 def agreed(oracle: Oracle, path: Path) -> pa.Table:
-    """The rows, which both read alike, without Hudi's own columns.
+    """Check that both read the same rows, and return them without meta columns.
 
-    From the listing, and through the metadata table where there is one.
+    Apache Hudi lists storage, and also uses the metadata table if there is one.
     """
     ours, table = lakemark.read_snapshot(path), open_table(StorageLocation(str(path)))
     for through in {False, bool(table.properties.metadata_partitions)}:
-        told = str(through).lower()
-        options = {"hoodie.metadata.enable": told, "hoodie.enable.data.skipping": told}
+        enabled = str(through).lower()
+        options = {"hoodie.metadata.enable": enabled, "hoodie.enable.data.skipping": enabled}
         assert_same_rows(ours, oracle.read(path, options=options))
     assert metadata_differences(table) == []
     return ours.select(SCHEMA.names)
@@ -81,11 +81,11 @@ def lakemark_table(path: Path, *words: str) -> None:
     [
         (9, "MERGE_ON_READ"),
         (9, "COPY_ON_WRITE"),
-        # Base files are named alike in all versions, and version 8 undoes as 9 does.
+        # Names of base files are the same in all versions, and version 8 rolls back as 9 does.
         (6, "MERGE_ON_READ"),
     ],
 )
-def test_apache_goes_on_after_ours_and_we_after_its(
+def test_each_continues_after_a_rollback_of_the_other(
     oracle: Oracle,
     tmp_path: Path,
     version: int,
@@ -109,7 +109,7 @@ def test_apache_goes_on_after_ours_and_we_after_its(
     lakemark_table(path, "restore", "--to", kept, "--run")
     assert_same_rows(agreed(oracle, path), after_kept)
     oracle.write(path, rows(6, 1, 2, 10), table)
-    # In version 6 Apache refuses to restore to before a metadata table that it has just made.
+    # In version 6 Apache refuses to restore to a time before it built the metadata table.
     without = {"hoodie.metadata.enable": "false"} if version == 6 else {}
     with oracle.settings(table.version_options | without):
         oracle.query(f"CALL rollback_to_savepoint(path => '{path}', instant_time => '{kept}')")
@@ -131,17 +131,17 @@ def test_each_executes_the_compaction_that_the_other_planned(
     oracle: Oracle, tmp_path: Path, capsys: pytest.CaptureFixture[str], version: int
 ) -> None:
     path, table = tmp_path / "t", twin(version, has_metadata=version == 9)
-    told = {"hoodie.metadata.enable": str(table.has_metadata).lower()}
+    options = {"hoodie.metadata.enable": str(table.has_metadata).lower()}
     ours = LakemarkWriter.open(path, table, SCHEMA)
     ours.upsert(rows(1, 1, 2, 3, 4))
     ours.upsert(rows(2, 1, 2))
     lakemark_table(path, "compact", "--schedule")
     planned = json.loads(capsys.readouterr().out.splitlines()[0])["instant"]
-    assert oracle.compact(path, "run", options=told) == [planned]
+    assert oracle.compact(path, "run", options=options) == [planned]
     agreed(oracle, path)
 
     oracle.write(path, rows(3, 2, 3, 5), table)
-    (planned,) = oracle.compact(path, "schedule", options=told)
+    (planned,) = oracle.compact(path, "schedule", options=options)
     capsys.readouterr()
     lakemark_table(path, "compact", "--run")
     assert json.loads(capsys.readouterr().out)["instant"] == planned
@@ -151,11 +151,11 @@ def test_each_executes_the_compaction_that_the_other_planned(
 
 
 @both_layouts
-def test_each_executes_the_compaction_that_the_other_began_and_left(
+def test_each_executes_the_compaction_that_the_other_began_and_abandoned(
     oracle: Oracle, tmp_path: Path, capsys: pytest.CaptureFixture[str], version: int
 ) -> None:
     path, table = tmp_path / "t", twin(version)
-    told = {"hoodie.metadata.enable": "false"}
+    options = {"hoodie.metadata.enable": "false"}
     ours = LakemarkWriter.open(path, table, SCHEMA)
     ours.upsert(rows(1, 1, 2, 3, 4))
     ours.upsert(rows(2, 1, 2))
@@ -165,7 +165,7 @@ def test_each_executes_the_compaction_that_the_other_began_and_left(
     left = Compaction.begin(opened, planned)
     stats = left.rewrite(LocalRunner(1))
     name = planned[0].requested_at
-    assert oracle.compact(path, "run", instant=name, options=told) == [name]
+    assert oracle.compact(path, "run", instant=name, options=options) == [name]
     assert not [stat.path for stat in stats if (path / (stat.path or "")).exists()]
     expected = agreed(oracle, path)
     with pytest.raises(AttemptLost, match="completed already"):
@@ -173,8 +173,8 @@ def test_each_executes_the_compaction_that_the_other_began_and_left(
     assert_same_rows(agreed(oracle, path), expected)
 
     oracle.write(path, rows(3, 2, 3, 5), table)
-    (name,) = oracle.compact(path, "schedule", options=told)
-    assert oracle.compact(path, "run", instant=name, options=told) == [name]
+    (name,) = oracle.compact(path, "schedule", options=options)
+    assert oracle.compact(path, "run", instant=name, options=options) == [name]
     (done,) = (
         i
         for i in open_table(StorageLocation(str(path))).timeline.completed(Action.COMMIT)
@@ -193,7 +193,7 @@ def test_each_executes_the_compaction_that_the_other_began_and_left(
 
 
 @both_layouts
-def test_apache_ends_a_rollback_of_a_completed_commit_that_died(
+def test_apache_finishes_a_rollback_of_a_completed_commit_whose_process_died(
     oracle: Oracle, tmp_path: Path, version: int
 ) -> None:
     path, table = tmp_path / "t", twin(version)
@@ -204,13 +204,13 @@ def test_apache_ends_a_rollback_of_a_completed_commit_that_died(
     opened, clock = open_table(StorageLocation(str(path))), SharedClock()
     for nth in range(100):
         dying = FaultyStorage(opened.storage, nth, "after")
-        # Whoever is dead keeps the lock; on this clock its lease is soon over.
+        # The dead process still holds the lock; on this clock its lease expires soon.
         lock = open_lock(dying, clock=clock)
         access = replace(OpenTable(dying, opened.properties).context, lock=lock)
         with pytest.raises(SimulatedCrash):
             roll_back_named(access, newest)
-        standing = open_table(StorageLocation(str(path))).timeline.find(newest)
-        if standing is None or not standing.is_completed:
+        found = open_table(StorageLocation(str(path))).timeline.find(newest)
+        if found is None or not found.is_completed:
             break
     assert_same_rows(agreed(oracle, path), before)
     oracle.write(path, rows(3, 2), table)
@@ -221,7 +221,7 @@ def test_apache_ends_a_rollback_of_a_completed_commit_that_died(
 
 
 @both_layouts
-def test_we_go_on_after_apache_has_rolled_our_commit_back(
+def test_lakemark_continues_after_apache_rolled_its_commit_back(
     oracle: Oracle, tmp_path: Path, version: int
 ) -> None:
     path, table = tmp_path / "t", twin(version, has_metadata=True)
@@ -240,7 +240,7 @@ def test_we_go_on_after_apache_has_rolled_our_commit_back(
 
 
 @both_layouts
-def test_a_restore_makes_the_metadata_table_anew_and_apache_goes_on_with_it(
+def test_apache_continues_the_metadata_table_that_a_restore_rebuilt(
     oracle: Oracle, tmp_path: Path, version: int
 ) -> None:
     path, table = tmp_path / "t", twin(version, has_metadata=True)

@@ -1,4 +1,4 @@
-"""A change of version leaves the properties that Apache Hudi's upgrade and downgrade leave."""
+"""A version change of lakemark writes the same properties as one of Apache Hudi."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def keyed_by(generator: str, *partition: str) -> ApacheTable:
     ],
     ids=["mysql", "postgres", "dms", "custom", "timestamp"],
 )
-def test_both_leave_the_same_properties(
+def test_version_change_of_both_writes_the_same_properties(
     oracle: Oracle, tmp_path: Path, table: ApacheTable, goes_back: bool
 ) -> None:
     theirs, ours = tmp_path / "theirs", tmp_path / "ours"

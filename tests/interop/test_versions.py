@@ -1,4 +1,4 @@
-"""A table goes from version to version between commits of lakemark and of Apache Hudi."""
+"""A table changes its version between commits of lakemark and of Apache Hudi."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.oracle
 TABLE = ApacheTable("t", ["id"], ["region"], ["ts"], has_metadata=True)
 
 
-def test_both_write_on_after_each_change(oracle: Oracle, tmp_path: Path) -> None:
+def test_both_continue_to_write_after_each_version_change(oracle: Oracle, tmp_path: Path) -> None:
     path, stream, twin = tmp_path / "t", Stream(seed=7), replace(TABLE, version=6)
     writer = LakemarkWriter.open(path, twin, SCHEMA)
     for _ in range(2):
@@ -39,8 +39,10 @@ def test_both_write_on_after_each_change(oracle: Oracle, tmp_path: Path) -> None
         _agree(oracle, path, version)
 
 
-def test_we_go_on_when_apache_took_our_table_to_version_9(oracle: Oracle, tmp_path: Path) -> None:
-    """It keeps column statistics of the old form; we make the metadata table anew."""
+def test_lakemark_continues_after_apache_upgraded_its_table_to_version_9(
+    oracle: Oracle, tmp_path: Path
+) -> None:
+    """Apache Hudi keeps column statistics of the old form; lakemark rebuilds the metadata table."""
     path, stream, twin = tmp_path / "t", Stream(seed=8), replace(TABLE, version=6)
     LakemarkWriter.open(path, twin, SCHEMA).upsert(stream.rows())
     oracle.write(path, stream.rows(), TABLE, options={"hoodie.write.auto.upgrade": "true"})

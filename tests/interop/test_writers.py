@@ -1,4 +1,4 @@
-"""Apache Hudi and lakemark change one table at the same time; neither loses what it committed."""
+"""Apache Hudi and lakemark write one table at the same time, and no commit is lost."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ from lakemark.transaction.table_context import LOCK_WAIT_S
 from tests.interop import lakemark
 from tests.interop.oracle import ApacheTable, Oracle, OracleError
 from tests.interop.same_rows import assert_same_rows
+from tests.table_services import active_names, archived_names
 from tests.tables import SCHEMA, Row, commit, write_files, writer
-from tests.upkeep import active_names, archived_names
 from tests.waiting import until
 from tests.writers import (
     ARCHIVAL,
     BATCH,
     Batch,
-    Servant,
+    ServiceRunner,
     Streamer,
-    at_work,
+    archive_instants,
     check_history,
     check_nothing_is_left,
     clean_up,
     compact,
     completed_commits,
+    create_shared_table,
     history,
-    make_shared,
-    put_away,
     quiet_threads,
+    running,
     shared_writer,
 )
 
@@ -57,27 +57,27 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.oracle
 
-#: All clocks are this machine's. Nobody counts as dead only because the machine is busy.
+#: All writers use the clock of this machine. No heartbeat expires because the machine is busy.
 SHARING = MultiWriter(HeartbeatPolicy(1.0, 120), clock_skew_ms=1)
 LEASE_S = 600.0
 
-#: Of writers that die. Who stands still for longer is undone as well, and starts again; but no step
-#: under the lock may stand still for half of the lease. Apache Hudi that was undone while it stood
-#: still fails in many ways, so this is longer than a busy machine makes it stand still.
+#: For writers that die. A writer that is paused for longer is rolled back, too, and restarts; but
+#: no step under the lock may be paused for half of the lease. Apache Hudi fails in many ways if it
+#: is rolled back during a pause, so that this is longer than pauses on a busy machine.
 MORTAL_MISSES = 10
 MORTAL_SHARING = MultiWriter(HeartbeatPolicy(1.0, MORTAL_MISSES), clock_skew_ms=1)
 MORTAL_LEASE_S = 10.0
 
-#: In what Apache Hudi says when a batch is to be written again.
+#: Parts of messages of Apache Hudi after which a batch is retried.
 _MAY_PASS = ("WriteConflict", "ConcurrentModification", "Heartbeat for instant")
 
-#: Files that a failure lists: more of them would push its message out of a log that is cut.
+#: How many files the note of a failure lists: more would not fit into a truncated log.
 _SHOWN = 50
 
-#: Of so many keys Apache Hudi, which takes longer, does not meet another writer with each batch.
+#: With so many keys Apache Hudi, which is slower, does not conflict with each batch.
 MANY_KEYS = 64
 
-#: What comes on top of the policy's most: since the metadata table's last compaction, and since the
+#: The policy's maximum, plus commits since the last compaction of the metadata table, and since the
 #: last archival.
 MOST_ACTIVE = ARCHIVAL.max_commits + 25
 
@@ -97,7 +97,7 @@ SHARED = ApacheTable(
         "hoodie.client.heartbeat.interval_in_ms": "1000",
         "hoodie.client.heartbeat.tolerable.misses": "120",
         "hoodie.time.generator.max_expected_clock_skew_ms": "1",
-        # It was seen to wait for its own server of listings for five minutes, under the lock.
+        # Apache Hudi has waited for its own timeline server for five minutes, under the lock.
         "hoodie.embed.timeline.server": "false",
         "hoodie.datasource.write.commitmeta.key.prefix": "test.",
     },
@@ -112,33 +112,33 @@ def test_apache_and_lakemark_write_one_table_at_the_same_time(
     Streamer("lakemark", opened, storage, batches=1).run()
     write_as_apache(oracle, storage, 0, SHARED)
     streamers = [Streamer("lakemark", opened, storage, batches=batches)]
-    count = _side_by_side(oracle, storage, SHARED, streamers, 4, 6)
+    count = _write_concurrently(oracle, storage, SHARED, streamers, 4, 6)
     check_history(storage, {"lakemark": batches, "apache": count})
     _check_both_agree(oracle, storage)
 
 
-def test_apache_that_has_yet_to_look_at_the_table_loses_nothing(
+def test_no_commit_is_lost_if_apache_loads_the_timeline_long_after_its_request(
     oracle: Oracle, tmp_path: Path
 ) -> None:
-    """It requests an instant, then loads the timeline, and takes what it finds for its past.
+    """Apache Hudi requests an instant, and loads its base later.
 
-    Its base files would be named before those of a commit that was published in between.
+    If a commit were published in between, the base files of Apache Hudi would have older names.
     """
     storage = _shared_table(tmp_path, TableType.COPY_ON_WRITE)
     opened = partial(_opened, sharing=SHARING, has_metadata=False, lease_s=LEASE_S)
     twin = replace(SHARED, table_type=TableType.COPY_ON_WRITE.value)
     to, met, number = opened(storage), 0, 0
     while met < 3:
-        assert number < 30, "Apache Hudi was never met between its request and its look"
+        assert number < 30, "Apache Hudi was never suspended between its request and its load"
         _commit_batch(to, 2 * number)
         apache = threading.Thread(target=write_as_apache, args=(oracle, storage, number, twin))
         apache.start()
-        until(lambda: _is_about_to_look(storage) or not apache.is_alive())  # noqa: B023
+        until(lambda: _is_about_to_load(storage) or not apache.is_alive())  # noqa: B023
         with oracle.stopped():
-            met += _is_about_to_look(storage)
+            met += _is_about_to_load(storage)
             ours = threading.Thread(target=_commit_batch, args=(to, 2 * number + 1))
             ours.start()
-            # It is held up by Apache's request at the latest where it would publish.
+            # The request of Apache Hudi blocks it at the latest when it publishes.
             until(lambda: bool(_pending(storage, State.INFLIGHT)) or not ours.is_alive())  # noqa: B023
             ours.join(1.0)
         ours.join()
@@ -148,8 +148,10 @@ def test_apache_that_has_yet_to_look_at_the_table_loses_nothing(
     _check_both_agree(oracle, storage)
 
 
-def test_archival_hides_no_conflict_from_apache(oracle: Oracle, tmp_path: Path) -> None:
-    """It looks for what completed beside its commit on the active timeline, and nowhere else."""
+def test_archival_keeps_instants_that_apache_checks_for_conflicts(
+    oracle: Oracle, tmp_path: Path
+) -> None:
+    """Apache Hudi checks for conflicts only on the active timeline."""
     storage = _shared_table(tmp_path, TableType.COPY_ON_WRITE)
     opened = partial(_opened, sharing=SHARING, has_metadata=False, lease_s=LEASE_S)
     slow, quick = opened(storage), opened(storage)
@@ -176,7 +178,7 @@ def test_archival_hides_no_conflict_from_apache(oracle: Oracle, tmp_path: Path) 
     ("table_type", "batches", "apaches", "commits"),
     [(TableType.MERGE_ON_READ, 132, 12, 300), (TableType.COPY_ON_WRITE, 12, 4, 28)],
 )
-def test_some_hundred_commits_by_all_who_change_a_table_are_a_history(
+def test_hundreds_of_commits_by_writers_and_services_are_all_in_the_history(
     oracle: Oracle,
     tmp_path: Path,
     table_type: TableType,
@@ -185,27 +187,27 @@ def test_some_hundred_commits_by_all_who_change_a_table_are_a_history(
     commits: int,
 ) -> None:
     storage = _shared_table(tmp_path, table_type)
-    _opened(storage).recover()  # makes the metadata table
+    _opened(storage).recover()  # builds the metadata table
     names = "ann", "bob"
     streamers = [
         Streamer(name, _opened, storage, 6, batches=batches, keys=MANY_KEYS, compacts=False)
         for name in names
     ]
-    servants = [
-        Servant("compactor", _opened, storage, 3, service=compact),
-        Servant("cleaner", _opened, storage, 3, service=clean_up, pause_s=1.0),
-        Servant("archiver", _opened, storage, 3, service=put_away, pause_s=1.0),
+    services = [
+        ServiceRunner("compactor", _opened, storage, 3, service=compact),
+        ServiceRunner("cleaner", _opened, storage, 3, service=clean_up, pause_s=1.0),
+        ServiceRunner("archiver", _opened, storage, 3, service=archive_instants, pause_s=1.0),
     ]
-    # So short a run of a copy-on-write table may end before anything is to be archived.
-    busy = servants if table_type is TableType.MERGE_ON_READ else servants[1:2]
+    # The short run of a copy-on-write table may end before an archival is due.
+    busy = services if table_type is TableType.MERGE_ON_READ else services[1:2]
     extra = {
         **SHARED.extra,
         "hoodie.client.heartbeat.tolerable.misses": str(MORTAL_MISSES),
     }
     twin = replace(SHARED, table_type=table_type.value, has_metadata=True, extra=extra)
-    with quiet_threads(), at_work(servants):
-        count = _side_by_side(oracle, storage, twin, streamers, apaches, apaches)
-        until(lambda: all(s.done or s.failure for s in busy), "a turn of each", within_s=300)
+    with quiet_threads(), running(services):
+        count = _write_concurrently(oracle, storage, twin, streamers, apaches, apaches)
+        until(lambda: all(s.done or s.failure for s in busy), "a run of each service", within_s=300)
     counts = {**dict.fromkeys(names, batches), "apache": count}
     check_history(storage, counts)
     check_nothing_is_left(storage, _opened(storage))
@@ -216,11 +218,13 @@ def test_some_hundred_commits_by_all_who_change_a_table_are_a_history(
     assert metadata_differences(table) == []
     assert all(s.failed for s in streamers)
     if table_type is TableType.COPY_ON_WRITE:
-        assert not servants[0].done, "there is nothing to compact"
+        assert not services[0].done, "there is nothing to compact"
     _check_most_is_archived(storage, commits)
 
 
-def test_the_lock_of_an_object_store_is_one_for_both(oracle: Oracle, s3_server: S3Server) -> None:
+def test_both_exclude_each_other_by_the_lock_of_an_object_store(
+    oracle: Oracle, s3_server: S3Server
+) -> None:
     location, times = s3_server.location(), 15
     storage = open_storage(location)
     storage.create("counter", b"0")
@@ -237,7 +241,7 @@ def test_the_lock_of_an_object_store_is_one_for_both(oracle: Oracle, s3_server: 
 
 
 def _commit_batch(to: TableWriter, number: int) -> None:
-    """A batch, two of them of the keys of each of Apache's; again and again while it conflicts."""
+    """Commit a batch with the keys of a batch of Apache Hudi; retry while it conflicts."""
     keys = Batch.at_random("apache", number // 2, MANY_KEYS).values
     batch = Batch("lakemark", number, dict.fromkeys(keys, number))
     for _ in range(30):
@@ -250,8 +254,8 @@ def _commit_batch(to: TableWriter, number: int) -> None:
     raise AssertionError(number)
 
 
-def _is_about_to_look(storage: Storage) -> bool:
-    """Whether a commit is requested, and no more, by one who does not hold the lock."""
+def _is_about_to_load(storage: Storage) -> bool:
+    """Whether a commit is requested but not inflight, and its writer does not hold the lock."""
     return bool(_pending(storage, State.REQUESTED)) and storage.head(APACHE_LOCK_PATH) is None
 
 
@@ -261,14 +265,14 @@ def _pending(storage: Storage, state: State) -> list[Instant]:
 
 
 def _groups_of_buckets(to: TableWriter) -> Counter[tuple[str, int]]:
-    """How many file groups each bucket of each partition has that has any."""
+    """Count the file groups of each bucket of each partition."""
     slices = to.table.view().latest_slices()
     return Counter((s.group.partition_path, bucket_of(s.group.file_id)) for s in slices)
 
 
 def _shared_table(folder: Path, table_type: TableType = TableType.MERGE_ON_READ) -> Storage:
     storage = open_storage(StorageLocation(str(folder / "t")))
-    make_shared(storage, table_type)
+    create_shared_table(storage, table_type)
     return storage
 
 
@@ -280,7 +284,7 @@ _opened = partial(
 )
 
 
-def _side_by_side(
+def _write_concurrently(
     oracle: Oracle,
     storage: Storage,
     twin: ApacheTable,
@@ -288,7 +292,7 @@ def _side_by_side(
     at_least: int,
     at_most: int,
 ) -> int:
-    """Streamers to their end, and batches by Apache from the next on; how many these are now."""
+    """Run streamers, and commit batches as Apache meanwhile; return how many Apache has now."""
     threads = [threading.Thread(target=s.run, name=s.name, daemon=True) for s in streamers]
     for thread in threads:
         thread.start()
@@ -300,12 +304,14 @@ def _side_by_side(
         thread.join(900)
         assert streamer.failure is None and not thread.is_alive(), streamer.failure
     names = [batch.name for batch in history(writer(storage))]
-    assert names != sorted(names) and names != sorted(names, reverse=True), "never side by side"
+    assert names != sorted(names) and names != sorted(names, reverse=True), (
+        "the commits were not concurrent"
+    )
     return count
 
 
 def _check_most_is_archived(storage: Storage, at_least: int) -> None:
-    """So many commits there were; what left the active timeline is in the history, once."""
+    """Check the number of commits, and that each instant is either active or archived, once."""
     commits = Counter(commit.action for commit in completed_commits(writer(storage)))
     _archive_once_more(storage)
     archived, active = archived_names(storage), active_names(storage)
@@ -315,11 +321,11 @@ def _check_most_is_archived(storage: Storage, at_least: int) -> None:
 
 
 def _archive_once_more(storage: Storage) -> None:
-    """Where an archiver died in between, instants are in both; the next one deletes them here."""
+    """Archive again: if an archiver died, instants are in both, until the next one runs."""
     to = _opened(storage)
     for number in range(40):
         to.table.refresh()
-        if put_away(to):
+        if archive_instants(to):
             return
         commit(to, [Row("more", 0, number)])
     pytest.fail("nothing was due for archival")
@@ -332,7 +338,7 @@ def _check_both_agree(oracle: Oracle, storage: Storage) -> None:
 
 
 def write_as_apache(oracle: Oracle, storage: Storage, number: int, twin: ApacheTable) -> None:
-    """A batch by Apache Hudi, again and again while it conflicts, or was silent for too long."""
+    """Commit a batch as Apache Hudi; retry while it conflicts or its heartbeat has expired."""
     batch = Batch.at_random("apache", number, MANY_KEYS)
     rows = [(row.id, row.region, row.ts, row.v) for row in batch.rows()]
     columns = [list(column) for column in zip(*rows, strict=True)]
@@ -342,20 +348,20 @@ def write_as_apache(oracle: Oracle, storage: Storage, number: int, twin: ApacheT
             oracle.write(path, pa.table(columns, SCHEMA), twin, options={BATCH: str(batch)})
         except OracleError as error:
             if not any(may_pass in str(error) for may_pass in _MAY_PASS):
-                error.add_note(_what_is_there(storage))
+                error.add_note(_newest_files(storage))
                 raise
         else:
             return
     raise AssertionError(number)
 
 
-def _what_is_there(storage: Storage) -> str:
-    """The newest instants of the table and of its metadata table, and data files, in order."""
+def _newest_files(storage: Storage) -> str:
+    """List the newest instants of the table and its metadata table, and data files, in order."""
     infos = sorted(storage.list_tree(""), key=lambda info: info.modified_at)
-    told = [
+    shown = [
         info
         for info in infos
         if info.path.startswith((".hoodie/timeline/", ".hoodie/metadata/.hoodie/timeline/"))
         or (info.path.endswith(".parquet") and not info.path.startswith(".hoodie/"))
     ]
-    return "\n".join(f"{info.modified_at:%H:%M:%S.%f} {info.path}" for info in told[-_SHOWN:])
+    return "\n".join(f"{info.modified_at:%H:%M:%S.%f} {info.path}" for info in shown[-_SHOWN:])

@@ -1,7 +1,7 @@
 """Apache Hudi and lakemark share a table of version 6, under one lock.
 
-There a log is named after the slice that it is added to as it is written, so that a compaction
-which is planned meanwhile would leave it behind.
+In version 6 a log is named after its slice when it is written, so that a compaction that is planned
+meanwhile would not include it.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ opened = partial(
 )
 
 
-def test_commits_of_both_stand_side_by_side_and_conflict_in_a_file_group(
+def test_commits_of_both_conflict_only_in_the_same_file_group(
     oracle: Oracle, tmp_path: Path
 ) -> None:
     storage, path = _table(tmp_path), tmp_path / "t"
     to = opened(storage)
     commit(to, [NORTH, SOUTH])
     written = write_files(to, [replace(NORTH, v=2)])
-    # Its heartbeat keeps Apache from undoing it.
+    # Its heartbeat keeps Apache from rolling it back.
     oracle.write(path, _as_arrow([replace(SOUTH, v=3)]), TWIN)
     to.commit(written, {})
     _check_agreed(oracle, storage, {"k1": 2, "k2": 3})
@@ -60,7 +60,7 @@ def test_commits_of_both_stand_side_by_side_and_conflict_in_a_file_group(
     _check_agreed(oracle, storage, {"k1": 5, "k2": 3})
 
 
-def test_a_commit_that_meets_a_compaction_by_apache_is_written_again(
+def test_commit_that_conflicts_with_a_compaction_of_apache_is_retried(
     oracle: Oracle, tmp_path: Path
 ) -> None:
     storage, path = _table(tmp_path), tmp_path / "t"
@@ -74,7 +74,7 @@ def test_a_commit_that_meets_a_compaction_by_apache_is_written_again(
     to.abandon()
     commit(to, [replace(NORTH, v=3)])
     _check_agreed(oracle, storage, {"k1": 3, "k2": 2})
-    # The plan names the log that was taken back.
+    # The plan includes the log that was rolled back.
     assert oracle.compact(path, "run", options=TWIN.extra) == [planned]
     _check_agreed(oracle, storage, {"k1": 3, "k2": 2})
 

@@ -296,7 +296,7 @@ OF_CODECS = (
         "for partition in sorted({*infos, *names}):",
         "for partition in sorted(names):",
         "a clean that somebody else planned deletes nothing",
-        ("tests/unit/services/test_cleaning.py", "tests/golden/test_upkeep.py"),
+        ("tests/unit/services/test_cleaning.py", "tests/golden/test_table_services.py"),
     ),
     Mutant(
         "lakemark/config/table_properties.py",

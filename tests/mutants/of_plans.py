@@ -5,9 +5,9 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _CLEANING = ("tests/unit/services/test_cleaning_plan.py",)
-_CLEANED = (*_CLEANING, "tests/property/test_upkeep.py")
+_CLEANED = (*_CLEANING, "tests/property/test_table_services.py")
 _ARCHIVAL = ("tests/unit/services/test_archival_plan.py",)
-_COMPACTION = ("tests/property/test_upkeep.py", "tests/golden/test_upkeep.py")
+_COMPACTION = ("tests/property/test_table_services.py", "tests/golden/test_table_services.py")
 
 OF_PLANS = (
     Mutant(

@@ -52,7 +52,7 @@ _BEGINNING = (
         "two writers that generate one time share an instant: the rows of one are lost",
         (
             "tests/recovery/test_fence.py::"
-            "test_two_writers_that_mint_one_time_do_not_share_an_instant",
+            "test_two_writers_that_generate_the_same_time_do_not_share_an_instant",
         ),
     ),
     Mutant(
@@ -264,7 +264,7 @@ _COMPLETION = (
         "a batch is committed although another run has moved its checkpoint: rows twice",
         (
             "tests/recovery/test_fence.py::"
-            "test_a_precondition_that_fails_under_the_lock_publishes_nothing",
+            "test_commit_whose_precondition_fails_under_the_lock_publishes_nothing",
         ),
     ),
     Mutant(
@@ -481,8 +481,8 @@ _ROLLBACKS = (
         "not _is_planned(access, rollback):\n",
         "a dead writer's rollback deletes a commit that has completed since",
         (
-            "tests/recovery/test_writers.py::test_a_rollback_whose_target_completed_since_is_given"
-            "_up_unless_it_has_begun_to_delete",
+            "tests/recovery/test_writers.py::test_rollback_of_a_completed_commit_is_abandoned_unless"
+            "_it_has_deleted_files",
         ),
     ),
     Mutant(

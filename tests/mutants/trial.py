@@ -20,7 +20,13 @@ from hypothesis import Phase, settings
 
 #: With these, most of what the tests import from other projects is there. A trial is a fork of a
 #: process that has it.
-_WARM = ("hypothesis.strategies", "streamer.cli", "tests.tables", "tests.upkeep", "xdist.plugin")
+_WARM = (
+    "hypothesis.strategies",
+    "streamer.cli",
+    "tests.tables",
+    "tests.table_services",
+    "xdist.plugin",
+)
 
 #: A trial imports these again, because one of their files is changed.
 _OWN = ("checkpoints", "lakemark", "sinks", "streamer", "tests", "transforms")

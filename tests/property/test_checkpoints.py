@@ -1,4 +1,4 @@
-"""Checkpoints print and parse, order and add, whatever they hold."""
+"""Checkpoints of any content are printed, parsed, compared and added correctly."""
 
 from __future__ import annotations
 

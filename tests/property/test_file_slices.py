@@ -64,7 +64,7 @@ class Event:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Event]:
-    """Commits that overlap arbitrarily; in each group at most the last compaction is pending."""
+    """Draw commits that overlap; in each group only the last compaction may be pending."""
     count = draw(st.integers(1, 8))
     times = draw(st.permutations(range(100, 100 + 2 * count)))
     pairs = sorted(sorted(times[2 * i : 2 * i + 2]) for i in range(count))
@@ -82,7 +82,7 @@ def histories(draw: st.DrawFn) -> list[Event]:
 
 
 def view_of(events: list[Event]) -> FileSystemView:
-    """The view of a listing with the files of every event, completed or not."""
+    """Create the view of a listing with the files of every event, completed or not."""
     pending = (e for e in events if e.is_compaction and not e.completed_at)
     return FileSystemView.of(
         {_PARTITION: [file for event in events for file in event.files]},
@@ -198,7 +198,7 @@ def test_both_layouts_give_the_same_slices_for_one_history(events: list[Event]) 
 
 
 def one_after_another(events: list[Event]) -> list[Event]:
-    """The same commits, each completed before the next request; compactions may stay pending."""
+    """Complete each commit before the next request; compactions may stay pending."""
     return [
         replace(
             event,
@@ -212,7 +212,7 @@ def one_after_another(events: list[Event]) -> list[Event]:
 
 
 def view_of_version_6(events: list[Event]) -> FileSystemView:
-    """The same history as version 6 writes it: a log is named after its slice."""
+    """Convert a history to version 6, where a log is named after its slice."""
     files: list[DataFile] = []
     slice_of: dict[str, str] = {}
     for number, event in enumerate(events):

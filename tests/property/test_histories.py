@@ -1,4 +1,4 @@
-"""Whatever becomes of a table, its queries and compactions merge as record by record."""
+"""After any history of commits and compactions, queries return the rows of the model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ each_mode = pytest.mark.parametrize("mode", MODES.values(), ids=MODES)
 @pytest.mark.parametrize("table_type", TableType)
 @settings(deadline=None, max_examples=examples(3))
 @given(data=st.data())
-def test_a_query_gives_what_the_model_says(
+def test_query_returns_the_rows_of_the_model(
     mode: Mode, table_type: TableType, data: st.DataObject
 ) -> None:
     model = SliceModel(mode.rule, table_type is TableType.MERGE_ON_READ)

@@ -1,4 +1,4 @@
-"""After any history the metadata table says what the files say, and hides and shows no row."""
+"""After any history the metadata table agrees with the files, and queries return the same rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS = st.sampled_from([ChangeKind.UPSERT, ChangeKind.UPSERT, ChangeKind.DELETE
 
 
 def _row(key: str, ts: int, v: int, kind: ChangeKind) -> Row:
-    """A record stays in its partition."""
+    """Create a row; the key decides its partition."""
     return Row(key, ts, v, "north" if key < "f" else "south", kind)
 
 
@@ -48,20 +48,22 @@ STEPS = st.lists(
 
 @settings(max_examples=examples(8), deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(STEPS, st.sampled_from(TableType))
-def test_any_history(steps: list[tuple[str, object]], table_type: TableType) -> None:
+def test_metadata_table_agrees_with_the_files_after_any_history(
+    steps: list[tuple[str, object]], table_type: TableType
+) -> None:
     storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/history"))
     make(storage, table_type)
     table = writer(storage)
     commit(table, [Row("a", 1, 1)])
     for step, given_ in steps:
         table = _DO[step](table, storage, given_)
-        _assert_true(table)
+        _assert_consistent(table)
     seen = contents(storage)
     drop_metadata_table(writer(storage).table)
     assert contents(storage) == seen
 
 
-def _assert_true(to: TableWriter) -> None:
+def _assert_consistent(to: TableWriter) -> None:
     assert metadata_differences(to.table) == []
     listed = {
         file.path

@@ -1,4 +1,4 @@
-"""No partition name hides a partition: not from a listing, nor from a service that uses one."""
+"""Partitions of any name are found by listings, and by the services that use listings."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from lakemark.upgrade.change import change_version
 from lakemark.view.file_lister import StorageFileLister
 from tests.depth import examples
 from tests.fixtures.quick_s3 import QuickS3
+from tests.table_services import make_plain
 from tests.tables import Row, commit, make, writer
-from tests.upkeep import make_plain
 
 StoreKind = Literal["local", "s3"]
 
@@ -98,8 +98,8 @@ legal_names = st.lists(_names.filter(is_legal), min_size=1, max_size=4, unique=T
 
 
 @contextmanager
-def place(kind: StoreKind, quick_s3: QuickS3) -> Iterator[Storage]:
-    """A root of this kind without any objects."""
+def new_root(kind: StoreKind, quick_s3: QuickS3) -> Iterator[Storage]:
+    """Create an empty root of this kind."""
     with TemporaryDirectory() as folder:
         locations = {
             "local": lambda: StorageLocation(str(Path(folder) / "table")),
@@ -126,7 +126,7 @@ def fresh(storage: Storage) -> OpenTable:
 
 
 def check(storage: Storage, names: Sequence[str], at: int) -> None:
-    """All rows are found in every way, and both listings agree."""
+    """Check the rows, the partitions, and that both listings agree."""
     listed = StorageFileLister(storage).list_files()
     assert set(listed) == set(names)
     assert all(listed.values())
@@ -140,10 +140,10 @@ def check(storage: Storage, names: Sequence[str], at: int) -> None:
 @settings(deadline=None, max_examples=examples(1), suppress_health_check=list(HealthCheck))
 @example(names=list(TRAPS))
 @given(names=legal_names)
-def test_every_partition_name_survives_every_service(
+def test_services_handle_every_partition_name(
     quick_s3: QuickS3, kind: StoreKind, names: list[str]
 ) -> None:
-    with place(kind, quick_s3) as storage:
+    with new_root(kind, quick_s3) as storage:
         make(storage)
         to = writer(storage)
         commit(to, rows(names, 1))
@@ -176,10 +176,10 @@ def test_every_partition_name_survives_every_service(
 @settings(deadline=None, max_examples=examples(1), suppress_health_check=list(HealthCheck))
 @example(names=list(TRAPS))
 @given(names=legal_names)
-def test_every_partition_name_is_restored_and_cleaned(
+def test_restore_and_cleaning_handle_every_partition_name(
     quick_s3: QuickS3, kind: StoreKind, names: list[str]
 ) -> None:
-    with place(kind, quick_s3) as storage:
+    with new_root(kind, quick_s3) as storage:
         make_plain(storage)
         to = writer(storage)
         first = commit(to, rows(names, 1))

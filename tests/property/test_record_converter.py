@@ -82,7 +82,7 @@ COMMIT_TIME_DELETE, DELETE, FLAGGED_DELETE, UPSERT = (
         ChangeKind.UPSERT,
     )
 )
-#: Of all records: within the seconds that an int holds.
+#: The time of all records, within the range of seconds of an int.
 TIMESTAMP_S = 7
 
 

@@ -89,7 +89,7 @@ def table_of(changes: Sequence[Change], fields: int, kind: pa.DataType) -> pa.Ta
     ).append_column(CHANGE_KIND_FIELD, pa.array([c.kind for c in changes], pa.int8()))
 
 
-#: Types that hold -2..3; of the first ones a reader's zero is the integer 0.
+#: Types that have the values -2..3; a reader's zero of the first types is the integer 0.
 _INT_TYPES = [pa.int32(), pa.int8()]
 _OTHER_TYPES = [pa.int64(), pa.float64(), pa.decimal128(9, 2), pa.decimal128(30, 2)]
 _LIVE = [ChangeKind.UPSERT]

@@ -1,4 +1,4 @@
-"""Schemas that follow the records: types hold what they held, and rows stay what records say."""
+"""Schema evolution by records: types keep all their values, and rows equal their records."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ SCHEMAS = st.dictionaries(st.sampled_from("abcn"), TYPES, min_size=1).map(
 
 
 def sorted_fields(data_type: pa.DataType | None) -> pa.DataType | None:
-    """A type that does not depend on the order of fields."""
+    """Sort the fields of a type, so that types do not differ in their order."""
     if data_type is None:
         return None
     if pa.types.is_struct(data_type):
@@ -66,7 +66,7 @@ def sorted_fields(data_type: pa.DataType | None) -> pa.DataType | None:
     return data_type
 
 
-#: Values of each type that other types are likely to change.
+#: Values of each type that a cast to another type is likely to change.
 EXTREMES: dict[pa.DataType, list[object]] = {
     pa.int32(): [-(2**31), -1, 0, 16_777_217, 2**31 - 1],
     pa.int64(): [-(2**63), 0, 2**53 + 1, 2**63 - 1],
@@ -79,7 +79,7 @@ EXTREMES: dict[pa.DataType, list[object]] = {
 }
 
 
-#: The types that hold two others; no other two differ and have one.
+#: The common types of two different types; no other pair has one.
 WIDER_OF_TWO = {
     frozenset({pa.int32(), pa.int64()}): pa.int64(),
     frozenset({pa.int32(), pa.float32()}): pa.float64(),
@@ -89,7 +89,7 @@ WIDER_OF_TWO = {
 
 
 def expected_common(one: pa.DataType | None, other: pa.DataType | None) -> pa.DataType | None:
-    """What ``common_type`` must give, but for the order of fields."""
+    """Return the expected result of ``common_type``, except for the order of fields."""
     if one is None or other is None or one == other:
         return one if other is None else other
     if pa.types.is_list(one) and pa.types.is_list(other):
@@ -105,7 +105,7 @@ def expected_common(one: pa.DataType | None, other: pa.DataType | None) -> pa.Da
 
 
 def holds(wide: pa.DataType, narrow: pa.DataType) -> bool:
-    """Whether every value of ``narrow`` is one of ``wide``; fields of structs may be missing."""
+    """Whether ``wide`` has every value of ``narrow``; fields of structs may be missing."""
     if pa.types.is_struct(wide) and pa.types.is_struct(narrow):
         held = {field.name: field.type for field in wide}
         return all(f.name in held and holds(held[f.name], f.type) for f in narrow)
@@ -135,13 +135,13 @@ def common(one: pa.DataType | None, other: pa.DataType | None) -> pa.DataType | 
     return None if one is None or other is None else sorted_fields(common_type(one, other))
 
 
-def test_two_leaves_have_the_common_type_of_the_table() -> None:
+def test_common_type_of_two_leaf_types_is_that_of_the_table() -> None:
     for one, other in product(EXTREMES, EXTREMES):
         assert common_type(one, other) == expected_common(one, other), f"{one} and {other}"
 
 
 @given(TYPES, TYPES, TYPES)
-def test_common_types_do_not_depend_on_who_meets_whom_first(
+def test_common_type_does_not_depend_on_the_order_of_types(
     one: pa.DataType, other: pa.DataType, third: pa.DataType
 ) -> None:
     assert common(one, one) == sorted_fields(one)
@@ -156,7 +156,7 @@ def test_common_types_do_not_depend_on_who_meets_whom_first(
 
 
 @given(SCHEMAS, PROPOSALS, PROPOSALS)
-def test_an_evolved_schema_holds_all_that_it_held_and_asks_no_more(
+def test_evolved_schema_keeps_all_values_and_adds_only_nullable_columns(
     schema: pa.Schema,
     one: Proposal,
     other: Proposal,
@@ -180,7 +180,7 @@ COLUMNS = {
     "h": "struct<q:int,s:string>",
     "l": "array<int>",
 }
-#: Those that are not beyond a ``float`` or a ``double`` are held by it exactly.
+#: Numbers that a ``float`` or a ``double`` represents exactly, unless they exceed its range.
 NUMBERS = st.sampled_from([0, 5, 2**31, 2**53, 2**60, 0.5, 1e300])
 SCALARS = st.one_of(NUMBERS, st.none(), st.booleans(), st.sampled_from(["", "text"]))
 MEMBERS = st.fixed_dictionaries({}, optional={"q": SCALARS, "r": SCALARS, "s": SCALARS})
@@ -197,7 +197,7 @@ FIELDS: Mapping[str, st.SearchStrategy[object]] = {
 
 @st.composite
 def records(draw: st.DrawFn) -> dict[str, object]:
-    """One record but for its time, its fields in any order."""
+    """Draw a record without its time, with fields in any order."""
     names = draw(st.lists(st.sampled_from(sorted(FIELDS)), unique=True, max_size=4))
     fields = {name: draw(FIELDS[name]) for name in names}
     return {**fields, "id": draw(st.sampled_from("abcd"))}
@@ -212,7 +212,7 @@ WIDER: st.SearchStrategy[WiderValues] = st.sampled_from(["reject", "evolve", "re
 
 @settings(max_examples=examples(40), deadline=None)
 @given(BATCHES, UNKNOWN, WIDER, st.booleans())
-def test_every_record_is_a_row_that_says_the_same_or_a_reject(
+def test_every_record_becomes_an_equal_row_or_a_reject(
     batches: list[list[dict[str, object]]],
     unknown: UnknownFields,
     wider: WiderValues,
@@ -238,9 +238,11 @@ def test_every_record_is_a_row_that_says_the_same_or_a_reject(
             assert result.rejected == len(rejected)
             for offset, record in enumerate(timed, first):
                 if offset not in rejected:
-                    expected[str(record["id"])] = said(record, unknown)
+                    expected[str(record["id"])] = expected_fields(record, unknown)
                 else:
-                    assert not fits(record), "what fits the declared columns is always a row"
+                    assert not fits(record), (
+                        "a record that fits the declared columns is never rejected"
+                    )
         schemas.append(stream.rows.schema)
         if compacts:
             stream.compact()
@@ -255,7 +257,7 @@ def test_every_record_is_a_row_that_says_the_same_or_a_reject(
 
 
 def fits(record: Mapping[str, object]) -> bool:
-    """Whether the declared columns hold a record with no further question."""
+    """Whether a record fits the declared columns, whatever the settings are."""
     h, n, f, numbers = (record.get(name) for name in "hnfl")
     return (
         not {"x", "y"} & set(record)
@@ -270,8 +272,8 @@ def _are_ints(values: object) -> bool:
     return isinstance(values, list) and all(type(v) is int and v < 2**31 for v in values)
 
 
-def said(record: Mapping[str, object], unknown: UnknownFields) -> dict[str, object]:
-    """What a row must hold of a record: everything, or what is declared of it."""
+def expected_fields(record: Mapping[str, object], unknown: UnknownFields) -> dict[str, object]:
+    """Return the fields that a row must have: all of the record, or the declared ones."""
     fields = dict(record)
     if unknown == "ignore":
         fields = {name: value for name, value in fields.items() if name in COLUMNS}
@@ -281,7 +283,7 @@ def said(record: Mapping[str, object], unknown: UnknownFields) -> dict[str, obje
 
 
 def unrescued(row: Mapping[str, object]) -> dict[str, object]:
-    """A row with what was rescued put back."""
+    """Merge the rescued fields of a row back into it."""
     rescued = row.get("_rescued")
     fields = {name: value for name, value in row.items() if name != "_rescued"}
     return plain(_merged(fields, json.loads(str(rescued)) if rescued else {}))
@@ -300,7 +302,7 @@ def _merged(row: Mapping[str, object], rescued: Mapping[str, object]) -> dict[st
 
 
 def plain(fields: Mapping[str, object]) -> dict[str, object]:
-    """Without nulls and what is empty."""
+    """Drop nulls and empty values."""
     kept = {name: _plain(value) for name, value in present(fields).items()}
     return {name: value for name, value in kept.items() if value not in ({}, [])}
 

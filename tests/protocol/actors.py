@@ -1,4 +1,4 @@
-"""What a process can do to a table, and what it is told was done."""
+"""The acts of a process on a table, and the result that each act acknowledges."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SHARING = MultiWriter(HeartbeatPolicy(60.0, 2), clock_skew_ms=1)
 A_LEASE_AND_MORE_S = 61.0
 A_HEARTBEAT_AND_MORE_S = 121.0
 
-#: As little stays as may: what a slow process counts on is gone as soon as can be.
+#: Keep as little as possible, so that the files a slow process relies on are deleted early.
 CLEANING = CleaningPolicy(Retention.FILE_VERSIONS, file_versions=1)
 ARCHIVAL = ArchivalPolicy(2, 3, delta_commits_to_compact=1)
 METADATA = MetadataPolicies(CLEANING, ArchivalPolicy(2, 3, delta_commits_to_compact=1))
@@ -61,7 +61,7 @@ ONLY_PENDING = CompactionPolicy(10**6)
 
 
 class Mode(Enum):
-    """What a process expects of others: none, or several."""
+    """Whether a process expects to be the only writer, or one of several."""
 
     SINGLE = "single"
     MULTIPLE = "multiple"
@@ -69,13 +69,13 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A commit of rows that its writer was told is done.
+    """A commit of rows that was acknowledged to its writer.
 
     Attributes:
-        requested_at: its name.
-        completed_at: when readers saw it.
-        rows: of it.
-        checkpoint: that it sets for the default streamer.
+        requested_at: the requested time of the instant.
+        completed_at: the completion time; readers see the commit from then on.
+        rows: the rows that it wrote.
+        checkpoint: the checkpoint that it sets for the default streamer.
     """
 
     requested_at: str
@@ -86,13 +86,13 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """A restore that its caller was told is done.
+    """A restore that was acknowledged to its caller.
 
     Attributes:
-        requested_at: its name.
-        completed_at: when it was done.
-        target: requested time of the commit whose state was brought back; "" for one that another
-            process had requested.
+        requested_at: the requested time of the instant.
+        completed_at: the completion time.
+        target: requested time of the commit that the table was restored to; "" if another process
+            had requested the restore.
     """
 
     requested_at: str
@@ -102,24 +102,24 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """What an act told its caller; what it does not say, it did not do.
+    """The result that an act reports to its caller; an act changes nothing that it does not report.
 
     Attributes:
-        commit: rows that are in the table.
-        undone: requested times of instants that were rolled back or restored away.
-        restored: the restore that did so.
+        commit: the commit that was published.
+        undone: requested times of instants that a rollback or restore undid.
+        restored: the restore that undid them.
         rewritten: requested times of compactions that were completed.
-        kept: requested time of the commit that a savepoint keeps.
-        let_go: of one that is not kept any more.
-        version: of the table from here on.
+        savepoint: requested time of the commit that a new savepoint keeps.
+        deleted_savepoint: requested time of the commit whose savepoint was deleted.
+        version: the table's new version.
     """
 
     commit: Committed | None = None
     undone: tuple[str, ...] = ()
     restored: Restored | None = None
     rewritten: tuple[str, ...] = ()
-    kept: str | None = None
-    let_go: str | None = None
+    savepoint: str | None = None
+    deleted_savepoint: str | None = None
     version: FormatVersion | None = None
 
 
@@ -129,7 +129,7 @@ Act: TypeAlias = Callable[[TableWriter], Acknowledged]
 # Tables and their writers
 
 
-def lay_down(
+def create_table(
     storage: Storage,
     clock: VirtualTime,
     table_type: TableType,
@@ -137,7 +137,7 @@ def lay_down(
     *,
     has_metadata: bool,
 ) -> None:
-    """Make an empty table."""
+    """Create an empty table."""
     made = spec(table_type, version=version)
     storage.create(PROPERTIES_PATH, made.to_properties().to_bytes())
     if has_metadata:
@@ -152,7 +152,7 @@ def open_writer(
     has_metadata: bool = False,
     lease_s: float = 60.0,
 ) -> TableWriter:
-    """A writer as a process that just started has it; nothing is recovered yet."""
+    """Open a writer as a process does that has just started; nothing is recovered yet."""
     properties = TableProperties.parse(storage.read(PROPERTIES_PATH))
     timeline_clock = VirtualTimelineClock(UTC_CLOCK.zone, virtual=clock)
     table = OpenTable(
@@ -170,7 +170,7 @@ def open_writer(
 
 
 def commit_rows(to: TableWriter, rows: Sequence[Row]) -> Acknowledged:
-    """A batch; one that fails is undone, as a stream does."""
+    """Commit a batch; if that fails, undo it, as a stream does."""
     try:
         done = commit(to, rows)
     except HudiError:
@@ -182,12 +182,12 @@ def commit_rows(to: TableWriter, rows: Sequence[Row]) -> Acknowledged:
 
 
 def compact(to: TableWriter) -> Acknowledged:
-    """Pending compactions, and one more if there are logs."""
+    """Execute pending compactions, and one more if there are log files."""
     return _rewritten(to, COMPACTION)
 
 
 def finish_compactions(to: TableWriter) -> Acknowledged:
-    """Pending compactions alone."""
+    """Execute only the pending compactions."""
     return _rewritten(to, ONLY_PENDING)
 
 
@@ -196,19 +196,19 @@ def clean_up(to: TableWriter) -> Acknowledged:
     return Acknowledged()
 
 
-def put_away(to: TableWriter) -> Acknowledged:
-    """Archive all that may go."""
+def archive_instants(to: TableWriter) -> Acknowledged:
+    """Archive all instants that may be archived."""
     archive(to.table, ARCHIVAL, None)
     return Acknowledged()
 
 
 def recover(to: TableWriter) -> Acknowledged:
-    """What a process does first."""
+    """Undo what dead writers left, as a process does when it starts."""
     return Acknowledged(undone=tuple(to.recover()))
 
 
 def roll_back_newest(to: TableWriter) -> Acknowledged:
-    """The newest commit, as an operator names it."""
+    """Roll back the newest commit by name, as an operator does."""
     return roll_back(to, commits(to)[-1].requested_at)
 
 
@@ -217,12 +217,12 @@ def roll_back(to: TableWriter, requested_at: str) -> Acknowledged:
 
 
 def restore_older(to: TableWriter) -> Acknowledged:
-    """To the newest commit of rows but one."""
+    """Restore to the last commit of rows but one."""
     return restore_to(to, ingests(to)[-2].requested_at)
 
 
 def restore_to(to: TableWriter, requested_at: str | None) -> Acknowledged:
-    """To a commit, or to that of the pending restore; the metadata table is made anew."""
+    """Restore to a commit, or finish the pending restore; then build the metadata table again."""
     had_metadata = bool(to.table.properties.metadata_partitions)
     is_merge_on_read = to.table.properties.is_merge_on_read
     done, undone = restore(to.table.context, requested_at, is_merge_on_read)
@@ -232,51 +232,51 @@ def restore_to(to: TableWriter, requested_at: str | None) -> Acknowledged:
     return Acknowledged(undone=tuple(one.instant for one in undone), restored=restored)
 
 
-def keep_newest(to: TableWriter) -> Acknowledged:
-    """A savepoint of the newest commit."""
+def savepoint_newest(to: TableWriter) -> Acknowledged:
+    """Create a savepoint of the newest commit."""
     name = commits(to)[-1].requested_at
     create_savepoint(to.table.context, name, slices_as_of(to), "ann", "")
-    return Acknowledged(kept=name)
+    return Acknowledged(savepoint=name)
 
 
-def let_go_oldest(to: TableWriter) -> Acknowledged:
-    """The oldest savepoint, ended or not."""
+def delete_oldest_savepoint(to: TableWriter) -> Acknowledged:
+    """Delete the oldest savepoint, completed or not."""
     found = [i for i in to.table.timeline.instants if i.action is Action.SAVEPOINT]
     name = found[0].requested_at
     delete_savepoint(to.table.context, name)
-    return Acknowledged(let_go=name)
+    return Acknowledged(deleted_savepoint=name)
 
 
 def change_to(to: TableWriter, version: FormatVersion) -> Acknowledged:
-    """Take the table to another version."""
+    """Upgrade or downgrade the table to another version."""
     done = change_table_version(to.table, version, LocalRunner(1))
     return Acknowledged(undone=done.rolled_back, version=version)
 
 
 def maintain_metadata(to: TableWriter) -> Acknowledged:
-    """Compact, clean and archive the metadata table, as far as that is due."""
+    """Compact, clean and archive the metadata table, if these services are due."""
     compact_and_maintain_metadata_table(to.table, METADATA)
     return Acknowledged()
 
 
 def set_checkpoint(to: TableWriter, checkpoint: KafkaCheckpoint) -> Acknowledged:
-    """Of the default streamer."""
+    """Set the checkpoint of the default streamer."""
     done = write_checkpoint(to.table, DEFAULT_IDENTITY, checkpoint)
     committed = Committed(done.requested_at, done.completed_at or "", {}, checkpoint)
     return Acknowledged(commit=committed)
 
 
-# What acts look at
+# Queries of the timeline that acts use
 
 
 def ingests(to: TableWriter) -> list[Instant]:
-    """Completed commits that are no compactions."""
+    """List the completed commits that are not compactions."""
     store = to.table.store
     return [i for i in commits(to) if not store.read_commit(i).compacted]
 
 
 def slices_as_of(of: TableWriter) -> Callable[[Timeline, str], Iterable[FileSlice]]:
-    """The slices that a savepoint keeps."""
+    """Return a function that lists the slices that a savepoint keeps."""
 
     def found(timeline: Timeline, instant: str) -> Iterable[FileSlice]:
         of.table.refresh(timeline)
@@ -286,7 +286,7 @@ def slices_as_of(of: TableWriter) -> Callable[[Timeline, str], Iterable[FileSlic
 
 
 def commits(to: TableWriter) -> list[Instant]:
-    """Completed commits, compactions among them."""
+    """List the completed commits, compactions included."""
     return list(to.table.timeline.completed(*COMMITS))
 
 

@@ -1,4 +1,4 @@
-"""An object store in memory whose objects bear the time of a virtual clock."""
+"""An object store in memory whose objects have modification times of a virtual clock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Object(NamedTuple):
 
 
 class ClockedStore:
-    """A ``Storage`` as an object store is one: conditional puts, no folders, times of its own.
+    """A ``Storage`` like an object store: conditional puts, no folders, modification times.
 
     Each write takes a millisecond of virtual time. A copy costs almost nothing.
     """
@@ -43,7 +43,7 @@ class ClockedStore:
         self._location = StorageLocation(f"memory://{uuid4().hex}/clocked")
 
     def copy(self, clock: VirtualTime | None = None) -> ClockedStore:
-        """The same objects elsewhere, maybe on another clock."""
+        """Copy all objects to a new store, if asked with another clock."""
         other = ClockedStore(clock or self.clock, self._objects)
         other._changes = self._changes
         return other
@@ -95,9 +95,9 @@ class ClockedStore:
     def create(self, path: str, data: bytes, *, may_be_cut: bool = False) -> None:
         there = self._objects.get(check_path(path))
         if there is None:
-            self._lay(path, data)
+            self._write(path, data)
         elif there.data != data:
-            raise _other_bytes(path)
+            raise _content_mismatch(path)
 
     def create_streaming(self, path: str) -> StreamingFile:
         check_path(path)
@@ -108,16 +108,16 @@ class ClockedStore:
         return SpooledFile(send)
 
     def put(self, path: str, data: bytes, *, may_be_cut: bool = False) -> None:
-        self._lay(check_path(path), data)
+        self._write(check_path(path), data)
 
     def replace(self, path: str, data: bytes, version: str) -> str:
         there = self._objects.get(check_path(path))
         if there is not None and there.data == data:
             return there.version
         if there is None or there.version != version:
-            message = f"{path} is not of version {version} any more"
+            message = f"{path} no longer has version {version}"
             raise PreconditionFailed(message)
-        return self._lay(path, data)
+        return self._write(path, data)
 
     def make_durable(self) -> None:
         """An object is durable once the store has answered."""
@@ -128,12 +128,12 @@ class ClockedStore:
             message = f"{prepared} is gone, {path} was not made from it"
             raise NotFound(message)
         if source is None:
-            message = f"{prepared} is gone, but {path} is there: look whose it is"
+            message = f"{prepared} is gone, but {path} exists: check which process published it"
             raise OutcomeUnknown(message)
         if there is None:
-            self._lay(check_path(path), source.data)
+            self._write(check_path(path), source.data)
         elif there.data != source.data:
-            raise _other_bytes(path)
+            raise _content_mismatch(path)
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -146,11 +146,11 @@ class ClockedStore:
     def _at(self, path: str) -> _Object:
         found = self._objects.get(check_path(path))
         if found is None:
-            message = f"nothing lies at {path}"
+            message = f"no object at {path}"
             raise NotFound(message)
         return found
 
-    def _lay(self, path: str, data: bytes) -> str:
+    def _write(self, path: str, data: bytes) -> str:
         self.clock.sleep(0)
         version = f"v{self._changes}"
         self._changes += 1
@@ -160,5 +160,5 @@ class ClockedStore:
         return version
 
 
-def _other_bytes(path: str) -> AlreadyExists:
-    return AlreadyExists(f"{path} is there already, with other bytes")
+def _content_mismatch(path: str) -> AlreadyExists:
+    return AlreadyExists(f"{path} already exists with different content")

@@ -1,7 +1,7 @@
-"""What holds for a table after any acts of any processes, in any order.
+"""Invariants of a table after any acts of any processes, in any order.
 
-Each check raises ``AssertionError`` with what was found. ``History`` is the sequential model: what
-callers were told, in the order in which they were told.
+Each check raises ``AssertionError`` and names what it found. ``History`` is the sequential model:
+the results that were acknowledged to callers, in the order of the acknowledgements.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from lakemark.transaction.instant_files import was_version_6
 from tests.protocol.actors import Acknowledged, Committed, Rows
+from tests.table_services import archived_names, as_of, since
 from tests.tables import Row, contents, writer
-from tests.upkeep import archived_names, as_of, since
 
 
 @dataclass
 class History:
-    """What callers were told of a table in which the row with the larger ordering value stays.
+    """The acknowledged results on a table in which the row with the larger ordering value wins.
 
-    Values tell commits apart: no two hold one value of one key.
+    No two commits write the same value for the same key, so a value identifies its commit.
 
     Attributes:
         certain: commits that are in the table, by requested time.
-        doubtful: rows of commits whose outcome the caller was not told.
-        maybe_undone: requested times of commits that somebody may have taken back.
-        undone: those that were.
+        doubtful: rows of commits whose outcome is unknown to the caller.
+        maybe_undone: requested times of commits that a rollback or restore may have undone.
+        undone: requested times of commits that are undone.
         rewritten: requested times of compactions.
     """
 
@@ -57,55 +57,55 @@ class History:
             set(self.rewritten),
         )
 
-    def note(self, told: Acknowledged) -> None:
-        """An act that ended well."""
-        if told.commit is not None and told.commit.requested_at not in self.undone:
-            self.certain[told.commit.requested_at] = told.commit
-        self.rewritten |= set(told.rewritten)
-        if told.restored is not None:
-            self._check_restored(told)
-        self.undone |= set(told.undone)
-        for name in told.undone:
+    def note(self, result: Acknowledged) -> None:
+        """Record the result of an act that succeeded."""
+        if result.commit is not None and result.commit.requested_at not in self.undone:
+            self.certain[result.commit.requested_at] = result.commit
+        self.rewritten |= set(result.rewritten)
+        if result.restored is not None:
+            self._check_restored(result)
+        self.undone |= set(result.undone)
+        for name in result.undone:
             self.certain.pop(name, None)
 
     def note_doubt(self, rows: Iterable[Row]) -> None:
-        """A commit may be in the table, or not; if it is, then whole."""
+        """Record a commit that may be in the table or not, but never in part."""
         self.doubtful.append({row.id: (row.ts, row.v) for row in rows})
 
     def note_maybe_undone(self, after: str) -> None:
-        """A restore to a commit, or a rollback, failed, and may have come to its end all the same.
+        """Record a restore or a rollback that failed, but may have been completed nevertheless.
 
         Args:
-            after: requested time of the commit after which commits may be gone.
+            after: requested time of a commit; all later commits may be undone.
         """
         last = self.certain[after].completed_at if after in self.certain else ""
         later = {name for name, one in self.certain.items() if one.completed_at > last}
         self.maybe_undone |= later
 
-    def _check_restored(self, told: Acknowledged) -> None:
-        """It takes back all that came between its target and itself, and nothing else.
+    def _check_restored(self, result: Acknowledged) -> None:
+        """Check that a restore undoes all commits between its target and itself, and no other.
 
-        What completed between its request and its end may be taken back or stay: it came before
-        the restore or after it, and nobody was told which.
+        A commit that completed between the request of the restore and its end may be undone or
+        kept. It came before the restore or after it, and no caller knows which.
         """
-        done = told.restored
+        done = result.restored
         assert done is not None
-        for name in told.undone:
+        for name in result.undone:
             one = self.certain.get(name)
             if one is not None:
-                message = f"restore {done.requested_at} took {name} back, which came after it"
+                message = f"restore {done.requested_at} undid {name}, which came after it"
                 assert one.completed_at < done.completed_at, message
         target = self.certain.get(done.target)
         if target is None:
             return
         for name, one in self.certain.items():
             is_between = target.completed_at < one.completed_at < done.requested_at
-            is_left = is_between and name not in {*told.undone, *self.maybe_undone}
-            assert not is_left, f"restore {done.requested_at} to {done.target} left {name}"
+            is_kept = is_between and name not in {*result.undone, *self.maybe_undone}
+            assert not is_kept, f"restore {done.requested_at} to {done.target} kept {name}"
 
 
 def check_rows(storage: Storage, history: History) -> None:
-    """Each commit that was acknowledged is there, none that failed, and no part of one."""
+    """Check that every acknowledged commit is in the table, no failed one, and none in part."""
     found = contents(storage)
     values = set(found.items())
     certain = [c.rows for name, c in history.certain.items() if name not in history.maybe_undone]
@@ -119,12 +119,12 @@ def check_rows(storage: Storage, history: History) -> None:
             expected[key] = max(value, expected.get(key, value))
     lost = sorted(set(expected.items()) - values)
     strange = sorted(values - set(expected.items()))
-    assert not lost, f"acknowledged rows are not there: {lost}; instead {strange}"
-    assert not strange, f"rows that nobody was told are there: {strange}"
+    assert not lost, f"acknowledged rows are missing: {lost}; the table has instead {strange}"
+    assert not strange, f"rows that no acknowledged commit wrote: {strange}"
 
 
 def check_buckets(storage: Storage) -> None:
-    """A bucket has one file group."""
+    """Check that a bucket has one file group."""
     slices = writer(storage).table.view().latest_slices()
     counts = Counter((s.group.partition_path, bucket_of(s.group.file_id)) for s in slices)
     twice = [bucket for bucket, count in counts.items() if count > 1]
@@ -132,22 +132,22 @@ def check_buckets(storage: Storage) -> None:
 
 
 def check_known(storage: Storage, history: History) -> None:
-    """Each commit and compaction is active or in the history, unless it was taken back."""
+    """Check that each commit and compaction is active or archived, unless it was undone."""
     table = writer(storage).table
     known = {i.requested_at for i in table.timeline.completed()}
     known |= {name for name, _ in archived_names(storage)}
-    told = (set(history.certain) | history.rewritten) - history.undone - history.maybe_undone
-    forgotten = sorted(told - known)
+    expected = (set(history.certain) | history.rewritten) - history.undone - history.maybe_undone
+    forgotten = sorted(expected - known)
     assert not forgotten, f"neither active nor in the history: {forgotten}"
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """How far an incremental reader has come.
+    """The position of an incremental reader.
 
     Attributes:
-        completed_at: the newest completion that it saw; "" before the first.
-        seen: requested times of the commits that it saw.
+        completed_at: the newest completion time that it has read; "" before the first.
+        seen: requested times of the commits that it has read.
     """
 
     completed_at: str
@@ -155,46 +155,47 @@ class Cursor:
 
     @classmethod
     def of(cls, storage: Storage) -> Cursor:
-        """A reader that has read all there is."""
+        """The cursor of a reader that has read all completed commits."""
         commits = writer(storage).table.timeline.completed(*COMMITS)
         newest = max((i.completed_at or "" for i in commits), default="")
         return cls(newest, frozenset(i.requested_at for i in commits))
 
 
 def check_nothing_behind(storage: Storage, cursor: Cursor, history: History) -> None:
-    """What completed since a reader came there, it meets when it goes on."""
+    """Check that a reader that resumes at its cursor reads all commits completed since."""
     table = writer(storage).table
     later = [i for i in table.timeline.completed(*COMMITS) if i.requested_at not in cursor.seen]
     behind = [str(i) for i in later if (i.completed_at or "") <= cursor.completed_at]
     assert not behind, f"completed behind the cursor {cursor.completed_at}: {behind}"
     if not cursor.completed_at:
         return
-    met = set(since(table, cursor.completed_at))
+    found = set(since(table, cursor.completed_at))
     names = {i.requested_at for i in later}
-    told = [c.rows for name, c in history.certain.items() if name in names]
+    written = [c.rows for name, c in history.certain.items() if name in names]
     live = contents(storage)
-    new = {(key, v) for rows in told for key, (ts, v) in rows.items() if live[key] == (ts, v)}
-    assert new <= met, f"an incremental query after {cursor.completed_at} misses {new - met}"
+    new = {(key, v) for rows in written for key, (ts, v) in rows.items() if live[key] == (ts, v)}
+    assert new <= found, f"an incremental query after {cursor.completed_at} misses {new - found}"
 
 
 def check_checkpoint(storage: Storage, history: History) -> None:
-    """The default streamer goes on where it was last set to."""
+    """Check that the default streamer resumes at the checkpoint that was set last."""
     certain = [
         c for n, c in history.certain.items() if c.checkpoint and n not in history.maybe_undone
     ]
     if not certain or history.maybe_undone or history.doubtful:
-        return  # one of those may have set it
+        return  # a commit whose outcome is unknown may have set the checkpoint
     newest = max(certain, key=lambda one: one.completed_at)
     table = writer(storage).table
     progress = find_progress(table, table.timeline)
     found = progress.checkpoint if progress is not None else None
-    assert found == newest.checkpoint, f"set to {newest.checkpoint}, and found is {found}"
+    assert found == newest.checkpoint, f"set to {newest.checkpoint}, but found {found}"
 
 
 def check_savepoints(storage: Storage) -> None:
-    """What a savepoint keeps is there, and its state can be read.
+    """Check that the files of each savepoint exist, and that its state can be read.
 
-    In table version 6 it also lists logs that are no part of its state, and an upgrade keeps it.
+    A savepoint of table version 6 also lists log files that are not part of its state, and an
+    upgrade keeps it.
     """
     table = writer(storage).table
     is_exact = not (table.version.logs_name_their_slice or was_version_6(storage))
@@ -206,22 +207,22 @@ def check_savepoints(storage: Storage) -> None:
 
 
 def check_metadata(storage: Storage) -> None:
-    """The metadata table says what a listing says."""
+    """Check that the metadata table lists the same files as storage."""
     table = writer(storage).table
     differences = metadata_differences(table)
     assert not differences, f"the metadata table differs: {differences[:3]}"
 
 
 def check_nothing_pending(storage: Storage) -> None:
-    """Of the dead nothing is left: no instant and no heartbeat."""
+    """Check that dead writers have left neither a pending instant nor a heartbeat."""
     table = writer(storage).table
     assert not table.timeline.pending(), f"pending: {table.timeline.pending()}"
     beats = [info.path for info in storage.list_folder(HEARTBEAT_FOLDER)[1]]
-    assert not beats, f"heartbeats of nobody: {beats}"
+    assert not beats, f"heartbeats of dead writers: {beats}"
 
 
 def check_nothing_pending_in_metadata(storage: Storage) -> None:
-    """Nor is an instant left in the metadata table, once its services have run."""
+    """Check that the metadata table has no pending instant once its services have run."""
     if writer(storage).table.properties.metadata_partitions:
         folder = FolderStorage(storage, METADATA_FOLDER)
         own = TimelineStore.of_table(folder, read_properties(folder)).load()
@@ -229,13 +230,13 @@ def check_nothing_pending_in_metadata(storage: Storage) -> None:
 
 
 def check_all(storage: Storage, history: History, cursors: Sequence[Cursor] = ()) -> None:
-    """What holds at any moment at which nobody is at work, and nothing is pending."""
+    """Check all that must be true when no process works on the table and nothing is pending."""
     check_seen(storage, history, cursors)
     check_metadata(storage)
 
 
 def check_seen(storage: Storage, history: History, cursors: Sequence[Cursor] = ()) -> None:
-    """What readers see, also while something is pending."""
+    """Check all that readers see, which must be true also while an instant is pending."""
     check_rows(storage, history)
     check_buckets(storage)
     check_known(storage, history)

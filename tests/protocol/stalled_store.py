@@ -1,4 +1,4 @@
-"""A store whose process stands still before one request, or is cut off from there on."""
+"""A store whose process pauses before one request, or is cut off from that request on."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 
 class Fault(Enum):
-    """What becomes of the request before which a process stands still, and of those that follow.
+    """What happens to the request before which a process pauses, and to those that follow.
 
     Attributes:
-        NONE: the process goes on.
-        LOST: the request never arrives, and neither do some that follow; no answer to any of them.
+        NONE: the process resumes, and all requests are answered.
+        LOST: the request and some that follow never arrive, and get no answer.
         DONE: the request is carried out at once, and its answer is lost; then as ``LOST``.
-        DEATH: the request arrives when the others have acted; the process never goes on.
+        DEATH: the request arrives after the others have acted; the process never resumes.
     """
 
     NONE = "none"
@@ -32,11 +32,11 @@ class Fault(Enum):
 
 
 class StalledStore(WrappedStorage):
-    """Its process stands still before request ``stop``; others go on meanwhile.
+    """Pauses its process before request ``stop``, while others act.
 
     Attributes:
-        requests: how many there were; may be set back before the first that counts.
-        stopped_at: the request before which the process stood still, once it has.
+        requests: how many requests there were; may be reset before the first that counts.
+        stopped_at: the request before which the process paused; None until then.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class StalledStore(WrappedStorage):
         self.stopped_at: str | None = None
 
     def begin(self) -> None:
-        """Count from here on."""
+        """Count the requests from now on."""
         self._is_counting = True
 
     def _request(self, method: str, path: str, call: Callable[[], T]) -> T:
@@ -61,7 +61,7 @@ class StalledStore(WrappedStorage):
             return call()
         number, self.requests = self.requests, self.requests + 1
         if number == self._stop:
-            self._stand_still(method, path, call)
+            self._pause(method, path, call)
         if self._stop is None or number < self._stop or self._fault is Fault.NONE:
             return call()
         if self._fault is Fault.DEATH:
@@ -73,7 +73,7 @@ class StalledStore(WrappedStorage):
 
     _reading = _writing = _request
 
-    def _stand_still(self, method: str, path: str, call: Callable[[], T]) -> None:
+    def _pause(self, method: str, path: str, call: Callable[[], T]) -> None:
         self.stopped_at = f"{method} {path}"
         if self._fault is Fault.DONE:
             with suppress(HudiError):
@@ -84,5 +84,5 @@ class StalledStore(WrappedStorage):
                 call()
 
 
-#: Of a process that is cut off so many requests fail, or fewer: the number of the stop decides.
+#: The most requests that fail while a process is cut off; how many depends on ``stop``.
 _MOST_UNANSWERED = 5

@@ -1,4 +1,4 @@
-"""The store on virtual time answers as the store in memory does."""
+"""``ClockedStore`` answers all requests like the store in memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lakemark.errors import HudiError
 from lakemark.storage import Storage
 from tests.protocol.clocked_store import ClockedStore
 from tests.protocol.virtual_time import VirtualTime
-from tests.upkeep import new_storage
+from tests.table_services import new_storage
 
 Call: TypeAlias = Callable[[Storage], object]
 
@@ -70,13 +70,13 @@ CALLS = st.one_of(
 
 
 @given(st.lists(CALLS, max_size=30))
-def test_it_answers_as_the_store_in_memory(calls: list[Call]) -> None:
+def test_clocked_store_answers_like_the_store_in_memory(calls: list[Call]) -> None:
     clocked, plain = ClockedStore(VirtualTime()), new_storage()
     for call in calls:
         assert _answer(call, clocked) == _answer(call, plain)
 
 
-def test_an_object_bears_the_time_at_which_it_was_written() -> None:
+def test_modification_time_of_an_object_is_the_time_of_its_write() -> None:
     clock = VirtualTime()
     store = ClockedStore(clock)
     store.put("a", b"")

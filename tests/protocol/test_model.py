@@ -1,6 +1,6 @@
 """The model of the commit protocol: no schedule breaks it, and each rule is needed.
 
-``make model`` searches all states within the bounds; here a search ends after some thousand.
+``make model`` searches all states within the bounds; the tests stop after some thousand states.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def test_every_action_is_a_step_of_some_program() -> None:
     assert ACTIONS.keys() <= steps
 
 
-def test_the_code_names_the_actions_of_the_model_where_it_performs_them() -> None:
+def test_comments_in_the_code_name_every_action_of_the_model() -> None:
     files = [*ROOT.glob("lakemark/**/*.py"), *ROOT.glob("sinks/**/*.py")]
     text = "\n".join(file.read_text() for file in files)
     named = {name for line in re.findall(r"# model: (.+)", text) for name in line.split(", ")}

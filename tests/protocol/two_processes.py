@@ -1,7 +1,7 @@
-"""Two processes on one table: the first stands still before one of its requests, the second acts.
+"""Two processes on one table: the first pauses before one of its requests, and the second acts.
 
-A case names the table, what each does, the request, and what happens until the first goes on. It
-is deterministic, so that its name is enough to run it again.
+A case names the kind of table, the act of each process, the request, and the kind of pause. It is
+deterministic, so that its name is enough to run it again.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ from tests.protocol.invariants import (
 from tests.protocol.stalled_store import Fault, StalledStore
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages import SimulatedCrash
+from tests.table_services import archived_names
 from tests.tables import Row, write_files, writer
-from tests.upkeep import archived_names
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Of a table."""
+    """The kind of a table."""
 
     table_type: TableType
     version: FormatVersion
@@ -73,7 +73,7 @@ class Kind:
 
     @property
     def other_version(self) -> FormatVersion:
-        """One that the table can be taken to on an object store."""
+        """A version that the table can be changed to on an object store."""
         if self.version is FormatVersion.V6:
             return FormatVersion.V9
         is_merge_on_read = self.table_type is TableType.MERGE_ON_READ
@@ -90,16 +90,16 @@ KINDS = {
 
 
 class Stall(Enum):
-    """What happens while the first process stands still.
+    """What happens while the first process is paused.
 
     Attributes:
-        AT_ONCE: the second acts.
-        LEASE: the same, when the first has lost the lock.
-        HEARTBEAT: the same, when the first counts as dead.
-        ARCHIVAL: the same; then the table goes on until that is archived.
+        AT_ONCE: the second process acts at once.
+        LEASE: the second acts after the lease of the first has expired.
+        HEARTBEAT: the second acts after the heartbeat of the first has expired.
+        ARCHIVAL: as HEARTBEAT; then others write until the act of the second is archived.
         LOST: the first is cut off for longer than a lease, and its request does not arrive.
-        DONE: the same, and its request is carried out.
-        DEATH: as ARCHIVAL; then the request of the first arrives, and the first never goes on.
+        DONE: as LOST, but its request is carried out.
+        DEATH: as ARCHIVAL; then the request of the first arrives, and the first never resumes.
     """
 
     AT_ONCE = "at-once"
@@ -112,7 +112,7 @@ class Stall(Enum):
 
     @property
     def lasts_s(self) -> float:
-        """Until the second process begins."""
+        """How long the pause lasts before the second process begins."""
         if self is Stall.AT_ONCE:
             return 0.0
         is_long = self in (Stall.HEARTBEAT, Stall.ARCHIVAL, Stall.DEATH)
@@ -120,7 +120,7 @@ class Stall(Enum):
 
     @property
     def fault(self) -> Fault:
-        """What becomes of the requests of the first."""
+        """What happens to the requests of the first process."""
         known = {Stall.LOST: Fault.LOST, Stall.DONE: Fault.DONE, Stall.DEATH: Fault.DEATH}
         return known.get(self, Fault.NONE)
 
@@ -130,11 +130,11 @@ class Case:
     """One interleaving.
 
     Attributes:
-        kind: of the table.
-        first: what the process does that stands still.
-        second: what the other does.
-        stop: number of the first's request before which it stands still.
-        stall: what happens then.
+        kind: the kind of the table.
+        first: the act of the process that pauses.
+        second: the act of the other process.
+        stop: number of the request before which the first process pauses.
+        stall: what happens during the pause.
     """
 
     kind: Kind
@@ -148,24 +148,24 @@ class Case:
 
     @classmethod
     def parse(cls, text: str) -> Case:
-        """What ``str`` made."""
+        """Parse the text that ``str`` returns."""
         kind, first, second, stop, stall = text.split()
         return cls(KINDS[kind], first, second, int(stop), Stall(stall))
 
 
-# What processes do
+# The acts of processes
 
 
 @dataclass
 class Process:
-    """One of them.
+    """A process and its writer.
 
     Attributes:
-        number: makes its rows different from those of others.
+        number: makes its rows different from those of other processes.
         to: its writer.
-        kind: of the table.
-        undoes: notes what may be undone, once the process undoes something.
-        undoings: rollbacks and restores that were there when it began.
+        kind: the kind of the table.
+        undoes: records which commits may be undone, once the process rolls back or restores.
+        undoings: rollbacks and restores on the timeline when it began.
     """
 
     number: int
@@ -175,10 +175,10 @@ class Process:
     undoings: frozenset[str] = frozenset()
 
     def rows(self) -> list[Row]:
-        """Of a commit: a new value of an old key, and one in a bucket that has no file group.
+        """The rows of a commit: a new value of an old key, and a key in a bucket without files.
 
-        Those who let time pass write elsewhere: what the second did is to be archived, and no
-        conflict with a later commit is to stand in for a conflict with that.
+        The processes that let time pass write to another partition. They only archive the act of
+        the second process, and the first must conflict with that act, not with their commits.
         """
         value = 10 * self.number + 100
         if self.number in _PASSING_TIME:
@@ -204,20 +204,20 @@ def _restore(process: Process) -> Acknowledged:
     return actors.restore_to(process.to, target)
 
 
-#: Those of a pipeline, which recovers before.
+#: The acts of a pipeline, which recovers before it acts.
 _OF_PIPELINES: Mapping[str, Act] = {
     "commit": lambda process: actors.commit_rows(process.to, process.rows()),
     "compaction": lambda process: actors.compact(process.to),
     "clean": lambda process: actors.clean_up(process.to),
-    "archive": lambda process: actors.put_away(process.to),
+    "archive": lambda process: actors.archive_instants(process.to),
     "metadata": lambda process: actors.maintain_metadata(process.to),
 }
-#: Those of commands.
+#: The acts of commands.
 _OF_COMMANDS: Mapping[str, Act] = {
     "recovery": lambda process: actors.recover(process.to),
     "rollback": _roll_back,
     "restore": _restore,
-    "savepoint": lambda process: actors.keep_newest(process.to),
+    "savepoint": lambda process: actors.savepoint_newest(process.to),
     "upgrade": lambda process: actors.change_to(process.to, process.kind.other_version),
     "checkpoint": lambda process: actors.set_checkpoint(
         process.to, KafkaCheckpoint("orders", {0: process.number})
@@ -225,9 +225,9 @@ _OF_COMMANDS: Mapping[str, Act] = {
 }
 ACTS: Mapping[str, Act] = {**_OF_PIPELINES, **_OF_COMMANDS}
 
-#: Refusals with which a process may end; it may be called again, or says what to do first.
+#: Errors with which a process may end: they say to retry, or what to do first.
 REFUSALS = (Retriable, Fenced, OutcomeUnknown, Refused)
-#: What a command was to undo or keep is not there, or another engine may be at work.
+#: Errors of a command if the named instant does not exist, or another engine may be writing.
 OF_COMMANDS = {
     "rollback": InvalidConfig,
     "restore": InvalidConfig,
@@ -238,29 +238,31 @@ OF_COMMANDS = {
 DELETING_METADATA = ("restore", "upgrade")
 
 
-# A table for them
+# The table at the start of a run
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
-    """A table with a past, and what is known of it."""
+class StartingTable:
+    """A table that has some commits, and the history of acknowledged results."""
 
     store: ClockedStore
     history: History
 
 
 @cache
-def laid(kind: Kind, has_dead: bool) -> Laid:
-    """There is something to compact, clean, archive, roll back and restore to.
+def starting_table(kind: Kind, has_dead: bool) -> StartingTable:
+    """Create a table with something to compact, clean, archive, roll back and restore to.
 
     Args:
-        kind: of the table.
-        has_dead: whether a writer has died that wrote to it.
+        kind: the kind of the table.
+        has_dead: whether a writer died while it wrote to the table.
     """
     with on_virtual_time() as clock, _busy_metadata_table():
         random.seed(0)
         store, history = ClockedStore(clock), History()
-        actors.lay_down(store, clock, kind.table_type, kind.version, has_metadata=kind.has_metadata)
+        actors.create_table(
+            store, clock, kind.table_type, kind.version, has_metadata=kind.has_metadata
+        )
         to = open_writer(store, clock, has_metadata=kind.has_metadata)
         for number in range(7):
             rows = [Row("a", number, number), Row("b", number, number, "south")]
@@ -271,13 +273,13 @@ def laid(kind: Kind, has_dead: bool) -> Laid:
         if has_dead:
             write_files(to, [Row("a", 90, 90), Row("d", 90, 90, "west")])
             clock.sleep(A_HEARTBEAT_AND_MORE_S)
-        return Laid(store, history)
+        return StartingTable(store, history)
 
 
 @cache
 def requests_of(kind: Kind, act: str) -> int:
-    """How many the act has when nobody comes in between."""
-    base = laid(kind, act == "recovery")
+    """Count the requests of an act while no other process acts."""
+    base = starting_table(kind, act == "recovery")
     with _begun(base, str(kind)) as clock:
         store = StalledStore(base.store.copy(clock))
         process = _started(store, clock, kind, 1, act)
@@ -293,9 +295,9 @@ def run(case: Case) -> None:
     """Check one interleaving.
 
     Raises:
-        AssertionError: an invariant does not hold.
+        AssertionError: an invariant is broken.
     """
-    base = laid(case.kind, "recovery" in (case.first, case.second))
+    base = starting_table(case.kind, "recovery" in (case.first, case.second))
     with _begun(base, str(case)) as clock:
         store = base.store.copy(clock)
         _Run(case, clock, store, base.history.copy(), [Cursor.of(store)]).check()
@@ -306,13 +308,13 @@ class _Run:
     """One run of a case.
 
     Attributes:
-        case: it.
-        clock: of all.
-        store: the table.
-        history: what callers were told so far.
-        cursors: of readers that look whenever something is done.
-        under_way: commits that the first process may have undone as it stood still.
-        late_file: of the first process; "" unless that died and its last request wrote a file.
+        case: the case that is run.
+        clock: the clock of all processes.
+        store: holds the table.
+        history: the results acknowledged so far.
+        cursors: the cursors of readers that read after each act.
+        under_way: commits that the first process may have undone during its pause.
+        late_file: a file that the last request of the first process wrote after that died; or "".
     """
 
     case: Case
@@ -324,7 +326,7 @@ class _Run:
     late_file: str = ""
 
     def check(self) -> None:
-        """All of it."""
+        """Run the case, and check the table after each part."""
         self._run_first()
         self._look()
         self._recover()
@@ -337,10 +339,10 @@ class _Run:
         )
         started.append(_started(store, self.clock, case.kind, 1, case.first))
         store.begin()
-        is_told = self._do(
+        has_succeeded = self._do(
             started[0], case.first, may_be_cut_off=case.stall.fault is not Fault.NONE
         )
-        if is_told:
+        if has_succeeded:
             self.history.maybe_undone -= self.under_way
         if case.stall is Stall.DEATH and store.stopped_at is not None:
             self.late_file = store.stopped_at.partition(" ")[2]
@@ -361,7 +363,7 @@ class _Run:
             self._read_on()
 
     def _read_on(self) -> None:
-        """A reader comes as far as it may; see ``_look``."""
+        """Have a reader read as far as it can; see ``_look``."""
         if not self._is_held_up():
             self.cursors.append(Cursor.of(self.store))
 
@@ -370,7 +372,7 @@ class _Run:
         return is_v6 and bool(writer(self.store).table.timeline.pending())
 
     def _let_time_pass(self) -> None:
-        """Until what was done is archived."""
+        """Have other processes commit until the act of the second process is archived."""
         for number in _PASSING_TIME:
             try:
                 other = _started(self.store, self.clock, self.case.kind, number, "commit")
@@ -380,10 +382,10 @@ class _Run:
                 self._do(other, act)
 
     def _do(self, process: Process, act: str, *, may_be_cut_off: bool = False) -> bool:
-        """One act; whether its caller is told that it is done."""
+        """Run one act, and return whether its caller learned that it succeeded."""
         process.undoings = _undoings(self.store)
         try:
-            told = ACTS[act](process)
+            result = ACTS[act](process)
         except SimulatedCrash:
             self._doubt(process, act)
         except (InvalidConfig, WriterPending) as error:
@@ -395,7 +397,7 @@ class _Run:
             if isinstance(error, OutcomeUnknown) or act != "commit":
                 self._doubt(process, act)
         else:
-            self.history.note(told)
+            self.history.note(result)
             return True
         return False
 
@@ -405,15 +407,15 @@ class _Run:
         self._note_undoing(process)
 
     def _note_undoing(self, process: Process) -> None:
-        """If a rollback or restore was requested since the process began, it may be its own."""
+        """Record what may be undone if a rollback or restore was requested since it began."""
         if process.undoes is not None and _undoings(self.store) - process.undoings:
             process.undoes(self.history)
 
     def _look(self) -> None:
-        """In version 6 nobody reads on while an older instant is pending.
+        """Check what readers see. In version 6 none reads past an older pending instant.
 
         A process that lost the lock may have deleted a file of the next metadata table. Queries
-        fail until the next start makes it again.
+        fail until the next start builds it again.
         """
         try:
             check_seen(self.store, self.history, () if self._is_held_up() else self.cursors)
@@ -423,7 +425,7 @@ class _Run:
                 raise
 
     def _recover(self) -> None:
-        """Others end what the two have left, once these are dead."""
+        """Have another process finish or undo what the two left, after their heartbeats expired."""
         self.clock.sleep(A_HEARTBEAT_AND_MORE_S)
         to = self._opened()
         if to.table.timeline.pending(Action.RESTORE):
@@ -432,14 +434,14 @@ class _Run:
         for act in (actors.recover, actors.finish_compactions, actors.clean_up):
             self.history.note(act(to))
         for savepoint in to.table.store.load().pending(Action.SAVEPOINT):
-            delete_savepoint(to.table.context, savepoint.requested_at)  # by who asked for it
+            delete_savepoint(to.table.context, savepoint.requested_at)  # as its user would
         self._delete_late_file()
         check_nothing_pending(self.store)
         check_savepoints(self.store)
         check_all(self.store, self.history, self.cursors)
 
     def _delete_late_file(self) -> None:
-        """The operator deletes a data file that only storage has, as ``validate`` reports it.
+        """Delete a data file that only storage lists, as an operator does after ``validate``.
 
         The process that wrote it is dead, and the rollback of its instant is archived by then.
         """
@@ -448,7 +450,7 @@ class _Run:
             self.store.delete([self.late_file])
 
     def _go_on(self) -> None:
-        """The next process can do all that processes do."""
+        """Check that the next process can perform every act of a pipeline."""
         to = self._opened()
         for number in (8, 9):
             process = Process(number, to, self.case.kind)
@@ -464,8 +466,8 @@ class _Run:
 
 
 @contextmanager
-def _begun(base: Laid, seed: str) -> Iterator[VirtualTime]:
-    """Time from the end of the table's past on, and the same random numbers each time."""
+def _begun(base: StartingTable, seed: str) -> Iterator[VirtualTime]:
+    """Continue the clock of the starting table, with the same random numbers each time."""
     with on_virtual_time(base.store.clock.passed_ms) as clock, _busy_metadata_table():
         random.seed(seed)
         with _same_attempts():
@@ -474,7 +476,7 @@ def _begun(base: Laid, seed: str) -> Iterator[VirtualTime]:
 
 @contextmanager
 def _same_attempts() -> Iterator[None]:
-    """Attempts at planned services get the same names each time: names of files depend on them."""
+    """Give attempts at planned services the same names each time, because file names have them."""
     with pytest.MonkeyPatch.context() as patch:
         name = lambda: UUID(int=random.getrandbits(128))  # noqa: E731
         patch.setattr("lakemark.transaction.attempt.uuid4", name)
@@ -483,7 +485,7 @@ def _same_attempts() -> Iterator[None]:
 
 @contextmanager
 def _busy_metadata_table() -> Iterator[None]:
-    """Its services are due after every second commit."""
+    """Make the services of the metadata table due after every second commit."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
         yield
@@ -497,7 +499,7 @@ def _started(store: Storage, clock: VirtualTime, kind: Kind, number: int, act: s
 
 
 def _undoings(store: Storage) -> frozenset[str]:
-    """Rollbacks and restores, as far as they are known."""
+    """List the rollbacks and restores of the timeline and the history."""
     kinds = (Action.ROLLBACK, Action.RESTORE)
     active = {i.requested_at for i in writer(store).table.timeline.instants if i.action in kinds}
     names = {action.value for action in kinds}

@@ -1,4 +1,4 @@
-"""Time that passes only when somebody waits, for every process of a test."""
+"""A clock for all processes of a test; its time passes only while a process waits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class VirtualTime:
     """A clock for the lock, the timeline, heartbeats and the store.
 
     Attributes:
-        passed_ms: since the beginning of a test.
+        passed_ms: milliseconds since the beginning of a test.
     """
 
     def __init__(self, passed_ms: int = 0) -> None:
@@ -29,7 +29,7 @@ class VirtualTime:
         return int(_START.timestamp()) * 1000 + self.passed_ms
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass, at least a millisecond."""
+        """Advance the clock by at least a millisecond."""
         self.passed_ms += max(1, ceil(1000 * seconds))
 
     def moment(self, ms: int) -> datetime:
@@ -39,7 +39,7 @@ class VirtualTime:
         return self.moment(self.now_ms()).astimezone(zone)
 
     def time(self) -> float:
-        """As ``time.time``."""
+        """Like ``time.time``."""
         return self.now_ms() / 1000
 
 
@@ -48,7 +48,7 @@ class VirtualTimelineClock(TimelineClock):
     """Generates the instant times of a table from virtual time.
 
     Attributes:
-        virtual: that time.
+        virtual: the virtual clock.
     """
 
     virtual: VirtualTime = field(default_factory=VirtualTime)
@@ -66,9 +66,9 @@ class VirtualTimelineClock(TimelineClock):
 
 @contextmanager
 def on_virtual_time(passed_ms: int = 0) -> Iterator[VirtualTime]:
-    """A block in which heartbeats, and who waits for other writers, follow a virtual clock.
+    """Run a block in which heartbeats and waits for other writers follow a virtual clock.
 
-    No thread beats there: it would wait by the clock of the machine.
+    No heartbeat thread runs, because it would wait by the clock of the machine.
     """
     virtual = VirtualTime(passed_ms)
     with pytest.MonkeyPatch.context() as patch:

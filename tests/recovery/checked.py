@@ -1,4 +1,4 @@
-"""What a process that starts makes of the tables that another left, whatever it left."""
+"""Checks that the next process finishes the work of one that stopped at any point."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from lakemark.operations.open_table import OpenTable
 from lakemark.storage import Storage, StorageLocation
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from lakemark.transaction.table_context import LOCK_WAIT_S
-from tests.recovery.places import Place, storage_at
 from tests.recovery.scenarios import Rows, Scenario
+from tests.recovery.stores import ScenarioStore, storage_at
 from tests.storages import WatchedStorage
+from tests.table_services import HISTORY, archived_names
 from tests.tables import data_files
-from tests.upkeep import HISTORY, archived_names
 
-#: What is written over in place, so that its name does not tell what it says.
-_WRITTEN_OVER = (PROPERTIES_PATH, f"{PROPERTIES_PATH}.backup", f"{HISTORY}/_version_")
+#: Files that are overwritten in place, so that their names do not identify their content.
+_OVERWRITTEN = (PROPERTIES_PATH, f"{PROPERTIES_PATH}.backup", f"{HISTORY}/_version_")
 _NAMED_AT_RANDOM = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|#\d+")
 _LOCKS = re.compile(r"/\.locks/")
 _SCRATCH = re.compile(r"/\.(locks|temp|aux)/")
@@ -29,56 +29,59 @@ _TIME = re.compile(r"\d{17}")
 
 @dataclass
 class Checked:
-    """What was seen of a scenario, and set right.
+    """Checks the tables of a scenario, and remembers which it has checked.
 
     Attributes:
-        seen: which of the states.
-        tells_sizes: whether tables that differ in the sizes of files are set right each by itself.
+        scenario: the scenario.
+        store: holds its tables.
+        states: the rows that queries may find.
+        seen: the numbers of the states that queries have found.
+        compares_sizes: whether tables whose files differ only in size are checked separately.
     """
 
     scenario: Scenario
-    place: Place
+    store: ScenarioStore
     states: Sequence[Rows]
     seen: set[int] = field(default_factory=set)
-    tells_sizes: bool = False
+    compares_sizes: bool = False
     _left: dict[str, int] = field(default_factory=dict)
     _ended: set[str] = field(default_factory=set)
 
     def check(self, root: StorageLocation, what: str, is_done: bool = False) -> None:
-        look = f"{_look(root)}\n{_sizes(root) if self.tells_sizes else ''}"
-        if look not in self._left:
-            self._left[look] = self._set_right(root, what)
-        self.seen.add(self._left[look])
-        assert not is_done or self.states[self._left[look]] == self.states[-1], what
-        self.place.drop(root)
+        files = f"{_describe_files(root)}\n{_sizes(root) if self.compares_sizes else ''}"
+        if files not in self._left:
+            self._left[files] = self._check_recovery(root, what)
+        self.seen.add(self._left[files])
+        assert not is_done or self.states[self._left[files]] == self.states[-1], what
+        self.store.drop(root)
 
-    def _set_right(self, root: StorageLocation, what: str) -> int:
-        """Which of the states was left."""
+    def _check_recovery(self, root: StorageLocation, what: str) -> int:
+        """Have the next process recover and finish; return the number of the state before it."""
         scenario, left = self.scenario, self.scenario.rows(root)
         assert left in self.states, what
-        look = _look(root)
+        files = _describe_files(root)
         scenario.recover(root, self._watched)
-        if _look(root) != look:
+        if _describe_files(root) != files:
             assert scenario.rows(root) in (left, self.states[-1]), what
-        scenario.go_on(root, self._watched)
+        scenario.run_next_process(root, self._watched)
         assert scenario.rows(root) == self.states[-1], what
         assert scenario.has_acted(root), what
         for table in scenario.tables(root):
             _check_nothing_is_left(table, what)
-        ended = _look(root, has_scratch=False)
+        ended = _describe_files(root, has_scratch=False)
         if ended not in self._ended:
             self._ended.add(ended)
-            self._check_the_table_goes_on(root, what)
+            self._check_next_write(root, what)
         return self.states.index(left)
 
     def _watched(self, storage: Storage) -> Storage:
-        return WatchedStorage(storage, self._check_metadata_goes_on)
+        return WatchedStorage(storage, self._check_metadata_is_kept)
 
-    def _check_metadata_goes_on(self, method: str, path: str) -> None:
-        is_making = path == f"{METADATA_FOLDER}/{PROPERTIES_PATH}"
-        assert self.scenario.makes_metadata or not is_making, "the metadata table is made anew"
+    def _check_metadata_is_kept(self, method: str, path: str) -> None:
+        is_rebuild = path == f"{METADATA_FOLDER}/{PROPERTIES_PATH}"
+        assert self.scenario.makes_metadata or not is_rebuild, "the metadata table is rebuilt"
 
-    def _check_the_table_goes_on(self, root: StorageLocation, what: str) -> None:
+    def _check_next_write(self, root: StorageLocation, what: str) -> None:
         expected = self.scenario.write_more(root)
         assert self.scenario.rows(root) == expected, what
         for table in self.scenario.tables(root):
@@ -88,7 +91,7 @@ class Checked:
 
 
 def _check_nothing_is_left(table: OpenTable, what: str) -> None:
-    """Nothing pending, no beat, no lock for longer than a dead owner's lease, no orphan."""
+    """Check for pending instants, heartbeats, orphans, and locks beyond a dead owner's lease."""
     storage, timeline = table.storage, table.timeline
     assert not timeline.pending(), what
     assert not storage.list_folder(HEARTBEAT_FOLDER)[1], what
@@ -100,13 +103,13 @@ def _check_nothing_is_left(table: OpenTable, what: str) -> None:
         assert keep_metadata_table(table) is None, what
 
 
-def _look(root: StorageLocation, has_scratch: bool = True) -> str:
-    """What is below a root: equal for tables that differ in times and ids alone."""
+def _describe_files(root: StorageLocation, has_scratch: bool = True) -> str:
+    """Describe the files below a root; equal for tables that differ only in times and ids."""
     storage = storage_at(root)
-    passed_over = _LOCKS if has_scratch else _SCRATCH
+    skipped = _LOCKS if has_scratch else _SCRATCH
     found = (info.path for info in storage.list_tree(""))
-    lines = [path for path in found if not passed_over.search(path)]
-    for path in [path for path in lines if path.endswith(_WRITTEN_OVER)]:
+    lines = [path for path in found if not skipped.search(path)]
+    for path in [path for path in lines if path.endswith(_OVERWRITTEN)]:
         lines += [line for line in storage.read(path).decode().split() if line[0] != "#"]
     text = "\n".join(lines)
     ranks = {time: str(rank) for rank, time in enumerate(sorted(set(_TIME.findall(text))))}

@@ -1,6 +1,6 @@
-"""What a process does to a table, and may be stopped at; ``test_every_write`` stops it everywhere.
+"""The scenarios: acts of a process on a table, which ``test_every_write`` stops at every write.
 
-A scenario's tables lie below one root, so that they can be copied together.
+All tables of a scenario are below one root, so that they can be copied together.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
 from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
 from tests.clocks import SharedClock, on_clock
 from tests.json_stream import JsonStream, Record
-from tests.recovery.places import storage_at
+from tests.recovery.stores import storage_at
 from tests.storages import SimulatedCrash, WatchedStorage
+from tests.table_services import HISTORY, active_names, archived_names, copy_of, make_plain
 from tests.tables import SCHEMA, Row, commit, contents, make, write_files, writer
-from tests.upkeep import HISTORY, active_names, archived_names, copy_of, make_plain
 
 TABLE = "table"
 CLOCK = SharedClock()
 
-#: What queries find; of a pipeline with its dead letters.
+#: The rows that queries find; those of a pipeline include its dead letters.
 Rows: TypeAlias = dict[str, object]
-#: What a process reaches its storages through.
+#: Wraps the storages of a process.
 Wrap: TypeAlias = Callable[[Storage], Storage]
 Step: TypeAlias = Callable[[TableWriter], object]
 Prepare: TypeAlias = Callable[[Storage], None]
@@ -79,7 +79,7 @@ COMMITTED = (
     [Row("a", 2, 2), Row("e", 2, 2, region="west")],
     [Row("c", 3, 3, region="south"), Row("f", 3, 3)],
 )
-#: The rows after each of these commits, by a model: the newest of each key.
+#: The expected rows after each of these commits: the newest of each key.
 STATES: list[Rows] = [
     {row.id: (row.ts, row.v) for rows in COMMITTED[: count + 1] for row in rows}
     for count in range(len(COMMITTED))
@@ -90,8 +90,11 @@ ARCHIVAL = ArchivalPolicy(2, 3, delta_commits_to_compact=2)
 
 
 @dataclass(frozen=True)
-class _SinceItsStart(HeartbeatPolicy):
-    """Of a process that starts so late that whoever beat before it is dead; nobody beats twice."""
+class _ExpiredAtStart(HeartbeatPolicy):
+    """For a process that starts so late that all earlier heartbeats have expired.
+
+    The interval is so long that no writer renews its heartbeat.
+    """
 
     interval_s: float = 3600.0
     started_s: float = field(default_factory=time.time)
@@ -106,72 +109,72 @@ def unchanged(storage: Storage) -> Storage:
 
 
 class Scenario(Protocol):
-    """Something that a process does to tables below a root, once they are laid down there."""
+    """An act of a process on the tables below a root."""
 
     @property
     def states(self) -> Sequence[Rows]:
-        """The rows before, those that queries may meet between, and those after, by a model.
+        """The rows that queries may find: before the act, at each stage of it, and after it.
 
-        None for what leaves the rows as they are.
+        Empty if the act does not change the rows.
         """
         ...
 
     @property
     def has_metadata(self) -> bool:
-        """Whether a metadata table is kept."""
+        """Whether the tables have a metadata table."""
         ...
 
     @property
     def makes_metadata(self) -> bool:
-        """Whether the metadata table is made; one that is there goes on otherwise."""
+        """Whether the act builds the metadata table; otherwise it must keep an existing one."""
         ...
 
-    def lay_down(self, root: StorageLocation) -> None:
-        """Make the tables."""
+    def create_tables(self, root: StorageLocation) -> None:
+        """Create the tables."""
         ...
 
     def act(self, root: StorageLocation, wrap: Wrap) -> None:
-        """A process from its start to its end, its storages wrapped."""
+        """Run a process from its start to its end, with wrapped storages."""
         ...
 
     def recover(self, root: StorageLocation, wrap: Wrap) -> None:
-        """The start of the next process, and no more."""
+        """Start the next process, without its work."""
         ...
 
-    def go_on(self, root: StorageLocation, wrap: Wrap) -> None:
-        """The next process from its start to its end."""
+    def run_next_process(self, root: StorageLocation, wrap: Wrap) -> None:
+        """Run the next process from its start to its end."""
         ...
 
     def has_acted(self, root: StorageLocation) -> bool:
-        """Whether what it is about has been done."""
+        """Whether the tables show the result of the act."""
         ...
 
     def rows(self, root: StorageLocation) -> Rows:
-        """What queries find."""
+        """Query the rows."""
         ...
 
     def write_more(self, root: StorageLocation) -> Rows:
-        """A process that writes something else; what queries find then, by a model."""
+        """Run a process that writes other rows; return the rows expected after it."""
         ...
 
     def tables(self, root: StorageLocation) -> Iterator[OpenTable]:
-        """Each table, as a process that just opened it has it."""
+        """Open each table."""
         ...
 
 
 @dataclass(frozen=True)
-class OfTable:
-    """What a writer does to one table; a ``Scenario``.
+class TableScenario:
+    """An act of a writer on one table; a ``Scenario``.
 
     Attributes:
-        prepare: lays the table down.
-        step: what a process does once it has started, that is, recovered.
+        prepare: creates the table.
+        step: the act of a process after its recovery.
         states: see ``Scenario``.
-        proves: whether a table shows that an undisturbed step did what it is named after.
-        finish: what a process does that starts after one was stopped; the step when left out.
-        has_metadata: whether the process keeps a metadata table.
+        proves: returns whether a table shows the result of the step.
+        finish: the act of a process that starts after one was stopped; by default the step.
+        has_metadata: whether the process maintains a metadata table.
         makes_metadata: see ``Scenario``.
-        is_shared: whether other writers are to be expected.
+        is_shared: whether the process expects other writers.
     """
 
     prepare: Prepare
@@ -183,19 +186,19 @@ class OfTable:
     makes_metadata: bool = False
     is_shared: bool = False
 
-    def lay_down(self, root: StorageLocation) -> None:
+    def create_tables(self, root: StorageLocation) -> None:
         self.prepare(storage_at(root.child(TABLE)))
 
     def act(self, root: StorageLocation, wrap: Wrap) -> None:
-        """A process, from its start to its end."""
+        """Run a process from its start to its end."""
         self.step(self._started(root, wrap))
 
     def recover(self, root: StorageLocation, wrap: Wrap) -> None:
-        """The start of the next process, and no more."""
+        """Start the next process, without its work."""
         self._started(root, wrap)
 
-    def go_on(self, root: StorageLocation, wrap: Wrap) -> None:
-        """The next process, from its start to its end."""
+    def run_next_process(self, root: StorageLocation, wrap: Wrap) -> None:
+        """Run the next process from its start to its end."""
         (self.finish or self.step)(self._started(root, wrap))
 
     def has_acted(self, root: StorageLocation) -> bool:
@@ -213,7 +216,7 @@ class OfTable:
         yield _opened(unchanged, root.child(TABLE))
 
     def _started(self, root: StorageLocation, wrap: Wrap) -> TableWriter:
-        sharing = MultiWriter(_SinceItsStart(), clock_skew_ms=0) if self.is_shared else None
+        sharing = MultiWriter(_ExpiredAtStart(), clock_skew_ms=0) if self.is_shared else None
         to = writer(wrap(storage_at(root.child(TABLE))), multi_writer=sharing)
         to = on_clock(to, CLOCK)
         to.settings = replace(to.settings, metadata_table=self.has_metadata)
@@ -228,22 +231,22 @@ class Pipeline:
 
     Attributes:
         states: see ``Scenario``.
-        laid_down: how many records the pipeline has read before; None before its first start.
-        wanted: how many it has read in the end.
+        earlier: how many records the pipeline has read before; None before its first start.
+        wanted: how many records it has read at the end.
     """
 
     states: tuple[Rows, ...]
-    laid_down: int | None
+    earlier: int | None
     wanted: int
     has_metadata: bool = True
 
     @property
     def makes_metadata(self) -> bool:
-        return self.laid_down is None
+        return self.earlier is None
 
-    def lay_down(self, root: StorageLocation) -> None:
-        if self.laid_down is not None:
-            self._stream(root, unchanged).write(_RECORDS[: self.laid_down])
+    def create_tables(self, root: StorageLocation) -> None:
+        if self.earlier is not None:
+            self._stream(root, unchanged).write(_RECORDS[: self.earlier])
 
     def act(self, root: StorageLocation, wrap: Wrap) -> None:
         stream = self._stream(root, wrap)
@@ -253,7 +256,7 @@ class Pipeline:
     def recover(self, root: StorageLocation, wrap: Wrap) -> None:
         self._stream(root, wrap)
 
-    def go_on(self, root: StorageLocation, wrap: Wrap) -> None:
+    def run_next_process(self, root: StorageLocation, wrap: Wrap) -> None:
         self.act(root, wrap)
 
     def has_acted(self, root: StorageLocation) -> bool:
@@ -302,7 +305,7 @@ def _opened(
     spec: TableSpec | None = None,
     multi_writer: MultiWriter | None = None,
 ) -> OpenTable:
-    """A table, made where there is none and a spec is given."""
+    """Open a table; create it if it does not exist and a spec is given."""
     storage = wrap(storage_at(location))
     lock = open_lock(storage, clock=CLOCK)
     try:
@@ -313,11 +316,11 @@ def _opened(
         return create_on(storage, spec, lock=lock, multi_writer=multi_writer)
 
 
-# Tables
+# Tables before an act
 
 
 def committed(count: int, table_type: TableType = TableType.MERGE_ON_READ) -> Prepare:
-    """The first of ``COMMITTED``."""
+    """Create a table with the first commits of ``COMMITTED``."""
 
     def prepare(storage: Storage) -> None:
         make(storage, table_type)
@@ -332,7 +335,7 @@ def plain(
     table_type: TableType = TableType.MERGE_ON_READ,
     version: FormatVersion = FormatVersion.V9,
 ) -> Prepare:
-    """The same without a metadata table."""
+    """Create such a table without a metadata table."""
 
     def prepare(storage: Storage) -> None:
         make_plain(storage, table_type, version)
@@ -358,12 +361,12 @@ def third(storage: Storage) -> None:
     commit(writer(storage), COMMITTED[2])
 
 
-def kept(storage: Storage) -> None:
-    keep_second(writer(storage))
+def with_savepoint(storage: Storage) -> None:
+    savepoint_second(writer(storage))
 
 
-def left_by_the_dead(storage: Storage) -> None:
-    """A commit that the metadata table was told of, and whose writer died before it published."""
+def left_by_dead_writer(storage: Storage) -> None:
+    """Leave a commit in the metadata table whose writer died before it published the instant."""
 
     def die(method: str, path: str) -> None:
         if method == "publish" and path.startswith(".hoodie/timeline/"):
@@ -374,10 +377,10 @@ def left_by_the_dead(storage: Storage) -> None:
 
 
 def changed_to(version: FormatVersion) -> Prepare:
-    """Taken there from another version."""
+    """Change the table to another version."""
 
     def prepare(storage: Storage) -> None:
-        take_to(version)(writer(storage))
+        change_version_to(version)(writer(storage))
 
     return prepare
 
@@ -387,7 +390,7 @@ def with_metadata(storage: Storage) -> None:
 
 
 def archived(storage: Storage) -> None:
-    """All commits but one."""
+    """Archive all commits but one."""
     assert archive(writer(storage).table, ArchivalPolicy(1, 2), None)
 
 
@@ -401,8 +404,8 @@ def with_checkpoint(storage: Storage) -> None:
     set_checkpoint(writer(storage))
 
 
-def to_be_cleaned(storage: Storage) -> None:
-    """Each commit is compacted, so that the first slice is over."""
+def due_for_cleaning(storage: Storage) -> None:
+    """Compact after each commit, so that the first slices may be cleaned."""
     make(storage)
     to = writer(storage)
     for number in range(1, 4):
@@ -410,10 +413,10 @@ def to_be_cleaned(storage: Storage) -> None:
         compact(to)
 
 
-def to_be_archived(storage: Storage) -> None:
-    """As many commits as make an archival due, and a history that the next file makes too long.
+def due_for_archival(storage: Storage) -> None:
+    """Commit until an archival is due, and the next file of the history makes it too long.
 
-    A rollback is among what goes.
+    A rollback is among the instants that will be archived.
     """
     make_plain(storage)
     to = on_clock(writer(storage), CLOCK)
@@ -432,8 +435,8 @@ def to_be_archived(storage: Storage) -> None:
     raise AssertionError
 
 
-def to_be_compacted_within(storage: Storage) -> None:
-    """As many commits as make the next compact the metadata table."""
+def due_for_metadata_compaction(storage: Storage) -> None:
+    """Commit until the next commit compacts the metadata table."""
     make(storage)
     to = writer(storage)
     trial = storage
@@ -443,8 +446,8 @@ def to_be_compacted_within(storage: Storage) -> None:
         commit_second(writer(trial))
 
 
-def to_be_tended(storage: Storage) -> None:
-    """A metadata table that is to be cleaned, and whose timeline is too long."""
+def due_for_metadata_services(storage: Storage) -> None:
+    """Commit until the metadata table must be cleaned, and its timeline must be archived."""
     make(storage)
     to = writer(storage)
     for number in range(100):
@@ -452,7 +455,7 @@ def to_be_tended(storage: Storage) -> None:
         to.compact_if_due(CompactionPolicy(2), LocalRunner(1))
         if to.table.metadata_writer.compacted_at:
             archive_it(to)
-        done = tend_it(writer(copy_of(storage))) if number > 30 else None
+        done = maintain_metadata(writer(copy_of(storage))) if number > 30 else None
         if done is not None and done.deleted and done.archived:
             return
     raise AssertionError
@@ -462,7 +465,7 @@ def to_be_tended(storage: Storage) -> None:
 
 
 def nothing(_: TableWriter) -> None:
-    """What a process does that only starts."""
+    """Do nothing: the process only starts and recovers."""
 
 
 def commit_second(to: TableWriter) -> object:
@@ -470,7 +473,7 @@ def commit_second(to: TableWriter) -> object:
 
 
 def upsert_and_delete(to: TableWriter) -> None:
-    """What a Python program does: two commits, one after the other."""
+    """Upsert and delete rows, as a Python program does, in two commits."""
     rows = [{"id": row.id, "region": row.region, "ts": row.ts, "v": row.v} for row in COMMITTED[1]]
     program = RowWriter(to.table, runner=LocalRunner(1))
     program.upsert(pa.Table.from_pylist(rows, schema=SCHEMA))
@@ -490,7 +493,7 @@ def archive_it(to: TableWriter) -> object:
 
 
 def archive_again(to: TableWriter) -> object:
-    """And once more, when there is more: layers are merged by the next archival at the latest."""
+    """Archive, commit and archive again: the next archival merges the layers at the latest."""
     archive_it(to)
     ((key, (ts, value)),) = contents(to.table.storage).items()
     for _ in range(2):
@@ -498,7 +501,7 @@ def archive_again(to: TableWriter) -> object:
     return archive_it(to)
 
 
-def tend_it(to: TableWriter) -> Maintained | None:
+def maintain_metadata(to: TableWriter) -> Maintained | None:
     return maintain(to.table.context, own_timeline(to.table.storage), to.table.timeline)
 
 
@@ -506,7 +509,7 @@ def rebuild(to: TableWriter) -> None:
     rebuild_metadata_table(to.table)
 
 
-def take_to(version: FormatVersion) -> Step:
+def change_version_to(version: FormatVersion) -> Step:
     return lambda to: change_table_version(to.table, version, LocalRunner(1))
 
 
@@ -518,15 +521,15 @@ def reset_checkpoint(to: TableWriter) -> object:
     return write_checkpoint(to.table, DEFAULT_IDENTITY, None)
 
 
-def give_up(to: TableWriter) -> None:
-    """A batch that fails once its files are written."""
+def abandon_batch(to: TableWriter) -> None:
+    """Abandon a batch after its files are written."""
     if not to.table.timeline.completed(Action.ROLLBACK):
         write_files(to, COMMITTED[2])
         to.abandon()
 
 
 class _Held(LocalRunner):
-    """Begins only when it is let."""
+    """Begins only when a test permits it."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -539,7 +542,7 @@ class _Held(LocalRunner):
 
 
 def compact_async(to: TableWriter) -> None:
-    """Batch by batch: one is committed while the new base files are written, in another thread."""
+    """Compact in another thread, and commit a batch before the new base files are written."""
     runner = _Held()
     policy = AsyncCompactionPolicy(CompactionPolicy(every_delta_commits=1), backoff_s=0.0)
     compactor = AsyncCompactor(policy, runner, lambda _: None)
@@ -558,24 +561,24 @@ def compact_async(to: TableWriter) -> None:
 
 
 def commit_and_compact(to: TableWriter) -> None:
-    """What the next process does, all of it between its batches."""
+    """Commit, and compact between batches, as the next process does."""
     commit(to, COMMITTED[2])
     compact(to)
 
 
-def undo_newest(to: TableWriter) -> None:
-    """Once: what is newest then was there before."""
+def roll_back_newest(to: TableWriter) -> None:
+    """Roll back the newest commit, unless a rollback was completed before."""
     if not to.table.timeline.completed(Action.ROLLBACK):
         roll_back_named(to.table.context, newest_commit(to).requested_at)
 
 
-def keep_second(to: TableWriter) -> None:
+def savepoint_second(to: TableWriter) -> None:
     if not to.table.timeline.completed(Action.SAVEPOINT):
         name = ingests(to)[1].requested_at
         create_savepoint(to.table.context, name, slices_as_of(to), "ann", "before the change")
 
 
-def keep_no_more(to: TableWriter) -> None:
+def delete_first_savepoint(to: TableWriter) -> None:
     for savepoint in to.table.timeline.instants:
         if savepoint.action is Action.SAVEPOINT:
             delete_savepoint(to.table.context, savepoint.requested_at)
@@ -611,11 +614,11 @@ def slices_as_of(of: TableWriter) -> Callable[[Timeline, str], Iterable[FileSlic
 
 
 def own_timeline(storage: Storage) -> Timeline:
-    """A metadata table's own."""
+    """Load the timeline of the metadata table."""
     return TimelineStore(FolderStorage(storage, METADATA_FOLDER)).load()
 
 
-# What a table shows of a step
+# The result of a step
 
 
 def count_of(*actions: Action) -> Callable[[OpenTable], int]:
@@ -631,8 +634,8 @@ def is_compacted(table: OpenTable) -> bool:
 
 
 def is_merged(table: OpenTable) -> bool:
-    """Whether the history has a file of the second layer, and each instant is in one place."""
-    before = storage_at(laid_down("archival").child(TABLE))
+    """Whether the history has a file of the second layer, and lists each instant once."""
+    before = storage_at(prepared_tables("archival").child(TABLE))
     archived, active = archived_names(table.storage), active_names(table.storage)
     assert len(set(archived)) == len(archived)
     assert not set(archived) & set(active)
@@ -641,11 +644,11 @@ def is_merged(table: OpenTable) -> bool:
 
 
 def is_of(version: FormatVersion, writes: int) -> Callable[[OpenTable], bool]:
-    """Whether it is of that version, knows its past, and no other timeline is left.
+    """Check that a table has a version, all its instants, and no timeline of another layout.
 
     Args:
-        version: of the table.
-        writes: how many completed writes it knows, archived ones among them.
+        version: the expected version.
+        writes: the expected number of completed writes, archived ones included.
     """
 
     def shows(table: OpenTable) -> bool:
@@ -660,7 +663,7 @@ def is_of(version: FormatVersion, writes: int) -> Callable[[OpenTable], bool]:
     return shows
 
 
-def is_to_go_on_at(checkpoint: KafkaCheckpoint | None) -> Callable[[OpenTable], bool]:
+def resumes_at(checkpoint: KafkaCheckpoint | None) -> Callable[[OpenTable], bool]:
     def shows(table: OpenTable) -> bool:
         progress = find_progress(table, table.timeline)
         return progress is not None and progress.checkpoint == checkpoint
@@ -668,12 +671,12 @@ def is_to_go_on_at(checkpoint: KafkaCheckpoint | None) -> Callable[[OpenTable], 
     return shows
 
 
-def is_let_go(table: OpenTable) -> bool:
+def has_no_savepoint(table: OpenTable) -> bool:
     return not table.timeline.completed(Action.SAVEPOINT)
 
 
 def has_timeline_folder(table: OpenTable) -> bool:
-    """Whether Apache Hudi, which lists it first of all, can read the table; S3 has no folders."""
+    """Whether the timeline folder exists, which Apache Hudi lists first; S3 has no folders."""
     folders, _ = table.storage.list_folder(".hoodie")
     return table.storage.supports_compare_and_swap or ".hoodie/timeline" in folders
 
@@ -682,7 +685,7 @@ def is_known(table: OpenTable) -> bool:
     return bool(table.properties.metadata_partitions)
 
 
-def is_tended(table: OpenTable) -> bool:
+def is_metadata_maintained(table: OpenTable) -> bool:
     own = own_timeline(table.storage)
     return bool(own.completed(Action.CLEAN)) and own.has_history
 
@@ -710,29 +713,29 @@ SCENARIOS: dict[str, Scenario] = {
         2,
         len(_RECORDS),
     ),
-    "commit": OfTable(
+    "commit": TableScenario(
         committed(1), commit_second, has_ingested(2), (STATES[0], STATES[1]), is_shared=True
     ),
-    "commit that compacts the metadata table": OfTable(
-        to_be_compacted_within,
+    "commit that compacts the metadata table": TableScenario(
+        due_for_metadata_compaction,
         commit_second,
         lambda table: bool(metadata_compacted_at(table.storage, table.store.clock)),
         ({"a": (1, 1)}, {"a": (2, 2), "e": (2, 2)}),
     ),
-    "commit, copy-on-write": OfTable(
+    "commit, copy-on-write": TableScenario(
         plain(1, _COW),
         commit_second,
         has_ingested(2),
         (STATES[0], STATES[1]),
         has_metadata=False,
     ),
-    "upsert and delete by a program": OfTable(
+    "upsert and delete by a program": TableScenario(
         committed(1), upsert_and_delete, has_ingested(3), _OF_PROGRAM
     ),
-    "upsert and delete by a program, copy-on-write": OfTable(
+    "upsert and delete by a program, copy-on-write": TableScenario(
         plain(1, _COW), upsert_and_delete, has_ingested(3), _OF_PROGRAM, has_metadata=False
     ),
-    "upsert and delete by one of several programs": OfTable(
+    "upsert and delete by one of several programs": TableScenario(
         plain(1),
         upsert_and_delete,
         has_ingested(3),
@@ -740,8 +743,8 @@ SCENARIOS: dict[str, Scenario] = {
         has_metadata=False,
         is_shared=True,
     ),
-    "compaction": OfTable(committed(2), compact, is_compacted, is_shared=True),
-    "asynchronous compaction during a batch": OfTable(
+    "compaction": TableScenario(committed(2), compact, is_compacted, is_shared=True),
+    "asynchronous compaction during a batch": TableScenario(
         plain(2),
         compact_async,
         lambda table: has_ingested(4)(table) and count_of(Action.COMMIT)(table),
@@ -749,72 +752,91 @@ SCENARIOS: dict[str, Scenario] = {
         finish=commit_and_compact,
         has_metadata=False,
     ),
-    "cleaning": OfTable(to_be_cleaned, clean_it, count_of(Action.CLEAN)),
-    "archival": OfTable(
-        to_be_archived, archive_it, is_merged, finish=archive_again, has_metadata=False
+    "cleaning": TableScenario(due_for_cleaning, clean_it, count_of(Action.CLEAN)),
+    "archival": TableScenario(
+        due_for_archival, archive_it, is_merged, finish=archive_again, has_metadata=False
     ),
-    "rollback of the dead": OfTable(
-        then(committed(1), left_by_the_dead), nothing, _UNDONE, is_shared=True
+    "rollback of a dead writer": TableScenario(
+        then(committed(1), left_by_dead_writer), nothing, _UNDONE, is_shared=True
     ),
-    "rollback of a batch given up": OfTable(plain(2), give_up, _UNDONE, has_metadata=False),
-    "rollback of a commit": OfTable(committed(3), undo_newest, _UNDONE, (STATES[2], STATES[1])),
-    "rollback of a commit, copy-on-write": OfTable(
-        plain(3, _COW), undo_newest, _UNDONE, (STATES[2], STATES[1]), has_metadata=False
+    "rollback of an abandoned batch": TableScenario(
+        plain(2), abandon_batch, _UNDONE, has_metadata=False
     ),
-    "rollback of a compaction": OfTable(
-        then(plain(3), compacted), undo_newest, _UNDONE, has_metadata=False
+    "rollback of a commit": TableScenario(
+        committed(3), roll_back_newest, _UNDONE, (STATES[2], STATES[1])
     ),
-    "savepoint": OfTable(plain(3), keep_second, count_of(Action.SAVEPOINT), has_metadata=False),
-    "deletion of a savepoint": OfTable(
-        then(plain(3), kept), keep_no_more, is_let_go, has_metadata=False
+    "rollback of a commit, copy-on-write": TableScenario(
+        plain(3, _COW), roll_back_newest, _UNDONE, (STATES[2], STATES[1]), has_metadata=False
     ),
-    "restore": OfTable(
+    "rollback of a compaction": TableScenario(
+        then(plain(3), compacted), roll_back_newest, _UNDONE, has_metadata=False
+    ),
+    "savepoint": TableScenario(
+        plain(3), savepoint_second, count_of(Action.SAVEPOINT), has_metadata=False
+    ),
+    "deletion of a savepoint": TableScenario(
+        then(plain(3), with_savepoint), delete_first_savepoint, has_no_savepoint, has_metadata=False
+    ),
+    "restore": TableScenario(
         then(committed(2), compacted, third),
         restore_first,
         count_of(Action.RESTORE),
         (STATES[2], STATES[1], STATES[0]),
         makes_metadata=True,
     ),
-    "restore, copy-on-write": OfTable(
+    "restore, copy-on-write": TableScenario(
         plain(3, _COW),
         restore_first,
         count_of(Action.RESTORE),
         (STATES[2], STATES[1], STATES[0]),
         has_metadata=False,
     ),
-    "checkpoint set": OfTable(committed(1), set_checkpoint, is_to_go_on_at(CHECKPOINT)),
-    "checkpoint reset": OfTable(
+    "checkpoint set": TableScenario(committed(1), set_checkpoint, resumes_at(CHECKPOINT)),
+    "checkpoint reset": TableScenario(
         then(plain(1, _COW), with_checkpoint),
         reset_checkpoint,
-        is_to_go_on_at(None),
+        resumes_at(None),
         has_metadata=False,
     ),
-    "upgrade": OfTable(plain(2, version=_V6), take_to(_V9), is_of(_V9, 3), has_metadata=False),
-    "upgrade, copy-on-write": OfTable(
+    "upgrade": TableScenario(
+        plain(2, version=_V6), change_version_to(_V9), is_of(_V9, 3), has_metadata=False
+    ),
+    "upgrade, copy-on-write": TableScenario(
         then(plain(3, _COW), archived, changed_to(_V6)),
-        take_to(_V9),
+        change_version_to(_V9),
         is_of(_V9, 3),
         has_metadata=False,
     ),
-    "downgrade": OfTable(
-        then(plain(2), without_logs), take_to(_V6), is_of(_V6, 3), has_metadata=False
+    "downgrade": TableScenario(
+        then(plain(2), without_logs), change_version_to(_V6), is_of(_V6, 3), has_metadata=False
     ),
-    "downgrade, copy-on-write": OfTable(
-        then(plain(3, _COW), archived), take_to(_V6), is_of(_V6, 3), has_metadata=False
+    "downgrade, copy-on-write": TableScenario(
+        then(plain(3, _COW), archived), change_version_to(_V6), is_of(_V6, 3), has_metadata=False
     ),
-    "upgrade from version 8": OfTable(
-        then(plain(2, version=_V8), with_metadata), take_to(_V9), is_of(_V9, 2), makes_metadata=True
+    "upgrade from version 8": TableScenario(
+        then(plain(2, version=_V8), with_metadata),
+        change_version_to(_V9),
+        is_of(_V9, 2),
+        makes_metadata=True,
     ),
-    "downgrade to version 8": OfTable(plain(2), take_to(_V8), is_of(_V8, 3), has_metadata=False),
-    "making of the metadata table": OfTable(plain(2), nothing, is_known, makes_metadata=True),
-    "metadata table made anew": OfTable(committed(2), rebuild, is_known, makes_metadata=True),
-    "upkeep of the metadata table": OfTable(to_be_tended, tend_it, is_tended),
+    "downgrade to version 8": TableScenario(
+        plain(2), change_version_to(_V8), is_of(_V8, 3), has_metadata=False
+    ),
+    "bootstrap of the metadata table": TableScenario(
+        plain(2), nothing, is_known, makes_metadata=True
+    ),
+    "rebuild of the metadata table": TableScenario(
+        committed(2), rebuild, is_known, makes_metadata=True
+    ),
+    "services of the metadata table": TableScenario(
+        due_for_metadata_services, maintain_metadata, is_metadata_maintained
+    ),
 }
 
 
 @cache
-def laid_down(name: str) -> StorageLocation:
-    """The tables of a scenario, in memory; made once."""
+def prepared_tables(name: str) -> StorageLocation:
+    """Return the tables of a scenario, in memory; they are created once."""
     root = StorageLocation(f"memory://{uuid4().hex}/prepared")
-    SCENARIOS[name].lay_down(root)
+    SCENARIOS[name].create_tables(root)
     return root

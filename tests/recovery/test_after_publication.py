@@ -1,4 +1,4 @@
-"""A commit is acknowledged once it is published, even if the store does not answer after that."""
+"""A published commit is acknowledged, even if the store does not answer the next requests."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from lakemark.services.savepoint import create_savepoint
 from lakemark.storage import Storage
 from tests.storages import WatchedStorage
 from tests.storages.wrapped_storage import WrappedStorage
+from tests.table_services import make_plain, new_storage
 from tests.tables import Row, commit, contents, writer
-from tests.upkeep import make_plain, new_storage
 from tests.writers import shared_writer
 
 T = TypeVar("T")
 
 
 class SilentAfterPublication(WrappedStorage):
-    """Answers no request for one folder once an instant is published."""
+    """Answers no request for one folder after an instant was published."""
 
     def __init__(self, inner: Storage, folder: str) -> None:
         super().__init__(inner)
@@ -59,30 +59,30 @@ def test_commit_is_acknowledged_although_its_leftovers_cannot_be_removed(folder:
     assert contents(storage) == {"a": (2, 2)}
 
 
-class RemovesLate(WrappedStorage):
-    """Keeps the requests back that remove prepared content."""
+class DeletesLate(WrappedStorage):
+    """Delays the requests that delete prepared content."""
 
     def __init__(self, inner: Storage) -> None:
         super().__init__(inner)
-        self.kept_back: list[str] = []
+        self.delayed: list[str] = []
 
     def delete(self, paths: Iterable[str]) -> None:
         listed = list(paths)
         late = [path for path in listed if path.startswith(".hoodie/.aux/prepared/")]
-        self.kept_back += late
+        self.delayed += late
         super().delete([path for path in listed if path not in late])
 
 
 def test_savepoint_is_published_while_the_writer_of_its_commit_removes_its_leftovers() -> None:
     storage = new_storage()
     make_plain(storage)
-    late = RemovesLate(storage)
+    late = DeletesLate(storage)
     done = commit(opened(late), [Row("a", 1, 1)])
-    assert late.kept_back
+    assert late.delayed
 
     def before_write(method: str, path: str) -> None:
         if method == "publish":
-            storage.delete(late.kept_back)
+            storage.delete(late.delayed)
 
     access = opened(WatchedStorage(storage, before_write)).table.context
     create_savepoint(access, done.requested_at, lambda timeline, at: (), "ann", "")

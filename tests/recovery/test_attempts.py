@@ -1,7 +1,7 @@
-"""Two attempts at one compaction: a stalled executor or rollback of the first, and the second.
+"""Two attempts at one compaction: the executor or the rollback of the first is paused.
 
-The plan of a compaction outlives its executor. So two of them, and a rollback, may work on one
-instant and the same file groups, with others in between.
+The plan of a compaction outlives its executor. So two executors and a rollback may work on the same
+instant and the same file groups at the same time.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from tests.protocol.clocked_store import ClockedStore
 from tests.protocol.virtual_time import on_virtual_time
 from tests.storages import CountingStorage
 from tests.storages.interrupted_storage import InterruptedStorage
+from tests.table_services import copy_of, make_plain, new_storage
 from tests.tables import SCHEMA, Row, commit, contents, data_files, writer
-from tests.upkeep import copy_of, make_plain, new_storage
 
 CLOCK = SharedClock()
 A_LEASE_AND_MORE_S = 61.0
@@ -53,7 +53,7 @@ EXPECTED = {"a": (2, 2), "b": (2, 2)}
 #: After ``complete_and_archive``.
 ARCHIVED = {**EXPECTED, "c": (8, 8)}
 
-#: What one of them does to the table; maybe it returns what it does in the end.
+#: An act of one process on the table; it may return a function that finishes its work later.
 Finish = Callable[[], object] | None
 Act = Callable[[Storage], Finish]
 
@@ -110,12 +110,12 @@ def undo(storage: Storage) -> None:
 
 
 def check_whole(storage: Storage, at: object = None, *, may_be_undone: bool = False) -> None:
-    """The rows are there, one base file for each file group, and the next commit works.
+    """Check the rows, one base file for each file group, and that the next commit works.
 
     Args:
-        storage: of the table.
-        at: what to name if this does not hold.
-        may_be_undone: whether a command to undo the compaction may have found it completed.
+        storage: the storage of the table.
+        at: the text of the message if a check fails.
+        may_be_undone: whether a rollback may have undone the completed compaction.
     """
     assert contents(storage) == EXPECTED, at
     to = opened(storage)
@@ -137,7 +137,7 @@ def check_whole(storage: Storage, at: object = None, *, may_be_undone: bool = Fa
 
 @pytest.mark.parametrize("is_rolled_back", [False, True], ids=["found dead", "rolled back"])
 @pytest.mark.parametrize("others", ["begun", "written", "completed"])
-def test_a_late_attempt_publishes_nothing_and_deletes_its_own_files_only(
+def test_late_attempt_publishes_nothing_and_deletes_only_its_own_files(
     storage: Storage, others: str, is_rolled_back: bool
 ) -> None:
     first = begun(storage)
@@ -145,7 +145,7 @@ def test_a_late_attempt_publishes_nothing_and_deletes_its_own_files_only(
     if is_rolled_back:
         undo(storage)
     second = begun(storage)
-    stats = first.rewrite(LocalRunner(1))  # it goes on, and writes what was deleted
+    stats = first.rewrite(LocalRunner(1))  # it resumes, and writes the deleted files again
     if others != "begun":
         theirs = second.rewrite(LocalRunner(1))
     if others == "completed":
@@ -159,7 +159,7 @@ def test_a_late_attempt_publishes_nothing_and_deletes_its_own_files_only(
     check_whole(storage)
 
 
-def test_a_late_attempt_publishes_nothing_while_it_is_to_be_rolled_back(storage: Storage) -> None:
+def test_late_attempt_publishes_nothing_while_its_rollback_is_pending(storage: Storage) -> None:
     first = begun(storage)
     stats = first.rewrite(LocalRunner(1))
     dying = InterruptedStorage(storage, _die)
@@ -172,9 +172,7 @@ def test_a_late_attempt_publishes_nothing_while_it_is_to_be_rolled_back(storage:
     check_whole(storage)
 
 
-def test_a_compaction_names_the_columns_and_the_progress_of_a_commit_right_before_its_lock() -> (
-    None
-):
+def test_compaction_records_schema_and_progress_of_a_commit_right_before_its_lock() -> None:
     storage = copy_of(_planned(FormatVersion.V9, has_metadata=False))
     progress = {CHECKPOINT_KEY: "orders,0:7"}
 
@@ -197,7 +195,7 @@ def test_a_compaction_names_the_columns_and_the_progress_of_a_commit_right_befor
     assert contents(storage) == EXPECTED
 
 
-def test_an_attempt_whose_table_was_restored_meanwhile_is_lost_and_not_the_table_corrupt(
+def test_attempt_is_lost_if_the_table_was_restored_meanwhile(
     storage: Storage,
 ) -> None:
     late, other = begun(storage), opened(storage)
@@ -207,7 +205,7 @@ def test_an_attempt_whose_table_was_restored_meanwhile_is_lost_and_not_the_table
         other.publish_compaction(late, late.rewrite(LocalRunner(1)))
 
 
-def test_undoing_a_late_attempt_leaves_the_other_as_it_is(storage: Storage) -> None:
+def test_undoing_a_late_attempt_does_not_change_the_other(storage: Storage) -> None:
     first = begun(storage)
     undo(storage)
     second = begun(storage)
@@ -219,7 +217,7 @@ def test_undoing_a_late_attempt_leaves_the_other_as_it_is(storage: Storage) -> N
 
 
 @pytest.mark.parametrize("is_archived", [False, True])
-def test_a_file_that_appears_after_another_attempt_completed_is_not_read(
+def test_file_that_appears_after_another_attempt_completed_is_not_read(
     version: FormatVersion, is_archived: bool
 ) -> None:
     storage = copy_of(_planned(version, has_metadata=False))
@@ -233,7 +231,7 @@ def test_a_file_that_appears_after_another_attempt_completed_is_not_read(
     assert (to.table.timeline.find(done.requested_at) is None) == is_archived
     expected = contents(storage)
     late = [stat.path or "" for stat in first.rewrite(LocalRunner(1))]
-    for path in late:  # something else would be read if this was
+    for path in late:  # a query that read this file would fail
         storage.put(path, b"of an attempt that did not complete")
     assert contents(storage) == expected
     bases = [one.base.path for one in opened(storage).table.view().latest_slices() if one.base]
@@ -243,7 +241,7 @@ def test_a_file_that_appears_after_another_attempt_completed_is_not_read(
 
 
 @pytest.mark.parametrize("is_undone", [False, True], ids=["found dead", "rolled back"])
-def test_an_archival_deletes_the_files_of_attempts_that_did_not_complete(
+def test_archival_deletes_the_files_of_attempts_that_did_not_complete(
     version: FormatVersion, is_undone: bool
 ) -> None:
     storage = copy_of(_planned(version, has_metadata=False))
@@ -265,7 +263,7 @@ def test_an_archival_deletes_the_files_of_attempts_that_did_not_complete(
 def test_undoing_an_attempt_that_was_published_and_archived_keeps_its_files(
     version: FormatVersion,
 ) -> None:
-    """The store published it without an answer, so its writer undoes it."""
+    """The store published it without an answer, so that its writer undoes it."""
     storage = copy_of(_planned(version, has_metadata=False))
     ours = begun(storage)
     stats = ours.rewrite(LocalRunner(1))
@@ -302,7 +300,7 @@ def test_undoing_an_attempt_deletes_no_file_if_the_archive_is_damaged() -> None:
     assert all(storage.head(stat.path or "") for stat in stats)
 
 
-def test_the_archive_is_loaded_once_for_all_late_files_of_compactions() -> None:
+def test_archive_is_loaded_once_for_all_late_files_of_compactions() -> None:
     storage = copy_of(_planned(FormatVersion.V9, has_metadata=False))
     loads = []
     for _ in range(2):
@@ -326,7 +324,7 @@ def archive_compactions(storage: Storage) -> None:
     assert not to.table.timeline.completed(Action.COMMIT)
 
 
-def test_an_attempt_of_apache_hudi_that_died_leaves_no_file(storage: Storage) -> None:
+def test_files_of_a_dead_attempt_of_apache_hudi_are_deleted(storage: Storage) -> None:
     first = begun(storage)
     inflight = first.execution.instant
     for stat in first.rewrite(LocalRunner(1)):
@@ -338,10 +336,10 @@ def test_an_attempt_of_apache_hudi_that_died_leaves_no_file(storage: Storage) ->
     check_whole(storage)
 
 
-def test_an_attempt_that_begins_late_leaves_no_trace_of_what_completed_before(
+def test_attempt_that_begins_after_the_compaction_was_archived_is_removed(
     version: FormatVersion,
 ) -> None:
-    """Its inflight instant appears when the compaction has completed and has been archived."""
+    """Its inflight instant appears after the compaction has completed and has been archived."""
     storage = copy_of(_planned(version, has_metadata=False))
     stopped = InterruptedStorage(storage, lambda: complete_and_archive(storage))
     stopped.is_before = lambda _, method, path: (
@@ -353,7 +351,7 @@ def test_an_attempt_that_begins_late_leaves_no_trace_of_what_completed_before(
     _check_archived(storage)
 
 
-def test_an_attempt_that_begins_late_and_dies_is_forgotten_and_no_file_deleted(
+def test_attempt_that_begins_late_and_dies_is_removed_without_deleting_files(
     version: FormatVersion,
 ) -> None:
     storage = copy_of(_planned(version, has_metadata=False))
@@ -365,12 +363,14 @@ def test_an_attempt_that_begins_late_and_dies_is_forgotten_and_no_file_deleted(
     _check_archived(storage)
 
 
-def test_a_process_that_completes_the_compaction_of_a_dead_one_goes_on_with_its_own_files(
+def test_process_that_completes_the_compaction_of_a_dead_one_reads_its_own_files(
     version: FormatVersion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It had listed the files of the other attempt before it deleted them."""
+    """The process had listed the files of the other attempt before it deleted them."""
     storage = copy_of(_planned(version, has_metadata=False))
-    names = iter([UUID(int=2**127), UUID(int=2**126)])  # of two files the larger would be read
+    names = iter(
+        [UUID(int=2**127), UUID(int=2**126)]
+    )  # a reader would choose the larger of two names
     monkeypatch.setattr("lakemark.transaction.attempt.uuid4", lambda: next(names))
     begun(storage).rewrite(LocalRunner(1))
     to = opened(storage)
@@ -383,7 +383,7 @@ def test_a_process_that_completes_the_compaction_of_a_dead_one_goes_on_with_its_
     assert contents(storage) == {**EXPECTED, "a": (3, 3)}
 
 
-def test_a_late_attempt_deletes_its_files_although_its_heartbeat_has_expired(
+def test_late_attempt_deletes_its_files_although_its_heartbeat_has_expired(
     version: FormatVersion,
 ) -> None:
     """It writes its last file after the next attempt has deleted its others and has completed."""
@@ -391,7 +391,7 @@ def test_a_late_attempt_deletes_its_files_although_its_heartbeat_has_expired(
         store = ClockedStore(clock)
         opened_by_any = partial(actors.open_writer, clock=clock, has_metadata=True)
         merge_on_read = TableType.MERGE_ON_READ
-        actors.lay_down(store, clock, merge_on_read, version, has_metadata=True)
+        actors.create_table(store, clock, merge_on_read, version, has_metadata=True)
         for value in (1, 2):
             rows = [Row("a", value, value), Row("b", value, value, region="south")]
             actors.commit_rows(opened_by_any(store), rows)
@@ -439,7 +439,7 @@ def _die() -> None:
     raise Retriable(message)
 
 
-# Stopped before each of its requests
+# Paused before each of its requests
 
 
 def wait() -> None:
@@ -461,7 +461,7 @@ def undo_and_complete_another(storage: Storage) -> None:
 
 
 def begin_another(storage: Storage) -> Finish:
-    """Another attempt begins and writes its files; it is to publish them later."""
+    """Begin another attempt and write its files; return a function that publishes them."""
     wait()
     opened(storage).recover()
     if not opened(storage).table.timeline.pending(Action.COMPACTION):
@@ -474,14 +474,14 @@ def begin_another(storage: Storage) -> Finish:
 ACTS = {"attempt": compact, "rollback": undo}
 OTHERS = {
     "another completes": complete_another,
-    "it is undone and another completes": undo_and_complete_another,
+    "a rollback, then another completes": undo_and_complete_another,
     "another begins": begin_another,
 }
 
 
 @pytest.mark.parametrize("others", OTHERS)
 @pytest.mark.parametrize("act", ACTS)
-def test_wherever_one_process_stands_still_another_attempt_completes_or_takes_over(
+def test_another_attempt_completes_wherever_the_first_process_is_paused(
     storage: Storage, act: str, others: str
 ) -> None:
     if act == "rollback":
@@ -494,7 +494,7 @@ def test_wherever_one_process_stands_still_another_attempt_completes_or_takes_ov
 
 
 @pytest.mark.parametrize("has_begun", [False, True], ids=["before it begins", "before its logs"])
-def test_a_late_attempt_adds_nothing_to_the_metadata_table(
+def test_late_attempt_adds_nothing_to_the_metadata_table(
     version: FormatVersion, has_begun: bool
 ) -> None:
     """In version 6 the next version of a log is read right before it is written."""
@@ -516,16 +516,16 @@ def test_a_late_attempt_adds_nothing_to_the_metadata_table(
 
 
 def _stop(storage: Storage, act: Act, nth: int, meanwhile: Act) -> InterruptedStorage:
-    """A process stands still before its nth request, while others do something."""
+    """Pause a process before its nth request, while another process acts."""
     later: list[Finish] = []
     stopped = InterruptedStorage(storage, lambda: later.append(meanwhile(storage)))
     stopped.is_before = lambda number, method, path: number == nth
     try:
         act(stopped)
     except (HudiError, AssertionError):
-        assert stopped.stopped_at, "it fails by itself"
+        assert stopped.stopped_at, "it failed before it was paused"
     for finish in later:
         if finish is not None:
-            with suppress(AttemptLost):  # the first process may begin again, in its place
+            with suppress(AttemptLost):  # the first process may have started a new attempt
                 finish()
     return stopped

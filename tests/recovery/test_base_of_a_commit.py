@@ -1,7 +1,7 @@
-"""A commit is written over the timeline that was loaded under the lock of its begin.
+"""The base of a commit is the timeline that was loaded under the lock when the commit began.
 
-What completed before that is not compared with it, so it has to be among what it is written over,
-also if it has been archived since.
+A commit is not checked for conflicts with instants that completed before. So its base must include
+all of them, even if they are archived by then.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from lakemark.timeline.locks.lock_provider import LOCK_PATH
 from lakemark.timeline.locks.table_lock import LeaseLost
 from tests.clocks import SharedClock, on_clock
 from tests.storages.interrupted_storage import InterruptedStorage
+from tests.table_services import archived_names, make_plain, new_storage
 from tests.tables import Row, commit, contents, write_files, writer
-from tests.upkeep import archived_names, make_plain, new_storage
 from tests.writers import shared_writer
 
 SHORT = ArchivalPolicy(2, 4, delta_commits_to_compact=1)
@@ -34,7 +34,7 @@ def opened(storage: Storage) -> TableWriter:
 
 
 def commit_elsewhere_and_archive(storage: Storage) -> None:
-    """Until what was committed to the north is in the history."""
+    """Commit and archive until the commit of partition north is in the history."""
     to = opened(storage)
     for value in range(5):
         commit(to, [Row("s", value, value, region="south")])
@@ -43,7 +43,7 @@ def commit_elsewhere_and_archive(storage: Storage) -> None:
 
 @pytest.mark.parametrize("version", [FormatVersion.V6, FormatVersion.V9])
 @pytest.mark.parametrize("table_type", TableType)
-def test_what_was_committed_while_a_writer_waited_for_the_lock_is_kept(
+def test_rows_committed_while_a_writer_waited_for_the_lock_are_kept(
     table_type: TableType, version: FormatVersion
 ) -> None:
     storage = new_storage()
@@ -64,7 +64,7 @@ def test_what_was_committed_while_a_writer_waited_for_the_lock_is_kept(
 
 
 @pytest.mark.parametrize("state", ["requested", "inflight"])
-def test_a_writer_that_loses_the_lock_before_its_instant_is_there_begins_anew(state: str) -> None:
+def test_writer_that_loses_the_lock_before_its_instant_exists_can_begin_again(state: str) -> None:
     storage, clock = new_storage(), SharedClock()
     make_plain(storage)
     commit(opened(storage), [Row("a", 1, 1)])
@@ -84,7 +84,7 @@ def test_a_writer_that_loses_the_lock_before_its_instant_is_there_begins_anew(st
     assert contents(storage) == {"a": (5, 5), "b": (9, 9), "s": (4, 4)}
 
 
-def test_nothing_is_created_if_what_the_writer_finds_under_the_lock_does_not_suit_it() -> None:
+def test_writer_that_is_refused_under_the_lock_creates_no_file() -> None:
     storage = new_storage()
     make_plain(storage)
     commit(opened(storage), [Row("a", 1, 1)])

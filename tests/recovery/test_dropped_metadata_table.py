@@ -13,8 +13,8 @@ from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.storage import Storage
 from lakemark.storage.properties_file import read_properties
 from tests.storages.wrapped_storage import WrappedStorage
+from tests.table_services import new_storage
 from tests.tables import Row, commit, contents, make, writer
-from tests.upkeep import new_storage
 
 PROPERTIES = ".hoodie/metadata/.hoodie/hoodie.properties"
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class DroppedWhileOpened(WrappedStorage):
-    """Another process drops the metadata table right before it is opened, maybe once more."""
+    """Drops the metadata table right before it is opened, as another process may do."""
 
     def __init__(self, inner: Storage, opened_before: int = 0) -> None:
         super().__init__(inner)
@@ -47,7 +47,7 @@ def test_reader_lists_storage_if_the_metadata_table_is_dropped(storage: Storage)
     assert contents(DroppedWhileOpened(storage)) == {"a": (1, 1)}
 
 
-def test_writer_may_start_again_if_the_metadata_table_is_dropped(storage: Storage) -> None:
+def test_writer_can_restart_if_the_metadata_table_is_dropped(storage: Storage) -> None:
     starting = writer(DroppedWhileOpened(storage, opened_before=1)).table
     with pytest.raises(SnapshotChanged, match="start again"):
         keep_metadata_table(starting)
@@ -57,7 +57,7 @@ def test_writer_may_start_again_if_the_metadata_table_is_dropped(storage: Storag
     assert contents(storage) == {"a": (2, 2)}
 
 
-def test_metadata_table_that_the_properties_still_name_is_missed(storage: Storage) -> None:
+def test_missing_metadata_table_is_an_error_if_the_properties_name_it(storage: Storage) -> None:
     storage.delete([info.path for info in storage.list_tree(".hoodie/metadata")])
     with pytest.raises(CorruptData, match="--rebuild"):
         contents(storage)

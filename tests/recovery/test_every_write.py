@@ -1,18 +1,19 @@
-"""A process that dies, or gets no answer, at any write of anything: the next one sets it right.
+"""A process dies, or gets no answer, at any of its writes: the next process finishes the work.
 
-One undisturbed run of a scenario is a dry run that counts its writes, and shows the store as it was
-before each of them: what a process leaves that dies there, or right after the write before. Then it
-runs with an answer missing to a write, of each two neighbours to the one that the seed draws,
-whether that was done or never arrived: of the two each write has one on a local disk, and the other
-on S3. Whatever is left each time, queries find the model's rows, and a process that starts finishes
-the work, without making a metadata table anew that can go on.
+An undisturbed run of a scenario counts its writes, and copies the store before each of them. Each
+copy is what a process leaves that dies before this write, or right after the write before it.
 
-States that look alike are set right once: the same files but for times and ids in their names, and
-the same content where that is written over. Of many files of one folder that are deleted one after
-the other, the first and the last count.
+Then the scenario runs again and again, and one write gets no answer each time. The seed draws the
+write from each two neighbours. The write is carried out, or it never arrives: one of both on a
+local disk, and the other on S3. Afterwards queries find the expected rows. The next process
+finishes the work, and does not rebuild a metadata table that is still consistent.
+
+Equal stores are checked once: stores whose files differ only in times and ids in their names, and
+whose overwritten files have the same content. Of many files of one folder that are deleted one
+after the other, only the first and the last are tested.
 
 In ``make test-deep`` each write misses an answer in both ways on both stores, and each of
-many deletions counts.
+many deletions is tested.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from lakemark.storage import Storage, StorageLocation
 from tests.depth import EVERYTHING, sample
 from tests.fixtures.quick_s3 import QuickS3
 from tests.recovery.checked import Checked
-from tests.recovery.places import OnDisk, OnS3, Place, transfer
-from tests.recovery.scenarios import SCENARIOS, Scenario, laid_down
+from tests.recovery.scenarios import SCENARIOS, Scenario, prepared_tables
+from tests.recovery.stores import OnDisk, OnS3, ScenarioStore, transfer
 from tests.storages import FaultyStorage, WatchedStorage
 from tests.storages.faulty_storage import When
 
@@ -38,12 +39,12 @@ if TYPE_CHECKING:
 
 DOUBTS: tuple[When, ...] = ("lost", "doubtful")
 
-#: Long on a local disk, too; other scenarios make a metadata table as well.
-LONG = ("making of the metadata table", "upgrade from version 8")
+#: Scenarios that take long on a local disk, too; other scenarios build a metadata table as well.
+LONG = ("bootstrap of the metadata table", "upgrade from version 8")
 
 
 def cases() -> Iterator[ParameterSet]:
-    """Every scenario on either store; on S3 those of the metadata table take long."""
+    """List every scenario on either store; on S3 those with a metadata table take long."""
     for name, scenario in SCENARIOS.items():
         for kind in ("local", "S3"):
             is_long = scenario.has_metadata and (kind == "S3" or name in LONG)
@@ -52,7 +53,7 @@ def cases() -> Iterator[ParameterSet]:
 
 
 @pytest.fixture
-def place(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def store(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> ScenarioStore:
     if kind == "local":
         return OnDisk(tmp_path)
     server: QuickS3 = request.getfixturevalue("quick_s3")
@@ -60,34 +61,36 @@ def place(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 @pytest.mark.parametrize(("name", "kind"), list(cases()))
-def test_whatever_a_stop_leaves_the_next_process_sets_right(name: str, place: Place) -> None:
+def test_next_process_finishes_the_work_of_one_stopped_at_any_write(
+    name: str, store: ScenarioStore
+) -> None:
     scenario = SCENARIOS[name]
-    origin = place.new()
-    transfer(laid_down(name), origin)
+    origin = store.new()
+    transfer(prepared_tables(name), origin)
     states = scenario.states or [scenario.rows(origin)]
-    checked = Checked(scenario, place, states)
+    checked = Checked(scenario, store, states)
     assert scenario.rows(origin) == states[0]
-    deaths = _deaths(scenario, place, origin)
+    deaths = _deaths(scenario, store, origin)
     for nth, left in deaths.items():
         checked.check(left, f"dead before write {nth}")
-    assert checked.seen == set(range(len(states))), "deaths on all sides of what is published"
+    assert checked.seen == set(range(len(states))), "deaths before and after each publication"
     for nth in sample(list(deaths)[:-1], one_in=2):
-        for when in DOUBTS if EVERYTHING else [DOUBTS[(nth + isinstance(place, OnS3)) % 2]]:
-            left = place.copy(origin)
+        for when in DOUBTS if EVERYTHING else [DOUBTS[(nth + isinstance(store, OnS3)) % 2]]:
+            left = store.copy(origin)
             is_done = _doubt(scenario, left, nth, when)
             checked.check(left, f"write {nth} {when}", is_done)
 
 
 def _deaths(
-    scenario: Scenario, place: Place, origin: StorageLocation
+    scenario: Scenario, store: ScenarioStore, origin: StorageLocation
 ) -> dict[int, StorageLocation]:
-    """What a process leaves that dies before its first write, before its second, …, at its end."""
-    root = place.copy(origin)
+    """Copy the store before each write of a process, and at its end: what a death there leaves."""
+    root = store.copy(origin)
     left: list[StorageLocation] = []
     kinds: list[object] = []
 
     def before_write(method: str, path: str) -> None:
-        left.append(place.copy(root))
+        left.append(store.copy(root))
         kinds.append(path.rpartition("/")[0] if method == "delete" else len(kinds))
 
     scenario.act(root, lambda storage: WatchedStorage(storage, before_write))
@@ -98,17 +101,17 @@ def _deaths(
 
 
 def _ends_of_runs(kinds: Sequence[object]) -> list[int]:
-    """The first and the last of equal neighbours: those between leave nothing that is new."""
+    """List the first and the last of equal neighbours; those between leave no other state."""
     last = len(kinds) - 1
     return [n for n in range(len(kinds)) if n in (0, last) or len({*kinds[n - 1 : n + 2]}) > 1]
 
 
 def _doubt(scenario: Scenario, root: StorageLocation, nth: int, when: When) -> bool:
-    """Whether the process came to its end though one answer was missing."""
+    """Run a process with one answer missing, and return whether it succeeded."""
     process: list[FaultyStorage] = []
 
     def wrap(storage: Storage) -> Storage:
-        one = process[0].beside(storage) if process else FaultyStorage(storage, nth, when)
+        one = process[0].for_storage(storage) if process else FaultyStorage(storage, nth, when)
         process.append(one)
         return one
 

@@ -1,4 +1,4 @@
-"""A writer that is stopped anywhere before it publishes, and replaced, publishes nothing."""
+"""A writer that is replaced while it is paused before its publication publishes nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OLD, NEW = [Row("a", 1, 1), Row("b", 1, 1)], [Row("a", 2, 2), Row("c", 2, 2)]
 
 
 class StoppedBefore(WrappedStorage):
-    """Runs something else before its ``nth`` write, as if the process had been stopped there."""
+    """Calls a function before its ``nth`` write, as if the process were paused there."""
 
     def __init__(self, inner: Storage, nth: int, meanwhile: Callable[[], None]) -> None:
         super().__init__(inner)
@@ -46,14 +46,14 @@ def impatient(to: TableWriter) -> TableWriter:
     return on_clock(to, CLOCK)
 
 
-def test_wherever_the_old_writer_stops_only_one_of_the_two_is_seen(storage: Storage) -> None:
+def test_replaced_writer_is_fenced_or_published_wherever_it_paused(storage: Storage) -> None:
     make(storage)
     commit(writer(storage), [Row("z", 1, 1)])
     writes: list[str] = []
     watched = WatchedStorage(storage, lambda _, path: writes.append(path))
     commit(impatient(writer(watched)), [Row("z", 2, 2)])
     in_memory = storage.location.url.startswith("memory:")
-    # The same steps everywhere: more of them in memory than where they take longer.
+    # The steps are the same on every storage; in memory, where they are fast, more are tested.
     chosen = sample(range(len(writes)), one_in=2 if in_memory else 5)
     outcomes = {_replace_a_writer_stopped_before(storage, nth) for nth in chosen}
     assert "fenced" in outcomes
@@ -61,7 +61,7 @@ def test_wherever_the_old_writer_stops_only_one_of_the_two_is_seen(storage: Stor
 
 
 def _replace_a_writer_stopped_before(storage: Storage, nth: int) -> str:
-    """What became of its commit."""
+    """Replace a writer before a write, and return what happened to its commit."""
     before = contents(storage)
 
     def replacement() -> None:
@@ -84,13 +84,15 @@ def _replace_a_writer_stopped_before(storage: Storage, nth: int) -> str:
     if is_published:
         expected[f"old{nth}"] = (9, 9)
     assert contents(storage) == expected, stopping.stopped_at
-    # What the old writer left must stay invisible: the next start removes what is still pending.
+    # The files of the old writer must stay invisible: the next start removes pending instants.
     impatient(writer(storage)).recover()
     assert contents(storage) == expected, stopping.stopped_at
     return "published" if is_published else "fenced"
 
 
-def test_a_writer_stopped_before_it_publishes_finds_its_instant_gone(storage: Storage) -> None:
+def test_writer_paused_before_its_publication_finds_its_instant_rolled_back(
+    storage: Storage,
+) -> None:
     make(storage)
     commit(writer(storage), OLD)
     stopped = writer(storage)
@@ -107,7 +109,7 @@ def test_a_writer_stopped_before_it_publishes_finds_its_instant_gone(storage: St
     assert not [path for path in data_files(storage) if stopped_instant in path]
 
 
-def test_a_precondition_that_fails_under_the_lock_publishes_nothing(storage: Storage) -> None:
+def test_commit_whose_precondition_fails_under_the_lock_publishes_nothing(storage: Storage) -> None:
     make(storage)
     commit(writer(storage), OLD)
     late = writer(storage)
@@ -123,15 +125,15 @@ def test_a_precondition_that_fails_under_the_lock_publishes_nothing(storage: Sto
     assert not writer(storage).table.timeline.pending()
 
 
-def test_two_writers_that_mint_one_time_do_not_share_an_instant(
+def test_two_writers_that_generate_the_same_time_do_not_share_an_instant(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(storage)
     commit(writer(storage), OLD)
     slow, fast = writer(storage), writer(storage)
     slow.table.timeline  # noqa: B018 (both have read the timeline before either begins)
-    minted = fast.table.store.clock.next_instant(fast.table.timeline.newest_time)
-    times, next_instant = iter([minted, minted]), TimelineClock.next_instant
+    generated = fast.table.store.clock.next_instant(fast.table.timeline.newest_time)
+    times, next_instant = iter([generated, generated]), TimelineClock.next_instant
     monkeypatch.setattr(
         TimelineClock,
         "next_instant",
@@ -139,7 +141,7 @@ def test_two_writers_that_mint_one_time_do_not_share_an_instant(
     )
     written = write_files(fast, [Row("a", 2, 2)])
     others = write_files(slow, [Row("b", 2, 2)])
-    assert slow.pending_instant != fast.pending_instant == minted
+    assert slow.pending_instant != fast.pending_instant == generated
     fast.commit(written, {})
     assert contents(storage) == {"a": (2, 2), "b": (1, 1)}
     slow.commit(others, {})

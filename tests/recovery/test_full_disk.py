@@ -1,6 +1,6 @@
-"""The disk is full at any write of small files, of a name, or when a file is forced to the disk.
+"""The disk is full when a small file or a name is written, or a file is forced to the disk.
 
-Nothing is half there, and the process continues once there is room again.
+No file is incomplete, and the process continues once there is room again.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from lakemark.errors import HudiError
 from lakemark.storage import durability
 from tests.depth import sample
 from tests.recovery.checked import Checked
-from tests.recovery.places import OnDisk, transfer
-from tests.recovery.scenarios import SCENARIOS, laid_down, unchanged
+from tests.recovery.scenarios import SCENARIOS, prepared_tables, unchanged
+from tests.recovery.stores import OnDisk, transfer
 
 
 class FullAt:
-    """A disk that has no room for one of the calls of an operating system's function."""
+    """A function of the operating system that fails one of its calls, because the disk is full."""
 
     def __init__(self, call: Callable[..., object], nth: int | None) -> None:
         self._call, self._nth, self.calls = call, nth, 0
@@ -36,21 +36,21 @@ class FullAt:
 
 @pytest.fixture(autouse=True)
 def in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are forced one by one, so that the number of a call always means the same file."""
+    """Force files one by one, so that the same call number always means the same file."""
     monkeypatch.setattr(durability, "_THREADS", 1)
 
 
 @pytest.mark.parametrize("function", ["write", "link", "fsync"])
-def test_a_commit_on_a_full_disk_is_set_right(
+def test_next_process_finishes_a_commit_that_failed_on_a_full_disk(
     function: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scenario, place = SCENARIOS["commit"], OnDisk(tmp_path)
-    origin = place.new()
-    transfer(laid_down("commit"), origin)
-    checked = Checked(scenario, place, scenario.states)
+    scenario, store = SCENARIOS["commit"], OnDisk(tmp_path)
+    origin = store.new()
+    transfer(prepared_tables("commit"), origin)
+    checked = Checked(scenario, store, scenario.states)
 
     def act(nth: int | None) -> int:
-        root, is_done = place.copy(origin), True
+        root, is_done = store.copy(origin), True
         with monkeypatch.context() as patch:
             full = FullAt(getattr(os, function), nth)
             patch.setattr(os, function, full)
@@ -78,9 +78,9 @@ def test_a_commit_on_a_full_disk_is_set_right(
 def test_process_continues_after_another_process_rolled_back_its_commit(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The system reports once that it could not force a file; the other process deletes it."""
+    """The system reports once that it could not force a file, which another process deletes."""
     scenario, root = SCENARIOS["commit"], OnDisk(tmp_path).new()
-    transfer(laid_down("commit"), root)
+    transfer(prepared_tables("commit"), root)
     failed: list[str] = []
 
     def fsync(descriptor: int) -> None:
@@ -92,9 +92,9 @@ def test_process_continues_after_another_process_rolled_back_its_commit(
     monkeypatch.setattr("os.fsync", fsync)
     with pytest.raises(HudiError, match="is full"):
         scenario.act(root, unchanged)
-    with monkeypatch.context() as patch:  # another process has its own files to force
+    with monkeypatch.context() as patch:  # the other process has its own list of files to force
         patch.setattr(durability, "_of_roots", {})
         scenario.recover(root, unchanged)
     durability.sync_process()
-    scenario.go_on(root, unchanged)
+    scenario.run_next_process(root, unchanged)
     assert scenario.rows(root) == scenario.states[-1]

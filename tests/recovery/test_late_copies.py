@@ -1,4 +1,4 @@
-"""A copy that the store makes after its client gave up, and after its instant was rolled back."""
+"""The store copies an object after its client gave up, and after the instant was rolled back."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from lakemark.transaction.rollback import roll_back_named
 from tests.clocks import SharedClock, on_clock
 from tests.storages import CountingStorage, SimulatedCrash
 from tests.storages.wrapped_storage import WrappedStorage
+from tests.table_services import new_storage
 from tests.tables import Row, commit, contents, data_files, reopened, spec, writer
-from tests.upkeep import new_storage
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ OLD = {"a": (1, 1)}
 
 @dataclass
 class Copy:
-    """A completed instant that the store will make of what it has read."""
+    """A completed instant that the store will create from content that it has read."""
 
     storage: Storage
     path: str
@@ -53,7 +53,7 @@ class Copy:
 
 @dataclass
 class SlowCopies(WrappedStorage):
-    """Gives no answer to the publication of a commit in the table; the copy is made later."""
+    """Gives no answer to the publication of a commit of the table, and copies the object later."""
 
     inner: Storage
     copies: list[Copy] = field(default_factory=list)
@@ -89,7 +89,7 @@ def new_table(
 
 
 def undone_copy(storage: Storage, has_metadata: bool = False) -> Copy:
-    """The copy of a commit whose writer got no answer and rolled it back."""
+    """Return the copy of a commit whose writer got no answer and rolled it back."""
     slow = SlowCopies(storage)
     to = started(slow, has_metadata)
     with pytest.raises(OutcomeUnknown):
@@ -105,7 +105,7 @@ def commits(storage: Storage) -> tuple[Instant, ...]:
 @pytest.mark.parametrize("has_metadata", [False, True], ids=["listing", "metadata"])
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("table_type", TableType)
-def test_a_commit_that_completes_after_its_rollback_is_undone_at_the_next_start(
+def test_commit_that_completes_after_its_rollback_is_undone_at_the_next_start(
     table_type: TableType, version: FormatVersion, has_metadata: bool
 ) -> None:
     storage = new_table(table_type, version, has_metadata)
@@ -122,7 +122,7 @@ def test_a_commit_that_completes_after_its_rollback_is_undone_at_the_next_start(
     assert started(storage, has_metadata).recover() == []
 
 
-def test_it_is_undone_after_later_commits_as_well() -> None:
+def test_late_commit_is_undone_after_later_commits_as_well() -> None:
     storage = new_table()
     copy = undone_copy(storage)
     commit(started(storage), [Row("c", 3, 3)])
@@ -133,7 +133,7 @@ def test_it_is_undone_after_later_commits_as_well() -> None:
     assert len(commits(storage)) == 3
 
 
-def test_a_writer_of_a_shared_table_undoes_it_after_its_own_batch() -> None:
+def test_writer_of_a_shared_table_undoes_a_late_commit_after_its_own_batch() -> None:
     storage = new_table()
     copy = undone_copy(storage)
     counting = CountingStorage(storage)
@@ -150,7 +150,7 @@ def test_a_writer_of_a_shared_table_undoes_it_after_its_own_batch() -> None:
     assert contents(storage) == {**OLD, "c": (3, 3), "d": (4, 4)}
 
 
-def test_a_commit_that_completes_after_a_restore_took_it_back_is_undone() -> None:
+def test_commit_that_completes_after_a_restore_undid_it_is_undone_again() -> None:
     storage = new_table()
     late = Copy(storage, "", b"")
     commit(started(storage), [Row("b", 2, 2)])
@@ -165,7 +165,7 @@ def test_a_commit_that_completes_after_a_restore_took_it_back_is_undone() -> Non
     assert contents(storage) == OLD
 
 
-def test_a_compaction_that_is_executed_again_after_its_rollback_stays() -> None:
+def test_compaction_that_is_executed_again_after_its_rollback_is_kept() -> None:
     storage = new_table()
     commit(started(storage), [Row("a", 2, 2)])
     planned = request_compaction(started(storage).table)
@@ -186,7 +186,7 @@ def keep_savepoint(storage: Storage) -> None:
 
 @pytest.mark.parametrize("has_files", [False, True])
 @pytest.mark.parametrize("has_savepoint", [False, True])
-def test_a_commit_that_has_its_rows_or_a_savepoint_is_kept(
+def test_late_commit_that_has_its_files_or_a_savepoint_is_kept(
     has_files: bool, has_savepoint: bool
 ) -> None:
     storage = new_table()
@@ -220,8 +220,8 @@ class DiesAt(WrappedStorage):
         return call()
 
 
-def test_a_process_that_dies_while_it_undoes_it_leaves_nothing_that_is_read() -> None:
-    """Whichever write it dies at, the next start comes to the same end."""
+def test_next_start_finishes_undoing_a_late_commit_after_a_death_at_any_write() -> None:
+    """Queries read no row of the late commit, at whichever write the process died."""
     deaths, has_died = 0, True
     while has_died:
         storage = new_table(has_metadata=True)

@@ -1,4 +1,4 @@
-"""What a writer still writes after another one has rolled it back is never seen."""
+"""Files that a writer writes after its instant was rolled back are never read."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from lakemark.write.partitioner import divide
 from tests.clocks import SharedClock, on_clock
 from tests.recovery.scenarios import ARCHIVAL, CLEANING
 from tests.storages import CountingStorage
+from tests.table_services import HISTORY, archived_names, make_plain, new_storage
 from tests.tables import Row, changes, commit, contents, data_files, make, write_files, writer
-from tests.upkeep import HISTORY, archived_names, make_plain, new_storage
 
 CLOCK = SharedClock()
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_files_of_an_instant_that_was_rolled_back(storage: Storage, is_first: bool) -> None:
+def test_late_files_of_a_rolled_back_instant_are_not_read(storage: Storage, is_first: bool) -> None:
     make(storage)
     expected = {"a": (3, 3)}
     if not is_first:
@@ -74,7 +74,7 @@ def archive_rollbacks(to: TableWriter) -> None:
 def written_after_its_rollback_was_archived(
     storage: Storage,
 ) -> tuple[TableWriter, str, dict[str, tuple[int, int]]]:
-    """A writer that left a file too late, its instant, and the rows that the table has."""
+    """Return a writer that wrote a file too late, its instant, and the rows of the table."""
     late = writer(storage)
     context, placement = late.begin(), late.assign_file_groups()
     to = on_clock(writer(storage), CLOCK)
@@ -90,7 +90,7 @@ def written_after_its_rollback_was_archived(
 
 @pytest.mark.parametrize("version", [FormatVersion.V6, FormatVersion.V9])
 @pytest.mark.parametrize("table_type", TableType)
-def test_a_late_file_is_deleted_by_its_writer_after_its_rollback_was_archived(
+def test_writer_deletes_its_late_file_after_its_rollback_was_archived(
     table_type: TableType, version: FormatVersion
 ) -> None:
     storage = new_storage()
@@ -108,7 +108,7 @@ def test_a_late_file_is_deleted_by_its_writer_after_its_rollback_was_archived(
 
 
 @pytest.mark.parametrize("version", [FormatVersion.V6, FormatVersion.V9])
-def test_a_late_file_is_not_read_while_its_writer_has_not_deleted_it(
+def test_late_file_is_not_read_before_its_writer_has_deleted_it(
     tmp_path: Path, version: FormatVersion
 ) -> None:
     storage = open_storage(StorageLocation(str(tmp_path)))
@@ -126,7 +126,7 @@ def test_a_late_file_is_not_read_while_its_writer_has_not_deleted_it(
 def test_files_of_commits_that_were_archived_are_read_however_late_they_were_written(
     tmp_path: Path,
 ) -> None:
-    """A copied table has new modification times; a history that is lost or damaged hides no row."""
+    """A copied table has new modification times; a lost or damaged history hides no row."""
     storage = open_storage(StorageLocation(str(tmp_path)))
     make_plain(storage)
     to = on_clock(writer(storage), CLOCK)
@@ -149,14 +149,14 @@ def test_files_of_commits_that_were_archived_are_read_however_late_they_were_wri
     counted.forget()
     table.refresh()
     table.view()
-    assert not counted.count("open", under=HISTORY), "what it says is remembered"
+    assert not counted.count("open", under=HISTORY), "the history is cached"
     for info in storage.list_folder(HISTORY)[1]:
         if info.name.endswith(".parquet"):
             storage.put(info.path, b"damaged")
     assert contents(storage) == expected
 
 
-def test_a_reader_does_not_ask_the_history_about_files_of_ordinary_commits() -> None:
+def test_reader_does_not_load_the_history_for_files_of_ordinary_commits() -> None:
     storage = CountingStorage(new_storage())
     make_plain(storage)
     to = on_clock(writer(storage), CLOCK)
@@ -169,7 +169,7 @@ def test_a_reader_does_not_ask_the_history_about_files_of_ordinary_commits() -> 
     assert storage.count("open", under=HISTORY) == storage.count("read", under=HISTORY) == 0
 
 
-def test_a_file_whose_name_ends_in_no_time_does_not_make_the_table_unreadable() -> None:
+def test_table_with_a_file_whose_name_has_no_instant_time_is_readable() -> None:
     storage = new_storage()
     make_plain(storage)
     to = on_clock(writer(storage), CLOCK)
@@ -185,7 +185,7 @@ def test_a_file_whose_name_ends_in_no_time_does_not_make_the_table_unreadable() 
 
 
 @pytest.mark.parametrize("is_archived", [False, True])
-def test_a_late_attempt_deletes_nothing_of_a_compaction_that_was_executed_again(
+def test_late_attempt_deletes_no_file_of_a_compaction_that_was_executed_again(
     is_archived: bool,
 ) -> None:
     storage = new_storage()
@@ -207,14 +207,14 @@ def test_a_late_attempt_deletes_nothing_of_a_compaction_that_was_executed_again(
         archive(to.table, ArchivalPolicy(2, 3, delta_commits_to_compact=1), None)
     timeline = writer(storage).table.timeline
     assert (timeline.find(planned[0].requested_at) is None) == is_archived
-    assert timeline.completed(Action.ROLLBACK), "the one of the first attempt is still there"
+    assert timeline.completed(Action.ROLLBACK), "the rollback of the first attempt is still active"
     kept, expected = data_files(storage), contents(storage)
     attempt.undo()
     assert data_files(storage) == kept
     assert contents(storage) == expected
 
 
-def test_a_late_writers_file_does_not_come_back_once_its_rollback_is_past() -> None:
+def test_late_file_does_not_reappear_after_its_rollback_was_archived() -> None:
     storage = new_storage()
     make_plain(storage)
     late = on_clock(writer(storage), CLOCK)
@@ -224,7 +224,7 @@ def test_a_late_writers_file_does_not_come_back_once_its_rollback_is_past() -> N
     kept = {path: storage.read(path) for path in stray}
     to = on_clock(writer(storage), CLOCK)
     assert to.recover() == [late.pending_instant]
-    for path, data in kept.items():  # an attempt that had been stopped goes on
+    for path, data in kept.items():  # an attempt that was paused resumes
         storage.create(path, data)
     for number in range(2, 9):
         commit(to, [Row("a", number, number)])

@@ -1,4 +1,4 @@
-"""Plans that appear on the timeline after their writer lost the lock, and the table has changed."""
+"""Plans that appear on the timeline after their writer lost the lock and the table has changed."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from lakemark.write.partitioner import divide
 from tests.clocks import SharedClock, on_clock
 from tests.storages import SimulatedCrash
 from tests.storages.wrapped_storage import WrappedStorage
+from tests.table_services import archived_names, make_plain, new_storage, since
 from tests.tables import Row, changes, commit, contents, data_files, write_files, writer
-from tests.upkeep import archived_names, make_plain, new_storage, since
 
 T = TypeVar("T")
 
@@ -42,22 +42,22 @@ LONGER_THAN_A_LEASE_S = 61
 
 CLOCK = SharedClock()
 
-#: What somebody else does to the table while the plan's writer stands still.
+#: The act of another process while the plan's writer is paused.
 Act = Callable[[Storage], object]
 
 
 class LatePlan(WrappedStorage):
-    """Stands still before it creates one kind of plan, until another writer has acted."""
+    """Pauses before it creates one kind of plan, until another writer has acted."""
 
     def __init__(self, inner: Storage, suffix: str, meanwhile: Act, dies: bool) -> None:
         super().__init__(inner)
         self._suffix, self._meanwhile, self._dies = suffix, meanwhile, dies
-        self.has_stood_still = False
+        self.has_paused = False
 
     def _writing(self, method: str, path: str, call: Callable[[], T]) -> T:
-        if self.has_stood_still or method != "create" or not path.endswith(self._suffix):
+        if self.has_paused or method != "create" or not path.endswith(self._suffix):
             return call()
-        self.has_stood_still = True
+        self.has_paused = True
         CLOCK.sleep(LONGER_THAN_A_LEASE_S)
         self._meanwhile(self.inner)
         result = call()
@@ -72,7 +72,7 @@ def started(storage: Storage) -> TableWriter:
 
 
 def five_versions() -> Storage:
-    """A copy-on-write table with one row, which each of five commits wrote anew."""
+    """Create a copy-on-write table with one row, which each of five commits wrote."""
     storage = new_storage()
     make_plain(storage, TableType.COPY_ON_WRITE)
     for number in range(5):
@@ -89,7 +89,7 @@ def restore_to_the_second(storage: Storage) -> None:
     restore(started(storage).table.context, commits(storage)[1], False)
 
 
-def undo_the_newest(storage: Storage) -> None:
+def roll_back_the_newest(storage: Storage) -> None:
     roll_back_named(started(storage).table.context, commits(storage)[-1])
 
 
@@ -97,15 +97,17 @@ def write_another_row(storage: Storage) -> None:
     commit(started(storage), [Row("b", 9, 9)])
 
 
-def keep_the_first(storage: Storage) -> None:
+def savepoint_the_first(storage: Storage) -> None:
     table = started(storage).table
     slices_as_of = lambda _, instant: table.view().as_of(instant).latest_slices()  # noqa: E731
     create_savepoint(table.context, commits(storage)[0], slices_as_of, "ann", "")
 
 
-@pytest.mark.parametrize("dies", [False, True], ids=["wakes", "dies"])
-@pytest.mark.parametrize("meanwhile", [restore_to_the_second, undo_the_newest, keep_the_first])
-def test_a_clean_planned_before_the_table_changed_deletes_nothing_that_is_needed(
+@pytest.mark.parametrize("dies", [False, True], ids=["resumes", "dies"])
+@pytest.mark.parametrize(
+    "meanwhile", [restore_to_the_second, roll_back_the_newest, savepoint_the_first]
+)
+def test_clean_planned_before_the_table_changed_deletes_no_needed_file(
     meanwhile: Act, dies: bool
 ) -> None:
     expected = five_versions()
@@ -116,7 +118,7 @@ def test_a_clean_planned_before_the_table_changed_deletes_nothing_that_is_needed
         clean(started(late).table, ONE_COMMIT)
     clean(started(storage).table, ONE_COMMIT)
     clean(started(expected).table, ONE_COMMIT)
-    assert late.has_stood_still
+    assert late.has_paused
     assert contents(storage) == contents(expected)
     assert len(data_files(storage)) == len(data_files(expected))
     assert not started(storage).table.timeline.pending()
@@ -124,14 +126,14 @@ def test_a_clean_planned_before_the_table_changed_deletes_nothing_that_is_needed
     assert contents(storage) == {**contents(expected), "b": (9, 9)}
 
 
-@pytest.mark.parametrize("dies", [False, True], ids=["wakes", "dies"])
-def test_a_restore_planned_before_another_commit_undoes_that_commit_too(dies: bool) -> None:
+@pytest.mark.parametrize("dies", [False, True], ids=["resumes", "dies"])
+def test_restore_planned_before_another_commit_undoes_that_commit_too(dies: bool) -> None:
     storage = five_versions()
     second = commits(storage)[1]
     late = LatePlan(storage, ".restore.requested", write_another_row, dies)
     with pytest.raises(SimulatedCrash if dies else LeaseLost):
         restore(started(late).table.context, second, False)
-    assert late.has_stood_still
+    assert late.has_paused
     restore(started(storage).table.context, None, False)
     assert contents(storage) == {"a": (1, 1)}
     assert not started(storage).table.timeline.pending()
@@ -142,9 +144,9 @@ def compact_all(storage: Storage) -> None:
     assert started(storage).compact_if_due(CompactionPolicy(1), LocalRunner(1))
 
 
-@pytest.mark.parametrize("dies", [False, True], ids=["wakes", "dies"])
+@pytest.mark.parametrize("dies", [False, True], ids=["resumes", "dies"])
 @pytest.mark.parametrize("meanwhile", [write_another_row, compact_all])
-def test_a_rollback_planned_before_others_wrote_over_its_target_is_given_up(
+def test_rollback_planned_before_others_wrote_onto_its_target_is_abandoned(
     meanwhile: Act, dies: bool
 ) -> None:
     storage = new_storage()
@@ -154,7 +156,7 @@ def test_a_rollback_planned_before_others_wrote_over_its_target_is_given_up(
     late = LatePlan(storage, ".rollback.requested", meanwhile, dies)
     with pytest.raises(SimulatedCrash if dies else LeaseLost):
         roll_back_named(started(late).table.context, commits(storage)[-1])
-    assert late.has_stood_still
+    assert late.has_paused
     before = contents(storage)
     assert before["a"] == (2, 2)
     assert started(storage).recover() == []
@@ -175,11 +177,9 @@ def restore_the_first(storage: Storage) -> None:
     restore(started(storage).table.context, commits(storage)[0], True)
 
 
-@pytest.mark.parametrize("dies", [False, True], ids=["wakes", "dies"])
+@pytest.mark.parametrize("dies", [False, True], ids=["resumes", "dies"])
 @pytest.mark.parametrize("meanwhile", [compact_all, compact_and_clean, restore_the_first])
-def test_a_compaction_planned_before_the_table_changed_is_removed(
-    meanwhile: Act, dies: bool
-) -> None:
+def test_compaction_planned_before_the_table_changed_is_removed(meanwhile: Act, dies: bool) -> None:
     storage = new_storage()
     make_plain(storage)
     for number in range(3):
@@ -187,7 +187,7 @@ def test_a_compaction_planned_before_the_table_changed_is_removed(
     late = LatePlan(storage, ".compaction.requested", meanwhile, dies)
     with pytest.raises(SimulatedCrash if dies else LeaseLost):
         compact_all(late)
-    assert late.has_stood_still
+    assert late.has_paused
     before = contents(storage)
     assert not started(storage).compact_if_due(CompactionPolicy(10**6), LocalRunner(1))
     assert not started(storage).table.timeline.pending()
@@ -198,8 +198,8 @@ def test_a_compaction_planned_before_the_table_changed_is_removed(
 
 
 @pytest.mark.parametrize("version", [FormatVersion.V9, FormatVersion.V6])
-@pytest.mark.parametrize("dies", [False, True], ids=["wakes", "dies"])
-def test_a_compaction_planned_before_another_commit_has_the_rows_of_that_commit(
+@pytest.mark.parametrize("dies", [False, True], ids=["resumes", "dies"])
+def test_compaction_planned_before_another_commit_has_the_rows_of_that_commit(
     dies: bool, version: FormatVersion
 ) -> None:
     storage = new_storage()
@@ -214,7 +214,7 @@ def test_a_compaction_planned_before_another_commit_has_the_rows_of_that_commit(
     )
     with pytest.raises(SimulatedCrash if dies else LeaseLost):
         request_compaction(started(late).table)
-    assert late.has_stood_still
+    assert late.has_paused
     assert contents(storage) == {"a": (3, 3)}
     assert started(storage).compact_if_due(CompactionPolicy(100), LocalRunner(1))
     assert contents(storage) == {"a": (3, 3)}
@@ -235,7 +235,7 @@ def compact_and_archive(storage: Storage) -> None:
 
 
 def write_and_archive(storage: Storage) -> None:
-    """Until all that came before is in the history."""
+    """Commit and archive until all earlier instants are in the history."""
     for number in range(4, 10):
         commit(started(storage), [Row("b", number, number, region="south")])
         archive(started(storage).table, ARCHIVAL, None)
@@ -243,7 +243,7 @@ def write_and_archive(storage: Storage) -> None:
 
 @pytest.mark.parametrize("version", [FormatVersion.V9, FormatVersion.V6])
 @pytest.mark.parametrize("suffix", [".compaction.requested", ".deltacommit.requested"])
-def test_rows_are_read_while_an_instant_is_pending_that_appeared_after_an_archival(
+def test_rows_are_read_while_a_pending_instant_is_older_than_archived_ones(
     suffix: str, version: FormatVersion
 ) -> None:
     storage = three_commits(version)
@@ -256,7 +256,9 @@ def test_rows_are_read_while_an_instant_is_pending_that_appeared_after_an_archiv
     newer = [name for name, _ in archived_names(storage) if name > pending.requested_at]
     assert newer, "an archived instant is newer than the pending one"
     assert contents(storage) == {"a": (3, 3), "b": (9, 9)}
-    if version is not FormatVersion.V6:  # there an incremental query waits for the pending commit
+    if (
+        version is not FormatVersion.V6
+    ):  # in version 6 an incremental query waits for the pending commit
         assert ("b", 9) in since(started(storage).table, pending.requested_at)
     commit(started(storage), [Row("a", 4, 4)])
     assert contents(storage) == {"a": (4, 4), "b": (9, 9)}
@@ -266,7 +268,7 @@ def test_rows_are_read_while_an_instant_is_pending_that_appeared_after_an_archiv
     assert contents(storage) == {"a": (4, 4), "b": (9, 9)}
 
 
-def test_a_file_of_an_undone_instant_is_not_read_while_such_a_plan_is_pending() -> None:
+def test_file_of_an_undone_instant_is_not_read_while_a_late_plan_is_pending() -> None:
     storage = three_commits(FormatVersion.V9)
     undone = []
 
@@ -280,9 +282,9 @@ def test_a_file_of_an_undone_instant_is_not_read_while_such_a_plan_is_pending() 
     late = LatePlan(storage, ".compaction.requested", begin_undo_and_archive, dies=True)
     with pytest.raises(SimulatedCrash):
         request_compaction(started(late).table)
-    (slow, context, placement) = undone[0]
+    (slow, context, assignment) = undone[0]
     for bucket, part in divide(changes([Row("a", 8, 8)]), slow.settings.index):
-        write_file_group(context, placement.task(bucket), [part])
+        write_file_group(context, assignment.task(bucket), [part])
     assert [path for path in data_files(storage) if context.instant in path]
     assert contents(storage) == {"a": (3, 3), "b": (9, 9)}
 
@@ -319,12 +321,12 @@ def restore_the_newest_but_one(storage: Storage) -> None:
 
 
 @pytest.mark.parametrize("version", [FormatVersion.V9, FormatVersion.V6])
-@pytest.mark.parametrize("dies", [False, True], ids=["wakes", "dies"])
+@pytest.mark.parametrize("dies", [False, True], ids=["resumes", "dies"])
 @pytest.mark.parametrize(
     "then",
     [
         commit_without_recovery,
-        undo_the_newest,
+        roll_back_the_newest,
         undo_a_dead_compaction,
         compact_a_plan,
         restore_the_newest_but_one,
@@ -339,7 +341,7 @@ def test_a_rollback_that_begins_after_it_was_archived_blocks_no_writer(
     late = LatePlan(storage, ".rollback.inflight", recover_and_archive, dies)
     with pytest.raises(SimulatedCrash if dies else LeaseLost):
         started(late).recover()
-    assert late.has_stood_still
+    assert late.has_paused
     left = started(storage).table.timeline.pending(Action.ROLLBACK)
     assert bool(left) == dies
     then(storage)
@@ -357,13 +359,13 @@ def clean_and_archive(storage: Storage) -> None:
     assert not [i for i in started(storage).table.timeline.instants if i.action is Action.CLEAN]
 
 
-@pytest.mark.parametrize("dies", [False, True], ids=["wakes", "dies"])
+@pytest.mark.parametrize("dies", [False, True], ids=["resumes", "dies"])
 def test_a_clean_that_begins_after_it_was_archived_is_not_completed_again(dies: bool) -> None:
     storage = five_versions()
     late = LatePlan(storage, ".clean.inflight", clean_and_archive, dies)
     with pytest.raises(SimulatedCrash if dies else Fenced):
         clean(started(late).table, ONE_COMMIT)
-    assert late.has_stood_still
+    assert late.has_paused
     before = contents(storage)
     clean(started(storage).table, CleaningPolicy(commits=100))
     timeline = started(storage).table.timeline

@@ -14,12 +14,12 @@ from lakemark.model.instant import Instant
 from lakemark.operations.archive import archive
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.savepoint import delete_savepoint
+from tests.table_services import active_names, make_plain, new_storage
 from tests.tables import Row, commit, contents, writer
-from tests.upkeep import active_names, make_plain, new_storage
 
 
 @pytest.mark.parametrize("version", [FormatVersion.V6, FormatVersion.V9], ids=str)
-def test_rows_of_an_archived_commit_stay_when_its_savepoint_is_begun_late(
+def test_rows_of_an_archived_commit_are_kept_if_its_savepoint_begins_late(
     version: FormatVersion,
 ) -> None:
     storage = new_storage()

@@ -1,4 +1,4 @@
-"""A version change whose writer lost the lock changes nothing any more."""
+"""A version change whose writer has lost the lock changes nothing."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from lakemark.storage import Storage
 from lakemark.timeline.locks.table_lock import LeaseLost
 from tests.clocks import SharedClock, on_clock
 from tests.storages.interrupted_storage import InterruptedStorage
+from tests.table_services import make_plain, new_storage
 from tests.tables import Row, commit, contents, writer
-from tests.upkeep import make_plain, new_storage
 from tests.writers import shared_writer
 
 CLOCK = SharedClock()
@@ -44,11 +44,11 @@ def test_commits_during_a_version_change_that_lost_the_lock_are_kept(
 ) -> None:
     storage = made(table_type)
 
-    def others_go_on() -> None:
+    def others_act() -> None:
         CLOCK.sleep(A_LEASE_AND_MORE_S)
         commit(opened(storage), [Row("a", 9, 9)])
 
-    late = InterruptedStorage(storage, others_go_on)
+    late = InterruptedStorage(storage, others_act)
     late.is_before = lambda _, method, path: f"{method} {path}".startswith(before)
     with pytest.raises((WriteConflict, LeaseLost)):
         change_table_version(opened(late).table, FormatVersion.V9, LocalRunner(1))
@@ -61,15 +61,15 @@ def test_commits_during_a_version_change_that_lost_the_lock_are_kept(
     assert contents(storage) == {"a": (10, 10)}
 
 
-def test_a_metadata_table_that_another_made_meanwhile_stays_named() -> None:
-    """A restore that drops it would else bring properties of another time back."""
+def test_metadata_table_that_another_process_built_meanwhile_stays_in_the_properties() -> None:
+    """Otherwise a restore that drops it would bring back properties of an earlier time."""
     storage = made(TableType.COPY_ON_WRITE)
 
-    def others_go_on() -> None:
+    def others_act() -> None:
         CLOCK.sleep(A_LEASE_AND_MORE_S)
         change_table_version(opened(storage).table, FormatVersion.V9, LocalRunner(1))
 
-    late = InterruptedStorage(storage, others_go_on)
+    late = InterruptedStorage(storage, others_act)
     late.is_before = lambda _, method, path: (method, path) == ("replace", PROPERTIES_PATH)
     with pytest.raises((WriteConflict, LeaseLost)):
         keep_metadata_table(opened(late, has_metadata=True).table)

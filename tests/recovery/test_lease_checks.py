@@ -1,8 +1,8 @@
-"""Before each step that changes the table under its lock the writer looks whether it still has it.
+"""The writer checks its lease right before each step that changes the table under its lock.
 
-What ``Lease.check`` finds is tested elsewhere. Here a storage writes down what it is asked for, and
-right before (or after) the step there has to be the look at the lock. Whoever removes one of them
-leaves a moment in which a process that stood still changes a table that is another's by now.
+Other tests show what ``Lease.check`` does. Here a storage records its requests, and the check of
+the lock must come right before (or after) the step. Without one of these checks a process that was
+paused could change the table after another process has acquired the lock.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from lakemark.transaction.rollback import roll_back_named
 from lakemark.upgrade.change import change_version
 from tests.storages import CountingStorage
+from tests.table_services import copy_of, make_plain, new_storage
 from tests.tables import Row, commit, write_files, writer
-from tests.upkeep import copy_of, make_plain, new_storage
 from tests.writers import shared_writer
 
 Act = Callable[[TableWriter], object]
 
-LOOK = f"read_versioned {LOCK_PATH}"
+LEASE_CHECK = f"read_versioned {LOCK_PATH}"
 ONE_COMMIT = CleaningPolicy(commits=1)
 VERSIONS = (FormatVersion.V6, FormatVersion.V9)
 
@@ -50,7 +50,7 @@ def opened(storage: Storage) -> TableWriter:
 
 @pytest.fixture(scope="module", params=[*TableType])
 def written(request: pytest.FixtureRequest) -> Storage:
-    """Five commits to one row."""
+    """A table with five commits of the same row."""
     storage = new_storage()
     make_plain(storage, request.param)
     for number in range(5):
@@ -76,14 +76,14 @@ def undo_own(to: TableWriter) -> None:
 
 
 def delete_late_files(to: TableWriter) -> None:
-    """What came to be after another writer had undone the instant."""
+    """Delete files that were written after another writer had undone the instant."""
     (late,) = write_files(to, [Row("a", 9, 9)])
     storage = to.table.storage
     storage.delete([info.path for info in storage.list_folder(HEARTBEAT_FOLDER)[1]])
     writer(storage).recover()
     storage.put(late.path or "", b"late")
     assert isinstance(storage, CountingStorage)
-    storage.forget()  # what the other writer asked for
+    storage.forget()  # the requests of the other writer
     to.abandon()
 
 
@@ -101,12 +101,12 @@ def restore_to_first(to: TableWriter) -> None:
     restore(to.table.context, first(to), to.table.properties.is_merge_on_read)
 
 
-def keep_last(to: TableWriter) -> None:
+def savepoint_last(to: TableWriter) -> None:
     create_savepoint(to.table.context, last(to), lambda timeline, at: (), "ann", "")
 
 
-def let_last_go(to: TableWriter) -> None:
-    keep_last(to)
+def delete_last_savepoint(to: TableWriter) -> None:
+    savepoint_last(to)
     delete_savepoint(to.table.context, last(to))
 
 
@@ -117,12 +117,12 @@ def compact_and_clean(to: TableWriter) -> None:
     clean(to.table, ONE_COMMIT)
 
 
-def put_away(to: TableWriter) -> None:
+def archive_instants(to: TableWriter) -> None:
     assert archive(to.table, ArchivalPolicy(2, 4, delta_commits_to_compact=1), None)
 
 
 def downgrade(to: TableWriter) -> None:
-    """From one layout of the timeline to the other, once all logs are merged and gone."""
+    """Change the timeline layout, after all logs are compacted and cleaned."""
     to.compact_if_due(CompactionPolicy(1), LocalRunner(1))
     clean(to.table, CleaningPolicy(Retention.FILE_VERSIONS, file_versions=1))
     change_version(to.table.context, FormatVersion.V6)
@@ -140,7 +140,7 @@ def drop_new_metadata_table(to: TableWriter) -> None:
     drop_metadata_table(to.table)
 
 
-#: An operation; the step, by the method and a part of the path; whether the look comes after it.
+#: An operation; its step, by method and a part of the path; whether the check comes after it.
 STEPS: list[tuple[Act, str, str, bool]] = [
     (write, "create", ".inflight", True),
     (write, "publish", "", False),
@@ -158,15 +158,15 @@ STEPS: list[tuple[Act, str, str, bool]] = [
     (restore_to_first, "create", ".restore.requested", True),
     (restore_to_first, "delete", ".hoodie/timeline/", False),
     (restore_to_first, "publish", "", False),
-    (keep_last, "create", ".savepoint.inflight", False),
-    (keep_last, "publish", "", False),
-    (let_last_go, "delete", ".hoodie/timeline/", False),
+    (savepoint_last, "create", ".savepoint.inflight", False),
+    (savepoint_last, "publish", "", False),
+    (delete_last_savepoint, "delete", ".hoodie/timeline/", False),
     (compact_and_clean, "create", ".clean.requested", False),
     (compact_and_clean, "create", ".clean.requested", True),
     (compact_and_clean, "publish", "clean", False),
     (drop_lost_plan, "delete", ".clean.", False),
-    (put_away, "create", "manifest_", False),
-    (put_away, "delete", ".hoodie/timeline/", False),
+    (archive_instants, "create", "manifest_", False),
+    (archive_instants, "delete", ".hoodie/timeline/", False),
     (downgrade, "create", ".hoodie/20", False),
     (downgrade, "delete", ".hoodie/timeline/", False),
     (make_metadata_table, "create", ".hoodie/metadata/.hoodie/hoodie.properties", False),
@@ -177,29 +177,29 @@ STEPS: list[tuple[Act, str, str, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("act", "method", "place", "is_after"), STEPS)
-def test_the_writer_looks_at_the_lock_right_before_the_step(
-    written: Storage, act: Act, method: str, place: str, is_after: bool
+@pytest.mark.parametrize(("act", "method", "path", "is_after"), STEPS)
+def test_writer_checks_its_lease_right_before_each_step(
+    written: Storage, act: Act, method: str, path: str, is_after: bool
 ) -> None:
-    _check_looks(copy_of(written), act, method, place, is_after)
+    _check_lease_check(copy_of(written), act, method, path, is_after)
 
 
 @pytest.mark.parametrize("is_after", [False, True])
 @pytest.mark.parametrize("state", ["requested", "inflight"])
-def test_the_writer_looks_at_the_lock_before_and_after_each_step_to_a_compaction(
+def test_writer_checks_its_lease_before_and_after_each_step_of_a_compaction(
     state: str, is_after: bool
 ) -> None:
     storage = new_storage()
     make_plain(storage)
     commit(opened(storage), [Row("a", 1, 1)])
-    _check_looks(storage, compact_and_clean, "create", f".compaction.{state}", is_after)
+    _check_lease_check(storage, compact_and_clean, "create", f".compaction.{state}", is_after)
 
 
-def _check_looks(storage: Storage, act: Act, method: str, place: str, is_after: bool) -> None:
+def _check_lease_check(storage: Storage, act: Act, method: str, path: str, is_after: bool) -> None:
     counting = CountingStorage(storage)
     act(opened(counting))
-    asked = [f"{r.method} {r.path}" for r in counting.requests]
-    pairs = [pair[::-1] if is_after else pair for pair in pairwise(asked)]
-    looks = [before for before, step in pairs if step.startswith(f"{method} ") and place in step]
-    assert looks, f"no {method} of {place} in {asked}"
-    assert looks[0] == LOOK, asked
+    requests = [f"{r.method} {r.path}" for r in counting.requests]
+    pairs = [pair[::-1] if is_after else pair for pair in pairwise(requests)]
+    found = [before for before, step in pairs if step.startswith(f"{method} ") and path in step]
+    assert found, f"no {method} of {path} in {requests}"
+    assert found[0] == LEASE_CHECK, requests

@@ -1,4 +1,4 @@
-"""A commit whose completed file was lost is not taken for what a dead writer left."""
+"""A commit whose completed file was lost is not mistaken for the commit of a dead writer."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from lakemark.storage import Storage
 from lakemark.transaction.rollback import roll_back_named
 from tests.recovery.scenarios import slices_as_of
 from tests.storages import SimulatedCrash, WatchedStorage
+from tests.table_services import make_plain, new_storage
 from tests.tables import Row, commit, contents, data_files, make, write_files, writer
-from tests.upkeep import make_plain, new_storage
 
 ROWS = [Row("a", 1, 1), Row("b", 1, 1, region="south")]
 either_version = pytest.mark.parametrize("version", [FormatVersion.V9, FormatVersion.V6])
@@ -38,7 +38,7 @@ def _commit(storage: Storage, ts: int) -> Instant:
 
 
 def lose(storage: Storage, instant: Instant) -> tuple[str, bytes]:
-    """Delete the completed file of a commit; its path and content."""
+    """Delete the completed file of a commit, and return its path and content."""
     path = writer(storage).table.store.path_of(instant)
     content = storage.read(path)
     storage.delete([path])
@@ -68,7 +68,7 @@ def assert_kept(storage: Storage, instant: Instant, proof: str) -> None:
 
 
 @either_version
-def test_its_rows_are_there_again_with_its_file(version: FormatVersion) -> None:
+def test_rows_are_visible_again_once_the_lost_file_is_restored(version: FormatVersion) -> None:
     storage, (_, newest) = table(1, 2, version=version)
     path, content = lose(storage, newest)
     assert_kept(storage, newest, "markers")
@@ -78,7 +78,7 @@ def test_its_rows_are_there_again_with_its_file(version: FormatVersion) -> None:
 
 
 @either_version
-def test_who_gives_its_rows_up_goes_on_without_them(version: FormatVersion) -> None:
+def test_rollback_gives_up_the_rows_of_a_lost_commit(version: FormatVersion) -> None:
     storage, (_, newest) = table(1, 2, version=version)
     lose(storage, newest)
     roll_back_named(writer(storage).table.context, newest.requested_at)
@@ -88,14 +88,14 @@ def test_who_gives_its_rows_up_goes_on_without_them(version: FormatVersion) -> N
     assert metadata_differences(restarted.table) == []
 
 
-def test_a_commit_with_later_ones_is_kept_too() -> None:
+def test_lost_commit_with_later_commits_is_kept_too() -> None:
     storage, (_, middle, _) = table(1, 2, 3)
     lose(storage, middle)
     assert_kept(storage, middle, "markers")
 
 
 @pytest.mark.parametrize("instants_path", [".hoodie/timeline/", ".hoodie/metadata/"])
-def test_a_writer_that_died_before_it_completed_is_undone(instants_path: str) -> None:
+def test_commit_of_a_writer_that_died_before_it_completed_is_undone(instants_path: str) -> None:
     storage, _ = table(1)
 
     def die(method: str, path: str) -> None:
@@ -108,7 +108,7 @@ def test_a_writer_that_died_before_it_completed_is_undone(instants_path: str) ->
     assert contents(storage) == {"a": (1, 1), "b": (1, 1)}
 
 
-def test_a_dead_writer_whose_markers_were_deleted_is_undone() -> None:
+def test_commit_of_a_dead_writer_whose_markers_were_deleted_is_undone() -> None:
     storage, _ = table(1)
     write_files(writer(storage), ROWS)
     storage.delete([info.path for info in storage.list_tree(".hoodie/.temp")])
@@ -116,14 +116,14 @@ def test_a_dead_writer_whose_markers_were_deleted_is_undone() -> None:
     assert contents(storage) == {"a": (1, 1), "b": (1, 1)}
 
 
-def test_a_commit_without_files_has_nothing_to_lose() -> None:
+def test_pending_commit_without_files_is_undone() -> None:
     storage, _ = table(1)
     lose(storage, commit(writer(storage), []))
     assert writer(storage).recover()
     assert contents(storage) == {"a": (1, 1), "b": (1, 1)}
 
 
-def test_a_commit_with_a_savepoint_had_completed() -> None:
+def test_commit_with_a_savepoint_counts_as_completed() -> None:
     storage, (_, newest) = table(1, 2)
     keep(storage, newest)
     as_of_another(storage, newest)
@@ -131,7 +131,7 @@ def test_a_commit_with_a_savepoint_had_completed() -> None:
     assert_kept(storage, newest, "savepoint")
 
 
-def test_a_commit_whose_logs_are_planned_to_be_compacted_had_completed() -> None:
+def test_commit_whose_logs_are_in_a_compaction_plan_counts_as_completed() -> None:
     storage, (_, newest) = table(1, 2)
     requested = request_compaction(writer(storage).table)
     assert requested is not None
@@ -140,7 +140,7 @@ def test_a_commit_whose_logs_are_planned_to_be_compacted_had_completed() -> None
     assert_kept(storage, newest, "planned over logs")
 
 
-def test_a_commit_whose_base_files_were_replaced_had_completed() -> None:
+def test_commit_whose_base_files_were_replaced_counts_as_completed() -> None:
     storage = new_storage()
     make(storage, TableType.COPY_ON_WRITE)
     _, middle, _ = (_commit(storage, ts) for ts in (1, 2, 3))

@@ -1,6 +1,6 @@
-"""A writer whose lease ran out publishes nothing, wherever it stood still and whatever came of it.
+"""A writer whose lease has expired publishes nothing, wherever it was paused.
 
-Its heartbeat is alive all the time, so nobody undoes its instant.
+Its heartbeat is valid all the time, so that no other process rolls its instant back.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from tests.clocks import SharedClock, on_clock
 from tests.storages import CountingStorage
 from tests.storages.interrupted_storage import InterruptedStorage
 from tests.storages.wrapped_storage import WrappedStorage
+from tests.table_services import copy_of, make_plain, new_storage, since
 from tests.tables import Row, commit, contents, make, write_files, writer
-from tests.upkeep import copy_of, make_plain, new_storage, since
 from tests.writers import SHARING, shared_writer
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ A_LEASE_AND_MORE_S = 61.0
 
 
 @pytest.fixture(params=["memory", "disk"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     if request.param == "memory":
         return new_storage()
     return open_storage(StorageLocation(str(tmp_path / "table")))
@@ -48,16 +48,16 @@ def opened(storage: Storage, sharing: MultiWriter | None = SHARING) -> TableWrit
     return on_clock(shared_writer(storage, sharing=sharing, has_metadata=False), CLOCK)
 
 
-def lease_runs_out() -> None:
+def expire_lease() -> None:
     CLOCK.sleep(A_LEASE_AND_MORE_S)
 
 
-# Wherever it stands still
+# Paused before any request
 
 
 @pytest.fixture(scope="module")
 def plain() -> Storage:
-    """A table of one row that was written twice."""
+    """Create a table with one row that was written twice."""
     return _with_two_commits(make_plain)
 
 
@@ -76,29 +76,29 @@ def _with_two_commits(make_table: Callable[[Storage], None]) -> Storage:
 
 @pytest.mark.parametrize("is_expired", [False, True], ids=["beyond lease", "beyond heartbeat"])
 @pytest.mark.parametrize("sharing", [SHARING, None], ids=["multiple", "single"])
-def test_wherever_a_writer_stands_still_it_publishes_in_time_or_not_at_all(
+def test_writer_publishes_in_time_or_not_at_all_wherever_it_is_paused(
     plain: Storage, sharing: MultiWriter | None, is_expired: bool
 ) -> None:
     outcomes: set[str] = set()
     nth = 0
-    while outcome := _stopped_before(nth, copy_of(plain), sharing, is_expired):
+    while outcome := _commit_paused_before(nth, copy_of(plain), sharing, is_expired):
         outcomes.add(outcome)
         nth += 1
     assert outcomes >= {"published before", "fenced"}
 
 
-def test_the_metadata_table_stays_true_wherever_a_writer_stands_still(
+def test_metadata_table_stays_consistent_wherever_a_writer_is_paused(
     with_metadata: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
     steps = _steps_in_metadata_table(copy_of(with_metadata))
     assert [path for path in steps.values() if "compaction" in path]
     for nth in steps:
-        assert _stopped_before(nth, copy_of(with_metadata), SHARING, is_expired=nth % 2 == 0)
+        assert _commit_paused_before(nth, copy_of(with_metadata), SHARING, is_expired=nth % 2 == 0)
 
 
 def _steps_in_metadata_table(storage: Storage) -> dict[int, str]:
-    """Of the requests of a commit those that create or publish an instant there."""
+    """List the requests of a commit that create or publish an instant of the metadata table."""
     seen: list[str] = []
 
     def note(_: int, method: str, path: str) -> bool:
@@ -110,23 +110,23 @@ def _steps_in_metadata_table(storage: Storage) -> dict[int, str]:
     written = write_files(late, [Row("a", 3, 3), Row("new", 3, 3)])
     watched.is_before = note
     late.commit(written, {})
-    places = (".hoodie/metadata/.hoodie/timeline/2", ".hoodie/metadata/.hoodie/.aux/prepared/2")
+    parts = (".hoodie/metadata/.hoodie/timeline/2", ".hoodie/metadata/.hoodie/.aux/prepared/2")
     changes = ("create", "put", "publish")
     return {
         number: path
         for number, path in enumerate(seen)
-        if path.startswith(changes) and any(place in path for place in places)
+        if path.startswith(changes) and any(part in path for part in parts)
     }
 
 
-def _stopped_before(
+def _commit_paused_before(
     nth: int, storage: Storage, sharing: MultiWriter | None, is_expired: bool
 ) -> str:
-    """What became of a commit whose writer stood still there; "" if it has fewer requests."""
+    """Pause a commit before a request, and return its outcome; "" if it has fewer requests."""
     others: list[str] = []
 
-    def others_go_on() -> None:
-        lease_runs_out()
+    def others_act() -> None:
+        expire_lease()
         others.extend(i.requested_at for i in writer(storage).table.timeline.completed())
         other = opened(storage)
         if is_expired:
@@ -135,7 +135,7 @@ def _stopped_before(
         other.compact_if_due(CompactionPolicy(1), LocalRunner(1))
         others.append(str(commit(other, [Row("b", 9, 9, region="west")]).completed_at))
 
-    stopped = InterruptedStorage(storage, others_go_on)
+    stopped = InterruptedStorage(storage, others_act)
     late = opened(stopped, sharing)
     written = write_files(late, [Row("a", 3, 3), Row("new", 3, 3)])
     nth += stopped.requests
@@ -173,14 +173,14 @@ def _forget_heartbeats(storage: Storage) -> None:
     storage.delete([info.path for info in storage.list_folder(HEARTBEAT_FOLDER)[1]])
 
 
-def test_a_compaction_of_the_metadata_table_is_not_published_without_the_lock(
+def test_compaction_of_the_metadata_table_is_not_published_without_the_lock(
     with_metadata: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
     storage = copy_of(with_metadata)
 
     def take_over() -> None:
-        lease_runs_out()
+        expire_lease()
         open_lock(storage, clock=CLOCK).acquire(wait_s=0).release()
 
     stopped = InterruptedStorage(storage, take_over)
@@ -195,11 +195,11 @@ def test_a_compaction_of_the_metadata_table_is_not_published_without_the_lock(
     assert not [name for name in names if name.endswith(".commit")]
 
 
-# Whatever came of its requests
+# Whatever happened to its requests
 
 
 class Unanswered(WrappedStorage):
-    """Its first publications get no answer until others have gone on; some were carried out."""
+    """Gives no answer to the first publications until others have acted; may carry them out."""
 
     def __init__(self, inner: Storage, meanwhile: Callable[[], object], lands: bool) -> None:
         super().__init__(inner)
@@ -219,40 +219,40 @@ class Unanswered(WrappedStorage):
 
 
 @pytest.mark.parametrize("lands", [False, True], ids=["lost on the way", "lost on the way back"])
-def test_a_publication_without_an_answer_is_not_tried_again_without_the_lock(
-    place: Storage, lands: bool
+def test_unanswered_publication_is_not_retried_without_the_lock(
+    storage: Storage, lands: bool
 ) -> None:
-    make_plain(place)
+    make_plain(storage)
     for value in (1, 2):
-        commit(opened(place), [Row("a", value, value)])
+        commit(opened(storage), [Row("a", value, value)])
 
-    def others_go_on() -> None:
-        lease_runs_out()
-        assert opened(place).compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    def others_act() -> None:
+        expire_lease()
+        assert opened(storage).compact_if_due(CompactionPolicy(1), LocalRunner(1))
 
-    late = opened(Unanswered(place, others_go_on, lands))
+    late = opened(Unanswered(storage, others_act, lands))
     written = write_files(late, [Row("a", 3, 3)])
     if lands:
         late.commit(written, {})
     else:
         with pytest.raises(OutcomeUnknown):
             late.commit(written, {})
-        assert contents(place) == {"a": (2, 2)}
+        assert contents(storage) == {"a": (2, 2)}
         late.abandon()
         commit(late, [Row("a", 3, 3)])
-    assert contents(place) == {"a": (3, 3)}
+    assert contents(storage) == {"a": (3, 3)}
 
 
-def test_a_publication_without_an_answer_is_tried_again_under_the_lock(place: Storage) -> None:
-    make_plain(place)
-    quiet = Unanswered(place, lambda: None, lands=False)
+def test_unanswered_publication_is_retried_under_the_lock(storage: Storage) -> None:
+    make_plain(storage)
+    quiet = Unanswered(storage, lambda: None, lands=False)
     commit(opened(quiet), [Row("a", 3, 3)])
     assert quiet.attempts == 2
-    assert contents(place) == {"a": (3, 3)}
+    assert contents(storage) == {"a": (3, 3)}
 
 
 class Late(WrappedStorage):
-    """It gives no answer to publications, and carries them out only when it is told to."""
+    """Gives no answer to publications, and carries them out when ``carry_out`` is called."""
 
     def __init__(self, inner: Storage) -> None:
         super().__init__(inner)
@@ -270,88 +270,88 @@ class Late(WrappedStorage):
                 call()
 
 
-def test_a_publication_that_the_store_carries_out_late_publishes_nothing(place: Storage) -> None:
-    """Its writer has given up and released the lock, but has not undone its instant yet."""
-    make_plain(place)
+def test_publication_that_the_store_carries_out_late_has_no_effect(storage: Storage) -> None:
+    """The writer has given up and released the lock, but has not undone its instant yet."""
+    make_plain(storage)
     for value in (1, 2):
-        commit(opened(place), [Row("a", value, value)])
-    store = Late(place)
+        commit(opened(storage), [Row("a", value, value)])
+    store = Late(storage)
     late = opened(store)
     written = write_files(late, [Row("a", 3, 3)])
     with pytest.raises(OutcomeUnknown):
         late.commit(written, {})
-    other = opened(place)
+    other = opened(storage)
     assert other.compact_if_due(CompactionPolicy(1), LocalRunner(1))
     cursor = str(commit(other, [Row("b", 9, 9, region="west")]).completed_at)
     store.carry_out()
-    assert contents(place) == {"a": (2, 2), "b": (9, 9)}
-    assert since(opened(place).table, cursor) == []
+    assert contents(storage) == {"a": (2, 2), "b": (9, 9)}
+    assert since(opened(storage).table, cursor) == []
 
 
-def test_a_rollback_that_the_store_carries_out_late_is_not_published(place: Storage) -> None:
-    make_plain(place)
-    commit(opened(place), [Row("a", 1, 1)])
-    store = Late(place)
+def test_rollback_that_the_store_carries_out_late_is_not_published(storage: Storage) -> None:
+    make_plain(storage)
+    commit(opened(storage), [Row("a", 1, 1)])
+    store = Late(storage)
     undoing = opened(store)
     write_files(undoing, [Row("a", 3, 3)])
     with pytest.raises(StorageUnavailable):
         undoing.abandon()
     store.carry_out()
-    assert contents(place) == {"a": (1, 1)}
+    assert contents(storage) == {"a": (1, 1)}
 
 
-# What it does not do
+# Consequences for other writers and readers
 
 
-def test_a_bucket_has_one_file_group_although_its_first_writer_stood_still(
-    place: Storage,
+def test_bucket_has_one_file_group_although_its_first_writer_was_paused(
+    storage: Storage,
 ) -> None:
-    make_plain(place)
-    commit(opened(place), [Row("z", 1, 1, region="south")])
-    late = _stopped_at_publication(place, lambda: commit(opened(place), [Row("a", 9, 9)]))
+    make_plain(storage)
+    commit(opened(storage), [Row("z", 1, 1, region="south")])
+    late = _stopped_at_publication(storage, lambda: commit(opened(storage), [Row("a", 9, 9)]))
     with pytest.raises(LeaseLost):
         commit(late, [Row("a", 3, 3)])
-    assert contents(place) == {"z": (1, 1), "a": (9, 9)}
+    assert contents(storage) == {"z": (1, 1), "a": (9, 9)}
     late.abandon()
     commit(late, [Row("a", 10, 10)])
-    assert contents(place) == {"z": (1, 1), "a": (10, 10)}
+    assert contents(storage) == {"z": (1, 1), "a": (10, 10)}
 
 
-def test_no_commit_completes_behind_the_cursor_of_a_reader(place: Storage) -> None:
-    make_plain(place)
-    commit(opened(place), [Row("z", 1, 1, region="south")])
+def test_no_commit_completes_behind_the_cursor_of_a_reader(storage: Storage) -> None:
+    make_plain(storage)
+    commit(opened(storage), [Row("z", 1, 1, region="south")])
     cursors: list[str] = []
 
-    def others_go_on() -> None:
-        done = commit(opened(place), [Row("b", 9, 9, region="west")])
+    def others_act() -> None:
+        done = commit(opened(storage), [Row("b", 9, 9, region="west")])
         cursors.append(str(done.completed_at))
 
-    late = _stopped_at_publication(place, others_go_on)
+    late = _stopped_at_publication(storage, others_act)
     with pytest.raises(LeaseLost):
         commit(late, [Row("a", 3, 3)])
     late.abandon()
     commit(late, [Row("a", 3, 3)])
-    assert since(opened(place).table, cursors[0]) == [("a", 3)]
+    assert since(opened(storage).table, cursors[0]) == [("a", 3)]
 
 
-def _stopped_at_publication(place: Storage, others: Callable[[], object]) -> TableWriter:
-    def others_go_on() -> None:
-        lease_runs_out()
+def _stopped_at_publication(storage: Storage, others: Callable[[], object]) -> TableWriter:
+    def others_act() -> None:
+        expire_lease()
         others()
 
-    stopped = InterruptedStorage(place, others_go_on)
+    stopped = InterruptedStorage(storage, others_act)
     stopped.is_before = lambda _, method, path: method == "publish"
     return opened(stopped)
 
 
-# Who takes the lock over
+# Takeover of the lock
 
 
-def test_a_writer_that_dies_or_fails_as_it_takes_the_lock_over_leaves_that_to_the_next(
-    place: Storage,
+def test_next_writer_completes_a_lock_takeover_that_failed(
+    storage: Storage,
 ) -> None:
-    make_plain(place)
-    commit(opened(place), [Row("a", 1, 1)])
+    make_plain(storage)
+    commit(opened(storage), [Row("a", 1, 1)])
     CLOCK.sleep(1)
 
     class FailsToWithdraw(WrappedStorage):
@@ -360,19 +360,19 @@ def test_a_writer_that_dies_or_fails_as_it_takes_the_lock_over_leaves_that_to_th
                 raise StorageUnavailable(path)
             return call()
 
-    def others_go_on() -> None:
-        failing = open_lock(FailsToWithdraw(place), clock=CLOCK)
+    def others_act() -> None:
+        failing = open_lock(FailsToWithdraw(storage), clock=CLOCK)
         with pytest.raises(StorageUnavailable):
             failing.acquire(wait_s=0)
-        open_lock(place, clock=CLOCK).acquire(wait_s=0).release()
+        open_lock(storage, clock=CLOCK).acquire(wait_s=0).release()
 
-    late = _stopped_at_publication(place, others_go_on)
+    late = _stopped_at_publication(storage, others_act)
     with pytest.raises(LeaseLost):
         commit(late, [Row("a", 3, 3)])
-    assert contents(place) == {"a": (1, 1)}
+    assert contents(storage) == {"a": (1, 1)}
 
 
-def test_a_lock_that_was_released_is_acquired_without_a_look_at_what_is_prepared() -> None:
+def test_released_lock_is_acquired_without_listing_prepared_content() -> None:
     storage = CountingStorage(new_storage())
     lock = open_lock(storage, clock=CLOCK)
     lock.acquire(wait_s=0).release()
@@ -382,13 +382,13 @@ def test_a_lock_that_was_released_is_acquired_without_a_look_at_what_is_prepared
 
 
 @pytest.mark.parametrize("attempt", [1, 2])
-def test_a_lock_that_apache_hudi_took_over_is_noticed_before_each_attempt(attempt: int) -> None:
-    """It removes no prepared content, so the writer must not even ask for the publication."""
+def test_writer_notices_a_takeover_by_apache_hudi_before_each_attempt(attempt: int) -> None:
+    """Apache Hudi deletes no prepared content, so that the writer must not send the request."""
     storage = new_storage()
     make_plain(storage)
 
     def apache_takes_over() -> None:
-        lease_runs_out()
+        expire_lease()
         storage.put(LOCK_PATH, LockRecord("apache", CLOCK.now_ms() + 60_000).to_bytes())
 
     stopped = InterruptedStorage(storage, apache_takes_over)
@@ -401,7 +401,7 @@ def test_a_lock_that_apache_hudi_took_over_is_noticed_before_each_attempt(attemp
 
 
 def _after_prepared() -> Callable[[int, str, str], bool]:
-    """Before the first request that follows the preparation."""
+    """Select the first request after the content was prepared."""
     is_prepared: list[str] = []
 
     def is_before(number: int, method: str, path: str) -> bool:

@@ -1,4 +1,4 @@
-"""A metadata table is made while another process changes the table."""
+"""A metadata table is built while another process changes the table."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.storage import Storage
 from tests.clocks import SharedClock, on_clock
 from tests.storages.wrapped_storage import WrappedStorage
+from tests.table_services import copy_of, make_plain, new_storage
 from tests.tables import Row, commit, contents, writer
-from tests.upkeep import copy_of, make_plain, new_storage
 
 T = TypeVar("T")
 
 CLOCK = SharedClock()
 LONGER_THAN_A_LEASE_S = 61
 
-#: The bootstrap is stopped before every request of this number.
+#: The bootstrap is paused before one of so many requests.
 STRIDE = 7
 
 Act = Callable[[Storage], object]
 
 
 class Stops(WrappedStorage):
-    """Stops before one of its requests for longer than a lease, while another process acts."""
+    """Pauses before one of its requests for longer than a lease, while another process acts."""
 
     def __init__(self, inner: Storage, nth: int, meanwhile: Act) -> None:
         super().__init__(inner)
@@ -56,13 +56,13 @@ def started(storage: Storage, has_metadata: bool) -> TableWriter:
     return replace(to, settings=replace(to.settings, metadata_table=has_metadata))
 
 
-def make_it_too_and_commit(storage: Storage) -> None:
+def build_metadata_table_and_commit(storage: Storage) -> None:
     to = started(storage, True)
     to.recover()
     commit(to, [Row("n", 9, 9)])
 
 
-def commit_without_it(storage: Storage) -> None:
+def commit_without_metadata_table(storage: Storage) -> None:
     commit(started(storage, False), [Row("n", 9, 9)])
 
 
@@ -70,8 +70,12 @@ def delete_old_files(storage: Storage) -> None:
     clean(started(storage, False).table, CleaningPolicy(commits=1))
 
 
-@pytest.mark.parametrize("meanwhile", [make_it_too_and_commit, commit_without_it, delete_old_files])
-def test_a_metadata_table_is_whole_or_not_used_whenever_its_maker_stops(meanwhile: Act) -> None:
+@pytest.mark.parametrize(
+    "meanwhile", [build_metadata_table_and_commit, commit_without_metadata_table, delete_old_files]
+)
+def test_metadata_table_is_complete_or_unused_wherever_its_bootstrap_was_paused(
+    meanwhile: Act,
+) -> None:
     plain = new_storage()
     make_plain(plain, TableType.COPY_ON_WRITE)
     for number in range(4):

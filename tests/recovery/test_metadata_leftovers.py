@@ -44,8 +44,8 @@ from tests.clocks import SharedClock, on_clock
 from tests.storages import SimulatedCrash
 from tests.storages.interrupted_storage import InterruptedStorage
 from tests.storages.wrapped_storage import WrappedStorage
+from tests.table_services import copy_of, new_storage
 from tests.tables import Row, commit, contents, spec, writer
-from tests.upkeep import copy_of, new_storage
 
 T = TypeVar("T")
 
@@ -57,7 +57,7 @@ VERSIONS = [FormatVersion.V6, FormatVersion.V9]
 
 
 class Replaced(WrappedStorage):
-    """Stops before it creates one file of the metadata table, until another writer took over."""
+    """Pauses before it creates one file of the metadata table, until another writer took over."""
 
     def __init__(self, inner: Storage, suffix: str) -> None:
         super().__init__(inner)
@@ -105,7 +105,7 @@ def metadata_timeline(storage: Storage) -> Timeline:
 
 
 def leave_commit(storage: Storage, suffix: str) -> Instant:
-    """What a writer leaves in the metadata table that resumed late and died."""
+    """Leave a commit in the metadata table, as a writer does that resumed late and died."""
     late = Replaced(storage, suffix)
     with pytest.raises(SimulatedCrash):
         commit(started(late), [Row("old", 9, 9)])
@@ -114,7 +114,7 @@ def leave_commit(storage: Storage, suffix: str) -> Instant:
     return pending
 
 
-def live_on(storage: Storage, commits: int) -> None:
+def commit_and_maintain(storage: Storage, commits: int) -> None:
     to = started(storage)
     to.recover()
     for number in range(commits):
@@ -127,7 +127,7 @@ def live_on(storage: Storage, commits: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("suffix", ["deltacommit.requested", "deltacommit.inflight"])
-def test_a_commit_that_appears_after_its_rollback_is_undone(
+def test_metadata_commit_that_appears_after_its_rollback_is_undone(
     version: FormatVersion, suffix: str
 ) -> None:
     storage = new_table(version)
@@ -143,10 +143,10 @@ def test_a_commit_that_appears_after_its_rollback_is_undone(
     assert not metadata_differences(started(storage).table)
 
 
-def test_the_metadata_table_is_cleaned_and_archived_after_a_late_commit() -> None:
+def test_metadata_table_is_cleaned_and_archived_after_a_late_commit() -> None:
     storage = new_table(FormatVersion.V9)
     pending = leave_commit(storage, "deltacommit.requested")
-    live_on(storage, 45)
+    commit_and_maintain(storage, 45)
     own = metadata_timeline(storage)
     assert own.find(pending.requested_at) is None
     assert own.completed(Action.CLEAN)
@@ -155,7 +155,7 @@ def test_the_metadata_table_is_cleaned_and_archived_after_a_late_commit() -> Non
     assert len(own.instants) < 40
 
 
-def test_the_rollback_of_apache_hudi_is_not_anticipated() -> None:
+def test_pending_rollback_of_apache_hudi_is_not_executed_by_lakemark() -> None:
     storage = new_table(FormatVersion.V9)
     pending = leave_commit(storage, "deltacommit.requested")
     store = metadata_store(storage)
@@ -166,7 +166,7 @@ def test_the_rollback_of_apache_hudi_is_not_anticipated() -> None:
     assert metadata_timeline(storage).find(pending.requested_at) == pending
 
 
-def test_a_commit_whose_data_instant_is_pending_stays() -> None:
+def test_metadata_commit_whose_data_instant_is_pending_is_kept() -> None:
     storage = new_table(FormatVersion.V9)
 
     class Dies(WrappedStorage):
@@ -189,7 +189,7 @@ def test_nothing_is_undone_under_a_lock_that_was_lost() -> None:
     pending = leave_commit(storage, "deltacommit.requested")
 
     class Stalls(WrappedStorage):
-        """Stops under the lock, for longer than a lease, while another process takes the lock."""
+        """Pauses under the lock for longer than a lease, while another process acquires it."""
 
         def _reading(self, method: str, path: str, call: Callable[[], T]) -> T:
             result = call()
@@ -202,7 +202,7 @@ def test_nothing_is_undone_under_a_lock_that_was_lost() -> None:
 
     armed: list[bool] = []
     table = started(Stalls(storage)).table
-    assert table.timeline.completed(), "it is loaded before the lock is taken"
+    assert table.timeline.completed(), "the timeline is loaded before the lock is acquired"
     compact_metadata_table(table)
     armed.append(True)
     with pytest.raises(LeaseLost):
@@ -211,10 +211,13 @@ def test_nothing_is_undone_under_a_lock_that_was_lost() -> None:
 
 
 @pytest.mark.parametrize("name", ["00000000000000010.deltacommit", "00000000000000011.deltacommit"])
-def test_a_late_archival_of_the_metadata_table_deletes_instants_of_the_next_one(
+def test_late_archival_may_delete_instants_of_a_rebuilt_metadata_table(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """The first instants of all metadata tables of version 6 have the same names."""
+    """The first instants of all metadata tables of version 6 have the same names.
+
+    Queries list storage until the next start builds the metadata table again.
+    """
     monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
     storage = new_table(FormatVersion.V6)
     for number in range(2, 9):
@@ -239,10 +242,10 @@ def test_a_late_archival_of_the_metadata_table_deletes_instants_of_the_next_one(
     assert not metadata_differences(to.table)
 
 
-def test_a_writer_says_that_it_lost_the_lock_if_the_table_has_changed_its_version_since(
+def test_writer_reports_the_lost_lock_if_the_table_version_changed_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It reads the timeline of its metadata table again, which is in another folder by then."""
+    """It loads the timeline of its metadata table again, which is in another folder by then."""
     monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
     made = new_table(FormatVersion.V6)
     commit(started(made), [Row("z", 2, 2)])

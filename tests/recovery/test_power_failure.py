@@ -1,9 +1,9 @@
-"""The power fails at any step of anything on a local disk: the next process sets it right.
+"""The power fails at any write to a local disk: the next process finishes the work.
 
-One undisturbed run of a scenario shows, before each of its writes and at its end, what a power
-failure would leave: all of what was not forced to the disk is lost, or only the contents are, or
-each part by chance. What the step acknowledged is there in each case, nothing is half there, and
-the next process finishes the work (``test_every_write``).
+An undisturbed run of a scenario derives, before each write and at its end, what a power failure
+would leave. Everything that was not forced to the disk is lost, or only the content of files, or a
+random part. In each case acknowledged results survive, no file is incomplete, and the next process
+finishes the work, as in ``test_every_write``.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import pytest
 from lakemark.storage import StorageLocation
 from tests.depth import EVERYTHING, SEED, examples
 from tests.recovery.checked import Checked
-from tests.recovery.places import OnDisk, transfer
-from tests.recovery.scenarios import SCENARIOS, laid_down
+from tests.recovery.scenarios import SCENARIOS, prepared_tables
+from tests.recovery.stores import OnDisk, transfer
 from tests.storages import WatchedStorage
 from tests.storages.forgetful_disk import Contents, Everything, ForgetfulDisk, Loss, Some
 
-#: Scenarios of ``make test``, and how many of their writes the power fails before.
+#: Scenarios of ``make test``, and before how many of their writes the power fails.
 _USUAL = {
     "commit": 4,
     "compaction": 2,
@@ -34,14 +34,14 @@ _USUAL = {
 
 
 @pytest.mark.parametrize("name", SCENARIOS if EVERYTHING else _USUAL)
-def test_what_is_acknowledged_survives_a_power_failure_at_any_step(
+def test_acknowledged_results_survive_a_power_failure_at_any_write(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scenario, place = SCENARIOS[name], OnDisk(tmp_path)
-    root = place.new()
-    transfer(laid_down(name), root)
+    scenario, store = SCENARIOS[name], OnDisk(tmp_path)
+    root = store.new()
+    transfer(prepared_tables(name), root)
     states = scenario.states or [scenario.rows(root)]
-    checked = Checked(scenario, place, states, tells_sizes=True)
+    checked = Checked(scenario, store, states, compares_sizes=True)
     (tmp_path / "vault").mkdir()
     left: list[tuple[str, StorageLocation]] = []
     with monkeypatch.context() as patch:

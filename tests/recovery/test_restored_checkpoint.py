@@ -1,4 +1,4 @@
-"""Where a run goes on once commits were undone: at the state that was brought back."""
+"""After commits were undone, a run resumes at the checkpoint of the restored state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakemark.transaction.streamer_progress import commits_kept_active
 from tests.json_stream import JsonStream
 
 
-def test_a_compaction_that_outlives_a_restore_does_not_pass_over_what_was_undone() -> None:
+def test_compaction_that_survives_a_restore_does_not_skip_undone_records() -> None:
     stream = JsonStream(StorageLocation(f"memory://{uuid4().hex}/orders"))
     for ts in (1, 2):  # a base file, and a log
         stream.write([{"id": "a", "ts": ts}])
@@ -25,11 +25,13 @@ def test_a_compaction_that_outlives_a_restore_does_not_pass_over_what_was_undone
     table = open_table(stream.location)
     restore(table.context, kept, is_merge_on_read=True)
     table.refresh()
-    assert table.timeline.completed(Action.COMMIT), "the compaction is there"
+    assert table.timeline.completed(Action.COMMIT), "the compaction is still completed"
     progress = find_progress(table, table.timeline)
     assert progress is not None
     assert progress.commit == kept
-    assert kept in commits_kept_active(table.store, table.timeline), "archival leaves what counts"
+    assert kept in commits_kept_active(table.store, table.timeline), (
+        "archival keeps the commit with the checkpoint"
+    )
     again = JsonStream(stream.location)
     assert (set(again.read()), again.offset) == (set("ab"), 3)
     again.write([{"id": "c", "ts": 1}])

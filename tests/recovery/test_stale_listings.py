@@ -1,4 +1,4 @@
-"""Listings that show an old state: what docs/guarantees.md says of them to queries and writers."""
+"""Stale listings: queries and writers keep the promises of docs/guarantees.md about them."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
 from lakemark.transaction.rollback import recover
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages.stale_listings import StaleListings
+from tests.table_services import make_plain, new_storage
 from tests.tables import Row, commit, contents, data_files, make, write_files, writer
 from tests.unit.transaction.shared_table import Table
-from tests.upkeep import make_plain, new_storage
 
 TIMELINE = ".hoodie/timeline"
 METADATA = ".hoodie/metadata"
 
 Rows = dict[str, tuple[int, int]]
 
-#: Which listings are old.
+#: Which listings are stale.
 STALE: dict[str, Callable[[str], bool]] = {
     "all": lambda folder: True,
     "timeline": lambda folder: folder == TIMELINE,
@@ -40,7 +40,7 @@ STALE: dict[str, Callable[[str], bool]] = {
 
 @dataclass
 class History:
-    """What a store with old listings shows of a table, and its rows, after each step."""
+    """Records a store with stale listings, and the rows of the table, after each step."""
 
     storage: Storage
     which: str
@@ -50,8 +50,8 @@ class History:
         stale = StaleListings(self.storage, STALE[self.which])
         self.moments.append((stale, contents(self.storage)))
 
-    def go_on(self, deletes: bool) -> None:
-        """Commit new and old keys, and compact; ``deletes``: also clean and archive."""
+    def write(self, deletes: bool) -> None:
+        """Commit new and old keys, and compact; with ``deletes`` also clean and archive."""
         for number in range(8):
             rows = [Row("a", number, number), Row(f"k{number}", number, number, region="south")]
             commit(writer(self.storage), rows)
@@ -88,18 +88,18 @@ def history(request: pytest.FixtureRequest, has_metadata: bool, which: str) -> H
     return History(storage, which)
 
 
-def test_a_query_with_an_old_timeline_gives_the_rows_of_its_time(history: History) -> None:
-    history.go_on(deletes=False)
+def test_query_with_a_stale_timeline_returns_the_rows_of_that_time(history: History) -> None:
+    history.write(deletes=False)
     for stale, rows in history.moments:
         assert contents(stale) == rows
     assert history.moments[0][0].shown
 
 
-def test_a_query_with_an_old_timeline_gives_no_other_rows_after_files_were_deleted(
+def test_query_with_a_stale_timeline_returns_no_wrong_rows_after_cleaning(
     history: History, has_metadata: bool, which: str
 ) -> None:
-    """If the partitions are listed as they were, it opens a file that is gone, and fails."""
-    history.go_on(deletes=True)
+    """If the listing of the partitions is stale, too, it opens a deleted file, and fails."""
+    history.write(deletes=True)
     lists_old_partitions = not has_metadata and which.startswith("all")
     failed = 0
     for stale, rows in history.moments:
@@ -115,7 +115,7 @@ def test_a_query_with_an_old_timeline_gives_no_other_rows_after_files_were_delet
 
 
 @pytest.mark.parametrize("table_type", TableType)
-def test_a_query_with_a_metadata_table_lists_no_partition(table_type: TableType) -> None:
+def test_query_with_a_metadata_table_lists_no_partition(table_type: TableType) -> None:
     storage = new_storage()
     make(storage, table_type)
     commit(writer(storage), [Row("a", 1, 1)])
@@ -131,7 +131,7 @@ def clock() -> Iterator[VirtualTime]:
         yield virtual
 
 
-def test_a_writer_whose_heartbeat_is_not_listed_is_rolled_back_and_publishes_nothing(
+def test_writer_is_rolled_back_and_fenced_if_its_heartbeat_is_not_listed(
     clock: VirtualTime,
 ) -> None:
     table = Table(clock)

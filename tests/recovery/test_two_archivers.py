@@ -1,8 +1,8 @@
-"""Two archivers, of which the first lost the lock while it stood still: the history stays whole.
+"""Two archivers, of which the first lost the lock while it was paused: the history stays intact.
 
-The first is stopped before each of its reads and writes in turn. Meanwhile its lease runs out and a
-second one archives. Then the first goes on. Or the first gets no answer to one of its writes, and
-the second finds what it left.
+The first is paused before each of its reads and writes in turn. Meanwhile its lease expires and a
+second process archives. Then the first resumes. In another test the first gets no answer to one of
+its writes, and the second continues from the files that it left.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ from lakemark.timeline.lsm_history import VERSION_FILE, LsmHistory
 from lakemark.timeline.lsm_writer import HistorySettings, LsmWriter
 from tests.clocks import SharedClock, on_clock
 from tests.depth import sample
-from tests.recovery.places import OnDisk, storage_at
+from tests.recovery.stores import OnDisk, storage_at
 from tests.storages import CountingStorage, FaultyStorage, WatchedStorage
 from tests.storages.faulty_storage import When
 from tests.storages.wrapped_storage import WrappedStorage
-from tests.tables import Row, commit, contents, writer
-from tests.upkeep import (
+from tests.table_services import (
     HISTORY,
     active_names,
     archived_names,
@@ -39,6 +38,7 @@ from tests.upkeep import (
     new_storage,
     since,
 )
+from tests.tables import Row, commit, contents, writer
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ MERGES_SOON = HistorySettings(files_to_merge=2)
 
 
 class StoppedStorage(WrappedStorage):
-    """Of a process that stands still before its call number ``nth`` while others act."""
+    """Pauses its process before call number ``nth`` while others act."""
 
     def __init__(self, inner: Storage, nth: int, meanwhile: Callable[[], None]) -> None:
         super().__init__(inner)
@@ -63,7 +63,7 @@ class StoppedStorage(WrappedStorage):
 
 
 class Table:
-    """One table, and what was committed to it."""
+    """One table, and how many commits it has."""
 
     def __init__(self, storage: Storage, committed: int = 0) -> None:
         self.storage, self.committed, self.clock = storage, committed, SharedClock()
@@ -75,11 +75,11 @@ class Table:
             self.committed += 1
 
     def archive(self, storage: Storage | None = None) -> bool:
-        """Whether anything was archived by a process that just started."""
+        """Archive in a new process, and return whether anything was archived."""
         to = on_clock(writer(storage or self.storage), self.clock)
         return archive(to.table, POLICY, None) is not None
 
-    def lease_runs_out(self) -> None:
+    def expire_lease(self) -> None:
         self.clock.sleep(61.0)
 
     def check(self, what: str) -> None:
@@ -92,7 +92,7 @@ class Table:
         assert len({*archived, *active}) == self.committed, what
 
     def check_after_archival(self, what: str) -> None:
-        """All that an archival leaves, too: ``_version_``, and no manifest without its files."""
+        """Also check the history: ``_version_``, and no manifest without its files."""
         self.check(what)
         if self.storage.head(f"{HISTORY}/{VERSION_FILE}"):
             history = LsmHistory(self.storage, HISTORY)
@@ -103,19 +103,19 @@ class Table:
 
 
 def archives_the_same(table: Table) -> None:
-    table.lease_runs_out()
+    table.expire_lease()
     table.archive()
 
 
 def archives_more(table: Table) -> None:
-    table.lease_runs_out()
+    table.expire_lease()
     table.commit(3)
     table.archive()
 
 
 def archives_often(table: Table) -> None:
-    """Until the number of the manifest that the first one is about to create is free again."""
-    table.lease_runs_out()
+    """Archive until the manifest number that the first archiver will create is free again."""
+    table.expire_lease()
     for _ in range(4):
         table.commit(2)
         table.archive()
@@ -131,7 +131,7 @@ Copies = Callable[[], Table]
 
 @pytest.fixture
 def copies(kind: str, tmp_path: Path) -> Copies:
-    """Makes tables of which an archival is due, and that have archived before."""
+    """Create copies of a table that was archived before, and whose next archival is due."""
     version = FormatVersion.V6 if "6" in kind else FormatVersion.V9
     disk = OnDisk(tmp_path) if "disk" in kind else None
     origin = Table(storage_at(disk.new()) if disk else new_storage())
@@ -159,7 +159,7 @@ def copies(kind: str, tmp_path: Path) -> Copies:
         ("disk, version 6", archives_more),
     ],
 )
-def test_an_archiver_that_lost_the_lock_harms_no_history(
+def test_archiver_that_lost_the_lock_does_not_damage_the_history(
     copies: Copies, meanwhile: Callable[[Table], None]
 ) -> None:
     calls = list(_calls_of_an_archival(copies()))
@@ -175,9 +175,7 @@ def test_an_archiver_that_lost_the_lock_harms_no_history(
 
 @pytest.mark.parametrize("when", ["lost", "doubtful"])
 @pytest.mark.parametrize("kind", ["memory, version 9", "disk, version 6"])
-def test_the_next_archiver_goes_on_after_a_write_without_an_answer(
-    copies: Copies, when: When
-) -> None:
+def test_next_archiver_continues_after_an_unanswered_write(copies: Copies, when: When) -> None:
     writes = enumerate(_writes_of_an_archival(copies()))
     of_history = [(nth, path) for nth, (_, path) in writes if "/.locks/" not in path]
     for nth, path in sample(of_history, _one_in(copies())):
@@ -185,19 +183,19 @@ def test_the_next_archiver_goes_on_after_a_write_without_an_answer(
         with pytest.raises(Retriable):
             table.archive(FaultyStorage(table.storage, nth, when))
         table.check(path)
-        table.lease_runs_out()
+        table.expire_lease()
         table.commit(2)
         assert table.archive(), path
         table.check_after_archival(path)
 
 
 def _one_in(table: Table) -> int:
-    """How many neighbouring steps one is drawn from: memory is quick, a disk takes longer."""
+    """Return how many neighbouring steps one is drawn from: memory is fast, a disk is slower."""
     return 2 if table.storage.location.url.startswith("memory:") else 3
 
 
 def _calls_of_an_archival(table: Table) -> Iterator[tuple[int, str]]:
-    """Its writes, but for those of the lock, and its reads of the history."""
+    """List its writes, except those of the lock, and its reads of the history."""
     counted = CountingStorage(table.storage)
     assert table.archive(counted)
     for nth, (method, path) in enumerate(counted.requests):

@@ -1,4 +1,4 @@
-"""Two pipelines, each with a topic and an identity of its own, feed one table at the same time."""
+"""Two pipelines, each with its own topic and identity, write to one table at the same time."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from tests.json_stream import JsonStream, Record
 
 BATCHES, SIZE = 4, 4
 
-#: Longer than the test: nobody counts as dead only because the machine is busy.
+#: Longer than the test, so that no heartbeat expires because the machine is busy.
 SHARING = MultiWriter(HeartbeatPolicy(60.0, 2), clock_skew_ms=1)
 
-#: Identity of a pipeline, and its topic.
+#: The identity of each pipeline, and its topic.
 PIPELINES = (("", "orders"), ("returns", "refunds"))
 
 
-def test_each_row_and_each_dead_letter_is_there_once(tmp_path: Path) -> None:
+def test_each_row_and_each_dead_letter_is_written_once(tmp_path: Path) -> None:
     location = StorageLocation(str(tmp_path / "orders"))
     for identity, topic in PIPELINES:
         open_stream(location, identity, topic)
     with ThreadPoolExecutor(2) as pool:
         streams = list(pool.map(lambda names: feed(location, *names), PIPELINES))
 
-    # Keys that both write: the later event wins, whoever committed last.
+    # Of a key that both pipelines write, the later event wins, in any order of commits.
     expected: dict[str, Record] = {}
     for _, topic in PIPELINES:
         for record in records_of(topic):
@@ -53,7 +53,7 @@ def test_each_row_and_each_dead_letter_is_there_once(tmp_path: Path) -> None:
 
 
 def feed(location: StorageLocation, identity: str, topic: str) -> JsonStream:
-    """A pipeline until its topic is read; it starts again from the table when it has to."""
+    """Run a pipeline to the end of its topic; after a conflict it restarts from the table."""
     records = records_of(topic)
     stream = open_stream(location, identity, topic)
     while stream.offset < len(records):
@@ -70,7 +70,7 @@ def open_stream(location: StorageLocation, identity: str, topic: str) -> JsonStr
 
 
 def records_of(topic: str) -> list[Record]:
-    """Keys of its own, keys of both topics, and one record of each batch that is no JSON."""
+    """Create records of own keys, of keys in both topics, and one per batch that is not JSON."""
     step = [name for _, name in PIPELINES].index(topic)
     records: list[Record] = []
     for number in range(BATCHES):

@@ -1,7 +1,7 @@
-"""Two processes on one table, in every interleaving of the one's requests with what the other does.
+"""Two processes on one table: one pauses before any of its requests while the other acts.
 
-``make test`` tries a sample, which the seed decides; ``make test-matrix`` tries all. A failure
-prints the line with which it can be run again.
+``make test`` runs a sample, which the seed decides; ``make test-matrix`` runs all. A failure prints
+the command that runs it again.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import pytest
 from tests.depth import DEPTH, SEED
 from tests.protocol.two_processes import ACTS, KINDS, Case, Kind, Stall, requests_of, run
 
-#: One case to run, as a failure names it.
+#: The case to run alone, as a failure prints it.
 ONE = os.environ.get("LAKEMARK_CASE", "")
 
-#: Whether all cases are run; their number is six digits long.
+#: Whether to run all cases, which are some hundred thousand.
 WHOLE = "LAKEMARK_MATRIX" in os.environ
 
-#: Of each kind of table.
+#: How many cases to run for each kind of table.
 SAMPLE = 4 * DEPTH
 MOST_FAILURES = 5
 
 
 @pytest.mark.skipif(bool(ONE) or WHOLE, reason="other cases were asked for")
 @pytest.mark.parametrize("kind", KINDS.values(), ids=str)
-def test_a_sample_of_all_interleavings(kind: Kind) -> None:
+def test_sample_of_interleavings_keeps_the_invariants(kind: Kind) -> None:
     choice = random.Random(f"{SEED} {kind}")
     check_each(_drawn(kind, choice) for _ in range(SAMPLE))
 
@@ -36,18 +36,18 @@ def test_a_sample_of_all_interleavings(kind: Kind) -> None:
 @pytest.mark.parametrize("first", ACTS if WHOLE else ())
 @pytest.mark.parametrize("second", ACTS if WHOLE else ())
 @pytest.mark.parametrize("kind", KINDS.values() if WHOLE else (), ids=str)
-def test_all_interleavings(kind: Kind, first: str, second: str) -> None:
+def test_all_interleavings_keep_the_invariants(kind: Kind, first: str, second: str) -> None:
     stops = range(requests_of(kind, first))
     check_each(Case(kind, first, second, stop, stall) for stop in stops for stall in Stall)
 
 
 @pytest.mark.skipif(not ONE, reason="LAKEMARK_CASE names none")
-def test_one_interleaving() -> None:
+def test_one_interleaving_keeps_the_invariants() -> None:
     run(Case.parse(ONE))
 
 
 def check_each(cases: Iterable[Case]) -> None:
-    """Run them, and say how each that fails can be run alone."""
+    """Run the cases, and print for each failure how to run it alone."""
     failures = list[str]()
     for case in cases:
         try:
@@ -62,7 +62,7 @@ def check_each(cases: Iterable[Case]) -> None:
 
 
 def _drawn(kind: Kind, choice: random.Random) -> Case:
-    """A case; the requests are counted of those acts only that are drawn."""
+    """Draw a case; only the requests of drawn acts are counted."""
     act = choice.choice([*ACTS])
     while not requests_of(kind, act):
         act = choice.choice([*ACTS])

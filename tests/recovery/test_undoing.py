@@ -24,8 +24,8 @@ from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.rollback import plan_rollback, roll_back_named
 from tests.clocks import SharedClock, on_clock
 from tests.storages import FaultyStorage, SimulatedCrash
+from tests.table_services import copy_of, make_plain, new_storage
 from tests.tables import Row, commit, contents, data_files, write_files, writer
-from tests.upkeep import copy_of, make_plain, new_storage
 
 COMMITS = (
     [Row("a", 1, 1), Row("b", 1, 1), Row("c", 1, 1, region="south")],
@@ -91,7 +91,7 @@ def restore_to(of: TableWriter, instant: str | None) -> None:
 
 
 def assert_nothing_left(storage: Storage) -> None:
-    """Nothing is pending, and every data file is of a completed instant."""
+    """Check that nothing is pending, and every data file belongs to a completed instant."""
     timeline = started(storage).table.timeline
     assert not timeline.pending()
     completed = {i.requested_at for i in timeline.completed() if i.action.is_write}
@@ -99,7 +99,7 @@ def assert_nothing_left(storage: Storage) -> None:
     assert not strays
 
 
-def test_the_rollback_of_a_compaction_under_way_keeps_its_plan() -> None:
+def test_rollback_of_an_inflight_compaction_keeps_its_plan() -> None:
     storage = table_of(TableType.MERGE_ON_READ)
     policy = CompactionPolicy(every_delta_commits=1)
     counting = FaultyStorage(table_of(TableType.MERGE_ON_READ))
@@ -120,7 +120,7 @@ def test_the_rollback_of_a_compaction_under_way_keeps_its_plan() -> None:
     assert contents(storage) == STATES[2]
 
 
-def test_a_savepoint_names_the_files_that_a_query_as_of_it_reads() -> None:
+def test_savepoint_lists_the_files_that_a_query_as_of_it_reads() -> None:
     storage = table_of(TableType.MERGE_ON_READ)
     kept = commits(storage)[1].requested_at
     keep(started(storage), kept)
@@ -135,7 +135,7 @@ def test_a_savepoint_names_the_files_that_a_query_as_of_it_reads() -> None:
 
 
 @pytest.mark.parametrize("table_type", TableType)
-def test_who_was_writing_while_a_table_was_restored_publishes_nothing(
+def test_writer_is_fenced_if_the_table_is_restored_while_it_writes(
     table_type: TableType,
 ) -> None:
     storage = table_of(table_type)
@@ -149,7 +149,7 @@ def test_who_was_writing_while_a_table_was_restored_publishes_nothing(
     assert_nothing_left(storage)
 
 
-def test_a_restore_undoes_a_compaction_and_keeps_the_logs_that_are_older() -> None:
+def test_restore_undoes_a_compaction_and_keeps_older_logs() -> None:
     storage = table_of(TableType.MERGE_ON_READ, compacts_before=2)
     second = commits(storage)[1]
     keep(started(storage), second.requested_at)
@@ -163,7 +163,7 @@ def test_a_restore_undoes_a_compaction_and_keeps_the_logs_that_are_older() -> No
     assert table.store.read_restore_plan(restored.requested_at) == plan
 
 
-def test_a_writer_whose_ground_was_undone_publishes_nothing() -> None:
+def test_writer_is_fenced_if_its_base_was_rolled_back() -> None:
     storage = table_of(TableType.MERGE_ON_READ)
     newest = commits(storage)[-1].requested_at
     late = started(storage)
@@ -171,7 +171,7 @@ def test_a_writer_whose_ground_was_undone_publishes_nothing() -> None:
     timeline = storage.list_folder(".hoodie/timeline")[1]
     own = [info.path for info in timeline if late.pending_instant in info.path]
     states = {path: storage.read(path) for path in own}
-    storage.delete(own)  # who undoes looked for writers before there was one
+    storage.delete(own)  # the rollback checked for writers before this one began
     roll_back_named(started(storage).table.context, newest)
     for path, content in states.items():
         storage.create(path, content)
@@ -181,7 +181,7 @@ def test_a_writer_whose_ground_was_undone_publishes_nothing() -> None:
     assert contents(storage) == STATES[1]
 
 
-def test_what_would_lose_rows_is_refused_and_changes_nothing() -> None:
+def test_rollback_or_restore_that_would_lose_rows_is_refused() -> None:
     storage = table_of(TableType.MERGE_ON_READ)
     first, second, third = (i.requested_at for i in commits(storage))
     access = started(storage).table.context
@@ -211,7 +211,7 @@ def test_what_would_lose_rows_is_refused_and_changes_nothing() -> None:
     assert contents(storage) == STATES[2]
 
 
-def test_a_commit_under_a_planned_compaction_stays() -> None:
+def test_commit_that_a_compaction_plan_includes_cannot_be_rolled_back() -> None:
     storage = table_of(TableType.MERGE_ON_READ)
     third = commits(storage)[-1].requested_at
     to = started(storage)

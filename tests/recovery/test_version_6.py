@@ -1,4 +1,4 @@
-"""What only tables of version 6 know: logs that are named after their slice."""
+"""Tables of version 6, whose log files are named after their slice."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from lakemark.transaction.rollback import recover, roll_back_named
 from lakemark.upgrade.change import change_version
 from tests.storages import SimulatedCrash, WholeSeconds
 from tests.storages.wrapped_storage import WrappedStorage
+from tests.table_services import as_of, make_plain, new_storage
 from tests.tables import Row, commit, contents, data_files, make, write_files, writer
-from tests.upkeep import as_of, make_plain, new_storage
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ def table_with_logs() -> Storage:
 
 
 def planned_by_others(table: OpenTable, plan: CompactionPlan) -> Instant:
-    """A compaction, planned while somebody writes, as another release may do."""
+    """Plan a compaction while another writer is active, as another release may do."""
     at = table.store.clock.next_instant(table.store.load().newest_time)
     requested = Instant(at, Action.COMPACTION, State.REQUESTED)
     table.store.create(requested, encode_compaction_plan(plan))
@@ -61,13 +61,13 @@ def planned_by_others(table: OpenTable, plan: CompactionPlan) -> Instant:
 
 
 @pytest.mark.parametrize("names_the_log", [False, True])
-def test_a_compaction_that_was_planned_since_conflicts(names_the_log: bool) -> None:
+def test_commit_conflicts_with_a_compaction_planned_since_its_begin(names_the_log: bool) -> None:
     storage = table_with_logs()
     to, other = writer(storage), writer(storage).table
     slices = other.view().slices_for_writing()
     written = write_files(to, [Row("a", 3, 3)])
     assert request_compaction(other.context, lambda _: slices) is None
-    if names_the_log:  # Apache Hudi looks at the timeline, but not at what is pending there
+    if names_the_log:  # Apache Hudi checks the timeline, but not its pending instants
         slices = writer(storage).table.view().slices_for_writing()
     compaction = planned_by_others(other, CompactionPlan.of(slices))
     with pytest.raises(WriteConflict, match="both write file group"):
@@ -76,7 +76,7 @@ def test_a_compaction_that_was_planned_since_conflicts(names_the_log: bool) -> N
     assert contents(storage) == {"a": (2, 2), "b": (2, 2)}
     (undone,) = to.table.store.load().completed(Action.ROLLBACK)
     gone = names_of(to.table.store.read_rollback(undone).files)["north"]
-    assert bool(gone) is not names_the_log, "a log that stays is not told to be gone"
+    assert bool(gone) is not names_the_log, "a log that is kept is not reported as deleted"
     commit(to, [Row("a", 3, 3)])
     assert any(compaction.requested_at in path for path in data_files(storage))
     assert contents(storage) == {"a": (3, 3), "b": (2, 2)}
@@ -85,7 +85,7 @@ def test_a_compaction_that_was_planned_since_conflicts(names_the_log: bool) -> N
     assert not writer(storage).table.timeline.pending()
 
 
-def test_a_dead_writers_log_is_found_by_its_blocks() -> None:
+def test_log_of_a_dead_writer_is_found_by_its_blocks() -> None:
     storage = table_with_logs()
     before = data_files(storage)
     write_files(writer(storage), [Row("a", 3, 3)])
@@ -97,7 +97,7 @@ def test_a_dead_writers_log_is_found_by_its_blocks() -> None:
     assert contents(storage) == {"a": (2, 2), "b": (2, 2)}
 
 
-def test_a_savepoint_is_restored_to_again_though_it_lists_logs_of_later_commits() -> None:
+def test_savepoint_that_lists_logs_of_later_commits_can_be_restored_twice() -> None:
     storage = table_with_logs()
     kept, *_ = reversed(writer(storage).table.timeline.completed())
     commit(writer(storage), [Row("a", 3, 3)])
@@ -118,8 +118,8 @@ def test_a_savepoint_is_restored_to_again_though_it_lists_logs_of_later_commits(
         restore(writer(storage).table.context, kept.requested_at, is_merge_on_read=True)
 
 
-class _BesideCleaner(WrappedStorage):
-    """Another writer's clean deletes logs right after they were listed."""
+class _ConcurrentCleaner(WrappedStorage):
+    """Deletes log files right after they were listed, as another writer's clean may do."""
 
     def _reading(self, method: str, path: str, call: Callable[[], T]) -> T:
         if method == "open" and ".log." in path:
@@ -127,15 +127,15 @@ class _BesideCleaner(WrappedStorage):
         return call()
 
 
-def test_a_log_that_was_cleaned_meanwhile_is_nobodys() -> None:
+def test_log_that_was_cleaned_meanwhile_belongs_to_no_instant() -> None:
     storage = table_with_logs()
     write_files(writer(storage), [Row("a", 3, 3)])
     dead = writer(storage).table
-    access = replace(dead.context, storage=_BesideCleaner(storage))
+    access = replace(dead.context, storage=_ConcurrentCleaner(storage))
     assert not [path for path in files_of(access, "20200101000000000") if ".log." in path]
 
 
-def test_a_damaged_log_is_nobodys_unless_a_marker_names_it() -> None:
+def test_damaged_log_belongs_to_no_instant_unless_a_marker_names_it() -> None:
     storage = table_with_logs()
     log = next(path for path in data_files(storage) if ".log." in path)
     damaged = log.replace(".log.1_", ".log.9_")
@@ -148,9 +148,9 @@ def test_a_damaged_log_is_nobodys_unless_a_marker_names_it() -> None:
         files_of(writer(storage).table.context, undone)
 
 
-def test_a_log_counts_for_the_metadata_table_once_its_commit_has_completed() -> None:
+def test_metadata_table_is_expected_to_list_a_log_once_its_commit_completed() -> None:
     storage = table_with_logs()
-    writer(storage).recover()  # makes the metadata table
+    writer(storage).recover()  # builds the metadata table
     to = writer(storage)
     written = write_files(to, [Row("a", 3, 3)])
     assert metadata_differences(writer(storage).table) == []
@@ -163,15 +163,15 @@ def test_a_log_counts_for_the_metadata_table_once_its_commit_has_completed() -> 
     assert (difference.path, difference.stored) == (copied, "absent")
 
 
-def test_a_metadata_table_that_was_made_in_the_second_of_a_commit_is_continued() -> None:
+def test_metadata_table_built_in_the_same_second_as_a_commit_is_kept() -> None:
     is_of_that_second = False
-    while not is_of_that_second:  # or a busy machine was too slow for it
+    while not is_of_that_second:  # retry if a busy machine was too slow
         storage = WholeSeconds(new_storage())
         make_plain(storage, version=FormatVersion.V6)
         while datetime.now(UTC).microsecond > 500_000:
             time.sleep(0.05)
         first = commit(writer(storage), [Row("a", 1, 1)])
-        writer(storage).recover()  # makes the metadata table
+        writer(storage).recover()  # builds the metadata table
         made = storage.head(".hoodie/metadata/.hoodie/00000000000000010.deltacommit")
         assert made is not None
         is_of_that_second = UTC_CLOCK.format(made.modified_at) < (first.completed_at or "")
@@ -180,7 +180,7 @@ def test_a_metadata_table_that_was_made_in_the_second_of_a_commit_is_continued()
     assert contents(storage) == {"a": (2, 2)}
 
 
-def test_the_past_is_read_by_requests_where_times_are_told_to_the_second() -> None:
+def test_time_travel_uses_requested_times_if_the_store_reports_whole_seconds() -> None:
     storage = WholeSeconds(new_storage())
     make_plain(storage, version=FormatVersion.V6)
     past = {}
@@ -193,7 +193,7 @@ def test_the_past_is_read_by_requests_where_times_are_told_to_the_second() -> No
 
 
 class _StopsInMetadataCompaction(WrappedStorage):
-    """The process dies before a compaction of the metadata table completes."""
+    """Kills the process before a compaction of the metadata table completes."""
 
     def _writing(self, method: str, path: str, call: Callable[[], T]) -> T:
         if path.startswith(".hoodie/metadata/.hoodie/") and path.endswith("001.commit"):
@@ -201,7 +201,7 @@ class _StopsInMetadataCompaction(WrappedStorage):
         return call()
 
 
-def test_a_clean_after_a_dead_metadata_compaction_is_not_lost() -> None:
+def test_clean_after_a_dead_metadata_compaction_is_not_lost() -> None:
     storage = new_storage()
     make_plain(storage, TableType.COPY_ON_WRITE, FormatVersion.V6)
     dying = writer(_StopsInMetadataCompaction(storage))
@@ -218,7 +218,7 @@ def test_a_clean_after_a_dead_metadata_compaction_is_not_lost() -> None:
         assert metadata_differences(writer(storage).table) == []
 
 
-def test_a_log_that_was_appended_to_is_left_to_apache_hudi() -> None:
+def test_rollback_of_a_commit_appended_to_a_log_is_refused() -> None:
     storage = table_with_logs()
     last = commit(writer(storage), [Row("a", 3, 3), Row("b", 3, 3)])
     first, second = sorted(p for p in data_files(storage) if ".log." in p and "00000000" in p)[:2]
@@ -228,7 +228,7 @@ def test_a_log_that_was_appended_to_is_left_to_apache_hudi() -> None:
     assert contents(storage) == {"a": (3, 3), "b": (3, 3)}
 
 
-def test_a_store_that_keeps_no_times_takes_a_downgrade_without_logs_only() -> None:
+def test_downgrade_with_logs_is_refused_if_the_store_sets_no_modification_times() -> None:
     storage = new_storage()
     make(storage)
     to = writer(storage)
@@ -245,7 +245,9 @@ def test_a_store_that_keeps_no_times_takes_a_downgrade_without_logs_only() -> No
 
 
 @pytest.mark.parametrize("version", [FormatVersion.V6, FormatVersion.V8])
-def test_a_commit_since_the_compaction_is_not_lost(version: FormatVersion, tmp_path: Path) -> None:
+def test_version_change_is_refused_if_a_commit_followed_the_compaction(
+    version: FormatVersion, tmp_path: Path
+) -> None:
     storage = open_storage(StorageLocation(str(tmp_path)))
     make(storage)
     to = writer(storage)
@@ -263,7 +265,7 @@ def test_a_commit_since_the_compaction_is_not_lost(version: FormatVersion, tmp_p
     ("before", "after"),
     [(FormatVersion.V6, FormatVersion.V9), (FormatVersion.V9, FormatVersion.V6)],
 )
-def test_a_writer_of_the_old_version_writes_nothing(
+def test_writer_of_the_old_version_is_refused_when_it_begins(
     before: FormatVersion, after: FormatVersion, tmp_path: Path
 ) -> None:
     storage = open_storage(StorageLocation(str(tmp_path)))
@@ -279,7 +281,7 @@ def test_a_writer_of_the_old_version_writes_nothing(
     assert contents(storage) == {"a": (3, 3)}
 
 
-def test_a_writer_of_the_old_version_completes_nothing() -> None:
+def test_writer_of_the_old_version_is_refused_when_it_completes() -> None:
     storage = new_storage()
     make_plain(storage, version=FormatVersion.V8)
     late = writer(storage)
@@ -295,7 +297,7 @@ def test_a_writer_of_the_old_version_completes_nothing() -> None:
 
 @pytest.mark.parametrize("is_restored", [True, False], ids=["restored", "rolled back"])
 def test_rows_in_logs_of_version_6_are_undone_after_an_upgrade(is_restored: bool) -> None:
-    """Such a log is named after its slice, not after the commit that is undone."""
+    """The log is named after its slice, not after the commit that is undone."""
     storage = new_storage()
     make_plain(storage, version=FormatVersion.V6)
     for value in (1, 2, 3, 4):
@@ -306,7 +308,7 @@ def test_rows_in_logs_of_version_6_are_undone_after_an_upgrade(is_restored: bool
     commits = [i.requested_at for i in to.table.timeline.completed(*COMMITS)]
     if is_restored:
         restore(to.table.context, commits[2], is_merge_on_read=True)
-    else:  # of the compaction that the upgrade needs, and of the fourth commit
+    else:  # the compaction that the upgrade needs, and the fourth commit
         for name in reversed(commits[3:]):
             roll_back_named(writer(storage).table.context, name)
     assert contents(storage) == {"a": (3, 3)}

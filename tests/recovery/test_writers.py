@@ -1,4 +1,4 @@
-"""Several writers of one table, with deaths and conflicts, are as good as one after the other."""
+"""Several writers of one table, with deaths and conflicts, give the result of a serial order."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ from lakemark.transaction.rollback import plan_rollback
 from lakemark.transaction.table_context import LOCK_WAIT_S
 from tests.fixtures.quick_s3 import QuickS3
 from tests.storages import CountingStorage
+from tests.table_services import active_names
 from tests.tables import Row, commit, contents, data_files, reopened, write_files, writer
-from tests.upkeep import active_names
 from tests.waiting import until
 from tests.writers import (
     MORTAL_LEASE_S,
@@ -53,19 +53,19 @@ from tests.writers import (
     Streamer,
     check_history,
     check_nothing_is_left,
-    make_shared,
+    create_shared_table,
     plan_clustering,
     quiet_threads,
     run_all,
     shared_writer,
 )
 
-#: Nobody beats a second time within a test, and whoever is silent for two hours is dead.
+#: No writer renews its heartbeat within a test, and a heartbeat expires after two hours.
 HOURLY_SHARING = MultiWriter(HeartbeatPolicy(3600.0, 1), clock_skew_ms=1)
 
 
 class _AnHourAgo(datetime):
-    """The clock of a process that asked for its instant an hour ago."""
+    """The clock of a process that generated its instant an hour ago."""
 
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
@@ -73,7 +73,7 @@ class _AnHourAgo(datetime):
 
 
 class _InTwoHours(datetime):
-    """The clock of a process that looks at heartbeats two hours from now."""
+    """The clock of a process that checks heartbeats two hours from now."""
 
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
@@ -81,13 +81,13 @@ class _InTwoHours(datetime):
 
     @classmethod
     def time(cls) -> float:  # type: ignore[override]
-        """As ``time.time``."""
+        """Like ``time.time``."""
         return cls.now(UTC).timestamp()
 
 
 @contextmanager
 def two_hours_later() -> Iterator[None]:
-    """A block in which every heartbeat before it is two hours old."""
+    """Run a block in which every earlier heartbeat is two hours old."""
     with pytest.MonkeyPatch.context() as changed:
         changed.setattr(heartbeat, "datetime", _InTwoHours)
         changed.setattr(heartbeat, "time", _InTwoHours)
@@ -106,7 +106,7 @@ def local(tmp_path: Path) -> Storage:
 
 
 def share(storage: Storage, batches: int, faults: int, has_metadata: bool) -> list[Streamer]:
-    """Two writers of a table; both have written all of it, once, when it returns."""
+    """Run two writers of a table until each has written all its batches, once."""
     provider = (
         LockProviderName.STORAGE
         if storage.supports_compare_and_swap
@@ -130,33 +130,35 @@ def share(storage: Storage, batches: int, faults: int, has_metadata: bool) -> li
 
 
 @pytest.mark.parametrize("table_type", TableType)
-def test_two_writers_that_fail_now_and_then_leave_a_history(
+def test_two_writers_that_die_and_conflict_write_each_batch_once_and_in_order(
     local: Storage, table_type: TableType
 ) -> None:
-    make_shared(local, table_type)
+    create_shared_table(local, table_type)
     streamers = share(local, batches=10, faults=2, has_metadata=False)
     assert all(s.failed for s in streamers)
-    assert any(s.conflicts for s in streamers), "they never met"
+    assert any(s.conflicts for s in streamers), "they never conflicted"
     is_merge_on_read = table_type is TableType.MERGE_ON_READ
     assert is_merge_on_read == any(s.compactions for s in streamers)
 
 
-def test_the_metadata_table_follows_both_on_an_object_store(quick_s3: QuickS3) -> None:
+def test_metadata_table_lists_the_files_of_both_writers_on_an_object_store(
+    quick_s3: QuickS3,
+) -> None:
     storage = open_storage(quick_s3.location())
-    make_shared(storage)
+    create_shared_table(storage)
     share(storage, batches=5, faults=1, has_metadata=True)
     assert writer(storage).table.properties.metadata_partitions
 
 
-# What is undone, and by whom
+# Which instants are rolled back
 
 
-def test_a_living_writer_is_left_alone_and_a_dead_one_is_not(
+def test_commit_of_a_dead_writer_is_rolled_back_and_of_a_living_one_is_not(
     local: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_shared(local)
+    create_shared_table(local)
     living = shared_writer(local, sharing=MultiWriter(HeartbeatPolicy(0.05, 12_000), 1))
-    dead = shared_writer(local)  # it beats once, and never again
+    dead = shared_writer(local)  # its heartbeat is never renewed
     with monkeypatch.context() as changed:
         changed.setattr(clock, "datetime", _AnHourAgo)
         written = write_files(living, [Row("a", 1, 1)])
@@ -173,8 +175,8 @@ def test_a_living_writer_is_left_alone_and_a_dead_one_is_not(
     assert [info.name for info in local.list_tree(HEARTBEAT_FOLDER)] == []
 
 
-def test_what_a_dead_writer_left_is_no_file_group_of_its_bucket(local: Storage) -> None:
-    make_shared(local)
+def test_files_of_a_dead_writer_are_not_the_file_group_of_its_bucket(local: Storage) -> None:
+    create_shared_table(local)
     opened = partial(shared_writer, local, has_metadata=False)
     write_files(opened(), [Row("a", 1, 1)])
     other = opened()
@@ -183,13 +185,13 @@ def test_what_a_dead_writer_left_is_no_file_group_of_its_bucket(local: Storage) 
     commit(opened(), [Row("a", 4, 4)])
     assert contents(local) == {"a": (4, 4)}
     groups = {path.replace("/.", "/")[:42] for path in data_files(local)}
-    assert len(groups) == 2, "the dead writer's, and the other"
+    assert len(groups) == 2, "one of the dead writer, and one of the other"
 
 
-def test_who_was_silent_for_too_long_publishes_nothing_and_may_start_again(
+def test_writer_whose_heartbeat_expired_publishes_nothing_and_can_restart(
     local: Storage,
 ) -> None:
-    make_shared(local)
+    create_shared_table(local)
     silent = shared_writer(local, sharing=HOURLY_SHARING)
     written = write_files(silent, [Row("a", 1, 1)])
     with two_hours_later():
@@ -202,8 +204,8 @@ def test_who_was_silent_for_too_long_publishes_nothing_and_may_start_again(
     assert contents(local) == {"a": (2, 2)}
 
 
-def test_the_only_writer_of_a_table_does_not_undo_a_living_one(local: Storage) -> None:
-    make_shared(local)
+def test_single_writer_is_refused_while_another_writer_is_alive(local: Storage) -> None:
+    create_shared_table(local)
     living = shared_writer(local)
     written = write_files(living, [Row("a", 1, 1)])
     with pytest.raises(WriterAlive, match="mode: multi_writer"):
@@ -213,16 +215,16 @@ def test_the_only_writer_of_a_table_does_not_undo_a_living_one(local: Storage) -
     assert contents(local) == {"a": (1, 1)}
 
 
-# What conflicts
+# Conflicts
 
 
-def test_two_first_files_of_one_bucket_conflict(local: Storage) -> None:
-    make_shared(local)
+def test_first_commits_of_two_writers_to_one_bucket_conflict(local: Storage) -> None:
+    create_shared_table(local)
     first, second = shared_writer(local), shared_writer(local)
     ours = write_files(first, [Row("a", 1, 1)])
     theirs = write_files(second, [Row("a", 2, 2)])
     groups = {stat.file_id for stat in (*ours, *theirs)}
-    assert len(groups) == 2, "each has made a file group of its own"
+    assert len(groups) == 2, "each has created its own file group"
     second.commit(theirs, {})
     with pytest.raises(WriteConflict, match="file group"):
         first.commit(ours, {})
@@ -234,7 +236,7 @@ def test_two_first_files_of_one_bucket_conflict(local: Storage) -> None:
 
 
 def test_writers_of_different_buckets_do_not_conflict(local: Storage) -> None:
-    make_shared(local)
+    create_shared_table(local)
     first, second = shared_writer(local), shared_writer(local)
     ours = write_files(first, [Row("a", 1, 1, region="north")])
     theirs = write_files(second, [Row("b", 2, 2, region="south")])
@@ -243,8 +245,8 @@ def test_writers_of_different_buckets_do_not_conflict(local: Storage) -> None:
     assert contents(local) == {"a": (1, 1), "b": (2, 2)}
 
 
-def test_a_compaction_planned_or_done_meanwhile_does_not_conflict(local: Storage) -> None:
-    make_shared(local)
+def test_commit_does_not_conflict_with_a_concurrent_compaction(local: Storage) -> None:
+    create_shared_table(local)
     for value in (1, 2):
         commit(shared_writer(local), [Row("a", value, value)])
     slow, compactor = shared_writer(local), shared_writer(local)
@@ -255,10 +257,10 @@ def test_a_compaction_planned_or_done_meanwhile_does_not_conflict(local: Storage
 
 
 @pytest.mark.parametrize("is_compacted", [False, True])
-def test_bounds_of_a_partition_hold_what_a_late_commit_wrote(
+def test_partition_statistics_include_the_values_of_a_late_commit(
     local: Storage, is_compacted: bool
 ) -> None:
-    make_shared(local)
+    create_shared_table(local)
     assert keep_metadata_table(shared_writer(local).table)
     for value in (2, 3):
         commit(shared_writer(local), [Row("a", value, value), Row("b", value, value)])
@@ -275,8 +277,8 @@ def test_bounds_of_a_partition_hold_what_a_late_commit_wrote(
     assert metadata_differences(shared_writer(local).table) == []
 
 
-def test_a_compaction_that_another_is_at_work_on_is_left_to_it(local: Storage) -> None:
-    make_shared(local)
+def test_compaction_that_another_writer_executes_is_skipped(local: Storage) -> None:
+    create_shared_table(local)
     for value in (1, 2):
         commit(shared_writer(local), [Row("a", value, value)])
     first, second = shared_writer(local), shared_writer(local)
@@ -295,10 +297,10 @@ def test_a_compaction_that_another_is_at_work_on_is_left_to_it(local: Storage) -
 
 
 @pytest.mark.parametrize("begins_first", ["command", "pipeline"])
-def test_the_only_pipeline_of_a_table_survives_a_command_that_executes_its_plan(
+def test_single_pipeline_survives_a_command_that_executes_its_plan(
     local: Storage, begins_first: str
 ) -> None:
-    make_shared(local)
+    create_shared_table(local)
     pipeline, command = shared_writer(local, sharing=None), shared_writer(local)
     for value in (1, 2):
         commit(pipeline, [Row("a", value, value)])
@@ -319,7 +321,7 @@ def test_the_only_pipeline_of_a_table_survives_a_command_that_executes_its_plan(
 
 
 def requested_as_apache(storage: Storage, action: Action) -> Instant:
-    """A living commit whose writer has yet to look at the table."""
+    """Request an instant whose writer is alive but has not yet loaded the timeline."""
     store = writer(storage).table.store
     requested = Instant(store.clock.next_instant(store.load().newest_time), action, State.REQUESTED)
     storage.put(f"{HEARTBEAT_FOLDER}/{requested.requested_at}", b"")
@@ -327,8 +329,8 @@ def requested_as_apache(storage: Storage, action: Action) -> Instant:
     return requested
 
 
-def test_who_asked_before_ours_looks_at_the_table_before_ours_is_published(local: Storage) -> None:
-    make_shared(local, TableType.COPY_ON_WRITE)
+def test_publication_waits_until_an_earlier_writer_has_begun(local: Storage) -> None:
+    create_shared_table(local, TableType.COPY_ON_WRITE)
     commit(shared_writer(local), [Row("a", 0, 0)])
     theirs = requested_as_apache(local, Action.COMMIT)
     counting, store = CountingStorage(local), writer(local).table.store
@@ -341,17 +343,17 @@ def test_who_asked_before_ours_looks_at_the_table_before_ours_is_published(local
         lambda: (
             counting.count("list_folder", under=".hoodie/timeline") > 8 or not publishing.is_alive()
         ),
-        "a writer that looks at the timeline again and again",
+        "a writer that polls the timeline",
     )
     assert publishing.is_alive() and contents(local) == {"a": (0, 0)}
-    with ours.table.context.lock.hold(LOCK_WAIT_S):  # they need it to come so far
+    with ours.table.context.lock.hold(LOCK_WAIT_S):  # the other writer needs it to begin
         store.create(theirs.inflight(), b"{}")
     publishing.join()
     assert contents(local) == {"a": (1, 1)}
 
 
-def test_nobody_is_waited_for_longer_than_a_writer_may_be_silent(local: Storage) -> None:
-    make_shared(local, TableType.COPY_ON_WRITE)
+def test_publication_waits_no_longer_than_a_heartbeat_is_valid(local: Storage) -> None:
+    create_shared_table(local, TableType.COPY_ON_WRITE)
     theirs = requested_as_apache(local, Action.COMMIT)
     policy = HeartbeatPolicy(0.5, 6)
     ours = commit(shared_writer(local, sharing=MultiWriter(policy, 1)), [Row("a", 1, 1)])
@@ -360,24 +362,24 @@ def test_nobody_is_waited_for_longer_than_a_writer_may_be_silent(local: Storage)
     assert contents(local) == {"a": (1, 1)}
 
 
-def test_who_asked_after_ours_is_not_waited_for(local: Storage) -> None:
-    make_shared(local, TableType.COPY_ON_WRITE)
+def test_publication_does_not_wait_for_a_later_writer(local: Storage) -> None:
+    create_shared_table(local, TableType.COPY_ON_WRITE)
     ours = shared_writer(local)
     written = write_files(ours, [Row("a", 1, 1)])
     requested_as_apache(local, Action.COMMIT)
-    ours.commit(written, {})  # its files will be named after ours
+    ours.commit(written, {})  # the files of the later writer will have later names
     assert contents(local) == {"a": (1, 1)}
 
 
-def test_logs_wait_for_nobody(local: Storage) -> None:
-    make_shared(local)
+def test_delta_commit_does_not_wait_for_earlier_writers(local: Storage) -> None:
+    create_shared_table(local)
     requested_as_apache(local, Action.DELTA_COMMIT)
     commit(shared_writer(local), [Row("a", 1, 1)])
     assert contents(local) == {"a": (1, 1)}
 
 
-def test_a_group_that_a_clustering_is_about_to_replace_conflicts(local: Storage) -> None:
-    make_shared(local)
+def test_commit_conflicts_with_a_clustering_of_its_file_group(local: Storage) -> None:
+    create_shared_table(local)
     commit(shared_writer(local), [Row("a", 1, 1), Row("b", 1, 1, region="south")])
     group = next(s.group for s in writer(local).table.view().latest_slices())
     here, elsewhere = shared_writer(local), shared_writer(local)
@@ -395,8 +397,8 @@ def test_a_group_that_a_clustering_is_about_to_replace_conflicts(local: Storage)
         here.commit(ours, {})
 
 
-def test_an_instant_that_somebody_rolls_back_is_not_published(local: Storage) -> None:
-    make_shared(local)
+def test_instant_that_another_writer_rolled_back_is_not_published(local: Storage) -> None:
+    create_shared_table(local)
     ours = shared_writer(local)
     written = write_files(ours, [Row("a", 1, 1)])
     eager = writer(local)
@@ -437,13 +439,13 @@ def taken_back(local: Storage, dead: Instant, written: WriteStat) -> None:
         (taken_back, None),
     ],
 )
-def test_a_rollback_whose_target_completed_since_is_given_up_unless_it_has_begun_to_delete(
+def test_rollback_of_a_completed_commit_is_abandoned_unless_it_has_deleted_files(
     local: Storage,
     meanwhile: Callable[[Storage, Instant, WriteStat], None] | None,
     left: dict[str, tuple[int, int]] | None,
 ) -> None:
-    """The target's writer counted as dead, and does not look for rollbacks, as Apache Hudi."""
-    make_shared(local, TableType.COPY_ON_WRITE)
+    """The target's heartbeat has expired; like Apache Hudi, its writer ignores rollbacks."""
+    create_shared_table(local, TableType.COPY_ON_WRITE)
     theirs = shared_writer(local)
     (written,) = write_files(theirs, [Row("a", 1, 1)])
     dead = Instant(theirs.pending_instant, Action.COMMIT, State.INFLIGHT)
@@ -462,7 +464,7 @@ def test_a_rollback_whose_target_completed_since_is_given_up_unless_it_has_begun
 
 
 def leave_a_rollback(to: TableWriter, pending: Instant) -> None:
-    """One that was begun, and whose writer died before it deleted anything."""
+    """Begin a rollback whose writer dies before it deletes any file."""
     access = to.table.context
     to.table.context.storage.delete([f"{HEARTBEAT_FOLDER}/{pending.requested_at}"])
     plan = plan_rollback(access, pending.requested_at)
@@ -474,7 +476,7 @@ def leave_a_rollback(to: TableWriter, pending: Instant) -> None:
 
 
 def complete_as_apache(to: TableWriter, pending: Instant, written: WriteStat) -> None:
-    """Without a look at what others do to it."""
+    """Complete an instant without a check for rollbacks, as Apache Hudi does."""
     access = to.table.context
     metadata = CommitMetadata(
         write_stats=(written,), extra_metadata=to._table_facts(), operation="UPSERT"

@@ -13,7 +13,7 @@ from tests.simulation.weakened import RULES
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if a history failed."""
+    """Run the histories that the arguments name; return 1 if one failed."""
     _fix_hashes()
     arguments = _parse()
     if arguments.seed is not None:
@@ -32,7 +32,7 @@ def main() -> int:
 
 
 def _fix_hashes() -> None:
-    """Begin again with hashes of strings that are the same each time: sets are ordered by them."""
+    """Restart Python with fixed hashes of strings, because they decide the order of sets."""
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]])
@@ -42,10 +42,12 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, help="run this history, and print it")
     parser.add_argument("--first", type=int, default=SEED, help="the first seed (LAKEMARK_SEED)")
-    parser.add_argument("--minutes", type=float, default=1.0, help="run new seeds for so long")
-    parser.add_argument("--processes", type=int, default=1, help="run so many at once")
-    parser.add_argument("--histories", type=int, help="at most so many")
-    parser.add_argument("--without", choices=RULES, help="run until the lack of a rule is found")
+    parser.add_argument("--minutes", type=float, default=1.0, help="how long to run new seeds")
+    parser.add_argument("--processes", type=int, default=1, help="how many to run at the same time")
+    parser.add_argument("--histories", type=int, help="the most histories to run")
+    parser.add_argument(
+        "--without", choices=RULES, help="leave a rule out, and run until a history fails"
+    )
     return parser.parse_args()
 
 

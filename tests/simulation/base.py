@@ -1,4 +1,4 @@
-"""The tables that histories begin with, made once for each kind of table and then copied."""
+"""The tables that histories start with, created once for each kind of table and then copied."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SHARED = {"a": "north", "b": "north", "c": "south", "d": "south"}
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a table is.
+    """The kind of a table.
 
     Attributes:
-        table_type: how it keeps changes.
-        version: of its format.
+        table_type: copy-on-write or merge-on-read.
+        version: the version of its format.
         has_metadata: whether it has a metadata table.
-        is_old: whether there were compactions, cleans and archivals before the history begins.
+        is_old: whether it was compacted, cleaned and archived before the history begins.
     """
 
     table_type: TableType
@@ -47,9 +47,9 @@ class FirstCommit:
     """A commit of the table before the history.
 
     Attributes:
-        rows: of it; the first has a key that no other commit has.
-        requested_at: its instant.
-        completed_at: when it completed.
+        rows: its rows; the first has a key that no other commit has.
+        requested_at: the requested time of its instant.
+        completed_at: its completion time.
     """
 
     rows: tuple[Row, ...]
@@ -62,9 +62,9 @@ class Base:
     """A table before a history.
 
     Attributes:
-        store: holds it; each history takes a copy.
-        passed_ms: what the clock shows.
-        commits: of rows, oldest first.
+        store: the store that holds it; each history works on a copy.
+        passed_ms: the time that has passed on the clock.
+        commits: its commits of rows, oldest first.
         rewritten: requested times of its compactions.
     """
 
@@ -76,7 +76,7 @@ class Base:
 
 @cache
 def base_of(kind: Kind) -> Base:
-    """The table that a history of this kind of table begins with; the same for each seed."""
+    """Return the table that histories of this kind start with; the same for each seed."""
     scheduler = Scheduler("base")
     with simulated(scheduler, f"base {kind}"):
         return _Builder(kind, scheduler.time).build()
@@ -91,7 +91,7 @@ class _Builder:
 
     def build(self) -> Base:
         kind = self._kind
-        actors.lay_down(
+        actors.create_table(
             self._store, self._time, kind.table_type, kind.version, has_metadata=kind.has_metadata
         )
         self._commit(*SHARED)
@@ -100,12 +100,12 @@ class _Builder:
         return Base(self._store, self._time.passed_ms, self._commits, tuple(self._rewritten))
 
     def _grow_old(self) -> None:
-        """Enough that some of each action is active and some archived."""
+        """Commit, compact and archive until instants of each action are active and archived."""
         for _ in range(3):
             self._commit("a", "c")
             self._rewritten += actors.compact(self._opened()).rewritten
             actors.clean_up(self._opened())
-        for act in (actors.put_away, actors.maintain_metadata):
+        for act in (actors.archive_instants, actors.maintain_metadata):
             act(self._opened())
         self._commit("b")
 

@@ -1,9 +1,9 @@
-"""The store as one process reaches it: each request is a point at which anything may happen.
+"""The connection of one process to the store: a fault may happen at each request.
 
-The contract is that of ``lakemark.storage.storage``: an object appears whole, everyone sees it once
-it was written, and a request that is not answered may have been carried out, or may be later. So a
-listing is never late. It may be spread over time, as pages of a store are: what is created or
-deleted meanwhile is in it or not.
+The contract is that of ``lakemark.storage.storage``. An object appears whole, and every process
+sees it once it was written. A request without an answer may have been carried out, or may be
+carried out later. A listing is never stale, but a store may read it in pages: an object that is
+created or deleted meanwhile is in the listing or not.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ T = TypeVar("T")
 
 
 class Fault(StrEnum):
-    """What may happen at a request.
+    """The faults that may happen at a request.
 
     Attributes:
-        PAUSE: the process stands still before it, for milliseconds to longer than a heartbeat.
+        PAUSE: the process pauses before it, from milliseconds to longer than a heartbeat.
         SLOW: the answer takes long.
         KILL: the process dies.
         CUT_OFF: requests of the process are not answered for a while; some are carried out.
         LOST: the request does not arrive.
         UNANSWERED: the request is carried out, and its answer is lost.
-        LATE: the same, after its client has given up.
+        LATE: as UNANSWERED, but it is carried out after its client has given up.
         REPEATED: the request is answered, and carried out once more later.
-        SPREAD: of listings: they are read in two parts.
+        SPREAD: a listing is read in two parts at different times.
     """
 
     PAUSE = "pause"
@@ -51,12 +51,12 @@ class Fault(StrEnum):
     SPREAD = "spread"
 
 
-#: How long something lasts, in milliseconds: within a request, a lease, a heartbeat, and beyond.
+#: Durations of faults, in milliseconds: within a request, a lease, a heartbeat, and beyond.
 _LASTS_MS = (50, 1_000, 5_000, 20_000, 35_000, 61_000, 75_000, 121_000, 200_000)
-#: When a client gives a request up.
+#: After how long a client gives up a request.
 _GIVEN_UP_MS = (10, 1_000, 10_000, 30_000)
-#: Requests that decide who has the last word, and how many times as often a process stops there.
-_CHANGES_HANDS = ("publish", "replace")
+#: Requests that decide a race between processes, and how many times as often faults happen there.
+_DECISIVE = ("publish", "replace")
 _CRITICAL = 10
 
 
@@ -76,12 +76,12 @@ class Step(NamedTuple):
 
 @dataclass
 class Faults:
-    """How often each happens, for each request, and what has happened.
+    """How often each fault happens for each request, and a record of what happened.
 
     Attributes:
-        rates: of those that are on.
+        rates: the rates of the enabled faults.
         trace: all steps.
-        counts: how often each happened.
+        counts: how often each fault has happened.
     """
 
     rates: dict[Fault, float]
@@ -90,14 +90,14 @@ class Faults:
 
 
 class StoreTime(VirtualTime):
-    """The clock of a simulated store: a request takes time, and nobody goes on meanwhile."""
+    """The clock of a simulated store: a request takes time, and no task runs meanwhile."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         super().__init__()
         self._scheduler = scheduler
 
     def now_ms(self) -> int:
-        """Of everybody."""
+        """Return the time of all processes."""
         return self._scheduler.time.now_ms()
 
     def sleep(self, seconds: float) -> None:
@@ -109,7 +109,7 @@ class FaultyStore(WrappedStorage):
     """Requests of one process to a store.
 
     Attributes:
-        inner: that store.
+        inner: the store.
     """
 
     inner: ClockedStore
@@ -141,7 +141,7 @@ class FaultyStore(WrappedStorage):
     def _spread(
         self, first: Iterable[ObjectInfo], second: Iterable[ObjectInfo]
     ) -> list[ObjectInfo]:
-        """Names up to one of them as of the first listing, the others as of the second."""
+        """Join the names up to a random one of the first listing with the rest of the second."""
         both = sorted({info.path for info in (*first, *second)})
         if not both:
             return []
@@ -160,7 +160,7 @@ class FaultyStore(WrappedStorage):
 
     def _request(self, method: str, path: str, call: Callable[[], T], *, is_write: bool) -> T:
         draw, time = self._scheduler.draw, self._scheduler.time
-        self._stand_still(method, path, _CRITICAL if method in _CHANGES_HANDS else 1)
+        self._draw_process_fault(method, path, _CRITICAL if method in _DECISIVE else 1)
         self._scheduler.step()
         time.passed_ms += draw.choice((0, 0, 1, 5))
         if self._process.cut_off_until_ms > time.passed_ms:
@@ -184,18 +184,18 @@ class FaultyStore(WrappedStorage):
         self._note(method, path, f"{why}done")
         return answer
 
-    def _stand_still(self, method: str, path: str, times: int) -> None:
+    def _draw_process_fault(self, method: str, path: str, times: int) -> None:
         draw, now_ms = self._scheduler.draw, self._scheduler.time.passed_ms
         if self._draws(Fault.PAUSE, times):
             lasts_ms = draw.choice(_LASTS_MS)
             self._process.paused_until_ms = now_ms + lasts_ms
-            self._note(method, path, f"not yet: the process stands still for {lasts_ms} ms")
+            self._note(method, path, f"not yet: the process is paused for {lasts_ms} ms")
         if self._draws(Fault.CUT_OFF, times):
             lasts_ms = draw.choice(_LASTS_MS)
             self._process.cut_off_until_ms = now_ms + lasts_ms
             self._note(method, path, f"not yet: the process is cut off for {lasts_ms} ms")
         if self._draws(Fault.KILL, times):
-            self._note(method, path, "not any more: the process is killed")
+            self._note(method, path, "not sent: the process is killed")
             self._process.is_killed = True
 
     def _draw_loss(self, is_write: bool) -> Fault:
@@ -206,7 +206,7 @@ class FaultyStore(WrappedStorage):
     def _lose(
         self, method: str, path: str, call: Callable[[], T], fault: Fault, why: str = ""
     ) -> None:
-        """Raise what a client raises that got no answer."""
+        """Raise the error of a client that got no answer."""
         if fault is Fault.UNANSWERED:
             with suppress(HudiError):
                 self._carry_out(method, path, call, f"{why}unanswered: ")

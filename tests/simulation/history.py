@@ -1,4 +1,4 @@
-"""One history: what is in it is drawn from a seed, and all that happens, too."""
+"""One history: its processes, its faults and its schedule are drawn from a seed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.simulation.scheduler import Killed, Process, Scheduler
 from tests.simulation.threads import simulated
 from tests.tables import Row, contents, write_files_of
 
-#: How likely a role is in a history, and how many may be in one.
+#: How likely a role is in a history, and how many processes may have it.
 _ROLES: Mapping[Role, tuple[float, int]] = {
     Role.WRITER: (1.0, 3),
     Role.SERVICE: (0.6, 2),
@@ -45,7 +45,7 @@ _ROLES: Mapping[Role, tuple[float, int]] = {
     Role.FOLLOWER: (0.4, 1),
     Role.TRAVELLER: (0.2, 1),
 }
-#: How likely a fault is in a history; how often it happens then is drawn, too.
+#: How likely a fault is in a history; its rate is drawn, too.
 _FAULTS: Mapping[Fault, float] = {
     Fault.PAUSE: 0.6,
     Fault.SLOW: 0.3,
@@ -57,12 +57,12 @@ _FAULTS: Mapping[Fault, float] = {
     Fault.REPEATED: 0.15,
     Fault.SPREAD: 0.2,
 }
-#: What the next process does.
+#: The acts of the process that follows the history.
 _ACTS = (
     actors.recover,
     actors.compact,
     actors.clean_up,
-    actors.put_away,
+    actors.archive_instants,
     actors.maintain_metadata,
 )
 _RATES = (0.002, 0.005, 0.01, 0.03)
@@ -73,15 +73,15 @@ _A_HEARTBEAT_MS = 121_000
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What is in a history.
+    """The parameters of a history.
 
     Attributes:
-        seed: of all that happens.
-        kind: of the table.
-        processes: the role of each, and how often it acts.
-        rates: of the faults.
-        stickiness: how likely a process goes on when another could.
-        version: that the table gets at the end, when no process is at work; None to keep its own.
+        seed: the seed of everything that is drawn.
+        kind: the kind of the table.
+        processes: the role of each process, and how often it acts.
+        rates: the rates of the faults.
+        stickiness: how likely a process continues when another could run.
+        version: the version that the table is changed to at the end; None to keep its own.
     """
 
     seed: int
@@ -93,7 +93,7 @@ class Drawn:
 
     @classmethod
     def of(cls, seed: int) -> Drawn:
-        """The history of a seed."""
+        """Draw the parameters from a seed."""
         draw = random.Random(f"{seed} history")
         roles = [
             (role, draw.randint(2, 4))
@@ -126,11 +126,11 @@ class Drawn:
 
 
 class History:
-    """One history, as it runs.
+    """The run of one history.
 
     Attributes:
-        drawn: what is in it.
-        trace: what happened.
+        drawn: its parameters.
+        trace: all steps so far.
         steps: how many choices the scheduler made.
     """
 
@@ -151,7 +151,7 @@ class History:
 
     @property
     def trace(self) -> list[Step]:
-        """What happened."""
+        """All steps so far."""
         return self._faults.trace
 
     @property
@@ -160,10 +160,10 @@ class History:
         return self._scheduler.steps
 
     def run(self) -> None:
-        """Run it to its end.
+        """Run the history to its end.
 
         Raises:
-            AssertionError: a reader saw what it must not see, or the table is broken.
+            AssertionError: a reader saw rows that it must not see, or the table is broken.
         """
         with simulated(self._scheduler, f"{self.drawn.seed} identifiers"):
             self._remember_base()
@@ -175,15 +175,15 @@ class History:
             self._go_on()
 
     def _remember_base(self) -> None:
-        """Begin where the base ends."""
+        """Set the clock to the end of the base, and record its commits."""
         self._scheduler.time.passed_ms = self._base.passed_ms
         for one in self._base.commits:
             attempt = self._oracle.begin("base", one.rows)
-            self._oracle.tell(attempt, one.requested_at, one.completed_at)
+            self._oracle.acknowledge(attempt, one.requested_at, one.completed_at)
         self._oracle.note(Acknowledged(rewritten=self._base.rewritten))
 
     def _start(self, name: str, role: Role, acts: int, times: int = 1) -> None:
-        """Start a process; if it is killed, another one like it starts some time later."""
+        """Start a process; if it is killed, start another one like it some time later."""
         process = Process(name)
         storage = FaultyStore(self._store, self._scheduler, self._faults, process)
         draw = random.Random(f"{self.drawn.seed} {name}")
@@ -220,7 +220,7 @@ class History:
         check_metadata(self._store)
 
     def _go_on(self) -> None:
-        """The next process can do all that processes do."""
+        """Check that the next process can perform every act."""
         self._commit("last")
         to = self._opened()
         for act in _ACTS:
@@ -232,7 +232,7 @@ class History:
             self._change_version(self.drawn.version)
 
     def _change_version(self, version: FormatVersion) -> None:
-        """As an operator does who has stopped all writers."""
+        """Change the table's version, as an operator does who has stopped all writers."""
         self._note("end", "change version", f"to {version:d}")
         try:
             self._oracle.note(actors.change_to(self._opened(), version))
@@ -257,7 +257,7 @@ class History:
         self._oracle.note(actors.recover(to))
         context = to.begin()
         done = to.commit(write_files_of(to, context, attempt.rows), {})
-        self._oracle.tell(attempt, done.requested_at, done.completed_at or "")
+        self._oracle.acknowledge(attempt, done.requested_at, done.completed_at or "")
 
     def _opened(self) -> TableWriter:
         return actors.open_writer(

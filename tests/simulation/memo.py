@@ -1,7 +1,7 @@
-"""Results of decoding, kept: the processes of a history decode the same bytes again and again.
+"""A cache of decoded values, because the processes of a history decode the same bytes repeatedly.
 
-Each function here depends on its arguments alone, and its callers do not change what it returns.
-What is requested from the store, and what is decided from it, is not kept.
+Each function here depends on its arguments alone, and its callers do not change its result.
+Requests to the store, and decisions based on them, are not cached.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from lakemark.timeline.archive_log import _records
 from lakemark.timeline.content import Record, decode_commit
 from lakemark.timeline.layout import LayoutV1, LayoutV2
 
-#: Results of each function. A history needs fewer; more would only take memory.
+#: The most results of each function. A history needs fewer; more would only use memory.
 _MOST = 2048
 
-_kept_properties = lru_cache(_MOST)(parse_properties)
+_cached_properties = lru_cache(_MOST)(parse_properties)
 
 
 def _properties(data: bytes) -> dict[str, str]:
-    return dict(_kept_properties(data))
+    return dict(_cached_properties(data))
 
 
 @lru_cache(_MOST)
-def _kept_payload(values: tuple[bytes, ...], schema: str, payload: str, path: str) -> pa.Array:
+def _cached_payload(values: tuple[bytes, ...], schema: str, payload: str, path: str) -> pa.Array:
     return read_payload(pa.array(values, pa.binary()), schema, payload, path)
 
 
 def _payload(values: pa.BinaryArray, schema: str, payload: str, path: str) -> pa.Array:
-    return _kept_payload(tuple(values.to_pylist()), schema, payload, path)
+    return _cached_payload(tuple(values.to_pylist()), schema, payload, path)
 
 
-_kept_records: dict[tuple[object, ...], Sequence[Record]] = {}
+_cached_records: dict[tuple[object, ...], Sequence[Record]] = {}
 
 
 def _archived(block: LogBlock) -> Sequence[Record]:
     key = (block.type, block.content.read(), block.header.get(HeaderKey.SCHEMA))
-    if key not in _kept_records:
-        if len(_kept_records) == _MOST:
-            _kept_records.clear()
-        _kept_records[key] = list(_records(block))
-    return _kept_records[key]
+    if key not in _cached_records:
+        if len(_cached_records) == _MOST:
+            _cached_records.clear()
+        _cached_records[key] = list(_records(block))
+    return _cached_records[key]
 
 
-_KEPT: Mapping[str, Callable[..., Any]] = {
+_CACHED: Mapping[str, Callable[..., Any]] = {
     "lakemark.config.table_properties.parse_properties": _properties,
     "lakemark.timeline.timeline_reader.decode_commit": lru_cache(_MOST)(decode_commit),
     "lakemark.timeline.layout.LayoutV1.parse": lru_cache(_MOST)(LayoutV1.parse),
@@ -65,7 +65,7 @@ _KEPT: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def keep_results(patch: pytest.MonkeyPatch) -> None:
-    """Have the code under test use the kept results."""
-    for target, function in _KEPT.items():
+def cache_results(patch: pytest.MonkeyPatch) -> None:
+    """Have the code under test use the cached results."""
+    for target, function in _CACHED.items():
         patch.setattr(target, function)

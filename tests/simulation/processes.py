@@ -1,4 +1,4 @@
-"""What the processes of a history do, as programs that die, begin again, and are told errors."""
+"""The programs of the processes of a history, which die, restart and handle errors."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from tests.simulation.base import SHARED
 from tests.simulation.oracle import Attempt, Oracle
 from tests.tables import Row, write_files_of
 
-#: What a process may be told; it begins again, and some time later. Anything else is a fault.
+#: Errors after which a process restarts some time later. Any other error fails the history.
 REFUSALS = (Retriable, Fenced, OutcomeUnknown, Refused)
 
 REGIONS = ("north", "south")
 
 
 class Role(StrEnum):
-    """What a process is there for."""
+    """The role of a process."""
 
     WRITER = "writer"
     SERVICE = "service"
@@ -48,14 +48,14 @@ class Role(StrEnum):
 
 @dataclass
 class World:
-    """What all processes of a history have in common.
+    """The objects that all processes of a history share.
 
     Attributes:
         time: their clock.
-        oracle: hears what they are told.
-        has_metadata: whether they keep a metadata table.
+        oracle: records the results of their acts.
+        has_metadata: whether they maintain a metadata table.
         note: adds a line to the trace.
-        values: the next value that no row had.
+        values: generates values that no row has yet.
     """
 
     time: VirtualTime
@@ -70,11 +70,11 @@ class Program:
     """One process.
 
     Attributes:
-        world: in which it is.
-        role: what it is there for.
-        name: of the process.
-        storage: the table's root, as the process reaches it.
-        draw: what it does is drawn from.
+        world: the objects that it shares with the other processes.
+        role: its role.
+        name: its name.
+        storage: its connection to the table's root.
+        draw: the source of its random choices.
     """
 
     world: World
@@ -84,7 +84,7 @@ class Program:
     draw: random.Random
 
     def run(self, acts: int) -> None:
-        """Do so much, or be refused so often."""
+        """Perform this many acts; an act that is refused counts."""
         begun = _ROLES[self.role](self)
         for _ in range(acts):
             try:
@@ -99,32 +99,32 @@ class Program:
         self.world.note(self.name, what, text)
 
     def opened(self) -> TableWriter:
-        """A writer that has recovered nothing."""
+        """Open a writer that has recovered nothing yet."""
         return open_writer(self.storage, self.world.time, has_metadata=self.world.has_metadata)
 
     def table(self) -> OpenTable:
-        """For reading."""
+        """Open the table for reading."""
         properties = TableProperties.parse(self.storage.read(PROPERTIES_PATH))
         clock = VirtualTimelineClock(UTC_CLOCK.zone, virtual=self.world.time)
         return OpenTable(self.storage, properties, clock=clock)
 
-    def told(self, what: str, told: Acknowledged) -> None:
-        """An act ended well."""
-        self.world.note(self.name, what, f"told {told}")
-        self.world.oracle.note(told)
+    def record(self, what: str, result: Acknowledged) -> None:
+        """Record the result of an act that succeeded."""
+        self.world.note(self.name, what, f"returned {result}")
+        self.world.oracle.note(result)
 
 
 # Pipelines
 
 
 def _pipeline(program: Program, acts: dict[Callable[[Program, TableWriter], None], int]) -> Act:
-    """A process that recovers before its first act, and after each refusal."""
+    """Create a process that recovers before its first act, and after each refusal."""
     opened: list[TableWriter] = []
 
     def act() -> None:
         if not opened:
             to = program.opened()
-            program.told("recover", actors.recover(to))
+            program.record("recover", actors.recover(to))
             opened.append(to)
         chosen = program.draw.choices([*acts], [*acts.values()])[0]
         chosen(program, opened[0])
@@ -149,12 +149,12 @@ def _write(program: Program, to: TableWriter, attempt: Attempt) -> None:
     context = to.begin()
     attempt.requested_at = context.instant
     done = to.commit(write_files_of(to, context, attempt.rows), {})
-    program.world.oracle.tell(attempt, done.requested_at, done.completed_at or "")
-    program.world.note(program.name, "commit", f"told {attempt}")
+    program.world.oracle.acknowledge(attempt, done.requested_at, done.completed_at or "")
+    program.world.note(program.name, "commit", f"acknowledged {attempt}")
 
 
 def _rows(program: Program) -> tuple[Row, ...]:
-    """A key of its own and some that are shared, of a value that no other commit has."""
+    """Create rows of a new value: one with a key of its own, and some with shared keys."""
     value, draw = next(program.world.values), program.draw
     own = Row(f"k{value}", value, value, draw.choice(REGIONS))
     shared = draw.sample([*SHARED], draw.choice((0, 1, 2)))
@@ -164,7 +164,7 @@ def _rows(program: Program) -> tuple[Row, ...]:
 def _act(act: Callable[[TableWriter], Acknowledged]) -> Callable[[Program, TableWriter], None]:
     def run(program: Program, to: TableWriter) -> None:
         program.world.note(program.name, act.__name__, "begins")
-        program.told(act.__name__, act(to))
+        program.record(act.__name__, act(to))
 
     return run
 
@@ -172,7 +172,7 @@ def _act(act: Callable[[TableWriter], Acknowledged]) -> Callable[[Program, Table
 _SERVICES = {
     _act(actors.compact): 3,
     _act(actors.clean_up): 3,
-    _act(actors.put_away): 3,
+    _act(actors.archive_instants): 3,
     _act(actors.maintain_metadata): 1,
     _act(actors.recover): 1,
 }
@@ -182,7 +182,7 @@ _SERVICES = {
 
 
 def _command(program: Program, act: Callable[[Program, TableWriter], None]) -> Act:
-    """A process that lives for one act; what it names may not be there."""
+    """Create a process that runs for one act; the instant that it names may not exist."""
 
     def run() -> None:
         program.world.time.sleep(program.draw.choice((1.0, 10.0, 60.0)))
@@ -198,7 +198,7 @@ def _roll_back(program: Program, to: TableWriter) -> None:
     oracle = program.world.oracle
     name = list(to.table.timeline.completed(*COMMITS))[1:][-1].requested_at  # never the first
     with oracle.undoing(lambda requested_at: requested_at == name, is_restore=False):
-        program.told(f"roll back {name}", actors.roll_back(to, name))
+        program.record(f"roll back {name}", actors.roll_back(to, name))
 
 
 def _restore(program: Program, to: TableWriter) -> None:
@@ -207,7 +207,7 @@ def _restore(program: Program, to: TableWriter) -> None:
     target = None if any(i.action == "restore" for i in pending) else _target(program, to)
     with oracle.undoing(lambda requested_at: True, is_restore=True):
         program.world.note(program.name, "restore", f"to {target}")
-        program.told(f"restore to {target}", actors.restore_to(to, target))
+        program.record(f"restore to {target}", actors.restore_to(to, target))
 
 
 def _target(program: Program, to: TableWriter) -> str:
@@ -215,8 +215,8 @@ def _target(program: Program, to: TableWriter) -> str:
 
 
 def _savepoint(program: Program, to: TableWriter) -> None:
-    act = program.draw.choice((actors.keep_newest, actors.let_go_oldest))
-    program.told(act.__name__, act(to))
+    act = program.draw.choice((actors.savepoint_newest, actors.delete_oldest_savepoint))
+    program.record(act.__name__, act(to))
 
 
 def _set_checkpoint(program: Program, to: TableWriter) -> None:
@@ -225,15 +225,15 @@ def _set_checkpoint(program: Program, to: TableWriter) -> None:
     attempt = oracle.begin_checkpoint(program.name, checkpoint)
     done = actors.set_checkpoint(to, checkpoint).commit
     assert done is not None
-    oracle.tell(attempt, done.requested_at, done.completed_at)
-    program.world.note(program.name, "checkpoint", f"told {checkpoint} at {done.requested_at}")
+    oracle.acknowledge(attempt, done.requested_at, done.completed_at)
+    program.world.note(program.name, "checkpoint", f"set {checkpoint} at {done.requested_at}")
 
 
 # Readers
 
 
 def _reader(program: Program) -> Act:
-    """Reads all there is."""
+    """Create a process that runs snapshot queries."""
 
     def read() -> None:
         oracle = program.world.oracle
@@ -247,7 +247,7 @@ def _reader(program: Program) -> Act:
 
 
 def _traveller(program: Program) -> Act:
-    """Reads what there was when an instant was the newest."""
+    """Create a process that runs time travel queries."""
 
     def read() -> None:
         oracle = program.world.oracle
@@ -294,15 +294,15 @@ def _omits_rows(table: OpenTable, requested_at: str) -> bool:
 def _last_clean(table: OpenTable) -> str:
     """The newest clean, which may still be deleting files.
 
-    The services count file versions. Which older instants they leave readable is recorded nowhere,
-    so Apache Hudi and lakemark read an instant before a clean without its files.
+    The services count file versions. No file records which older instants stay readable, so Apache
+    Hudi and lakemark read an instant before a clean without its files.
     """
     cleans = (i.requested_at for i in table.timeline.instants if i.action is Action.CLEAN)
     return max(cleans, default="")
 
 
 def _follower(program: Program) -> Act:
-    """Reads what is new since it read last."""
+    """Create a process that runs incremental queries, each from the end of the last."""
     seen: set[str] = set()
     cursor = [""]
 

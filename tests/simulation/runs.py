@@ -1,4 +1,4 @@
-"""Many histories, one after another, on one processor or several."""
+"""Run many histories, one after another, in one process or several."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from multiprocessing import get_context
 from tests.simulation.history import Drawn, History
 from tests.simulation.weakened import without
 
-#: How often a long run says how far it has come.
+#: How often a long run reports its progress.
 _REPORT_EVERY_S = 60
 
 
 @dataclass
 class Tally:
-    """What became of some histories.
+    """The results of some histories.
 
     Attributes:
-        histories: how many there were.
-        steps: of all of them.
-        failed: seeds of those that failed.
+        histories: how many have run.
+        steps: the steps of all of them.
+        failed: the seeds of those that failed.
     """
 
     histories: int = 0
@@ -36,13 +36,13 @@ class Tally:
         return f"{counts}: {self.failed}" if self.failed else counts
 
     def __add__(self, other: Tally) -> Tally:
-        """Both together."""
+        """Add up both results."""
         histories, steps = self.histories + other.histories, self.steps + other.steps
         return Tally(histories, steps, self.failed + other.failed)
 
 
 def histories_until_failure(rule: str, first: int, most: int) -> int | None:
-    """How many histories it takes until one fails when a rule is not kept; None if none does."""
+    """Count the histories until one fails without a rule; None if none of them fails."""
     with without(rule):
         for number in range(most):
             if not run_one(first + number)[0]:
@@ -51,13 +51,13 @@ def histories_until_failure(rule: str, first: int, most: int) -> int | None:
 
 
 def run_all(first: int, minutes: float, most: int | None, processes: int) -> Tally:
-    """Run new seeds until the time is over, each process its share of them.
+    """Run new seeds until the time is over; each process runs its share of them.
 
     Args:
         first: the first seed.
-        minutes: after which no other history begins.
-        most: histories; None sets no bound.
-        processes: that run at once.
+        minutes: the time after which no other history begins.
+        most: the most histories; None for no bound.
+        processes: how many processes run at the same time.
     """
     share = None if most is None else -(-most // processes)
     run = partial(_run_share, first, processes, minutes, share)
@@ -81,8 +81,8 @@ def _run_share(first: int, step: int, minutes: float, most: int | None, share: i
 
 
 def run_one(seed: int, *, is_printed: bool = False) -> tuple[bool, int]:
-    """Run one history; whether it is good, and its steps."""
-    logging.disable()  # of lost leases and heartbeats there is much to say
+    """Run one history, and return whether it passed, and its steps."""
+    logging.disable()  # lost leases and heartbeats would log too much
     history = History(Drawn.of(seed))
     try:
         history.run()

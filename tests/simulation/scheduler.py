@@ -1,7 +1,7 @@
-"""Tasks of which one runs at a time, on a clock that moves when all of them wait.
+"""A scheduler that runs one task at a time, on a clock that advances when all of them wait.
 
-A task runs until it asks the scheduler to go on (``step``, ``sleep``), or waits for something. The
-scheduler then draws the task that runs next. With one seed it draws the same ones again.
+A task runs until it calls the scheduler (``step``, ``sleep``) or waits for something. The scheduler
+then draws the task that runs next. With the same seed it draws the same tasks again.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from typing import ClassVar
 
 from tests.protocol.virtual_time import VirtualTime
 
-#: A history of more steps than that is stuck.
+#: A history of more steps than this is stuck.
 MOST_STEPS = 60_000
 
 
 class Killed(BaseException):
-    """The process of this task has died."""
+    """The process of this task was killed."""
 
 
 class Stuck(AssertionError):
-    """No task can go on, or the tasks go on for ever."""
+    """No task can run, or the tasks run for ever."""
 
 
 @dataclass(eq=False)
 class Process:
-    """Tasks that die, and stand still, together.
+    """The tasks of one process, which die and pause together.
 
     Attributes:
-        name: in the trace.
-        is_killed: whether it has died.
-        paused_until_ms: when its tasks go on.
+        name: its name in the trace.
+        is_killed: whether it was killed.
+        paused_until_ms: when its tasks resume.
         cut_off_until_ms: when its requests reach the store again.
     """
 
@@ -63,23 +63,23 @@ class _Task:
         return self.due_ms <= now_ms or (self.is_ready is not None and self.is_ready())
 
     def may_run_at(self) -> int:
-        """When the clock lets it run; another task may do so before."""
+        """Return when the clock lets the task run; another task may make it ready earlier."""
         if self.is_ready is not None and self.is_ready():
             return self.process.paused_until_ms
         return max(self.due_ms, self.process.paused_until_ms)
 
 
-#: When a task runs that waits for others alone.
+#: When a task is due that waits only for other tasks.
 _NEVER = 1 << 62
 
 
 class Scheduler:
-    """Runs tasks in threads that hand a baton on.
+    """Runs tasks in threads, one at a time.
 
     Attributes:
-        time: of all tasks.
-        draw: what the schedule is drawn from.
-        steps: how many there were.
+        time: the clock of all tasks.
+        draw: the source of the random choices of the schedule.
+        steps: how many steps there were.
     """
 
     def __init__(self, seed: str, stickiness: float = 0.9) -> None:
@@ -96,32 +96,32 @@ class Scheduler:
 
     @property
     def process(self) -> Process | None:
-        """The process whose turn it is; None before and after ``run``."""
+        """The process that is running; None before and after ``run``."""
         return self._current.process if self._current else None
 
     @property
     def task(self) -> object:
-        """The task whose turn it is."""
+        """The task that is running."""
         return self._current
 
     @property
     def has_failed(self) -> bool:
-        """Whether a task has raised what ``run`` will raise."""
+        """Whether a task has raised an error, which ``run`` will raise."""
         return self._failure is not None
 
     def start(self, process: Process, run: Callable[[], None]) -> None:
-        """Have another task; it begins when it is drawn."""
+        """Add a task; it begins when it is drawn."""
         self._tasks.append(_Task(process, run))
 
     def at(self, ms: int, call: Callable[[], object]) -> None:
-        """Call something when the clock has come to a time, whatever runs then."""
+        """Call a function when the clock reaches a time, whichever task runs then."""
         heapq.heappush(self._later, (ms, next(self._numbers), call))
 
     def run(self) -> None:
         """Run all tasks to their end.
 
         Raises:
-            BaseException: what a task raised; the others are killed.
+            BaseException: the error that a task raised; the other tasks are killed.
         """
         self._done.acquire()
         self._hand_on()
@@ -131,7 +131,7 @@ class Scheduler:
             raise self._failure
 
     def step(self) -> None:
-        """Let others go on, maybe.
+        """Let another task run, if one is drawn.
 
         Raises:
             Killed: the process was killed meanwhile.
@@ -139,7 +139,7 @@ class Scheduler:
         self._wait(0, None)
 
     def sleep(self, ms: int) -> None:
-        """Wait; others may go on for longer.
+        """Wait for a time; other tasks may run for longer.
 
         Raises:
             Killed: as ``step``.
@@ -147,7 +147,7 @@ class Scheduler:
         self._wait(self.time.passed_ms + ms, None)
 
     def wait_for(self, is_ready: Callable[[], bool], ms: int | None = None) -> None:
-        """Wait for something that another task does, or for a time.
+        """Wait until another task makes a condition true, or for a time.
 
         Raises:
             Killed: as ``step``.
@@ -155,7 +155,7 @@ class Scheduler:
         self._wait(_NEVER if ms is None else self.time.passed_ms + ms, is_ready)
 
     def move_clock_to(self, ms: int) -> None:
-        """Let a time come, with all that is due until then."""
+        """Advance the clock, and make all calls that are due until then."""
         while self._later and self._later[0][0] <= ms:
             due_ms, _, call = heapq.heappop(self._later)
             self.time.passed_ms = max(self.time.passed_ms, due_ms)
@@ -195,7 +195,7 @@ class Scheduler:
         worker.work = work
 
     def _hand_on(self) -> None:
-        """Go on after a task has ended, or before the first."""
+        """Start the next task after one has ended, or the first one."""
         self._current = None
         while self._later and not self._tasks:
             self.move_clock_to(self._later[0][0])
@@ -207,7 +207,7 @@ class Scheduler:
     def _choose(self) -> _Task:
         self.steps += 1
         if self.steps > MOST_STEPS:
-            self._fail(Stuck(f"{MOST_STEPS} steps and no end"))
+            self._fail(Stuck(f"no end after {MOST_STEPS} steps"))
         self.move_clock_to(self.time.passed_ms)
         while not (ready := [t for t in self._tasks if t.may_run(self.time.passed_ms)]):
             self._move_to_next_event()
@@ -243,7 +243,7 @@ class Scheduler:
 
 
 class _Worker:
-    """A thread that runs one task after another: to start a thread takes longer than most tasks."""
+    """A thread that runs many tasks, because starting a thread takes longer than most tasks."""
 
     idle: ClassVar[list[_Worker]] = []
 
@@ -259,12 +259,12 @@ class _Worker:
             assert self.work is not None
             hand_on = self.work()
             self.work = None
-            self.idle.append(self)  # the next task may be ours
+            self.idle.append(self)  # this thread may run the next task
             hand_on()
 
 
 class SimulatedTime(VirtualTime):
-    """A clock on which whoever waits lets others go on."""
+    """A clock on which a task that waits lets other tasks run."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         super().__init__()
@@ -273,19 +273,19 @@ class SimulatedTime(VirtualTime):
         self._began_ms = VirtualTime().now_ms()
 
     def now_ms(self) -> int:
-        """Of every process."""
+        """Return the time of every process."""
         return self._began_ms + self.passed_ms
 
     def monotonic(self) -> float:
-        """As ``time.monotonic``."""
+        """Like ``time.monotonic``."""
         return self.passed_ms / 1000
 
     def time_ns(self) -> int:
-        """As ``time.time_ns``."""
+        """Like ``time.time_ns``."""
         return self.now_ms() * 1_000_000
 
     def sleep(self, seconds: float) -> None:
-        """See ``Scheduler.sleep``; outside of it time just passes."""
+        """See ``Scheduler.sleep``; outside of a run only advance the clock."""
         ms = max(1, ceil(1000 * seconds))
         if self._scheduler.process is None:
             self.passed_ms += ms

@@ -1,4 +1,4 @@
-"""Threads, locks, clocks and random numbers of the code under test, as a history needs them."""
+"""Simulated threads, locks, clocks and random numbers for the code under test."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 import pytest
 
 from lakemark.transaction.streamer_progress import _ExtraMetadata
-from tests.simulation.memo import keep_results
+from tests.simulation.memo import cache_results
 from tests.simulation.scheduler import Scheduler
 
 T = TypeVar("T")
 
 
 class SimulatedThreads:
-    """What the module ``threading`` gives to the code under test."""
+    """The replacement for the module ``threading`` in the code under test."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.Event = lambda: _Event(scheduler)
@@ -30,7 +30,7 @@ class SimulatedThreads:
     def Thread(
         self, target: Callable[..., None], args: Sequence[Any] = (), **named: object
     ) -> SimpleNamespace:
-        """A task of the same process; outside of the scheduler none, since no time passes there."""
+        """Create a task of the same process; it never runs outside of ``Scheduler.run``."""
         process = self._scheduler.process
 
         def start() -> None:
@@ -58,7 +58,7 @@ class _Event:
 
 
 class _Lock:
-    """Of one process. A task may take it twice: those that do not, do not notice."""
+    """A lock within one process. It is reentrant, for ``Lock`` and ``RLock`` alike."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -91,7 +91,7 @@ def _read_here(source: Callable[[], Iterator[T]], ahead: int = 1) -> Generator[T
 
 @contextmanager
 def simulated(scheduler: Scheduler, seed: str) -> Iterator[None]:
-    """A block in which all that a history depends on is drawn from a seed."""
+    """Run a block in which all that a history depends on is drawn from a seed."""
     draw = random.Random(seed)
     time = scheduler.time
     with pytest.MonkeyPatch.context() as patch:
@@ -111,6 +111,6 @@ def simulated(scheduler: Scheduler, seed: str) -> Iterator[None]:
         patch.setattr("lakemark.write.file_group_write.read_ahead", _read_here)
         patch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
         patch.setattr("lakemark.model.column_ranges.MAX_COLUMNS", 1)  # of statistics
-        keep_results(patch)
+        cache_results(patch)
         patch.setattr(uuid, "os", SimpleNamespace(urandom=draw.randbytes))
         yield

@@ -1,4 +1,4 @@
-"""The protocol without one of its rules, to see that the simulation misses each.
+"""The protocol without one of its rules, to show that the simulation detects the lack of each.
 
 ``python -m tests.simulation --without conflicts`` runs new seeds until a history fails.
 """
@@ -31,7 +31,7 @@ def _begin_over_old_timeline(
     return begun, decided
 
 
-#: What takes the place of which part of the code, for each rule.
+#: The function of the code that implements each rule, and its replacement.
 RULES: Mapping[str, tuple[str, Any]] = {
     "withdrawal": ("lakemark.timeline.locks.open_lock._withdraw_prepared", _nothing),
     "conflicts": ("lakemark.transaction.transaction.check_conflicts", _nothing),
@@ -41,13 +41,13 @@ RULES: Mapping[str, tuple[str, Any]] = {
     ),
     "lease": ("lakemark.timeline.locks.table_lock.Lease.check", _nothing),
     "heartbeats": ("lakemark.transaction.multi_writer.beating", lambda *_: frozenset[str]()),
-    "standing": ("lakemark.transaction.transaction.Transaction._check_standing", _nothing),
+    "validity": ("lakemark.transaction.transaction.Transaction._check_standing", _nothing),
 }
 
 
 @contextmanager
 def without(rule: str | None) -> Iterator[None]:
-    """A block in which one rule is not kept."""
+    """Run a block in which one rule does not apply."""
     with pytest.MonkeyPatch.context() as patch:
         if rule is not None:
             patch.setattr(*RULES[rule])

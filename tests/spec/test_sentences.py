@@ -23,7 +23,7 @@ SENTENCES = {
     "Merge Modes": {
         "queries, writers and table services come to the same, deterministic result": [
             "test_queries_writers_and_services_give_the_same_results",
-            "property/test_histories.py::test_a_query_gives_what_the_model_says",
+            "property/test_histories.py::test_query_returns_the_rows_of_the_model",
         ],
         "writing combines the changes of a batch, which writes fewer records": [
             "test_changes_of_a_batch_are_combined_before_they_are_written",
@@ -149,8 +149,8 @@ SENTENCES = {
     "Record Payloads (deprecated)": {
         "payload-based configurations continue to work": [
             "test_payload_configuration_continues_to_work",
-            "interop/test_histories.py::test_one_history_makes_the_same_rows",
-            "interop/test_histories.py::test_one_history_makes_the_same_rows_in_older_tables",
+            "interop/test_histories.py::test_history_gives_the_same_rows_in_both",
+            "interop/test_histories.py::test_history_gives_the_same_rows_in_older_tables",
         ],
         "OverwriteWithLatest: of a batch the greatest value, then the latest record": [
             "test_overwriting_payloads_precombine_a_batch",

@@ -18,7 +18,7 @@ class Request(NamedTuple):
 
 
 class CountingStorage(WrappedStorage):
-    """Records every call, in order; ``delete`` once for each path."""
+    """Records every call, in order; ``delete`` counts once for each path."""
 
     def __init__(self, inner: Storage) -> None:
         super().__init__(inner)
@@ -26,14 +26,14 @@ class CountingStorage(WrappedStorage):
         self._lock = Lock()
 
     def count(self, method: str | None = None, *, under: str = "") -> int:
-        """How many calls there were, of one method, of paths that start with ``under``."""
+        """Count the calls, if asked of one method, or of paths that start with ``under``."""
         return sum(
             method in (None, request.method) and request.path.startswith(under)
             for request in self.requests
         )
 
     def forget(self) -> None:
-        """Start counting anew."""
+        """Reset the counter."""
         self.requests.clear()
 
     def _reading(self, method: str, path: str, call: Callable[[], T]) -> T:

@@ -15,12 +15,12 @@ When = Literal["before", "after", "lost", "doubtful"]
 
 
 class SimulatedCrash(BaseException):
-    """The process is dead. No ``Exception``: what is dead neither handles errors nor cleans up."""
+    """The process died. It is no ``Exception``: a dead process neither handles nor cleans up."""
 
 
 @dataclass
 class _Process:
-    """What the storages of one process have in common: its writes, and its death."""
+    """The state that all storages of one process share: its writes, and its death."""
 
     writes: int = 0
     is_dead: bool = False
@@ -28,14 +28,14 @@ class _Process:
 
 
 class FaultyStorage(WrappedStorage):
-    """Fails at the write number ``nth`` (0 is the first), see ``WrappedStorage`` for what counts.
+    """Fails at write number ``nth`` (0 is the first); ``WrappedStorage`` defines a write.
 
     Args:
-        inner: where the other writes go.
-        nth: which write fails; None for none, to count them in ``writes``.
-        when: ``before`` and ``after`` the write the process dies, and every later call raises
-            ``SimulatedCrash``; ``lost`` does not do the write and ``doubtful`` does it, both raise
-            ``StorageUnavailable`` once and live on.
+        inner: the storage that carries out all other writes.
+        nth: which write fails; None to count the writes in ``writes`` only.
+        when: with ``before`` and ``after`` the process dies before or after the write, and every
+            later call raises ``SimulatedCrash``. With ``lost`` the write is not carried out, with
+            ``doubtful`` it is; both raise ``StorageUnavailable`` once, and later calls work.
     """
 
     def __init__(self, inner: Storage, nth: int | None = None, when: When = "before") -> None:
@@ -45,28 +45,28 @@ class FaultyStorage(WrappedStorage):
 
     @property
     def writes(self) -> int:
-        """How many there were."""
+        """How many writes there were."""
         return self._process.writes
 
     @property
     def has_failed(self) -> bool:
-        """Whether the write that was to fail has come."""
+        """Whether the write number ``nth`` has failed."""
         return self._nth is not None and self._nth < self.writes
 
-    def beside(self, inner: Storage) -> FaultyStorage:
-        """Another storage of the same process: writes to both are counted together."""
+    def for_storage(self, inner: Storage) -> FaultyStorage:
+        """Wrap another storage of the same process; writes to both are counted together."""
         other = FaultyStorage(inner, self._nth, self._when)
         other._process = self._process
         return other
 
     def _reading(self, method: str, path: str, call: Callable[[], T]) -> T:
-        self._still_alive()
+        self._check_alive()
         return call()
 
     def _writing(self, method: str, path: str, call: Callable[[], T]) -> T:
         process, is_doubt = self._process, self._when in ("lost", "doubtful")
         with process.lock:
-            self._still_alive()
+            self._check_alive()
             chosen = process.writes == self._nth
             process.writes += 1
             process.is_dead = chosen and not is_doubt
@@ -83,6 +83,6 @@ class FaultyStorage(WrappedStorage):
             raise SimulatedCrash(self._when, method, path)
         return answer
 
-    def _still_alive(self) -> None:
+    def _check_alive(self) -> None:
         if self._process.is_dead:
             raise SimulatedCrash

@@ -1,8 +1,8 @@
-"""A folder of the local disk as it may be found after a power failure.
+"""A folder of the local disk as a power failure may leave it.
 
-What the code under test forces to the disk is observed at ``os.fsync``; all else may be lost:
+The calls of ``os.fsync`` show what the code under test forces to the disk; all else may be lost:
 
-- a name that appeared or went since its folder was forced is there or not, each by itself;
+- a name that was created or deleted since its folder was forced exists or not, independently;
 - a file that was never forced is empty, cut or whole.
 """
 
@@ -17,24 +17,24 @@ from typing import Protocol, TypeAlias
 
 import pytest
 
-#: Inode of a file, or None of a folder, by name.
+#: The entries of a folder by name: the inode of a file, None for a folder.
 _Entries: TypeAlias = dict[str, int | None]
 
 
 class Loss(Protocol):
-    """Decides what a power failure takes."""
+    """Decides what a power failure destroys."""
 
     def keeps_change(self) -> bool:
-        """Whether a change of a folder survives that was not forced."""
+        """Decide whether a change of a folder survives that was not forced."""
         ...
 
     def kept_bytes(self, size_bytes: int) -> int:
-        """How many bytes survive of a file that was not forced."""
+        """Decide how many bytes survive of a file that was not forced."""
         ...
 
 
 class Everything:
-    """All that was not forced is lost."""
+    """Everything that was not forced is lost."""
 
     def keeps_change(self) -> bool:
         return False
@@ -44,7 +44,7 @@ class Everything:
 
 
 class Contents:
-    """The folders survive as they were, no content does that was not forced."""
+    """All changes of folders survive, but the content of files only if it was forced."""
 
     def keeps_change(self) -> bool:
         return True
@@ -67,12 +67,12 @@ class Some:
 
 
 class ForgetfulDisk:
-    """Observes what is forced below a folder; what lies there at first is on the disk.
+    """Records what is forced below a folder; the files that exist at first count as forced.
 
     Args:
         root: the folder, without links in its path.
         vault: an empty folder of the same disk, for contents that were forced.
-        patch: takes ``os.fsync`` over.
+        patch: replaces ``os.fsync``.
     """
 
     def __init__(self, root: Path, vault: Path, patch: pytest.MonkeyPatch) -> None:
@@ -86,8 +86,8 @@ class ForgetfulDisk:
         patch.setattr("os.fsync", self._fsync)
 
     def after_power_failure(self, target: Path, loss: Loss) -> None:
-        """Lay down at ``target``, where nothing lies, what a power failure leaves now."""
-        self._lay_down(self._root, target, loss)
+        """Copy to ``target``, which must not exist, what a power failure would leave now."""
+        self._copy_folder(self._root, target, loss)
 
     def _fsync(self, descriptor: int) -> None:
         source = os.readlink(f"/proc/self/fd/{descriptor}")
@@ -100,7 +100,7 @@ class ForgetfulDisk:
             self._keep(source)
 
     def _keep(self, source: str) -> None:
-        """A second name keeps the content after its file is deleted, and its inode from reuse."""
+        """Link the file, which keeps its content after a deletion, and its inode from reuse."""
         kept = self._kept(os.stat(source).st_ino)
         if not kept.exists():
             os.link(source, kept)
@@ -108,7 +108,7 @@ class ForgetfulDisk:
     def _kept(self, inode: int) -> Path:
         return self._vault / str(inode)
 
-    def _lay_down(self, folder: str, target: Path, loss: Loss) -> None:
+    def _copy_folder(self, folder: str, target: Path, loss: Loss) -> None:
         target.mkdir()
         forced = self._folders.get(folder, {})
         now = _entries(folder) if os.path.isdir(folder) else {}
@@ -118,11 +118,11 @@ class ForgetfulDisk:
                 continue
             source, inode = os.path.join(folder, name), kept[name]
             if inode is None:
-                self._lay_down(source, target / name, loss)
+                self._copy_folder(source, target / name, loss)
             else:
-                self._lay_down_file(source, inode, target / name, loss)
+                self._copy_file(source, inode, target / name, loss)
 
-    def _lay_down_file(self, source: str, inode: int, target: Path, loss: Loss) -> None:
+    def _copy_file(self, source: str, inode: int, target: Path, loss: Loss) -> None:
         if self._kept(inode).exists():
             shutil.copy2(self._kept(inode), target)
         elif os.path.exists(source) and os.stat(source).st_ino == inode:

@@ -1,4 +1,4 @@
-"""A storage that lets others go on before one request of its writer."""
+"""A storage that lets other processes act before one request of its writer."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ T = TypeVar("T")
 
 
 class InterruptedStorage(WrappedStorage):
-    """Its writer stands still before the request that ``is_before`` names; once.
+    """Pauses its writer once, before the request that ``is_before`` selects.
 
     Attributes:
-        meanwhile: what others do then.
-        is_before: is given each request's number, from 0 on, its method and its path.
-        stopped_at: the request before which the writer stood still, as far as it has.
+        meanwhile: the acts of other processes during the pause.
+        is_before: gets each request's number, from 0 on, its method and its path.
+        stopped_at: the request before which the writer was paused; None until then.
     """
 
     def __init__(self, inner: Storage, meanwhile: Callable[[], object]) -> None:

@@ -10,11 +10,11 @@ from tests.storages.wrapped_storage import WrappedStorage
 
 
 class StaleListings(WrappedStorage):
-    """Lists what was there when it was made; reads show what is there now.
+    """Lists the objects that existed when it was created; reads return the current objects.
 
     Attributes:
-        is_stale: whether the listing of a folder is an old one; by default, of each folder.
-        shown: how many old listings there were that differ from the new one.
+        is_stale: returns whether the listing of a folder is stale; by default, of every folder.
+        shown: how many stale listings differed from the current ones.
     """
 
     def __init__(

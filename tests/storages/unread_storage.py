@@ -1,4 +1,4 @@
-"""A storage that once gives no answer to a read."""
+"""A storage that fails one read."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tests.storages.wrapped_storage import WrappedStorage
 
 T = TypeVar("T")
 
-#: Where a store may say that there is nothing, though there was a moment ago.
+#: Methods that may raise ``NotFound`` because the object was deleted a moment ago.
 MAY_BE_GONE = ("read", "read_versioned", "open")
 
 
 @dataclass
 class Reads:
-    """The reads of one process, of all its storages.
+    """The reads of one process through all its storages.
 
     Attributes:
-        nth: which one fails (0 is the first); None for none, to count them.
-        is_gone: whether it raises ``NotFound`` where a store may.
-        methods: of each read so far.
+        nth: which read fails (0 is the first); None to count them only.
+        is_gone: whether it raises ``NotFound``, if its method may.
+        methods: the methods of the reads so far.
     """
 
     nth: int | None = None
@@ -34,7 +34,7 @@ class Reads:
     lock: Lock = field(default_factory=Lock)
 
     def note(self, method: str, path: str) -> None:
-        """Count a read, and fail if it is the one."""
+        """Count a read, and fail if it is number ``nth``."""
         with self.lock:
             self.methods.append(method)
             fails = len(self.methods) - 1 == self.nth
@@ -46,7 +46,7 @@ class Reads:
 
 
 class UnreadStorage(WrappedStorage):
-    """Its reads count among those of a process; the opening of a new file is none."""
+    """Counts its reads among those of a process; creating a streaming file is not a read."""
 
     def __init__(self, inner: Storage, reads: Reads) -> None:
         super().__init__(inner)

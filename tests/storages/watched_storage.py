@@ -8,12 +8,12 @@ from tests.storages.wrapped_storage import WrappedStorage
 
 T = TypeVar("T")
 
-#: Is told of a write (method and path) right before it is done.
+#: Called with method and path of a write right before it is carried out.
 BeforeWrite = Callable[[str, str], None]
 
 
 class WatchedStorage(WrappedStorage):
-    """Tells of each write before it is done, see ``WrappedStorage`` for what counts."""
+    """Calls a function before each write; ``WrappedStorage`` defines a write."""
 
     def __init__(self, inner: Storage, before_write: BeforeWrite) -> None:
         super().__init__(inner)

@@ -7,7 +7,7 @@ from tests.storages.wrapped_storage import WrappedStorage
 
 
 class WholeSeconds(WrappedStorage):
-    """Tells no more of an object's time than its second, as S3 does."""
+    """Reports the modification time of an object in whole seconds, as S3 does."""
 
     def head(self, path: str) -> ObjectInfo | None:
         info = super().head(path)

@@ -1,4 +1,4 @@
-"""A storage that hands every call on, after telling a subclass about it."""
+"""A storage that delegates every call, through hooks that subclasses override."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class WrappedStorage:
-    """Hands calls to ``inner`` through ``_reading`` and ``_writing``, for subclasses to override.
+    """Delegates calls to ``inner`` through ``_reading`` and ``_writing``; subclasses override them.
 
-    A streaming file counts as one write, when it is closed. Deleting several objects is one write
-    for each, as it is on storage.
+    A streaming file is one write, when it is closed. Deleting several objects is one write for
+    each object, as it is on storage.
     """
 
     def __init__(self, inner: Storage) -> None:
@@ -30,8 +30,8 @@ class WrappedStorage:
     def _writing(self, method: str, path: str, call: Callable[[], T]) -> T:
         return call()
 
-    def _still_alive(self) -> None:
-        """Before bytes that no one sees yet are written or forgotten."""
+    def _check_alive(self) -> None:
+        """Called before a streaming file is written or aborted, and before ``make_durable``."""
 
     @property
     def location(self) -> StorageLocation:
@@ -62,7 +62,7 @@ class WrappedStorage:
     def create_streaming(self, path: str) -> StreamingFile:
         file = self._reading("create_streaming", path, lambda: self.inner.create_streaming(path))
         close = partial(self._writing, "close", path, file.close)
-        return _WrappedFile(file, close, self._still_alive)
+        return _WrappedFile(file, close, self._check_alive)
 
     def put(self, path: str, data: bytes, *, may_be_cut: bool = False) -> None:
         put = partial(self.inner.put, path, data, may_be_cut=may_be_cut)
@@ -72,7 +72,7 @@ class WrappedStorage:
         return self._writing("replace", path, lambda: self.inner.replace(path, data, version))
 
     def make_durable(self) -> None:
-        self._still_alive()
+        self._check_alive()
         self.inner.make_durable()
 
     def publish(self, prepared: str, path: str) -> None:
@@ -96,23 +96,23 @@ class WrappedStorage:
 
 class _WrappedFile:
     def __init__(
-        self, inner: StreamingFile, close: Callable[[], int], still_alive: Callable[[], None]
+        self, inner: StreamingFile, close: Callable[[], int], check_alive: Callable[[], None]
     ) -> None:
         self._inner = inner
         self._close = close
-        self._still_alive = still_alive
+        self._check_alive = check_alive
 
     @property
     def closed(self) -> bool:
         return self._inner.closed
 
     def write(self, data: bytes | memoryview, /) -> int:
-        self._still_alive()
+        self._check_alive()
         return self._inner.write(data)
 
     def close(self) -> int:
         return self._inner.close() if self._inner.closed else self._close()
 
     def abort(self) -> None:
-        self._still_alive()
+        self._check_alive()
         self._inner.abort()

@@ -20,8 +20,8 @@ from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.storage import StorageLocation, open_storage
 from lakemark.write.partitioner import divide
 from tests.storages import CountingStorage
+from tests.table_services import HISTORY, make_plain
 from tests.tables import INDEX, Row, changes, commit, contents, make, write_files, writer
-from tests.upkeep import HISTORY, make_plain
 
 #: Requests of a commit that are not for its files: timeline, lock, prepared content, markers.
 OWN_REQUESTS = 22

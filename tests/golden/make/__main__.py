@@ -1,4 +1,4 @@
-"""``python -m tests.golden.make NAME …``: makes golden tables, each into ``NAME.tar.gz``."""
+"""``python -m tests.golden.make NAME …``: create golden tables, each as ``NAME.tar.gz``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ARCHIVES = Path(__file__).resolve().parents[1]
 
 
 def main() -> int:
-    """Make the tables named; those that fail are told, and do not keep others from being made."""
+    """Create the named tables; report those that fail, and create the others nevertheless."""
     arguments = _arguments()
     failed = []
     with tempfile.TemporaryDirectory() as folder:
@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def make(spark: SparkSession, recipe: Recipe, scratch: Path, into: Path) -> Path:
-    """Write the table, ask Apache Hudi about it, pack both; the archive's path."""
+    """Write a table, query it with Apache Hudi, pack both, and return the path of the archive."""
     folder = scratch / recipe.name
     (folder / "expected").mkdir(parents=True)
     (scratch / f"{recipe.name}-scratch").mkdir()
@@ -77,7 +77,7 @@ def make(spark: SparkSession, recipe: Recipe, scratch: Path, into: Path) -> Path
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.golden.make", description=__doc__)
     parser.add_argument("names", nargs="+", choices=sorted(RECIPES), metavar="NAME")
-    parser.add_argument("--into", type=Path, default=_ARCHIVES, help="the archives' folder")
+    parser.add_argument("--into", type=Path, default=_ARCHIVES, help="the folder for the archives")
     return parser.parse_args()
 
 

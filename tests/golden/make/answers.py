@@ -1,4 +1,4 @@
-"""What Apache Hudi reads from a table, kept as Parquet files."""
+"""The rows that Apache Hudi reads from a table, written as Parquet files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FROM_THE_START = "000"
 
 
 def queries_of(recipe: Recipe, table: Path) -> dict[str, dict[str, str]]:
-    """Names and options of the queries that a table is asked."""
+    """List the queries of a table by name, with their options."""
     queries: dict[str, dict[str, str]] = {"snapshot": {}, "read_optimized": {}}
     completed = completed_writes(table)
     asked = [(completed[len(completed) // 2], "")]
@@ -34,29 +34,29 @@ def queries_of(recipe: Recipe, table: Path) -> dict[str, dict[str, str]]:
 def keep_answers(
     spark: SparkSession, recipe: Recipe, table: Path, folder: Path
 ) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """Ask the queries of a recipe and write the rows of each to ``folder``.
+    """Run the queries of a recipe, and write the rows of each to ``folder``.
 
     Returns:
-        The queries answered, and what Apache Hudi said to those that it refused.
+        The queries that were answered, and the errors of those that Apache Hudi refused.
     """
     answered, refused = {}, {}
-    for query, told in queries_of(recipe, table).items():
+    for query, options in queries_of(recipe, table).items():
         try:
             if query == "snapshot" and recipe.snapshot_by_java:
                 rows = read_snapshot(spark, table)
             else:
-                reader = spark.read.format("hudi").options(**_options_of(query, told))
+                reader = spark.read.format("hudi").options(**_options_of(query, options))
                 rows = reader.load(str(table))
             _save(rows, folder / f"{query}.parquet")
-            answered[query] = told
+            answered[query] = options
         except Exception as error:
             if not query.startswith(recipe.may_be_refused or "nothing"):
                 raise
-            refused[query] = _what_hudi_said(error)
+            refused[query] = _message_of(error)
     return answered, refused
 
 
-def _what_hudi_said(error: Exception) -> str:
+def _message_of(error: Exception) -> str:
     lines = str(error).splitlines()
     return next(line for line in lines if not line.startswith("An error occurred")).lstrip(": ")
 
@@ -76,13 +76,13 @@ def _about(write: CompletedWrite) -> dict[str, dict[str, str]]:
     }
 
 
-def _options_of(query: str, told: Options) -> dict[str, str]:
+def _options_of(query: str, options: Options) -> dict[str, str]:
     query_type = "hoodie.datasource.query.type"
     if query == "cdc":
-        cdc = {"hoodie.datasource.query.incremental.format": "cdc", _BEGIN: told["begin"]}
+        cdc = {"hoodie.datasource.query.incremental.format": "cdc", _BEGIN: options["begin"]}
         return {query_type: "incremental", **cdc}
     if query.startswith("incremental"):
-        return {query_type: "incremental", **told}
+        return {query_type: "incremental", **options}
     if query == "read_optimized":
         return {query_type: "read_optimized"}
-    return {query_type: "snapshot", **told}
+    return {query_type: "snapshot", **options}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def pack(folder: Path, archive: Path) -> None:
-    """Write ``folder``, under its own name, to a ``tar.gz``."""
+    """Write ``folder``, under its name, to a ``tar.gz``."""
     with gzip.GzipFile(archive, "wb", mtime=0) as zipped:
         with tarfile.open(fileobj=zipped, mode="w", format=tarfile.PAX_FORMAT) as tar:
             for path in sorted([folder, *folder.rglob("*")]):

@@ -1,4 +1,4 @@
-"""Rows that come to a writer only once a gate is opened, so that writers can be made to overlap."""
+"""Rows that reach a writer only after a gate is opened, so that writers overlap."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.waiting import until
 
 
 def rows_behind(spark: SparkSession, gate: Path, rows: Iterable[Row], columns: str) -> DataFrame:
-    """A frame of one partition, whose task waits until the file ``gate`` is there."""
+    """Create a frame of one partition whose task waits until the file ``gate`` exists."""
     waiting = spark.sparkContext.parallelize(list(rows), 1).mapPartitions(_after(gate))
     return spark.createDataFrame(waiting, columns, verifySchema=False)
 

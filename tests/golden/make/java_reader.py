@@ -1,6 +1,6 @@
-"""Apache Hudi's reader in Java: what it reads where its reader in Spark cannot.
+"""Apache Hudi's reader in Java, for tables that its reader in Spark cannot read.
 
-HFile data blocks are such a case: the reader in Spark takes their Avro records for rows of Spark's.
+These are tables with HFile data blocks: the reader in Spark mistakes their Avro records for rows.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 
 def read_snapshot(spark: SparkSession, table: Path) -> DataFrame:
-    """The newest snapshot, meta columns included, merged as Avro records."""
+    """Read the newest snapshot, meta columns included, merged as Avro records."""
     jvm: Any = spark._jvm
     jsc: Any = spark.sparkContext._jsc
     hudi = jvm.org.apache.hudi

@@ -1,4 +1,4 @@
-"""``python -m tests.golden.make.listing``: the list of golden tables, as the README has it."""
+"""``python -m tests.golden.make.listing``: print the list of golden tables for the README."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tests.golden.make.recipes import RECIPES
 
 
 def listing() -> str:
-    """One line of a Markdown table for each golden table."""
+    """Render one line of a Markdown table for each golden table."""
     lines = [f"| `{name}` | {RECIPES[name].shows} |" for name in sorted(RECIPES)]
     return "\n".join(["| Table | What it shows |", "|---|---|", *lines])
 

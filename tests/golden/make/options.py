@@ -1,4 +1,4 @@
-"""Write options of Apache Hudi, in the groups that recipes put together."""
+"""Write options of Apache Hudi, in groups that recipes combine."""
 
 from __future__ import annotations
 
@@ -26,33 +26,33 @@ ORDERED_THE_OLD_WAY = {"hoodie.datasource.write.precombine.field": "ts"}
 
 
 def copy_on_write(*groups: Options) -> dict[str, str]:
-    """Options of a copy-on-write table; later groups win."""
+    """Combine the options of a copy-on-write table; later groups win."""
     return _table("COPY_ON_WRITE", groups)
 
 
 def merge_on_read(*groups: Options) -> dict[str, str]:
-    """Options of a merge-on-read table; later groups win."""
+    """Combine the options of a merge-on-read table; later groups win."""
     return _table("MERGE_ON_READ", groups)
 
 
 def version(number: int) -> dict[str, str]:
-    """A table of this version, which writes leave at it."""
+    """Set the version of a table, which writes do not upgrade."""
     pinned = {"hoodie.write.table.version": str(number), "hoodie.write.auto.upgrade": "false"}
     return pinned | (ORDERED_THE_OLD_WAY if number == 6 else {})
 
 
 def version_unpinned(number: int) -> dict[str, str]:
-    """A table of this version, the one that writes would upgrade to anyhow."""
+    """Set the version of a table, if writes would upgrade to the same version."""
     return {"hoodie.write.table.version": str(number)}
 
 
 def logs_of(block_format: str) -> dict[str, str]:
-    """Log files whose data blocks are ``avro``, ``parquet`` or ``hfile``."""
+    """Set the format of data blocks: ``avro``, ``parquet`` or ``hfile``."""
     return {"hoodie.logfile.data.block.format": block_format}
 
 
 def keyed_by(generator: str, *, record: str = "id", partition: str = "region") -> dict[str, str]:
-    """Record keys and partition paths of these columns, made by one of Hudi's key generators."""
+    """Set the key columns, the partition columns and one of Hudi's key generators."""
     return {
         "hoodie.datasource.write.recordkey.field": record,
         "hoodie.datasource.write.partitionpath.field": partition,

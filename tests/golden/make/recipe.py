@@ -1,4 +1,4 @@
-"""How one golden table is made: its options, its history, and what Apache Hudi is asked."""
+"""The recipe of one golden table: its options, its history, and the queries of Apache Hudi."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ History = Callable[[TableInMaking], None]
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """One table.
+    """The recipe of one table.
 
     Attributes:
-        name: table version, type and what is special, as the archive is called.
-        shows: what a reader of the table has to understand, for the list of tables.
-        options: of every write; a step may add its own.
-        history: the steps.
-        asks_of_the_past: which of time travel and incremental queries are asked.
-        asks_each_instant: whether they are asked at every instant, not at the middle one alone.
-        asks_cdc: whether the changes since the beginning are asked.
-        snapshot_by_java: whether the snapshot is what Hudi's reader in Java reads.
-        may_be_refused: queries, by the beginning of their names, that Apache Hudi may refuse; what
-            it said is kept in the place of an answer.
+        name: table version, type and special feature; the archive has this name.
+        shows: what a reader of the table must support, for the list of tables.
+        options: the options of every write; a step may add its own.
+        history: runs the steps.
+        asks_of_the_past: which of time travel and incremental queries are run.
+        asks_each_instant: whether they are run for every instant, not only for the middle one.
+        asks_cdc: whether a CDC query from the beginning is run.
+        snapshot_by_java: whether Hudi's reader in Java reads the snapshot.
+        may_be_refused: the beginning of the names of queries that Apache Hudi may refuse; its error
+            is then recorded in place of an answer.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Rows of the golden tables: each value follows from a record's number and its version."""
+"""Rows of the golden tables: each value is derived from a record's number and its version."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLUMNS = (
     "pos struct<lat:double,lon:double>, ok boolean, raw binary, _hoodie_is_deleted boolean"
 )
 
-#: The few columns of a table that is about its many commits.
+#: The few columns of a table that has many commits.
 FEW_COLUMNS = "id string, region string, ts bigint, qty int, note string"
 
 Row = tuple[object, ...]
@@ -25,11 +25,11 @@ _FIRST_TIME = datetime(2026, 1, 1, tzinfo=UTC)
 def rows(
     numbers: Iterable[int], *, version: int, ts: int, is_deleted: bool = False
 ) -> tuple[Row, ...]:
-    """One row per record number, with ``COLUMNS``.
+    """Create one row for each record number, with ``COLUMNS``.
 
     Args:
-        numbers: what the record key and most values are made from.
-        version: tells the writes of one record apart.
+        numbers: the record key and most values are derived from it.
+        version: makes the values of each write of a record different.
         ts: the ordering value, which need not grow with the version.
         is_deleted: whether the rows are soft deletes.
     """

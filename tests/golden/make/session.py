@@ -1,4 +1,4 @@
-"""The Spark session that golden tables are made in."""
+"""The Spark session that creates golden tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SETTINGS = {
 
 
 def start_session(scratch: Path) -> SparkSession:
-    """A local session of two threads in UTC; what Spark keeps of its own goes to ``scratch``."""
+    """Start a local session of two threads in UTC; Spark's own files are in ``scratch``."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # workers unpickle functions of this package, wherever the process was started
     os.environ["PYTHONPATH"] = str(_ROOT)

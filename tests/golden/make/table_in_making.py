@@ -17,7 +17,7 @@ from tests.golden.make.rows import COLUMNS, Row
 from tests.golden.make.timeline_files import completed_writes, requested_instants, timeline_folder
 from tests.waiting import until
 
-#: What statements call the table.
+#: The name of the table in statements.
 SQL_NAME = "golden"
 
 Shape = Callable[[DataFrame], DataFrame]
@@ -25,13 +25,13 @@ Shape = Callable[[DataFrame], DataFrame]
 
 @dataclass
 class TableInMaking:
-    """One table.
+    """A table and the steps that wrote it.
 
     Attributes:
         path: the table's folder.
-        scratch: a folder for what is not part of the table.
-        options: of every write.
-        steps: what was done so far, as ``meta.json`` tells it.
+        scratch: a folder for files that are not part of the table.
+        options: the options of every write.
+        steps: the steps so far, as ``meta.json`` records them.
     """
 
     spark: SparkSession
@@ -48,13 +48,13 @@ class TableInMaking:
         shape: Shape | None = None,
         options: Options | None = None,
     ) -> None:
-        """One commit; the first creates the table. ``shape`` changes the frame of the rows."""
+        """Commit rows; the first commit creates the table. ``shape`` changes the frame of rows."""
         frame = self.spark.createDataFrame(list(rows), columns)
         self._record(operation, options)
         self._save(operation, frame if shape is None else shape(frame), options or {})
 
     def write_that_fails(self, rows: Sequence[Row], options: Options | None = None) -> None:
-        """An upsert that writes its files and is refused before it commits, as if it had died."""
+        """Run an upsert that writes its files and fails before it commits, as if it had died."""
         refusal = "select count(*) from <TABLE_NAME>#-1"
         validator = {
             "hoodie.precommit.validators": (
@@ -74,7 +74,7 @@ class TableInMaking:
 
     @contextmanager
     def held_write(self, rows: Sequence[Row], options: Options | None = None) -> Iterator[None]:
-        """An upsert whose instant is requested before the body, and completes only after it."""
+        """Run an upsert whose instant is requested before the block and completes after it."""
         gate = self.scratch / f"gate-{len(self.steps)}"
         frame = rows_behind(self.spark, gate, rows, COLUMNS)
         earlier = requested_instants(self.path)
@@ -99,7 +99,7 @@ class TableInMaking:
             raise error
 
     def sql(self, statement: str, options: Options | None = None) -> None:
-        """Run a statement; it calls the table ``{table}`` and writes by the table's options."""
+        """Run a statement with the table's options; it names the table ``{table}``."""
         statement = statement.format(table=SQL_NAME)
         self.steps.append(["sql", statement])
         settings = {**self.options, **(options or {})}
@@ -114,7 +114,7 @@ class TableInMaking:
                 self.spark.conf.unset(key)
 
     def schedule_log_compaction(self, options: Options) -> None:
-        """Plan a log compaction and leave it to be done."""
+        """Plan a log compaction without executing it."""
         self.steps.append("schedule log compaction")
         with self._write_client(options) as client:
             nothing = self._jvm.org.apache.hudi.common.util.Option.empty()
@@ -122,17 +122,17 @@ class TableInMaking:
         assert planned.isPresent(), "nothing to compact"
 
     def roll_back_last_write(self) -> None:
-        """Undo the last completed write."""
+        """Roll back the last completed write."""
         self.steps.append("roll back the last write")
         with self._write_client({}) as client:
             assert client.rollback(self.last_write())
 
     def last_write(self, back: int = 1) -> str:
-        """Requested time of the last completed write, or of one before it."""
+        """Return the requested time of the last completed write, or of one before it."""
         return completed_writes(self.path)[-back].requested_at
 
     def forget_completion(self) -> None:
-        """Take the last completed write from the timeline: its writer died on its last step."""
+        """Delete the completed file of the last write, as if its writer died on its last step."""
         last = completed_writes(self.path)[-1]
         (timeline_folder(self.path) / last.file_name).unlink()
         self.steps.append("the writer dies before it completes the instant")

@@ -1,4 +1,4 @@
-"""Each golden table is the one that its recipe describes, and the list of tables names them all."""
+"""Each golden table was created with its recipe, and the list of tables contains all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ARCHIVES = Path(__file__).resolve().parents[1]
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))
-def test_an_archive_was_made_with_the_options_of_its_recipe(name: str) -> None:
+def test_archive_was_created_with_the_options_of_its_recipe(name: str) -> None:
     with tarfile.open(_ARCHIVES / f"{name}.tar.gz") as archive:
         file = archive.extractfile(f"{name}/meta.json")
         assert file is not None
@@ -31,5 +31,5 @@ def test_every_archive_has_a_recipe() -> None:
     )
 
 
-def test_the_list_of_tables_is_that_of_the_recipes() -> None:
+def test_readme_lists_the_tables_of_all_recipes() -> None:
     assert listing() in (_ARCHIVES / "README.md").read_text("utf-8")

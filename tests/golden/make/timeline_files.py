@@ -1,4 +1,4 @@
-"""The timeline of a table as file names: enough to wait for instants and to name them."""
+"""The file names of a table's timeline, to wait for instants and to name them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class CompletedWrite:
     """A completed write.
 
     Attributes:
-        requested_at: the instant's time.
-        completed_at: known from version 8 on.
-        file_name: as it lies on the timeline.
+        requested_at: the requested time of the instant.
+        completed_at: the completion time, which is known from version 8 on.
+        file_name: the name of its file on the timeline.
     """
 
     requested_at: str
@@ -26,19 +26,19 @@ class CompletedWrite:
 
 
 def completed_writes(table: Path) -> list[CompletedWrite]:
-    """Commits of every kind on the active timeline, by requested time."""
+    """List the commits of every action on the active timeline, by requested time."""
     matches = (_COMPLETED.fullmatch(name) for name in _names(table))
     return sorted(CompletedWrite(m[1], m[2], m[0]) for m in matches if m is not None)
 
 
 def requested_instants(table: Path) -> set[str]:
-    """Times of all instants of the active timeline, whatever became of them."""
+    """List the requested times of all instants of the active timeline, in any state."""
     matches = (_REQUESTED.fullmatch(name) for name in _names(table))
     return {match[1] for match in matches if match is not None}
 
 
 def timeline_folder(table: Path) -> Path:
-    """Where the active timeline's files lie, which depends on the version of its layout."""
+    """Return the folder of the active timeline, which depends on the layout version."""
     properties = table / ".hoodie" / "hoodie.properties"
     has_folder = properties.is_file() and "layout.version=2" in properties.read_text("utf-8")
     return table / ".hoodie" / "timeline" if has_folder else table / ".hoodie"

@@ -1,4 +1,4 @@
-"""``make model``: searches every scenario within its bounds, and shows what each rule prevents."""
+"""``make model``: search every scenario within its bounds, and show what each rule prevents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WALKS = 1_000
 
 
 def main() -> int:
-    """Print what was found; 1 if a safe scenario is broken, or a broken one is safe."""
+    """Print the results; return 1 if a safe scenario is broken, or a broken one is safe."""
     wrong = 0
     for scenario in (*SAFE, *WIDE):
         found = search(scenario)

@@ -12,7 +12,7 @@ from tests.protocol.model.step import Step
 def plan_archival(step: Step) -> Iterator[State]:
     """Under the lock, choose the oldest instants, and read the newest manifest.
 
-    Nothing goes that a pending write looks for conflicts with.
+    Instants that a pending write still checks for conflicts are not archived.
     """
     chosen = _chosen(step)
     if not chosen or step.state.pending(Action.RESTORE):
@@ -23,7 +23,7 @@ def plan_archival(step: Step) -> Iterator[State]:
 
 
 def write_history(step: Step) -> Iterator[State]:
-    """Write a data file, under a name that no file has; no manifest names it yet."""
+    """Write a data file under a new name; no manifest lists it yet."""
     process, state = step.process, step.with_clock()
     known = _named(state.history, process.tries)
     rows = frozenset(i for i in state.timeline if i.name in process.base and i not in known)
@@ -44,7 +44,7 @@ def create_manifest(step: Step) -> Iterator[State]:
 
 
 def move_version(step: Step) -> Iterator[State]:
-    """Have readers use the new manifest, unless they use a later one."""
+    """Point readers to the new manifest, unless they use a later one."""
     history, number = step.state.history, step.process.tries + 1
     if history.version > number:
         yield step.fail()

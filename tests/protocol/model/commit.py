@@ -9,7 +9,7 @@ from tests.protocol.model.state import WRITES, Action, File, Instant, Phase, Req
 from tests.protocol.model.step import Step
 from tests.protocol.model.table import Table, latest
 
-#: What a process remembers between two instants.
+#: The variables of a process that works on no instant.
 NOTHING: Mapping[str, Any] = {
     "instant": 0,
     "attempt": 0,
@@ -23,7 +23,7 @@ NOTHING: Mapping[str, Any] = {
 
 
 def load_base(step: Step) -> Iterator[State]:
-    """Load the timeline that the commit is written over, and decide what to write."""
+    """Load the timeline that is the base of the commit, and decide what to write."""
     batch, table = step.process.batch, step.table
     if batch in table.batches():
         known = step.state.acknowledged | {batch}  # the table's checkpoint says so
@@ -58,12 +58,12 @@ def start(step: Step) -> Iterator[State]:
 
 
 def check_begun(step: Step) -> Iterator[State]:
-    """Go on if the instant was created under the lease that its base was loaded under."""
+    """Continue if the instant was created under the same lease as its base was loaded."""
     yield step.next() if step.holds_lease else step.go("cancel")
 
 
 def cancel(step: Step) -> Iterator[State]:
-    """Forget an instant in whose name nothing was written."""
+    """Delete an instant for which no file was written."""
     name = step.process.instant
     state = step.state.without_instants(frozenset({name}))
     yield step.next(state._replace(beats=state.beats - {name}), instant=0, beat=0)
@@ -79,12 +79,12 @@ def write_files(step: Step) -> Iterator[State]:
 
 
 def check_commit(step: Step) -> Iterator[State]:
-    """Under the lock, load the timeline again: the instant must be ours, and nothing conflict."""
+    """Under the lock, check the current timeline: the instant is ours, and nothing conflicts."""
     yield step.next() if _may_be_published(step) else step.fail()
 
 
 def prepare(step: Step) -> Iterator[State]:
-    """Lay the completed content aside."""
+    """Write the completed content under a temporary name."""
     name = (step.process.instant, step.process.attempt)
     yield step.next(step.state._replace(prepared=step.state.prepared | {name}))
 
@@ -96,10 +96,10 @@ def generate_time(step: Step) -> Iterator[State]:
 
 
 def publish(step: Step) -> Iterator[State]:
-    """Ask the store to make the completed instant out of the prepared content.
+    """Ask the store to create the completed instant from the prepared content.
 
-    It may be carried out and answered; carried out without an answer; or carried out later, with
-    or without the client trying again.
+    The store may carry out the request and answer, or carry it out without an answer. It may also
+    carry it out later, whether or not the client retries.
     """
     wanted = Request(_completed(step), step.process.attempt)
     found = carry_out(step.state, wanted)
@@ -114,11 +114,11 @@ def publish(step: Step) -> Iterator[State]:
         yield _unanswered(step, late)
         if found is not None:
             landed = found._replace(budget=lost.budget)
-            yield step.fail(landed)  # and the look at the timeline fails, too
+            yield step.fail(landed)  # and the process cannot read the timeline, either
 
 
 def drop_prepared(step: Step) -> Iterator[State]:
-    """Delete what was published, and stop the heartbeat."""
+    """Delete the prepared content after its publication, and stop the heartbeat."""
     name = (step.process.instant, step.process.attempt)
     state = step.state._replace(
         prepared=step.state.prepared - {name}, beats=step.state.beats - {step.process.beat}
@@ -135,9 +135,9 @@ def retry(step: Step) -> Iterator[State]:
 
 
 def carry_out(state: State, request: Request) -> State | None:
-    """The state once the store has carried out a publication; None if it refuses.
+    """Return the state once the store has carried out a publication; None if it refuses.
 
-    A second call for the same name does no harm.
+    A second call for the same name changes nothing.
     """
     instant = request.instant
     if (instant.name, request.attempt) not in state.prepared:
@@ -149,7 +149,7 @@ def carry_out(state: State, request: Request) -> State | None:
 
 
 def _draft(step: Step, table: Table) -> File:
-    """What the batch becomes: a log, or a base file, with its names still open."""
+    """Return the file that the batch becomes, a log or a base file, without its final names."""
     process = step.process
     groups = {g: one for g, one in latest(table).items() if g[0] == process.bucket}
     rows = frozenset({process.batch})
@@ -163,10 +163,10 @@ def _draft(step: Step, table: Table) -> File:
 
 def _may_be_published(step: Step) -> bool:
     state, process = step.state, step.process
-    standing = state.find(process.instant)
-    if process.instant != process.beat or standing is None:
+    found = state.find(process.instant)
+    if process.instant != process.beat or found is None:
         return False
-    if standing.phase is not Phase.INFLIGHT or standing.attempt != process.attempt:
+    if found.phase is not Phase.INFLIGHT or found.attempt != process.attempt:
         return False
     if any(i.target == process.instant for i in state.pending(Action.ROLLBACK)):
         return False
@@ -174,7 +174,7 @@ def _may_be_published(step: Step) -> bool:
         return False
     if not all(step.table.completed_at(name) for name in process.base):
         return False
-    return not _conflicts(step, standing)
+    return not _conflicts(step, found)
 
 
 def _conflicts(step: Step, ours: Instant) -> bool:
@@ -184,16 +184,16 @@ def _conflicts(step: Step, ours: Instant) -> bool:
     for theirs in step.state.completed(*WRITES):
         is_new = theirs.name not in step.process.base
         same_bucket = any(f.group[0] == wrote.group[0] for f in theirs.wrote)
-        is_delta_beside = theirs.action is not ours.action and not step.rules.is_copy_on_write
-        if is_new and same_bucket and not is_delta_beside:
+        is_other_action = theirs.action is not ours.action and not step.rules.is_copy_on_write
+        if is_new and same_bucket and not is_other_action:
             return True
     return False
 
 
 def _completed(step: Step) -> Instant:
-    process, standing = step.process, step.state.find(step.process.instant)
+    process, found = step.process, step.state.find(step.process.instant)
     assert process.wrote is not None
-    pending = standing or Instant(process.instant, Action.COMMIT, Phase.INFLIGHT)
+    pending = found or Instant(process.instant, Action.COMMIT, Phase.INFLIGHT)
     return pending._replace(
         phase=Phase.COMPLETED,
         completed_at=process.completed_at,
@@ -209,7 +209,7 @@ def _acknowledged(step: Step, state: State) -> State:
 
 
 def _unanswered(step: Step, state: State) -> State:
-    """Try again from the check of the lease, or give up."""
+    """Retry from the check of the lease, or give up."""
     tries = step.process.tries + 1
     if tries == step.rules.attempts:
         return step.fail(state)
@@ -218,7 +218,7 @@ def _unanswered(step: Step, state: State) -> State:
 
 
 def _fenced(step: Step) -> State:
-    """The prepared content is gone: with a valid lease only a rollback explains that."""
+    """Fail because the prepared content is gone; under a valid lease only a rollback deletes it."""
     name = step.process.instant
     is_explained = not step.holds_lease or any(
         i.target == name for i in step.state.timeline if i.action is Action.ROLLBACK

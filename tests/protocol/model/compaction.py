@@ -34,21 +34,21 @@ def find_plan(step: Step) -> Iterator[State]:
 
 
 def clear_attempts(step: Step) -> Iterator[State]:
-    """Under the lock, delete what earlier attempts at a plan left; not of a living executor.
+    """Under the lock, delete the files of earlier attempts, unless their executor is alive.
 
-    The instant is requested again afterwards.
+    Afterwards the instant is in the requested state again.
     """
     state, name = step.state, step.process.instant
-    standing = state.find(name)
+    found = state.find(name)
     is_aimed_at = any(i.target == name for i in state.pending(Action.ROLLBACK))
-    if standing is None or standing.is_completed or name in state.beats or is_aimed_at:
+    if found is None or found.is_completed or name in state.beats or is_aimed_at:
         yield step.go("looked in vain")
-    elif standing.phase is Phase.REQUESTED or not step.rules.fixes.attempt_identity:
+    elif found.phase is Phase.REQUESTED or not step.rules.fixes.attempt_identity:
         yield step.next()
     elif not step.holds_lease:
         yield step.fail()
     else:
-        state = state.with_instant(standing._replace(phase=Phase.REQUESTED, attempt=0))
+        state = state.with_instant(found._replace(phase=Phase.REQUESTED, attempt=0))
         yield step.next(
             state._replace(
                 prepared=frozenset(one for one in state.prepared if one[0] != name),
@@ -60,22 +60,22 @@ def clear_attempts(step: Step) -> Iterator[State]:
 def take_up(step: Step) -> Iterator[State]:
     """Start a heartbeat, and make the plan inflight."""
     state, name = step.state, step.process.instant
-    standing = state.find(name)
+    found = state.find(name)
     has_identity = step.rules.fixes.attempt_identity
-    if standing is None or standing.is_completed or (standing.phase and has_identity):
+    if found is None or found.is_completed or (found.phase and has_identity):
         yield step.go("looked in vain")
         return
     attempt = 0
     if has_identity:
         state = step.with_clock()
         attempt = state.clock
-    state = state.with_instant(standing._replace(phase=Phase.INFLIGHT, attempt=attempt))
+    state = state.with_instant(found._replace(phase=Phase.INFLIGHT, attempt=attempt))
     state = state._replace(beats=state.beats | {name})
     yield step.next(state, attempt=attempt, base=frozenset(_completed(state)), beat=name)
 
 
 def check_taken_up(step: Step) -> Iterator[State]:
-    """Go on if the lock was held all the time."""
+    """Continue if the process held the lock all the time."""
     yield step.next() if step.holds_lease else step.go("execute failed")
 
 
@@ -96,10 +96,10 @@ def rewrite(step: Step) -> Iterator[State]:
 
 
 def choose_attempt(step: Step) -> Iterator[State]:
-    """Under the lock, choose an attempt whose executor is silent: an operator rolls it back."""
+    """Under the lock, choose an attempt whose heartbeat has expired: an operator rolls it back."""
     state = step.state
-    found = [i for i in state.pending(Action.COMPACTION) if i.phase is Phase.INFLIGHT]
-    dead = [i for i in found if i.name not in state.beats]
+    inflight = [i for i in state.pending(Action.COMPACTION) if i.phase is Phase.INFLIGHT]
+    dead = [i for i in inflight if i.name not in state.beats]
     aims = {i.target: i.name for i in state.pending(Action.ROLLBACK)}
     if not dead:
         yield step.go("looked in vain")
@@ -110,7 +110,7 @@ def choose_attempt(step: Step) -> Iterator[State]:
 
 
 def leave(step: Step) -> Iterator[State]:
-    """Stop the heartbeat of an attempt: others may make the next one."""
+    """Stop the heartbeat of an attempt, so that others may start the next one."""
     state = step.state._replace(beats=step.state.beats - {step.process.beat})
     yield step.next(state, **NOTHING)
 

@@ -1,4 +1,4 @@
-"""What happens to processes and their requests: they stand still, are cut off, or die."""
+"""Faults of processes and their requests: pauses, network outages, and deaths."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.protocol.model.state import State
 
 
 def happenings(state: State) -> Iterator[tuple[str, State]]:
-    """What may happen now, in words, and the state after it."""
+    """List the faults that may happen now, each with its name and the state after it."""
     yield from _time_passes(state)
     yield from _falls_silent(state)
     for request in sorted(state.requests, key=lambda r: r.attempt):
@@ -19,11 +19,11 @@ def happenings(state: State) -> Iterator[tuple[str, State]]:
 
 
 def _time_passes(state: State) -> Iterator[tuple[str, State]]:
-    """Half a lease, in which the holder of the lock does not renew it: it is paused or cut off."""
+    """Let half a lease pass without renewal, because its holder is paused or cut off."""
     lock, budget = state.lock, state.budget
     if lock.left and budget.halves:
         state = state._replace(budget=budget._replace(halves=budget.halves - 1))
-        left = "has run out" if lock.left == 1 else "is half over"
+        left = "has expired" if lock.left == 1 else "is half over"
         yield (
             f"the lease of process {lock.owner} {left}",
             state._replace(lock=lock._replace(left=lock.left - 1)),
@@ -31,7 +31,7 @@ def _time_passes(state: State) -> Iterator[tuple[str, State]]:
 
 
 def _falls_silent(state: State) -> Iterator[tuple[str, State]]:
-    """A process stands still for longer than its heartbeat and its lease are valid."""
+    """Pause a process for longer than its heartbeat and its lease are valid."""
     if not state.budget.silences:
         return
     for number, process in enumerate(state.processes):

@@ -1,12 +1,12 @@
-"""Where a search finds what each missing rule breaks."""
+"""The scenarios in which a search finds what each missing rule breaks."""
 
 from __future__ import annotations
 
 from tests.protocol.model import scenarios
 from tests.protocol.model.search import Scenario
 
-#: A scenario that is safe, and what it takes to break it: one rule, or several of which each is
-#: enough.
+#: A safe scenario, and the rules without which it breaks. If it names several, each of them alone
+#: keeps the scenario safe.
 BROKEN: tuple[tuple[Scenario, tuple[str, ...]], ...] = (
     (scenarios.COMPACTION, ("withdraw_on_take_over",)),
     (scenarios.FIRST_WRITERS, ("withdraw_on_take_over",)),
@@ -23,7 +23,7 @@ BROKEN: tuple[tuple[Scenario, tuple[str, ...]], ...] = (
     (scenarios.DEAD_WRITER, ("withdraw_on_take_over", "rollback_withdraws_first")),
 )
 
-#: The scenarios in which all rules together let nothing be found.
+#: The scenarios in which nothing breaks while all rules apply.
 SAFE: tuple[Scenario, ...] = (
     scenarios.FIRST_WRITERS,
     scenarios.TWO_WRITERS,

@@ -7,24 +7,24 @@ from dataclasses import dataclass, fields, replace
 
 @dataclass(frozen=True, slots=True)
 class Fixes:
-    """Which rules the processes obey.
+    """Which rules the processes follow.
 
     Attributes:
-        withdraw_on_take_over: a process that takes over an unreleased lock first deletes what is
-            prepared.
+        withdraw_on_take_over: a process that takes over an unreleased lock first deletes all
+            prepared content.
         base_loaded_under_lock: a commit loads its base under the lock of its request.
         prepare_under_lock: content is prepared under the lock that it is published under.
         check_lease_after_prepare: the lease is checked once the content is prepared.
         check_lease_before_publish: the lease is checked before each attempt to publish.
-        withdraw_before_release: a process that fails under the lock deletes what is prepared before
-            it releases the lock, and does not release a lease that has run out.
+        withdraw_before_release: a process that fails under the lock deletes prepared content before
+            it releases the lock, and does not release a lease that has expired.
         rollback_withdraws_first: a rollback deletes the prepared content of its target before it
             deletes files.
-        check_lease_before_withdrawal: a rollback checks the lease before it deletes what attempts
-            at an instant have prepared.
+        check_lease_before_withdrawal: a rollback checks the lease before it deletes the content
+            that attempts at an instant have prepared.
         conditional_manifest: a manifest of the history is created, never replaced.
-        attempt_identity: an attempt at a planned service names itself in the inflight instant, in
-            its files and in its prepared content.
+        attempt_identity: an attempt at a planned service writes its identity into the inflight
+            instant, the names of its files and its prepared content.
     """
 
     withdraw_on_take_over: bool = True
@@ -39,7 +39,7 @@ class Fixes:
     attempt_identity: bool = True
 
     def without(self, *names: str) -> Fixes:
-        """The same rules but for these."""
+        """Return the rules without the named ones."""
         return replace(self, **dict.fromkeys(names, False))
 
 

@@ -1,4 +1,4 @@
-"""What must be true of every state, and of every step."""
+"""The invariants of every state and every step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DEAD = 9
 
 
 def violations(before: State, after: State) -> Iterator[str]:
-    """What a step has broken."""
+    """List the invariants that a step has broken."""
     table = table_of(after)
     yield from _of_table(table, after.acknowledged)
     if after.cursor == before.cursor:
@@ -53,8 +53,8 @@ class NextCommit:
     """Whether the table can still be written once every process has died, at any state.
 
     Args:
-        rules: that the next process obeys.
-        programs: of the processes.
+        rules: the rules that the next process follows.
+        programs: the programs of the processes.
     """
 
     def __init__(self, rules: Rules, programs: Mapping[str, tuple[str, ...]]) -> None:
@@ -62,7 +62,7 @@ class NextCommit:
         self._known: dict[State, tuple[str, ...]] = {}
 
     def violations(self, state: State) -> tuple[str, ...]:
-        """What the next process meets, or leaves."""
+        """List the invariants that are broken for the next process, or after it."""
         dead = _dead(state)
         if dead not in self._known:
             self._known[dead] = tuple(self._check(dead))
@@ -84,7 +84,7 @@ class NextCommit:
 
 
 def _dead(state: State) -> State:
-    """The state once all have died, and one process begins that recovers, compacts and commits."""
+    """Return the state after all died, with a process that recovers, compacts and commits."""
     queue = ("execute", "commit")
     return state._replace(
         lock=Lock(_DEAD, 0),

@@ -1,4 +1,4 @@
-"""The lock: who may change the table, and until when."""
+"""The lock: its holder may change the table until its lease expires."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.protocol.model.step import Step, lock_of
 
 
 def acquire(step: Step) -> Iterator[State]:
-    """Replace a lock file that is free; the two steps after it are those of a take over."""
+    """Replace a lock file that is free or expired; a takeover adds the next two steps."""
     lock = step.state.lock
     if lock.left:
         return
@@ -19,7 +19,7 @@ def acquire(step: Step) -> Iterator[State]:
 
 
 def take_over(step: Step) -> Iterator[State]:
-    """List what the holder before, and all others, have prepared."""
+    """List the prepared content of all processes."""
     if step.holds_lease:
         yield step.next(seen=step.state.prepared)
     else:
@@ -27,14 +27,14 @@ def take_over(step: Step) -> Iterator[State]:
 
 
 def withdraw_prepared(step: Step) -> Iterator[State]:
-    """Delete what was listed; if the lease ran out meanwhile, the lock was not acquired."""
+    """Delete the listed content; if the lease expired meanwhile, the lock was not acquired."""
     prepared = step.state.prepared - step.process.seen
     state = step.state._replace(prepared=prepared)
     yield step.next(state, steps=1 if step.holds_lease else -2, seen=frozenset())
 
 
 def check_lease(step: Step) -> Iterator[State]:
-    """Go on if the lease is valid; with half of it left it is renewed."""
+    """Continue if the lease is valid; renew it if half of it remains."""
     if not step.holds_lease:
         yield step.fail()
     elif step.state.lock.left < step.rules.lease_halves:
@@ -44,17 +44,17 @@ def check_lease(step: Step) -> Iterator[State]:
 
 
 def check_time(step: Step) -> Iterator[State]:
-    """Go on if the lease has not run out."""
+    """Continue if the lease has not expired."""
     yield step.next() if step.holds_lease else step.fail()
 
 
 def release(step: Step) -> Iterator[State]:
-    """Free the lock, unless it was taken over; also if the lease has run out."""
+    """Free the lock, even if the lease has expired, unless another process took it over."""
     yield step.next(_released(step))
 
 
 def withdraw_on_failure(step: Step) -> Iterator[State]:
-    """Before the lock is released, delete all that is prepared."""
+    """Delete all prepared content before the lock is released."""
     if step.holds_lease and step.rules.fixes.withdraw_before_release:
         yield step.next(step.state._replace(prepared=frozenset()))
     else:
@@ -62,13 +62,13 @@ def withdraw_on_failure(step: Step) -> Iterator[State]:
 
 
 def release_on_failure(step: Step) -> Iterator[State]:
-    """Free the lock, unless the lease has run out before all was deleted."""
+    """Free the lock, unless the lease expired before all was deleted."""
     is_safe = step.holds_lease or not step.rules.fixes.withdraw_before_release
     yield step.next(_released(step) if is_safe else None)
 
 
 def renew(step: Step) -> Iterator[State]:
-    """A thread of a process that is not paused renews a valid lease."""
+    """Renew a valid lease, as a thread of a process that is not paused does."""
     lock = step.state.lock
     if step.holds_lease and lock.left < step.rules.lease_halves:
         yield step.state._replace(lock=lock_of(step))

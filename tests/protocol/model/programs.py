@@ -1,4 +1,4 @@
-"""The programs of the processes: which action follows which, and what a failure leads to."""
+"""The programs of the processes: the order of their actions, and the programs after a failure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.protocol.model.fixes import Fixes
 from tests.protocol.model.state import Process, State
 from tests.protocol.model.step import Perform, Step
 
-#: How the schedule, and comments in the code, name each action of a process.
+#: The actions of a process, by the names in schedules and in comments of the code.
 ACTIONS: Mapping[str, Perform] = {
     "acquire": lock.acquire,
     "take over": lock.take_over,
@@ -73,7 +73,7 @@ _ROLL_BACK = (
 
 
 def programs(fixes: Fixes) -> dict[str, tuple[str, ...]]:
-    """Every program by its name, under these rules."""
+    """Return every program by its name, under these rules."""
     return {
         "commit": (*_begin(fixes), "write files", *_publish(fixes)),
         "commit failed": (*_FAIL, "abandon"),
@@ -134,22 +134,22 @@ def _publish(fixes: Fixes) -> tuple[str, ...]:
     return ("prepare", *_ACQUIRE, "check commit", *publish)
 
 
-#: Where a process stays for good.
+#: Programs in which a process ends.
 FINAL = ("done", "fenced without a reason", "cannot read its files")
 
 
 def successors(step: Step, known: Mapping[str, tuple[str, ...]]) -> Iterator[tuple[str, State]]:
-    """The action that a process performs next, and each state that may follow."""
+    """Yield the next action of a process with each state that may follow."""
     process = step.process
     if process.program in FINAL:
         return
     action = known[process.program][process.step]
     for state in ACTIONS[action](step):
-        yield action, _settled(state, step.number, known)
+        yield action, _at_next_action(state, step.number, known)
 
 
-def _settled(state: State, number: int, known: Mapping[str, tuple[str, ...]]) -> State:
-    """The state in which the process is at an action, not at the name of another program."""
+def _at_next_action(state: State, number: int, known: Mapping[str, tuple[str, ...]]) -> State:
+    """Follow names of other programs until the process is at an action."""
     process = state.processes[number]
     while process.program not in FINAL or process.queue:
         if process.program == "done":
@@ -163,7 +163,7 @@ def _settled(state: State, number: int, known: Mapping[str, tuple[str, ...]]) ->
 
 
 def _begun(process: Process) -> Process:
-    """The process at its next program, or at its end; it remembers nothing of the last."""
+    """Return the process at its next program or at its end, with empty variables."""
     fresh = Process("done", bucket=process.bucket, batch=process.batch)
     if process.queue:
         return fresh._replace(program=process.queue[0], queue=process.queue[1:])

@@ -1,4 +1,4 @@
-"""Rollbacks: of an instant of one's own, and of what dead processes have left."""
+"""Rollbacks: of a process's own instant, and of the instants of dead processes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from tests.protocol.model.step import Step
 
 
 def withdraw(step: Step) -> Iterator[State]:
-    """Delete what is prepared of the target, by whichever attempt."""
+    """Delete the prepared content of the target, of every attempt."""
     yield _withdrawn(step) if step.rules.fixes.rollback_withdraws_first else step.next()
 
 
 def judge_own(step: Step) -> Iterator[State]:
-    """Under the lock, see what became of an instant of one's own."""
+    """Under the lock, check whether the process's own instant completed or was undone."""
     name = step.process.instant
-    standing = step.state.find(name)
-    if standing is None and name in step.table.undone and not step.table.completed_at(name):
+    found = step.state.find(name)
+    if found is None and name in step.table.undone and not step.table.completed_at(name):
         yield step.go("late files")
-    elif standing is None or standing.is_completed:
+    elif found is None or found.is_completed:
         yield step.go("undone")
     else:
         yield step.next()
@@ -41,10 +41,10 @@ def find_dead(step: Step) -> Iterator[State]:
 
 
 def find_again(step: Step) -> Iterator[State]:
-    """Look again under the lock: is it still pending, and its writer still silent?"""
+    """Check again under the lock that it is still pending and its heartbeat still expired."""
     process, state = step.process, step.state
-    standing = state.find(process.rollback or process.instant)
-    if standing is None or standing.is_completed or standing.name in state.beats:
+    found = state.find(process.rollback or process.instant)
+    if found is None or found.is_completed or found.name in state.beats:
         yield step.go("looked in vain")
     elif process.rollback and _was_outlived(step):
         yield step.go("looked in vain", state.without_instants(frozenset({process.rollback})))
@@ -53,11 +53,11 @@ def find_again(step: Step) -> Iterator[State]:
 
 
 def plan_rollback(step: Step) -> Iterator[State]:
-    """Generate the time of a rollback; one that was found is executed as it is."""
-    standing = step.state.find(step.process.instant)
+    """Generate the time of a rollback, unless a pending one was found."""
+    found = step.state.find(step.process.instant)
     if step.process.rollback:
         yield step.next(steps=3)
-    elif standing is None or standing.is_completed:
+    elif found is None or found.is_completed:
         yield step.go("looked in vain")
     else:
         state = step.with_clock()
@@ -91,24 +91,24 @@ def list_files(step: Step) -> Iterator[State]:
 
 
 def delete_files(step: Step) -> Iterator[State]:
-    """Delete what was listed."""
+    """Delete the listed files."""
     state = step.state._replace(files=step.state.files - step.process.todo)
     yield step.next(state, todo=frozenset())
 
 
 def prepare_rollback(step: Step) -> Iterator[State]:
-    """Lay the completed rollback aside."""
+    """Write the completed rollback under a temporary name."""
     prepared = step.state.prepared | {(step.process.rollback, 0)}
     yield step.next(step.state._replace(prepared=prepared))
 
 
 def withdraw_target(step: Step) -> Iterator[State]:
-    """Delete what is prepared of the target once more."""
+    """Delete the prepared content of the target once more."""
     yield _withdrawn(step)
 
 
 def publish_rollback(step: Step) -> Iterator[State]:
-    """Ask the store to make the completed rollback."""
+    """Ask the store to create the completed rollback."""
     process = step.process
     rollback = step.state.find(process.rollback)
     if rollback is None:
@@ -120,7 +120,7 @@ def publish_rollback(step: Step) -> Iterator[State]:
 
 
 def forget(step: Step) -> Iterator[State]:
-    """Drop the prepared rollback, and forget the target; of a compaction the plan stays."""
+    """Delete the prepared rollback and the target; the plan of a compaction stays."""
     process = step.process
     target = step.state.find(process.instant)
     state = step.state._replace(
@@ -135,7 +135,7 @@ def forget(step: Step) -> Iterator[State]:
 
 
 def _withdrawn(step: Step) -> State:
-    """The lease is checked between the listing and the deletion, if something was listed."""
+    """Delete the prepared content of the target; check the lease between listing and deletion."""
     gone = {one for one in step.state.prepared if one[0] == step.process.instant}
     checks = step.rules.fixes.check_lease_before_withdrawal
     if gone and checks and not step.holds_lease:
@@ -150,7 +150,7 @@ def _undoable(state: State) -> list[Instant]:
 
 
 def _was_outlived(step: Step) -> bool:
-    """Whether what a rollback was to undo has completed since, with all of its files."""
+    """Whether the target of a rollback has completed since, with all of its files."""
     rollback = step.state.find(step.process.rollback)
     target = step.state.find(step.process.instant)
     assert rollback is not None

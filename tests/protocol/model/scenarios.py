@@ -1,4 +1,4 @@
-"""Which processes meet on which table, and how much goes wrong."""
+"""The scenarios: which processes work on which table, and how many faults happen."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ COPY_ON_WRITE = Rules(is_copy_on_write=True)
 
 
 def commit(batch: int, bucket: int = 0, chances: int = 0, *queue: str) -> Process:
-    """A writer of one batch."""
+    """Create a writer of one batch."""
     return Process("commit", bucket=bucket, batch=batch, chances=chances, queue=queue)
 
 
 def service(*programs: str) -> Process:
-    """A process that does these one after the other."""
+    """Create a process that runs these programs one after the other."""
     return Process(programs[0], queue=programs[1:])
 
 
-#: Two writers of one bucket, on a table with a commit, and on one without.
+#: Two writers of one bucket, on a table that has a commit, and on an empty table.
 TWO_WRITERS = Scenario("two writers", (commit(1), commit(2)), Budget(halves=1, losses=1))
 FIRST_WRITERS = Scenario("first writers", (commit(1), commit(2)), Budget(halves=1), earlier=0)
 COPY_WRITERS = Scenario(
     "two writers, copy on write", (commit(1), commit(2)), Budget(halves=1, losses=1), COPY_ON_WRITE
 )
 
-#: A writer that conflicts tries again.
+#: A writer retries after a conflict.
 TRYING_AGAIN = Scenario(
     "trying again", (commit(1, 0, 1), commit(2)), Budget(halves=1), COPY_ON_WRITE
 )
 
-#: A writer that others may count as dead.
+#: A writer whose heartbeat may expire, so that another process rolls it back.
 DEAD_WRITER = Scenario(
     "a silent writer", (commit(1), service("recover")), Budget(halves=1, silences=1, losses=1)
 )
 
-#: A writer beside a compaction.
+#: A writer and a concurrent compaction.
 COMPACTION = Scenario(
     "a compaction", (commit(1), service("compact")), Budget(halves=1, losses=1), earlier=2
 )
 
-#: Two executors of one plan, the first of which is silent for a while.
+#: Two executors of one plan; the heartbeat of the first may expire.
 TWO_EXECUTORS = Scenario(
     "two executors", (service("compact"), service("execute")), Budget(1, 1, 1), earlier=2
 )
 
-#: The rollback of an attempt at a compaction, beside the next attempt.
+#: The rollback of an attempt at a compaction, concurrent with the next attempt.
 ATTEMPT_UNDONE = Scenario(
     "an attempt that is undone",
     (service("compact"), service("undo attempt"), service("execute")),
@@ -77,7 +77,7 @@ TWO_ARCHIVERS = Scenario(
     "two archivers", (service("archive"), commit(1, 0, 0, "archive")), Budget(halves=1), earlier=3
 )
 
-#: More processes, with more going wrong, than can be searched: for random walks.
+#: More processes and faults than a full search can cover: for random walks.
 BEYOND = (
     Scenario(
         "four processes",
@@ -102,7 +102,7 @@ BEYOND = (
     ),
 )
 
-#: What ``make model`` searches in addition.
+#: Scenarios that only ``make model`` searches.
 WIDE = (
     Scenario("two writers that try again", (commit(1, 0, 1), commit(2, 0, 1)), Budget(1, 0, 1)),
 )

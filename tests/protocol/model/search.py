@@ -17,14 +17,14 @@ from tests.protocol.model.step import Rules, Step
 
 @dataclass(frozen=True)
 class Scenario:
-    """Which processes work on which table, and how much may go wrong.
+    """Which processes work on which table, and how many faults may happen.
 
     Attributes:
-        name: of the scenario.
-        processes: each at the beginning of its first program.
-        budget: what may go wrong.
-        rules: that the processes obey.
-        earlier: commits that one process makes alone before, one batch each.
+        name: the name of the scenario.
+        processes: the processes, each at the beginning of its first program.
+        budget: the faults that may happen.
+        rules: the rules that the processes follow.
+        earlier: how many commits the table has before the search, one batch each.
     """
 
     name: str
@@ -34,20 +34,20 @@ class Scenario:
     earlier: int = 1
 
     def without(self, *fixes: str) -> Scenario:
-        """The same without these rules."""
+        """Return the scenario without these rules."""
         return replace(self, rules=replace(self.rules, fixes=self.rules.fixes.without(*fixes)))
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
-        states: how many it has seen.
-        seconds: of processor time that it took.
-        is_complete: whether it has seen all within the bounds.
-        problem: what is broken at the end of the schedule; "" for nothing.
-        schedule: the steps to it, shortest first.
+        states: how many states it has visited.
+        seconds: processor time that it took.
+        is_complete: whether it has visited all states within the bounds.
+        problem: the invariant that is broken at the end of the schedule; "" if none is.
+        schedule: the steps that lead to the problem; no shorter schedule does.
     """
 
     states: int
@@ -73,7 +73,7 @@ class Model:
         self.start = self._start(scenario)
 
     def steps(self, state: State) -> Iterator[tuple[str, State]]:
-        """What may happen next, in words, and the state after it."""
+        """List the steps that may happen next, each with its name and the state after it."""
         for number in range(len(state.processes)):
             step = Step(state, number, self._rules)
             for action, after in successors(step, self._programs):
@@ -83,7 +83,7 @@ class Model:
         yield from happenings(state)
 
     def problem(self, before: State, after: State) -> str:
-        """What a step broke; "" for nothing."""
+        """Name the invariant that a step broke; "" for none."""
         found = next(violations(before, after), "")
         return found or next(iter(self._next_commit.violations(after)), "")
 
@@ -118,7 +118,7 @@ EARLIER = 50
 
 
 def search(scenario: Scenario, most_states: int = 10_000_000) -> Found:
-    """Try every schedule, the shortest first, until something is broken."""
+    """Try every schedule, the shortest first, until an invariant is broken."""
     model, began = Model(scenario), time.process_time()
     reached: dict[State, tuple[State, str] | None] = {model.start: None}
     layer = [model.start]
@@ -142,7 +142,7 @@ def search(scenario: Scenario, most_states: int = 10_000_000) -> Found:
 
 
 def walk(scenario: Scenario, seed: int, most_steps: int = 400) -> Found:
-    """One random schedule."""
+    """Follow one random schedule."""
     chosen, model, began = random.Random(seed), Model(scenario), time.process_time()
     state, schedule = model.start, []
     for number in range(most_steps):

@@ -1,8 +1,8 @@
 """The state of the model: a table on storage, its lock, and the processes that work on it.
 
-Everything is immutable and hashable, so that a search can tell states apart. Times are numbers:
-``clock`` is the newest that was generated, and each new one is larger. A *batch* is what a writer
-has to commit; its rows are one number.
+Everything is immutable and hashable, so that a search recognises a state. Times are numbers:
+``clock`` is the newest that was generated, and each new one is larger. A *batch* is the content
+of one commit; a number represents its rows.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class Phase(IntEnum):
     COMPLETED = 2
 
 
-#: What writes files.
+#: Actions that write data files.
 WRITES = (Action.COMMIT, Action.COMPACTION)
 
 #: A bucket, and the instant that created the file group.
 Group: TypeAlias = tuple[int, int]
 
-#: Nobody holds the lock.
+#: The owner of a lock that no process holds.
 FREE = -1
 
 
 class File(NamedTuple):
-    """A data file; its name is all but ``rows``."""
+    """A data file; all fields except ``rows`` make up its name."""
 
     group: Group
     instant: int
@@ -50,11 +50,11 @@ class Instant(NamedTuple):
 
     Attributes:
         name: requested time.
-        action: what it does.
-        phase: how far it is.
+        action: its action.
+        phase: its state.
         completed_at: 0 while it is pending.
-        attempt: which attempt made it inflight; 0 for none.
-        target: what a rollback undoes, or the commit that a restore goes back to.
+        attempt: the attempt that made it inflight; 0 for none.
+        target: the instant that a rollback undoes, or the commit that a restore restores to.
         plan: files that a compaction merges or a clean deletes.
         undone: instants that a restore undoes.
         wrote: files that a completed write lists.
@@ -81,8 +81,8 @@ class Lock(NamedTuple):
     """The lock file.
 
     Attributes:
-        owner: number of the process; ``FREE`` if it was released.
-        left: how many halves of the lease are left; 0 once it has run out.
+        owner: number of the process; ``FREE`` if the lock was released.
+        left: how many halves of the lease remain; 0 once it has expired.
     """
 
     owner: int = FREE
@@ -93,8 +93,8 @@ class History(NamedTuple):
     """The archived timeline.
 
     Attributes:
-        files: data files: a number, and the instants in it.
-        manifests: number and named data files, the newest last.
+        files: data files: a number, and the instants in the file.
+        manifests: number of the manifest, and the data files that it lists; the newest last.
         version: the manifest that readers use; 0 for none.
     """
 
@@ -111,25 +111,25 @@ class Request(NamedTuple):
 
 
 class Process(NamedTuple):
-    """A process: where it is in its program, and what it remembers.
+    """A process: its position in its program, and its variables.
 
     Attributes:
         program: name of its program.
         step: program counter.
         queue: programs that follow.
-        bucket: that a writer writes to.
+        bucket: the bucket that a writer writes to.
         batch: the rows that a writer has to commit.
-        instant: what it is working on; 0 for nothing.
-        attempt: its attempt at that.
-        base: instants that were committed when it began; of a rollback unused.
+        instant: the instant that it is working on; 0 for none.
+        attempt: its attempt at that instant.
+        base: instants that were committed when it began; a rollback does not use it.
         wrote: the file that it wrote.
         rollback: the rollback that it executes.
         completed_at: the completion time that it generated.
-        tries: attempts at a publication that it has made.
-        chances: how often it may still begin again.
+        tries: how often it has tried to publish.
+        chances: how often it may still retry its batch.
         todo: files or names that it is about to delete.
         seen: names that it has listed.
-        beat: the instant that its heartbeat is for; 0 for none, and once it has expired.
+        beat: the instant of its heartbeat; 0 for none, and once the heartbeat has expired.
     """
 
     program: str
@@ -151,11 +151,11 @@ class Process(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """What may still go wrong.
+    """How many faults may still happen.
 
     Attributes:
-        halves: halves of a lease that pass while its holder stands still or is cut off.
-        silences: processes that stand still until their heartbeat has expired.
+        halves: halves of a lease that pass while its holder is paused or cut off.
+        silences: processes that are paused until their heartbeat has expired.
         losses: publications that get no answer.
     """
 
@@ -165,21 +165,21 @@ class Budget(NamedTuple):
 
 
 class State(NamedTuple):
-    """All there is.
+    """The whole state of the table, the lock and the processes.
 
     Attributes:
-        clock: the newest time.
+        clock: the newest time that was generated.
         lock: the lock file.
         prepared: instant and attempt of each prepared content.
-        timeline: the active one, by name.
+        timeline: the instants of the active timeline, by name.
         files: data files.
-        history: the archived timeline; what is in it completed before.
+        history: the archived timeline.
         beats: instants with a live heartbeat.
         acknowledged: batches that were reported as committed and that no restore undid.
         cursor: the newest completion time of a write that a reader may have seen.
         requests: publications that may still be carried out.
-        processes: by number.
-        budget: what may still go wrong.
+        processes: the processes, by number.
+        budget: the faults that may still happen.
     """
 
     clock: int
@@ -196,11 +196,11 @@ class State(NamedTuple):
     budget: Budget
 
     def holds_lease(self, process: int) -> bool:
-        """Whether the process has the lock and its lease has not run out."""
+        """Whether the process has the lock and its lease has not expired."""
         return self.lock.owner == process and self.lock.left > 0
 
     def find(self, name: int) -> Instant | None:
-        """The instant of that name on the active timeline."""
+        """Find the instant of that name on the active timeline."""
         return next((i for i in self.timeline if i.name == name), None)
 
     def pending(self, *actions: Action) -> list[Instant]:
@@ -212,16 +212,16 @@ class State(NamedTuple):
         return [i for i in self.timeline if i.action in actions and i.is_completed]
 
     def with_instant(self, instant: Instant) -> State:
-        """The state in which the timeline shows the instant like this."""
+        """Return the state with this instant on the timeline, in place of one of its name."""
         others = [i for i in self.timeline if i.name != instant.name]
         return self._replace(timeline=tuple(sorted([*others, instant])))
 
     def without_instants(self, names: frozenset[int]) -> State:
-        """The state without these on the active timeline."""
+        """Return the state without these instants on the active timeline."""
         return self._replace(timeline=tuple(i for i in self.timeline if i.name not in names))
 
     def with_process(self, number: int, process: Process) -> State:
-        """The state in which the process is like this."""
+        """Return the state in which the process is replaced."""
         before, after = self.processes[:number], self.processes[number + 1 :]
         return self._replace(processes=(*before, process, *after))
 

@@ -1,4 +1,4 @@
-"""One step of a process: what it sees, and how it goes on."""
+"""One step of a process: the state that it sees, and the state after it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.protocol.model.table import Table, table_of
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What does not change during a search.
+    """The parameters that stay the same during a search.
 
     Attributes:
-        fixes: the rules that the processes obey.
+        fixes: the rules that the processes follow.
         is_copy_on_write: the type of the table.
-        lease_halves: 1, or 2 to tell a lease of which half is left, which is renewed.
+        lease_halves: 1, or 2 if a process renews its lease when half of it remains.
         attempts: how often a publication without an answer is tried.
-        kept: how many commits an archival leaves on the active timeline.
+        kept: how many commits an archival keeps on the active timeline.
     """
 
     fixes: Fixes = ALL
@@ -55,28 +55,28 @@ class Step:
         return self.state.holds_lease(self.number)
 
     def next(self, state: State | None = None, steps: int = 1, **remembered: Any) -> State:
-        """It remembers this, and goes on in its program."""
+        """Set these variables, and advance the process in its program."""
         process = self.process._replace(step=self.process.step + steps, **remembered)
         return (self.state if state is None else state).with_process(self.number, process)
 
     def go(self, program: str, state: State | None = None, **remembered: Any) -> State:
-        """It remembers this, and begins another program."""
+        """Set these variables, and start another program."""
         process = self.process._replace(program=program, step=0, **remembered)
         return (self.state if state is None else state).with_process(self.number, process)
 
     def fail(self, state: State | None = None) -> State:
-        """What it does here raises: the program that handles that begins."""
+        """Start the program that handles an error of the current program."""
         return self.go(f"{self.process.program} failed", state)
 
     def with_clock(self) -> State:
-        """The state after a time was generated: ``clock`` is that time."""
+        """Return the state after a time was generated: ``clock`` is that time."""
         return self.state._replace(clock=self.state.clock + 1)
 
 
-#: Performs an action; every state that may follow, none while the process has to wait.
+#: Performs an action, and yields every state that may follow; none while the process must wait.
 Perform: TypeAlias = Callable[[Step], Iterable[State]]
 
 
 def lock_of(step: Step) -> Lock:
-    """A lock file that shows a new lease of the process."""
+    """Return a lock file with a new lease of the process."""
     return Lock(step.number, step.rules.lease_halves)

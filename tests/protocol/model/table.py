@@ -1,4 +1,4 @@
-"""What readers and writers make of the files and instants of a state."""
+"""The table that readers and writers derive from the files and instants of a state."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Table:
     """A table as its timeline, its history and its folders show it.
 
     Attributes:
-        timeline: the active one.
-        archived: what the history holds.
-        files: that storage holds.
+        timeline: the active timeline.
+        archived: the instants of the history.
+        files: the files in storage.
     """
 
     timeline: tuple[Instant, ...]
@@ -42,11 +42,11 @@ class Table:
 
     @property
     def start(self) -> int | None:
-        """The first write of the active timeline: what is older was archived."""
+        """The first write of the active timeline; older writes are archived."""
         return next((i.name for i in self.timeline if i.action in WRITES), None)
 
     def completed_at(self, name: int) -> int:
-        """When an instant completed; 0 if it did not, or was undone."""
+        """Return when an instant completed; 0 if it did not, or was undone."""
         active = next((i for i in self.timeline if i.name == name), None)
         if active is not None:
             return active.completed_at
@@ -64,7 +64,7 @@ class Table:
         return frozenset(rolled_back.union(*(i.undone for i in done)))
 
     def committed(self) -> frozenset[File]:
-        """The files that readers may read: of two attempts at one base file the later one."""
+        """Return the files that readers read; of two attempts at one base file, the later one."""
         found = [f for f in self.files if self.completed_at(f.instant)]
         newest = {(f.group, f.instant, f.is_base): f for f in sorted(found, key=_attempt)}
         return frozenset(newest.values())
@@ -76,12 +76,12 @@ class Table:
         return {group: self._slices(group, some) for group, some in sorted(grouped.items())}
 
     def latest(self) -> dict[Group, Slice]:
-        """What a query reads of each file group."""
+        """Return the slice of each file group that a query reads."""
         pending = {i.name for i in self.timeline if not i.is_completed}
         return {group: _merged(slices, pending) for group, slices in self.groups().items()}
 
     def batches(self) -> list[int]:
-        """The batches that were committed, as often as they were."""
+        """List the committed batches; a batch that was committed twice is listed twice."""
         instants = {i.name: i for i in (*self.archived, *self.timeline)}
         return [i.batch for i in instants.values() if i.is_completed and i.batch]
 
@@ -112,12 +112,12 @@ def table_of(state: State) -> Table:
 
 @lru_cache(maxsize=200_000)
 def latest(table: Table) -> dict[Group, Slice]:
-    """``Table.latest``; a search asks it over and over."""
+    """Return ``Table.latest``, cached because a search calls it again and again."""
     return table.latest()
 
 
 def rows_of(table: Table) -> frozenset[int]:
-    """Every row that a query finds."""
+    """Return every row that a query finds."""
     return frozenset(row for one in latest(table).values() for row in one.rows)
 
 
@@ -126,7 +126,7 @@ def _attempt(file: File) -> int:
 
 
 def _merged(slices: list[Slice], pending: set[int]) -> Slice:
-    """The newest slice, on the one before it if a pending compaction has begun it."""
+    """Merge the newest slice with the one before it if a pending compaction has begun it."""
     newest = slices[-1]
     if len(slices) == 1 or newest.start not in pending or newest.base is not None:
         return newest

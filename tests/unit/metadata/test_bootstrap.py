@@ -10,8 +10,8 @@ import pytest
 from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
 from lakemark.timeline import clock
 from tests.storages import CountingStorage
+from tests.table_services import make_plain, new_storage
 from tests.tables import Row, commit, contents, writer
-from tests.upkeep import make_plain, new_storage
 
 
 def requests_of_a_commit(partitions: int) -> Counter[str]:

@@ -9,8 +9,8 @@ from lakemark.metadata.column_stats.lookup import ColumnStatistics
 from lakemark.metadata.metadata_table_opener import MetadataTableOpener
 from lakemark.operations.clean import clean
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
+from tests.table_services import new_storage
 from tests.tables import Row, commit, data_files, make, writer
-from tests.upkeep import new_storage
 
 
 def test_a_clean_ends_the_statistics_of_the_files_that_it_deletes() -> None:

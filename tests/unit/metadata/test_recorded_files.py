@@ -27,9 +27,9 @@ from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_lister import DataFile
 from tests.golden.shared_tables import SharedTables
 from tests.storages import CountingStorage
+from tests.table_services import copy_of, make_plain, new_storage
 from tests.tables import Row, commit, contents, writer
 from tests.unit.metadata.metadata_tables import ApachesTable, names_with_metadata
-from tests.upkeep import copy_of, make_plain, new_storage
 
 #: Enough that the metadata table was compacted, and has logs since.
 COMMITS = 13

@@ -41,8 +41,8 @@ from lakemark.timeline.clock import UTC_CLOCK
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.participant import NoParticipant
 from tests.storages import CountingStorage
+from tests.table_services import as_of, make_plain, new_storage, since
 from tests.tables import Row, commit, contents, make, writer
-from tests.upkeep import as_of, make_plain, new_storage, since
 
 EVERY_COMMIT = CompactionPolicy(every_delta_commits=1)
 WHOLE = {"a": (3, 3), "b": (3, 3)}

@@ -30,6 +30,7 @@ from lakemark.transaction.transaction import Transaction
 from lakemark.view.file_system_view import FileSystemView
 from tests import plans
 from tests.depth import examples
+from tests.table_services import make_plain, new_storage, since
 from tests.tables import Row, commit, writer
 from tests.unit.read.histories import (
     Batch,
@@ -41,7 +42,6 @@ from tests.unit.read.histories import (
     outcome,
     write,
 )
-from tests.upkeep import make_plain, new_storage, since
 
 
 @pytest.mark.parametrize("begin", ["earliest", "EARLIEST", "0", "000", "00000000000000"])

@@ -17,8 +17,8 @@ from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.savepoint import create_savepoint, delete_savepoint
 from lakemark.storage import Storage
+from tests.table_services import as_of, make_plain, new_storage
 from tests.tables import Row, commit, writer
-from tests.upkeep import as_of, make_plain, new_storage
 
 CLEANING = CleaningPolicy(commits=1)
 KINDS = [

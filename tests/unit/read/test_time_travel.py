@@ -25,6 +25,7 @@ from lakemark.storage import StorageLocation, open_storage
 from lakemark.timeline.clock import UTC_CLOCK, TimelineClock
 from tests import plans
 from tests.depth import examples
+from tests.table_services import as_of, make_plain, new_storage
 from tests.tables import Row, commit, make, write_files, writer
 from tests.unit.read.histories import (
     Batch,
@@ -36,7 +37,6 @@ from tests.unit.read.histories import (
     outcome,
     write,
 )
-from tests.upkeep import as_of, make_plain, new_storage
 
 _TWO_HOURS_EAST = TimelineClock(timezone(timedelta(hours=2)))
 

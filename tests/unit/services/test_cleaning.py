@@ -21,8 +21,8 @@ from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.services.savepoint import check_not_cleaned
 from lakemark.timeline.content import encode_restore_plan
 from lakemark.transaction.multi_writer import MultiWriter
+from tests.table_services import as_of, make_plain, new_storage
 from tests.tables import Row, commit, contents, data_files, write_files, writer
-from tests.upkeep import as_of, make_plain, new_storage
 
 ONE_COMMIT = CleaningPolicy(commits=1)
 

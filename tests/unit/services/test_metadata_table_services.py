@@ -16,7 +16,7 @@ from lakemark.timeline.locks.open_lock import open_lock
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.table_context import TableContext
-from tests.upkeep import new_storage
+from tests.table_services import new_storage
 
 
 @pytest.mark.parametrize(

@@ -32,9 +32,9 @@ from tests.protocol.actors import A_HEARTBEAT_AND_MORE_S, A_LEASE_AND_MORE_S, AR
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages import SimulatedCrash
 from tests.storages.interrupted_storage import InterruptedStorage
+from tests.table_services import HISTORY
 from tests.tables import Row, commit, data_files, write_files
 from tests.unit.transaction.shared_table import Table, next_time
-from tests.upkeep import HISTORY
 
 V6, V8, V9 = FormatVersion.V6, FormatVersion.V8, FormatVersion.V9
 

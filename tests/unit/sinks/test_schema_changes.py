@@ -29,8 +29,8 @@ from sinks.hudi.exchange import OpenWrite, Prepare, Written
 from sinks.hudi.sink import SchemaRefused, TooManyColumns
 from tests.json_stream import COLUMNS, INDEX, InThisProcess, JsonStream, Record
 from tests.storages.wrapped_storage import T, WrappedStorage
+from tests.table_services import make_plain, new_storage
 from tests.tables import Row, commit, writer
-from tests.upkeep import make_plain, new_storage
 from transforms.decode.json_inference import infer_schema
 from transforms.decode.schema_policy import SchemaPolicy
 from transforms.schema_text import print_schema

@@ -29,8 +29,8 @@ from lakemark.timeline.locks.table_lock import LeaseLost
 from tests.clocks import SharedClock, on_clock
 from tests.storages import WatchedStorage
 from tests.storages.wrapped_storage import WrappedStorage
+from tests.table_services import new_storage
 from tests.tables import Row, commit, contents, make, spec, writer
-from tests.upkeep import new_storage
 
 T = TypeVar("T")
 

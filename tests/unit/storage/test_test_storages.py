@@ -78,7 +78,7 @@ def test_a_write_that_is_lost_is_not_done_and_the_process_lives(inner: Storage) 
 
 def test_storages_of_one_process_die_together(inner: Storage) -> None:
     first = FaultyStorage(inner, 1)
-    second = first.beside(inner)
+    second = first.for_storage(inner)
     first.put("a", b"1")
     with pytest.raises(SimulatedCrash):
         second.put("b", b"1")

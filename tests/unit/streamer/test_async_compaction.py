@@ -46,8 +46,8 @@ from tests.clocks import SharedClock, on_clock
 from tests.depth import examples
 from tests.storages import FaultyStorage, SimulatedCrash
 from tests.storages.faulty_storage import When
+from tests.table_services import copy_of, new_storage
 from tests.tables import SCHEMA, Row, commit, contents, data_files, make, write_files, writer
-from tests.upkeep import copy_of, new_storage
 from tests.waiting import until
 from tests.writers import SHARING, plan_clustering
 

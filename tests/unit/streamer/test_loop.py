@@ -27,8 +27,8 @@ from streamer.services import ServicePolicies, TableServices
 from streamer.sources.errors import BrokerUnreachable
 from streamer.sources.kafka_offsets import LostRange, OffsetRange, Start
 from streamer.stopping import stop_on_signals
+from tests.table_services import new_storage
 from tests.tables import Row, commit, make, write_files, writer
-from tests.upkeep import new_storage
 
 #: Longer than any run here takes.
 LONG_S = 20.0

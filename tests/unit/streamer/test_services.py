@@ -28,8 +28,8 @@ from streamer.events import (
 )
 from streamer.services import ServicePolicies, TableServices
 from tests.storages import CountingStorage
+from tests.table_services import archived_names, make_plain, new_storage
 from tests.tables import Row, commit, contents, make, writer
-from tests.upkeep import archived_names, make_plain, new_storage
 
 METADATA_TIMELINE = ".hoodie/metadata/.hoodie/timeline"
 POLICIES = ServicePolicies(

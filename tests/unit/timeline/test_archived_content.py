@@ -21,8 +21,8 @@ from lakemark.services.cleaning_plan import CleaningPolicy, Retention
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
+from tests.table_services import as_of, make_plain, new_storage
 from tests.tables import Row, commit, write_files, writer
-from tests.upkeep import as_of, make_plain, new_storage
 
 ONE_VERSION = CleaningPolicy(Retention.FILE_VERSIONS, file_versions=1)
 ONE_COMMIT = ArchivalPolicy(1, 2, delta_commits_to_compact=1)

@@ -10,7 +10,7 @@ from lakemark.operations.table_writer import TableWriter
 from lakemark.storage import Storage
 from lakemark.timeline.content import encode_commit
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER
-from tests.protocol.actors import Mode, lay_down, open_writer
+from tests.protocol.actors import Mode, create_table, open_writer
 from tests.protocol.clocked_store import ClockedStore
 from tests.protocol.virtual_time import VirtualTime
 from tests.tables import Row, commit
@@ -28,7 +28,7 @@ class Table:
         version: FormatVersion = FormatVersion.V9,
     ) -> None:
         self.clock, self.storage = clock, ClockedStore(clock)
-        lay_down(self.storage, clock, table_type, version, has_metadata=False)
+        create_table(self.storage, clock, table_type, version, has_metadata=False)
         commit(self.open(), [Row("a", 1, 1)])
 
     def open(self, through: Storage | None = None, mode: Mode = Mode.MULTIPLE) -> TableWriter:

@@ -22,8 +22,8 @@ from lakemark.transaction.completion_loss import check_never_completed
 from lakemark.transaction.participant import NoParticipant
 from lakemark.transaction.table_context import TableContext
 from lakemark.write.markers import create_marker
+from tests.table_services import make_plain
 from tests.unit.transaction.timelines import TimelineInMaking, written
-from tests.upkeep import make_plain
 
 V6, V9 = FormatVersion.V6, FormatVersion.V9
 GROUP = "00000001-0000-4000-8000-000000000000-0"

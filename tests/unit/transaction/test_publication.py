@@ -21,8 +21,8 @@ from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.publication import Publication
 from tests.clocks import SharedClock
 from tests.storages.interrupted_storage import InterruptedStorage
+from tests.table_services import make_plain, new_storage
 from tests.tables import Row, make, write_files, writer
-from tests.upkeep import make_plain, new_storage
 
 PENDING = Instant("20260101000000000", Action.COMMIT, State.INFLIGHT)
 COMPLETED_AT = "20260101000001000"

@@ -36,6 +36,7 @@ from tests.protocol.actors import (
 from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages import SimulatedCrash
 from tests.storages.interrupted_storage import InterruptedStorage
+from tests.table_services import archived_names
 from tests.tables import Row, commit, data_files, write_files
 from tests.unit.transaction.shared_table import (
     Table,
@@ -44,7 +45,6 @@ from tests.unit.transaction.shared_table import (
     next_time,
     prepare,
 )
-from tests.upkeep import archived_names
 
 V6, V9 = FormatVersion.V6, FormatVersion.V9
 IN_METADATA = ".hoodie/metadata/.hoodie/timeline"

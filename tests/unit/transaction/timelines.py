@@ -17,7 +17,7 @@ from lakemark.timeline.content import encode_commit, encode_compaction_plan
 from lakemark.timeline.layout import LayoutV1, LayoutV2
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
-from tests.upkeep import new_storage
+from tests.table_services import new_storage
 
 #: A partition and a file id.
 Group = tuple[str, str]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lakemark.model.format_version import FormatVersion
+from tests.table_services import make_plain, new_storage
 from tests.tables import Row, commit, writer
-from tests.upkeep import make_plain, new_storage
 
 
 def test_each_log_of_a_slice_has_the_next_version() -> None:

@@ -1,4 +1,4 @@
-"""Every golden table there is, by name."""
+"""The recipes of all golden tables, by name."""
 
 from tests.golden.make.recipe import Recipe
 from tests.golden.make.recipes import (

@@ -1,4 +1,4 @@
-"""One feature each, in every table version that has it; all with the five commits."""
+"""Tables that show one feature each, in every version that has it, with the five commits."""
 
 from __future__ import annotations
 

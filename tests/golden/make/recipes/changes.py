@@ -1,4 +1,4 @@
-"""Change data capture: what the change log holds, and what has to be found elsewhere."""
+"""Change data capture, with images in the change log, and without."""
 
 from __future__ import annotations
 

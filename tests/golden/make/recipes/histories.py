@@ -22,7 +22,7 @@ AFTERWARDS = rows([7, 8], version=6, ts=400)
 
 
 def five_commits(table: TableInMaking) -> None:
-    """Inserts, updates, late rows with soft deletes, hard deletes, updates."""
+    """Write inserts, updates, late rows with soft deletes, hard deletes, updates."""
     table.write("insert", INSERTED)
     table.write("upsert", UPDATED)
     table.write("upsert", LATE_AND_DELETED)
@@ -31,6 +31,6 @@ def five_commits(table: TableInMaking) -> None:
 
 
 def sixteen_commits(table: TableInMaking) -> None:
-    """Updates of every other record, beginning elsewhere each time."""
+    """Update every other record, from a different first record each time."""
     for number in range(16):
         table.write("upsert", rows(range(number % 5, 20, 2), version=number, ts=100 + number))

@@ -20,7 +20,7 @@ _RECORD_INDEX = {
     "hoodie.index.type": "RECORD_INDEX",
     "hoodie.metadata.index.column.stats.enable": "false",
     "hoodie.metadata.index.partition.stats.enable": "false",
-    # CREATE INDEX takes itself for a second writer
+    # CREATE INDEX acts like a second writer
     "hoodie.write.lock.provider": "org.apache.hudi.client.transaction.lock.InProcessLockProvider",
 }
 _STATISTICS = {

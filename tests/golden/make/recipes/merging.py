@@ -1,4 +1,4 @@
-"""Log blocks that merge in their own way: partial updates, log compaction, HFile blocks."""
+"""Log blocks with special merging: partial updates, log compaction, HFile blocks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LOG_COMPACTION = {
     "hoodie.log.compaction.blocks.threshold": "2",
 }
 
-# Apache Hudi merges partial rows without the base file then, which ends its process at worst
+# Apache Hudi would merge partial rows without the base file, which can end its process
 _NOT_INCREMENTAL = ("as_of",)
 
 _MERGE_NOTES = """
@@ -97,7 +97,7 @@ def _partial(number: int, block_format: str) -> Recipe:
 def _log_compacted(number: int) -> Recipe:
     return Recipe(
         f"v{number}_mor_log_compacted",
-        "Inline log compaction: one block replaces earlier ones, which stay in their files.",
+        "Inline log compaction: a block replaces earlier blocks, which stay in their log files.",
         merge_on_read(BUCKETS, NO_METADATA, version(number), _LOG_COMPACTION),
         _log_compactions,
     )

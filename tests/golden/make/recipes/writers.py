@@ -1,4 +1,4 @@
-"""Several writers at once: delta commits whose intervals overlap."""
+"""Concurrent writers: delta commits that overlap in time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _RUN = "call run_compaction(op => 'run', table => '{table}')"
 
 
 def _other_partitions(table: TableInMaking) -> None:
-    """The writer that is slow has one partition to itself, so nobody conflicts."""
+    """Only the slow writer writes to its partition, so that no commits conflict."""
     table.write("insert", INSERTED)
     with table.held_write(rows(range(0, 30, 3), version=1, ts=200)):
         table.write("upsert", rows(range(1, 30, 3), version=2, ts=200))

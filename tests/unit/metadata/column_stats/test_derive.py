@@ -18,8 +18,8 @@ from lakemark.model.column_ranges import ColumnRanges
 from lakemark.model.file_names import BaseFileName
 from lakemark.model.file_slice import BaseFile
 from lakemark.storage import Storage
+from tests.table_services import make_plain, new_storage
 from tests.tables import Row, commit, writer
-from tests.upkeep import make_plain, new_storage
 
 NAME = BaseFileName(
     "00000000-0000-0000-0000-000000000000-0", "0-0-0", "20260101000000000", "parquet"

@@ -19,8 +19,8 @@ from lakemark.model.column_ranges import ColumnRanges, indexed_columns
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.write.base_file_writer import BaseFileWriter
+from tests.table_services import new_storage
 from tests.unit.metadata.written_tables import decoded
-from tests.upkeep import new_storage
 
 SCHEMA = pa.schema([(RECORD_KEY, pa.string()), ("ts", pa.int64())])
 

@@ -1,4 +1,4 @@
-"""What Apache Hudi has cleaned and archived goes on being cleaned and archived."""
+"""lakemark cleans, archives and compacts tables that Apache Hudi cleaned and archived before."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ def opened(table: OpenTable) -> OpenTable:
 
 
 def rows_anywhere(table: OpenTable) -> list[Row]:
-    """All rows, but not the files they lie in."""
+    """Read all rows, without the names of their files."""
     return sorted_rows(table.scan().to_reader().read_all().drop_columns([FILE_NAME]))
 
 
 def names(table: OpenTable) -> tuple[list[str], list[str]]:
-    """Active and archived instants by name."""
+    """List the names of active and archived instants."""
     active = [str(i) for i in table.timeline.completed()]
     return active, [str(i) for i in table.store.load_archived().instants()]
 
 
 @pytest.mark.parametrize("name", ["v9_mor_long_archived", "v8_mor_archived", "v6_mor_archived"])
-def test_apaches_history_grows_by_ours(name: str, tmp_path: Path) -> None:
+def test_archival_appends_to_the_history_of_apache(name: str, tmp_path: Path) -> None:
     table = unpack(name, tmp_path).table
     rows = sorted_rows(table.scan().to_reader().read_all())
     active, archived = names(table)
@@ -58,7 +58,7 @@ def test_apaches_history_grows_by_ours(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["v6_mor_failed_write", "v6_mor_rollback"])
-def test_logs_that_apache_rolled_back_stay_with_the_block_that_says_so(
+def test_logs_that_a_rollback_block_undid_stay_undone_after_archival(
     name: str, tmp_path: Path
 ) -> None:
     table = unpack(name, tmp_path).table
@@ -76,7 +76,7 @@ def test_logs_that_apache_rolled_back_stay_with_the_block_that_says_so(
 @pytest.mark.parametrize(
     "name", ["v9_mor_clustered", "v9_mor_hive_complex_ts", "v8_mor_column_stats"]
 )
-def test_slices_whose_file_ids_name_no_bucket_are_compacted(name: str, tmp_path: Path) -> None:
+def test_slices_whose_file_ids_have_no_bucket_are_compacted(name: str, tmp_path: Path) -> None:
     table = unpack(name, tmp_path).table
     rows = rows_anywhere(table)
     groups = {file_slice.group for file_slice in table.view().latest_slices()}
@@ -93,7 +93,7 @@ def test_slices_whose_file_ids_name_no_bucket_are_compacted(name: str, tmp_path:
 
 
 @pytest.mark.parametrize("name", ["v9_cow_cdc", "v9_mor_compacted", "v9_cow_savepoint"])
-def test_old_slices_go_and_the_rows_stay(name: str, tmp_path: Path) -> None:
+def test_cleaning_deletes_old_slices_and_keeps_the_rows(name: str, tmp_path: Path) -> None:
     table = unpack(name, tmp_path).table
     rows = sorted_rows(table.scan().to_reader().read_all())
     before = {file for group in table.view().groups.values() for file in group.files}
@@ -110,7 +110,7 @@ def test_old_slices_go_and_the_rows_stay(name: str, tmp_path: Path) -> None:
         assert not gone & {name for listed in kept for name in listed}
 
 
-def test_apaches_plans_and_records_are_read(tmp_path: Path) -> None:
+def test_clean_plans_and_metadata_of_apache_are_read(tmp_path: Path) -> None:
     table = unpack("v9_cow_savepoint", tmp_path).table
     instant = table.timeline.completed(Action.CLEAN)[-1]
     plan = table.store.read_clean_plan(instant.requested_at)

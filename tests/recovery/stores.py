@@ -1,4 +1,4 @@
-"""Where scenarios take place: stores on which a table is copied for almost nothing."""
+"""The stores on which scenarios run; a copy of a table costs almost nothing there."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from obstore.store import S3Config
 
 
-class Place(Protocol):
-    """A kind of store."""
+class ScenarioStore(Protocol):
+    """A store for the tables of scenarios."""
 
     def new(self) -> StorageLocation:
-        """A root below which nothing lies yet."""
+        """Create an empty root."""
         ...
 
     def copy(self, source: StorageLocation) -> StorageLocation:
-        """Everything below a root, below a new one."""
+        """Copy everything below a root to a new root."""
         ...
 
     def drop(self, root: StorageLocation) -> None:
-        """Remove what is below a root that nobody looks at again."""
+        """Delete everything below a root that is no longer needed."""
         ...
 
 
 @dataclass(frozen=True)
 class OnDisk:
-    """See ``Place``. Files are linked, since whoever changes one puts a new one in its place."""
+    """A ``ScenarioStore``. Copies link the files, because a change creates a new file."""
 
     folder: Path
 
@@ -58,7 +58,7 @@ class OnDisk:
 
 @dataclass(frozen=True)
 class OnS3:
-    """See ``Place``."""
+    """A ``ScenarioStore`` on an S3 server."""
 
     server: QuickS3
 
@@ -75,7 +75,7 @@ class OnS3:
 
 
 def storage_at(root: StorageLocation) -> Storage:
-    """As ``open_storage``; all of S3 through one client, which takes ten requests' time to make."""
+    """Like ``open_storage``, but with one client for all of S3, because creating one is slow."""
     scheme, _, rest = root.url.rpartition("://")
     if scheme != "s3":
         return open_storage(root)
@@ -91,7 +91,7 @@ def _client(bucket: str, options: tuple[tuple[str, str], ...]) -> S3Store:
 
 
 def transfer(source: StorageLocation, target: StorageLocation) -> None:
-    """Lay what is below one root below another, of any kind; nobody holds its locks there."""
+    """Copy everything but locks from one root to another, which may be on another store."""
     here, there = storage_at(source), storage_at(target)
     for info in here.list_tree(""):
         if "/.locks/" not in info.path:
@@ -99,8 +99,8 @@ def transfer(source: StorageLocation, target: StorageLocation) -> None:
 
 
 def _link(source: str, target: str) -> None:
-    # What is still being written has not got its last name, and grows in place; and of a timeline
-    # of version 6 the times are set in place.
+    # Temporary files grow in place, and modification times of a timeline of version 6 are set in
+    # place, so that these files are copied.
     folder, name = os.path.split(source)
     changes_in_place = "#" in name or os.path.basename(folder) == ".hoodie"
     (shutil.copy2 if changes_in_place else os.link)(source, target)

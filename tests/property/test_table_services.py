@@ -1,4 +1,4 @@
-"""However a table is cleaned and archived, its retained past reads as it did before."""
+"""Cleaning and archival never change the rows of retained commits."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from lakemark.services.cleaning_plan import CleaningPolicy, Retention
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage
 from tests.depth import examples
+from tests.table_services import active_names, archived_names, as_of, make_plain, new_storage, since
 from tests.tables import Row, commit, contents, writer
-from tests.upkeep import active_names, archived_names, as_of, make_plain, new_storage, since
 
 CLEANING = CleaningPolicy(commits=2)
 ARCHIVAL = ArchivalPolicy(3, 4, delta_commits_to_compact=2)
@@ -44,7 +44,7 @@ steps = st.one_of(rows, rows, st.sampled_from(["compact", "clean", "archive", "r
 
 @dataclass
 class History:
-    """A table and all that was ever seen of it."""
+    """A table, and the rows and instants that it has had."""
 
     storage: Storage
     to: TableWriter
@@ -54,14 +54,14 @@ class History:
 
     def do(self, step: list[Row] | str) -> None:
         if isinstance(step, list):
-            self._saw(commit(self.to, step))
+            self._record(commit(self.to, step))
         else:
             _STEPS[step](self)
         self.names |= set(active_names(self.storage))
 
     def compact(self) -> None:
         for instant, _ in self.to.compact_if_due(CompactionPolicy(1), LocalRunner(1)):
-            self._saw(instant)
+            self._record(instant)
 
     def clean(self) -> None:
         past = {begin: since(self.to.table, begin) for begin in self._begins()}
@@ -87,7 +87,7 @@ class History:
         assert not set(archived) & set(active_names(self.storage))
         assert self.names == {*archived, *active_names(self.storage)}
 
-    def _saw(self, instant: Instant) -> None:
+    def _record(self, instant: Instant) -> None:
         self.commits.append(instant)
         self.seen[instant.requested_at] = contents(self.storage)
 
@@ -118,7 +118,7 @@ _STEPS: dict[str, Callable[[History], None]] = {
 )
 @settings(deadline=None, max_examples=examples(8))
 @given(st.lists(steps, min_size=6, max_size=16))
-def test_the_retained_past_is_the_past(
+def test_services_do_not_change_the_rows_of_retained_commits(
     table_type: TableType, version: FormatVersion, drawn: list[list[Row] | str]
 ) -> None:
     storage = new_storage()
@@ -132,7 +132,7 @@ def test_the_retained_past_is_the_past(
 
 @pytest.mark.parametrize("table_type", TableType)
 @pytest.mark.parametrize("retention", [Retention.COMMITS, Retention.FILE_VERSIONS])
-def test_a_table_stays_small_under_every_policy(
+def test_number_of_files_stays_bounded_under_every_policy(
     table_type: TableType, retention: Retention
 ) -> None:
     storage = new_storage()

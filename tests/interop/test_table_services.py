@@ -54,12 +54,12 @@ def _rows(at: int) -> pa.Table:
 @pytest.mark.parametrize(
     ("version", "commits", "archive_file"),
     [
-        # Ten files of the history become one of the next layer.
+        # Ten files of the history are merged into one of the next layer.
         (9, 33, "timeline/history/*_1.parquet"),
         (6, 15, "archived/.commits_.archive.3_*"),
     ],
 )
-def test_apache_goes_on_with_what_was_cleaned_and_archived(
+def test_apache_continues_a_table_that_lakemark_cleaned_and_archived(
     oracle: Oracle, tmp_path: Path, version: int, commits: int, archive_file: str
 ) -> None:
     path, twin = tmp_path / "t", _twin(version, has_metadata=version == 9)
@@ -106,7 +106,7 @@ def test_apache_goes_on_with_what_was_cleaned_and_archived(
     [
         (9, "MERGE_ON_READ"),
         (9, "COPY_ON_WRITE"),
-        # Base files are named alike in all versions, logs alike in 8 and 9.
+        # Names of base files are the same in all versions, those of logs in 8 and 9.
         (6, "MERGE_ON_READ"),
     ],
 )
@@ -140,12 +140,12 @@ def test_both_delete_the_same_files(
 
 
 @pytest.mark.parametrize(("version", "folder"), [(9, ".hoodie/timeline"), (6, ".hoodie")])
-def test_each_executes_the_others_plan(
+def test_each_executes_the_clean_plan_of_the_other(
     oracle: Oracle, tmp_path: Path, version: int, folder: str
 ) -> None:
     path, twin = tmp_path / "t", _twin(version, "COPY_ON_WRITE", has_metadata=version == 9)
     writer = LakemarkWriter.open(path, twin, SCHEMA)
-    oracle.write(path, _rows(0), twin)  # the first commit, into the table as it was made
+    oracle.write(path, _rows(0), twin)  # the first commit, to an empty table
     assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
     for at in range(1, 7):
         writer.upsert(_rows(at))
@@ -162,7 +162,7 @@ def test_each_executes_the_others_plan(
     ]
     assert not set(plan.paths) & set(_data_files(path))
 
-    # Apache's newest clean, as if it had died before it did anything.
+    # Apache's newest clean, as if its process had died before it deleted a file.
     for at in (10, 11):
         shutil.rmtree(before)
         shutil.copytree(path, before)
@@ -185,10 +185,10 @@ def test_each_executes_the_others_plan(
 
 
 @pytest.mark.parametrize("index", ["BLOOM", "SIMPLE"])
-def test_apache_finds_its_keys_in_what_was_compacted_here(
+def test_apache_finds_its_keys_in_files_that_lakemark_compacted(
     oracle: Oracle, tmp_path: Path, index: str
 ) -> None:
-    """With these indexes it looks the keys up in Bloom filters, key ranges, or the keys."""
+    """With these indexes Apache Hudi searches Bloom filters, key ranges, or the keys."""
     path = tmp_path / "t"
     twin = replace(_twin(9, has_metadata=True), extra={"hoodie.index.type": index})
     for at in (1, 2):
@@ -202,7 +202,7 @@ def test_apache_finds_its_keys_in_what_was_compacted_here(
     assert any(isinstance(bucket_or_file_id(group.file_id), str) for group in groups)
     oracle.write(path, _rows(3), twin)
     after = open_table(StorageLocation(str(path)))
-    assert after.view().groups.keys() == groups, "no key was taken for a new one"
+    assert after.view().groups.keys() == groups, "no key was mistaken for a new one"
     assert [s.group for s in after.view().latest_slices() if s.logs]
     assert_same_rows(lakemark.read_snapshot(path), oracle.read(path))
     assert metadata_differences(after) == []
@@ -229,7 +229,7 @@ def _assert_same_past(oracle: Oracle, path: Path, instant: str) -> None:
 
 
 def _archived(oracle: Oracle, path: Path) -> list[str]:
-    """Commits that are archived, as one of Apache's procedures lists them."""
+    """List the archived commits with a procedure of Apache Hudi."""
     with oracle.named("archived", path):
         rows = oracle.query(
             "CALL show_archived_commits(table => 'archived', limit => 1000, "

@@ -1,4 +1,4 @@
-"""What tests of cleaning and archival ask of a table."""
+"""Helpers for tests of table services: small tables, their rows, and their instants."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.tables import spec, writer
 
 HISTORY = ".hoodie/timeline/history"
 
-#: A row of the history: requested time and action.
+#: An instant of the timeline or the history: requested time and action.
 Name = tuple[str, str]
 
 
 def new_storage() -> Storage:
-    return open_storage(StorageLocation(f"memory://{uuid4().hex}/upkeep"))
+    return open_storage(StorageLocation(f"memory://{uuid4().hex}/table"))
 
 
 def make_plain(
@@ -29,13 +29,13 @@ def make_plain(
     table_type: TableType = TableType.MERGE_ON_READ,
     version: FormatVersion = FormatVersion.V9,
 ) -> None:
-    """Lay an empty table down that has no metadata table, which would hold archival back."""
+    """Create an empty table without a metadata table, because that would delay archival."""
     made = spec(table_type, version=version)
     storage.create(PROPERTIES_PATH, made.to_properties().to_bytes())
 
 
 def copy_of(storage: Storage) -> Storage:
-    """The same objects elsewhere."""
+    """Copy all objects to a new storage."""
     copy = new_storage()
     for info in storage.list_tree(""):
         copy.put(info.path, storage.read(info.path))
@@ -43,13 +43,13 @@ def copy_of(storage: Storage) -> Storage:
 
 
 def as_of(table: OpenTable, requested_at: str) -> dict[str, tuple[int, int]]:
-    """The rows by key, as of a commit."""
+    """Read the rows by key, as of a commit."""
     rows = table.scan(Snapshot(requested_at), ["id", "ts", "v"]).to_reader().read_all()
     return {row["id"]: (row["ts"], row["v"]) for row in rows.to_pylist()}
 
 
 def since(table: OpenTable, completed_at: str, end: str | None = None) -> list[tuple[str, int]]:
-    """What an incremental query finds."""
+    """Read the rows that an incremental query returns."""
     rows = table.scan(Incremental(completed_at, end), ["id", "v"]).to_reader().read_all()
     return sorted((row["id"], row["v"]) for row in rows.to_pylist())
 
@@ -60,7 +60,7 @@ def active_names(storage: Storage) -> list[Name]:
 
 
 def archived_names(storage: Storage) -> list[Name]:
-    """Every row of the history, as often as it is there."""
+    """List every row of the history; a row that is there twice is listed twice."""
     store = writer(storage).table.store
     if store.version is FormatVersion.V6:
         files = store.load_archived().files
