@@ -222,7 +222,7 @@ OF_STATISTICS = (
         "if key not in effective or key in unknown:",
         "if key not in effective:",
         "statistics of a partition leave out files whose own cannot be read",
-        _TRUST,
+        _FOLDED,
     ),
     Mutant(
         "lakemark/metadata/column_stats/derive.py",
