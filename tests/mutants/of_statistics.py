@@ -292,7 +292,7 @@ OF_STATISTICS = (
         "if metadata.find_file_mismatch(_FILES) is not None or _may_list(metadata, deleted):",
         "if metadata.find_file_mismatch(_FILES) is not None:",
         "queries fail because the metadata table lists files that were rolled back",
-        (*_TABLE, "tests/recovery/test_undoing.py"),
+        ("tests/unit/services/test_undoing_beside_others.py",),
     ),
     Mutant(
         "lakemark/metadata/commit_statistics.py",
