@@ -267,13 +267,6 @@ OF_STATISTICS = (
         ("tests/unit/metadata/test_trust.py", "tests/unit/metadata/test_cleaned_statistics.py"),
     ),
     Mutant(
-        "lakemark/metadata/metadata_writer.py",
-        "stat.file_size_in_bytes, **(stat.cdc_stats or {})}",
-        "stat.file_size_in_bytes}",
-        "files of change data are not listed, and are never cleaned",
-        (*_TABLE, "tests/unit/sinks/test_cdc_stats.py", "tests/unit/read/test_cdc.py"),
-    ),
-    Mutant(
         "lakemark/metadata/writer_state.py",
         " or completed - state.instants:",
         ":",
