@@ -21,7 +21,12 @@ _RARE = ("tests/unit/merge/partial_update/test_rare_column_sets.py",)
 _STREAM = ("tests/unit/merge/test_merge_stream.py", "tests/property/test_record_merger.py")
 _LOOKUP = ("tests/unit/merge/test_key_lookup.py",)
 _PAYLOADS = ("tests/spec/test_record_payloads.py", "tests/unit/merge/test_table_merger.py")
-_CUSTOM = ("tests/unit/merge/custom/test_check.py", "tests/spec/test_custom_mergers.py")
+_CUSTOM = (
+    "tests/unit/merge/custom/test_refused.py",
+    "tests/unit/merge/custom/test_adapter.py",
+    "tests/unit/merge/custom/test_check.py",
+    "tests/spec/test_custom_mergers.py",
+)
 _BLOCKS = ("tests/unit/log/test_effective_blocks.py",)
 _READER = ("tests/unit/read/test_file_group_reader.py", "tests/spec/test_record_merger.py")
 
@@ -185,7 +190,10 @@ OF_MERGING = (
         "missing: Mask = (bits[:, position // 8]",
         "missing: Mask = (bits[:, 0]",
         "in tables of more than eight columns partial rows lose or overwrite columns",
-        _FILLING,
+        (
+            "tests/unit/merge/partial_update/test_missing_columns.py::"
+            "test_each_of_many_columns_is_taken_from_the_row_that_has_it",
+        ),
     ),
     Mutant(
         "lakemark/merge/partial_update/missing_columns.py",
@@ -325,7 +333,7 @@ OF_MERGING = (
         "is_lost = (~before[0] & ~before[1]) | (outcome.keep & ~had_none)",
         "is_lost = outcome.keep & ~had_none",
         "a delete that a custom merger returns without its ordering value loses to late rows",
-        ("tests/unit/merge/custom/test_refused.py", *_CUSTOM),
+        _CUSTOM,
     ),
     Mutant(
         "lakemark/read/log_changes.py",

@@ -183,7 +183,7 @@ OF_PLANS = (
         "compactions = [*timeline.pending(Action.COMPACTION), *timeline.completed(Action.COMMIT)]",
         "compactions = [*timeline.completed(Action.COMMIT)]",
         "while a compaction is pending, another is planned after every commit",
-        ("tests/unit/streamer/test_services.py", *_COMPACTION),
+        ("tests/unit/services/test_compaction_plan.py",),
     ),
     Mutant(
         "lakemark/services/compaction.py",

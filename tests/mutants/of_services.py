@@ -178,7 +178,7 @@ _RESTORES = (
         "        access.timeline.withdraw_all(name, lease.check)\n",
         "        pass\n",
         "a commit that a restore undoes can still be published",
-        _OF_CHECKS + _UNDOING,
+        _UNDOING,
     ),
     Mutant(
         _RESTORE,

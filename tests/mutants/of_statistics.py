@@ -222,7 +222,7 @@ OF_STATISTICS = (
         "if key not in effective or key in unknown:",
         "if key not in effective:",
         "statistics of a partition leave out files whose own cannot be read",
-        _TRUST,
+        _FOLDED,
     ),
     Mutant(
         "lakemark/metadata/column_stats/derive.py",
@@ -267,13 +267,6 @@ OF_STATISTICS = (
         ("tests/unit/metadata/test_trust.py", "tests/unit/metadata/test_cleaned_statistics.py"),
     ),
     Mutant(
-        "lakemark/metadata/metadata_writer.py",
-        "stat.file_size_in_bytes, **(stat.cdc_stats or {})}",
-        "stat.file_size_in_bytes}",
-        "files of change data are not listed, and are never cleaned",
-        (*_TABLE, "tests/unit/sinks/test_cdc_stats.py", "tests/unit/read/test_cdc.py"),
-    ),
-    Mutant(
         "lakemark/metadata/writer_state.py",
         " or completed - state.instants:",
         ":",
@@ -292,7 +285,7 @@ OF_STATISTICS = (
         "if metadata.find_file_mismatch(_FILES) is not None or _may_list(metadata, deleted):",
         "if metadata.find_file_mismatch(_FILES) is not None:",
         "queries fail because the metadata table lists files that were rolled back",
-        (*_TABLE, "tests/recovery/test_undoing.py"),
+        ("tests/unit/services/test_undoing_beside_others.py",),
     ),
     Mutant(
         "lakemark/metadata/commit_statistics.py",

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from itertools import permutations
 
 import pytest
 
@@ -42,6 +43,13 @@ def test_the_newest_by_completion_wins_in_any_order() -> None:
     for _ in range(6):
         random.shuffle(commits)
         assert newest_checkpoint(commits) == orders(30)
+
+
+def test_commit_that_was_requested_first_and_completed_last_counts() -> None:
+    """The search ends at a commit that completed before the newest progress that it has found."""
+    commits = [commit(1, 9, 40), commit(2, 3, 20), commit(4, 5, 30)]
+    for ordered in permutations(commits):
+        assert newest_checkpoint(ordered) == orders(40)
 
 
 def test_commits_without_a_checkpoint_are_skipped() -> None:

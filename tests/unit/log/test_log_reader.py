@@ -183,6 +183,16 @@ def test_a_block_without_instant_or_schema_names_what_is_missing() -> None:
         _ = block.avro_schema
 
 
+@pytest.mark.parametrize("is_last", [False, True])
+def test_block_with_another_length_at_its_end_is_torn(is_last: bool) -> None:
+    block = encode(BlockType.DELETE, {HeaderKey.INSTANT_TIME: "1"}, b"content")
+    total_length = len(block) - 8
+    assert block[-8:] == total_length.to_bytes(8)
+    torn = block[:-8] + (total_length - 1).to_bytes(8)
+    found = read_all(torn if is_last else torn + block)
+    assert [one.type for one in found] == [BlockType.CORRUPT, BlockType.DELETE][: 2 - is_last]
+
+
 def test_a_block_is_torn_if_something_else_follows_it() -> None:
     header = {HeaderKey.INSTANT_TIME: "1"}
     block = encode(BlockType.DELETE, header, b"content")

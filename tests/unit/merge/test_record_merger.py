@@ -69,6 +69,16 @@ def test_rows_keep_their_position_and_new_keys_follow() -> None:
     assert (counts.inserted, counts.updated, counts.deleted) == (1, 1, 1)
 
 
+@pytest.mark.parametrize("kind", [kind for kind in ChangeKind if kind is not ChangeKind.UPSERT])
+def test_delete_of_a_key_without_a_row_inserts_nothing(kind: ChangeKind) -> None:
+    base = changes(("a", 1)).drop_columns([CHANGE_KIND])
+    delete = changes(("b", 2)).set_column(3, CHANGE_KIND_FIELD, pa.array([kind], pa.int8()))
+    for merger in (event_time_merger(["ts"]), commit_time_merger()):
+        merged = merger.apply(base, delete)
+        assert merged.rows == base
+        assert (merged.counts.inserted, merged.counts.deleted) == (0, 0)
+
+
 def test_delete_removes_every_row_of_a_repeated_key() -> None:
     base = changes(("a", 1), ("a", 1)).drop_columns([CHANGE_KIND])
     newer = changes(("a", 2)).set_column(

@@ -189,6 +189,7 @@ def test_what_was_requested_after_the_timeline_was_loaded_does_not_count(
     files = MetadataFileLister(metadata).list_files()
     names = [file.name for found in files.values() for file in found]
     assert names and all(older.is_committed(name.instant) for name in names)
+    assert metadata.usable_partitions(PartitionKind.FILES) == ["files"]
 
 
 def test_partitions_are_distinguished_by_their_names(shared_tables: SharedTables) -> None:

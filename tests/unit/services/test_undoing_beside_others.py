@@ -29,6 +29,7 @@ from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.restore import restore
 from lakemark.services.savepoint import create_savepoint
+from lakemark.storage.storage import NotFound
 from lakemark.timeline.content import (
     encode_clean_metadata,
     encode_rollback_metadata,
@@ -54,7 +55,7 @@ from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages import SimulatedCrash
 from tests.storages.interrupted_storage import InterruptedStorage
 from tests.tables import Row, commit, data_files, write_files
-from tests.unit.transaction.shared_table import Table, next_time
+from tests.unit.transaction.shared_table import Table, inflight, next_time, prepare
 from tests.unit.transaction.timelines import TimelineInMaking, replacing, written
 
 
@@ -249,6 +250,22 @@ def test_a_restore_leaves_nothing_of_what_came_after(clock: VirtualTime) -> None
     assert table.pending() == []
     assert not has_metadata_table(table)
     assert table.storage.list_tree(".hoodie/metadata") == []
+    assert table.rows() == {"a": 2}
+
+
+def test_commit_that_a_restore_undoes_can_no_longer_be_published(clock: VirtualTime) -> None:
+    """Its writer checked the lock before; its requests arrive while the restore has the lock."""
+    table = with_commits(clock)
+    before = commits(table)
+    late = table.open()
+    written = write_files(late, [Row("b", 9, 9)])
+    restoring = InterruptedStorage(table.storage, lambda: prepare(late, written))
+    restoring.is_before = lambda _, method, path: path.endswith(".restore.requested")
+    restore_to(table.open(restoring), before[1].requested_at)
+    assert restoring.stopped_at
+    with pytest.raises(NotFound):
+        late.table.store.publish(inflight(late), next_time(late), lambda: None)
+    assert commits(table) == before[:2]
     assert table.rows() == {"a": 2}
 
 
@@ -473,6 +490,26 @@ def test_a_writer_does_not_repeat_a_compaction_of_the_metadata_table_by_another_
     assert sum(info.name.endswith(".commit") for info in listed) == 1
     assert metadata_differences(table.open().table) == []
     assert table.rows() == {"a": 5}
+
+
+def test_metadata_table_that_was_compacted_with_a_commit_is_dropped_if_that_is_rolled_back(
+    clock: VirtualTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its base files list the files of the commit, and nothing removes them from there.
+
+    Once the timeline begins later than that commit, it would count as archived.
+    """
+    table = with_commits(clock, 1)
+    assert keep_metadata_table(table.open().table)
+    monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+    for value in (3, 4):
+        commit(table.open(), [Row("a", value, value)])
+    compact_metadata_table(table.open().table)
+    undo(table.open(), commits(table)[-1].requested_at)
+    assert not has_metadata_table(table)
+    assert table.rows() == {"a": 3}
+    assert keep_metadata_table(table.open().table) == "there is none"
+    assert metadata_differences(table.open().table) == []
 
 
 def test_compaction_plan_that_is_removed_leaves_no_heartbeat(clock: VirtualTime) -> None:

@@ -61,6 +61,10 @@ def without(rows: pa.Table, column: str, values: pa.Array) -> pa.Table:
     return rows.set_column(rows.column_names.index(column), column, values)
 
 
+def without_ordering(records: Records) -> pa.Table:
+    return without(records.rows, "ts", pa.nulls(len(records), pa.int32()))
+
+
 @pytest.mark.parametrize(
     ("result", "fault"),
     [
@@ -71,7 +75,8 @@ def without(rows: pa.Table, column: str, values: pa.Array) -> pa.Table:
         (lambda a, b: merge_of(b.rows.drop_columns(["text"])), "columns text were"),
         (lambda a, b: merge_of(without(b.rows, "text", pa.array([1, 2, 3]))), "text is int64"),
         (lambda a, b: merge_of(b.rows.take([1, 0, 2])), "row of another record"),
-        (lambda a, b: merge_of(without(b.rows, "ts", pa.nulls(3, pa.int32()))), "ts is null"),
+        (lambda a, b: merge_of(without_ordering(b)), "ts is null"),
+        (lambda a, b: VectorMerge(without_ordering(b), np.zeros(3, np.bool_)), "ts is null"),
     ],
 )
 def test_invalid_result_of_vectorised_merger_is_refused(

@@ -20,6 +20,7 @@ from lakemark.merge.record_merger import RecordMerger, commit_time_merger, event
 from lakemark.merge.table_merger import table_merger
 from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
 from lakemark.model.meta_columns import COMMIT_TIME, RECORD_KEY
+from lakemark.model.written_columns import pack
 from tests.depth import examples
 from tests.merging.rules import (
     UNAVAILABLE,
@@ -264,6 +265,34 @@ def test_missing_columns_are_filled_alike_when_changes_spill_to_disk(
     in_memory = pa.concat_tables([older.slice(0, 0), *merge_streams([older], [table], merger)])
     on_disk = pa.concat_tables([older.slice(0, 0), *merge_streams([older], [table], merger, 1)])
     assert seen_in(on_disk) == seen_in(in_memory)
+
+
+@pytest.mark.parametrize("merger", [event_time_merger(["ts"]), commit_time_merger()], ids=repr)
+def test_each_of_many_columns_is_taken_from_the_row_that_has_it(merger: RecordMerger) -> None:
+    """The flags of twenty columns need three bytes; one byte holds those of the first eight."""
+    values = [f"c{number}" for number in range(18)]
+    names = [RECORD_KEY, "ts", *values]
+
+    def changes_of(*rows: tuple[int, Sequence[str]]) -> pa.Table:
+        columns = {RECORD_KEY: pa.array(["x"] * len(rows)), "ts": pa.array([ts for ts, _ in rows])}
+        for name in values:
+            own_values = [ts if name in own else None for ts, own in rows]
+            columns[name] = pa.array(own_values, pa.int64())
+        bits = [[name in {RECORD_KEY, "ts", *own} for name in names] for _, own in rows]
+        kinds = pa.array([ChangeKind.UPSERT] * len(rows), pa.int8())
+        table = pa.table(columns).append_column(CHANGE_KIND_FIELD, kinds)
+        return table.append_column(WRITTEN_COLUMNS, pack(np.array(bits)))
+
+    changes = changes_of((2, values[2:9]), (3, values[9:]))
+    base = changes_of((1, values)).select(names)
+    expected = {RECORD_KEY: "x", "ts": 3}
+    expected |= {name: 1 + (n >= 2) + (n >= 9) for n, name in enumerate(values)}
+
+    folded = merger.fold(changes)
+
+    partial = {**expected, **dict.fromkeys(values[:2])}
+    assert folded.select(names).to_pylist() == [partial]
+    assert merger.apply(base, folded).rows.to_pylist() == [expected]
 
 
 def test_partial_update_merger_can_be_pickled() -> None:

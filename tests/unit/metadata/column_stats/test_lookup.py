@@ -253,6 +253,19 @@ def test_one_unknown_record_makes_the_whole_unknown() -> None:
     assert ColumnStatistics(table.open()).of_column(COLUMN, pa.int32()).num_rows == 1
 
 
+def test_files_with_unreadable_statistics_count_as_files_without_statistics() -> None:
+    """The writer then reads their footers; else the range of the partition would lack them."""
+    table = MadeUpTable("column_stats")
+    number, text = ("IntWrapper", 1), ("StringWrapper", "a")
+    gone = statistics(number, number, file="h", isDeleted=True)
+    records = {"f": statistics(number, number), "g": statistics(text, text, file="g"), "h": gone}
+    table.add(GROUP, {key(file): record for file, record in records.items()})
+    of_files = ColumnStatistics(table.open())
+    found = of_files.ranges({PARTITION: [*records, "i"]}, pa.schema([(COLUMN, pa.int32())]))
+    assert found.missing == {(PARTITION, file): [COLUMN] for file in "ghi"}
+    assert found.ranges[PARTITION].value_counts == (10,)
+
+
 def _of_one(
     wrapper: str, stored: object, value_type: tuple[int, str | None] | None, column: pa.DataType
 ) -> list[dict[str, Any]]:
