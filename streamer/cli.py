@@ -16,7 +16,14 @@ from types import ModuleType
 
 from lakemark.errors import HudiError, InvalidConfig
 from streamer.argument_parser import SuggestingParser
-from streamer.table_arguments import add_location, add_sharing, add_steps, add_table, positive
+from streamer.table_arguments import (
+    add_location,
+    add_merger,
+    add_sharing,
+    add_steps,
+    add_table,
+    positive,
+)
 
 QUERY_TYPES = ("snapshot", "read_optimized", "incremental", "cdc")
 
@@ -169,13 +176,7 @@ def _add_query(query: argparse.ArgumentParser) -> None:
     query.add_argument("--where", metavar="CONDITION", help=text)
     text = "only the row with this record key; may be repeated"
     query.add_argument("--key", action="append", help=text)
-    query.add_argument(
-        "--merger",
-        action="append",
-        default=[],
-        metavar="MODULE:CLASS",
-        help="your merger class, for a table in merge mode CUSTOM; may be repeated",
-    )
+    add_merger(query)
     query.add_argument(
         "--limit",
         type=positive,
@@ -280,9 +281,11 @@ def _execute(parsed: argparse.Namespace) -> int:
     try:
         name = getattr(parsed, "module", parsed.command)
         command = _import_command(name, parsed)
-        from streamer.capture_logs import capture_logs
+        from streamer.capture_logs import capture_logs, log_clashes
 
         with capture_logs(lambda *warning: _warn(parsed, *warning)):
+            if parsed.command != "run":  # it emits its warnings as events
+                log_clashes()
             return int(command.execute(parsed))
     except KeyboardInterrupt:
         return INTERRUPTED

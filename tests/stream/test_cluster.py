@@ -14,7 +14,7 @@ from urllib.error import URLError
 
 import pytest
 
-import streamer.__main__
+import lakemark.__main__
 from lakemark.storage import open_storage
 from streamer.broker.data_folder import free_ports
 from tests.fixtures.kafka import Kafka
@@ -40,7 +40,7 @@ LONG_BYTES = 100_000
 
 END_WITHIN_S = 300
 
-LAKEMARK = Path(streamer.__main__.__file__)
+LAKEMARK = Path(lakemark.__main__.__file__)
 HELD = Path(held_driver.__file__)
 
 SPECULATION = {

@@ -1,7 +1,7 @@
 """The public API of custom mergers, for tables in merge mode ``CUSTOM``.
 
 Write a ``VectorMerger`` (columns) or a ``BufferedRecordMerger`` (record by record), check it with
-``check_merger``, and name it as ``package.module:Class``.
+``check_merger``, and name it as ``package.module:Class`` or ``FILE.py:Class``.
 """
 
 from lakemark.merge.custom.api import BufferedRecordMerger, CustomMerger, VectorMerge, VectorMerger
