@@ -31,6 +31,9 @@ OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
 
 _LARGEST_PORT = 65_535
 
+#: Import packages that only the extra ``streamer`` installs.
+_OF_STREAMER = ("confluent_kafka", "pandas", "prometheus_client", "py4j", "pyspark")
+
 #: Commands that neither need pandas nor start Spark.
 _WITHOUT_PANDAS = ("query", "table")
 
@@ -317,6 +320,11 @@ def _report(error: Exception, parsed: argparse.Namespace) -> int:
         sys.stderr.write(redacted("".join(traceback.format_exception(error))))
     if isinstance(error, HudiError | OSError):
         text = str(error)
+    elif isinstance(error, ModuleNotFoundError) and error.name in _OF_STREAMER:
+        text = (
+            f"lakemark {parsed.command} needs the streamer ({error.name} is not installed); "
+            "install it: pip install 'lakemark[streamer]'"
+        )
     else:
         hint = "" if parsed.debug else " (--debug shows the stack trace)"
         text = f"unexpected {type(error).__name__}: {error}{hint}"
@@ -331,7 +339,7 @@ def _warn(parsed: argparse.Namespace, level: str, _module: str, message: str) ->
 
 def _redaction(parsed: argparse.Namespace) -> Callable[[str], str]:
     """A function that removes the secrets of the pipeline and of ``--storage`` from a text."""
-    from streamer.config.secrets import build_option_redactor
+    from streamer.config.masking import build_option_redactor
 
     given = build_option_redactor(getattr(parsed, "storage", ()))
     found: Callable[[str], str] = getattr(parsed, "redacted", str)
