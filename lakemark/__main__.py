@@ -5,6 +5,7 @@ It is here because this package has the one name that no module of a user is lik
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from lakemark.own_packages import ROOT, prefer_own_packages
 
 def main() -> int:
     """Run the command line of this process, and return its exit code."""
+    gc.disable()  # until the command's modules are imported (``streamer.fast_start``)
     _take_own_folder_off_path()
     prefer_own_packages()
     from streamer.cli import main as run_command

@@ -16,6 +16,7 @@ from types import ModuleType
 
 from lakemark.errors import HudiError, InvalidConfig
 from streamer.argument_parser import SuggestingParser
+from streamer.fast_start import prevent_pandas_import, resume_garbage_collection
 from streamer.table_arguments import (
     add_location,
     add_merger,
@@ -284,6 +285,7 @@ def _execute(parsed: argparse.Namespace) -> int:
     try:
         name = getattr(parsed, "module", parsed.command)
         command = _import_command(name, parsed)
+        resume_garbage_collection()
         from streamer.capture_logs import capture_logs, log_clashes
 
         with capture_logs(lambda *warning: _warn(parsed, *warning)):
@@ -302,8 +304,6 @@ def _execute(parsed: argparse.Namespace) -> int:
 
 def _import_command(name: str, parsed: argparse.Namespace) -> ModuleType:
     if name in _WITHOUT_PANDAS and not getattr(parsed, "merger", None):
-        from streamer.fast_start import prevent_pandas_import
-
         prevent_pandas_import()
     return importlib.import_module(f"streamer.commands.{name}")
 
