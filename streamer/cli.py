@@ -26,6 +26,7 @@ from streamer.table_arguments import (
     positive,
 )
 
+SHELLS = ("bash", "zsh", "fish")
 QUERY_TYPES = ("snapshot", "read_optimized", "incremental", "cdc")
 
 OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
@@ -89,6 +90,13 @@ def parser() -> argparse.ArgumentParser:
     _add_broker(
         commands.add_parser(
             "broker", parents=[debug], help="start or stop a Kafka broker for trials"
+        )
+    )
+    _add_completion(
+        commands.add_parser(
+            "completion",
+            parents=[debug],
+            help="print the script that completes commands in a shell",
         )
     )
     return root
@@ -232,6 +240,15 @@ def _add_broker(broker: argparse.ArgumentParser) -> None:
     broker.add_argument(
         "--port", type=_port, default=0, help="port for clients (default: a free one)"
     )
+
+
+def _add_completion(completion: argparse.ArgumentParser) -> None:
+    completion.description = (
+        'Prints a script for your shell. In ~/.bashrc: eval "$(lakemark completion bash)". In '
+        '~/.zshrc, after compinit: eval "$(lakemark completion zsh)". In fish: lakemark completion '
+        "fish | source."
+    )
+    completion.add_argument("shell", choices=SHELLS, help="your shell")
 
 
 def _add_pipeline(command: argparse.ArgumentParser) -> None:

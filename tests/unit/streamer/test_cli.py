@@ -37,7 +37,16 @@ def test_help_imports_no_engine() -> None:
     )
     reported = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert reported.stdout.endswith("set()\n")
-    for command in ("demo", "run", "validate", "query", "table", "checkpoint", "broker"):
+    for command in (
+        "demo",
+        "run",
+        "validate",
+        "query",
+        "table",
+        "checkpoint",
+        "broker",
+        "completion",
+    ):
         assert re.search(rf"^ +{command}\s", reported.stdout, re.MULTILINE)
 
 
