@@ -237,7 +237,8 @@ def create(
         merge_mode: which of two changes wins; None for event time if the table is ordered, else
             commit time.
         partial_update: which columns an update leaves as they are.
-        merger: ``package.module:Class`` of your merger, for merge mode ``CUSTOM``.
+        merger: ``package.module:Class`` or ``FILE.py:Class`` of your merger, for merge mode
+            ``CUSTOM``.
         buckets: file groups in each partition. The number cannot change later.
         hive_style: whether folders are named ``column=value``.
         url_encode: whether special characters of partition values are written ``%XX``.

@@ -6,8 +6,9 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-#: The import packages of this project; a logger has the name of its module.
-_PACKAGES = ("checkpoints", "lakemark", "sinks", "streamer", "transforms")
+from lakemark.own_packages import PACKAGES, find_clashes
+
+_LOGGER = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -21,7 +22,7 @@ def capture_logs(emit: Callable[[str, str, str], None]) -> Iterator[None]:
             thread that logs.
     """
     handler = _CallbackHandler(emit)
-    loggers = [logging.getLogger(name) for name in _PACKAGES]
+    loggers = [logging.getLogger(name) for name in PACKAGES]  # of its modules
     before = [(one.handlers, one.propagate) for one in loggers]
     for one in loggers:
         one.handlers, one.propagate = [handler], False
@@ -30,6 +31,12 @@ def capture_logs(emit: Callable[[str, str, str], None]) -> Iterator[None]:
     finally:
         for one, (handlers, propagate) in zip(loggers, before, strict=True):
             one.handlers, one.propagate = handlers, propagate
+
+
+def log_clashes() -> None:
+    """Warn of each module of the user that has the name of a package of lakemark."""
+    for clash in find_clashes():
+        _LOGGER.warning(clash)
 
 
 class _CallbackHandler(logging.Handler):

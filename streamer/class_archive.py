@@ -93,7 +93,8 @@ def _warm_up(options: str) -> None:
     given = os.environ.get(SUBMIT_OPTIONS, "")
     with suppress(subprocess.TimeoutExpired):
         subprocess.run(
-            [sys.executable, "-m", "streamer.warm_up"],
+            # Without the working directory on the path: a streamer.py there would run instead.
+            [sys.executable, "-P", "-m", "streamer.warm_up"],
             env={**os.environ, SUBMIT_OPTIONS: f"{given} {options}".strip()},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -16,13 +16,25 @@ from types import ModuleType
 
 from lakemark.errors import HudiError, InvalidConfig
 from streamer.argument_parser import SuggestingParser
-from streamer.table_arguments import add_location, add_sharing, add_steps, add_table, positive
+from streamer.fast_start import prevent_pandas_import, resume_garbage_collection
+from streamer.table_arguments import (
+    add_location,
+    add_merger,
+    add_sharing,
+    add_steps,
+    add_table,
+    positive,
+)
 
+SHELLS = ("bash", "zsh", "fish")
 QUERY_TYPES = ("snapshot", "read_optimized", "incremental", "cdc")
 
 OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
 
 _LARGEST_PORT = 65_535
+
+#: Import packages that only the extra ``streamer`` installs.
+_OF_STREAMER = ("confluent_kafka", "pandas", "prometheus_client", "py4j", "pyspark")
 
 #: Commands that neither need pandas nor start Spark.
 _WITHOUT_PANDAS = ("query", "table")
@@ -78,6 +90,13 @@ def parser() -> argparse.ArgumentParser:
     _add_broker(
         commands.add_parser(
             "broker", parents=[debug], help="start or stop a Kafka broker for trials"
+        )
+    )
+    _add_completion(
+        commands.add_parser(
+            "completion",
+            parents=[debug],
+            help="print the script that completes commands in a shell",
         )
     )
     return root
@@ -169,13 +188,7 @@ def _add_query(query: argparse.ArgumentParser) -> None:
     query.add_argument("--where", metavar="CONDITION", help=text)
     text = "only the row with this record key; may be repeated"
     query.add_argument("--key", action="append", help=text)
-    query.add_argument(
-        "--merger",
-        action="append",
-        default=[],
-        metavar="MODULE:CLASS",
-        help="your merger class, for a table in merge mode CUSTOM; may be repeated",
-    )
+    add_merger(query)
     query.add_argument(
         "--limit",
         type=positive,
@@ -229,6 +242,15 @@ def _add_broker(broker: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_completion(completion: argparse.ArgumentParser) -> None:
+    completion.description = (
+        'Prints a script for your shell. In ~/.bashrc: eval "$(lakemark completion bash)". In '
+        '~/.zshrc, after compinit: eval "$(lakemark completion zsh)". In fish: lakemark completion '
+        "fish | source."
+    )
+    completion.add_argument("shell", choices=SHELLS, help="your shell")
+
+
 def _add_pipeline(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "pipeline", metavar="PIPELINE", help="the pipeline file (YAML): a path or a URL"
@@ -280,9 +302,12 @@ def _execute(parsed: argparse.Namespace) -> int:
     try:
         name = getattr(parsed, "module", parsed.command)
         command = _import_command(name, parsed)
-        from streamer.capture_logs import capture_logs
+        resume_garbage_collection()
+        from streamer.capture_logs import capture_logs, log_clashes
 
         with capture_logs(lambda *warning: _warn(parsed, *warning)):
+            if parsed.command != "run":  # it emits its warnings as events
+                log_clashes()
             return int(command.execute(parsed))
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -296,8 +321,6 @@ def _execute(parsed: argparse.Namespace) -> int:
 
 def _import_command(name: str, parsed: argparse.Namespace) -> ModuleType:
     if name in _WITHOUT_PANDAS and not getattr(parsed, "merger", None):
-        from streamer.fast_start import prevent_pandas_import
-
         prevent_pandas_import()
     return importlib.import_module(f"streamer.commands.{name}")
 
@@ -314,6 +337,11 @@ def _report(error: Exception, parsed: argparse.Namespace) -> int:
         sys.stderr.write(redacted("".join(traceback.format_exception(error))))
     if isinstance(error, HudiError | OSError):
         text = str(error)
+    elif isinstance(error, ModuleNotFoundError) and error.name in _OF_STREAMER:
+        text = (
+            f"lakemark {parsed.command} needs the streamer ({error.name} is not installed); "
+            "install it: pip install 'lakemark[streamer]'"
+        )
     else:
         hint = "" if parsed.debug else " (--debug shows the stack trace)"
         text = f"unexpected {type(error).__name__}: {error}{hint}"
@@ -328,7 +356,7 @@ def _warn(parsed: argparse.Namespace, level: str, _module: str, message: str) ->
 
 def _redaction(parsed: argparse.Namespace) -> Callable[[str], str]:
     """A function that removes the secrets of the pipeline and of ``--storage`` from a text."""
-    from streamer.config.secrets import build_option_redactor
+    from streamer.config.masking import build_option_redactor
 
     given = build_option_redactor(getattr(parsed, "storage", ()))
     found: Callable[[str], str] = getattr(parsed, "redacted", str)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import platform
-from collections.abc import Iterable
-
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from lakemark.errors import Permanent
-from lakemark.spark.versions import Versions, check_same, versions
+from lakemark.spark.versions import check_same, report_versions, versions
 from streamer.stream_failure import spark_message
 
 #: Enough tasks that each executor gets at least one.
@@ -41,7 +38,7 @@ def check_executors(spark: SparkSession) -> None:
         return
     tasks = context.defaultParallelism * _TASKS_PER_CORE
     try:
-        reports = context.parallelize(range(tasks), tasks).mapPartitions(_report).collect()
+        reports = context.parallelize(range(tasks), tasks).mapPartitions(report_versions).collect()
     except Py4JJavaError as error:
         raise ExecutorsUnusable(spark_message(error)) from error
     for host, theirs in set(reports):
@@ -51,7 +48,3 @@ def check_executors(spark: SparkSession) -> None:
 def is_local(spark: SparkSession) -> bool:
     """Whether the session's tasks run in the driver's own process."""
     return (spark.sparkContext.master or "").startswith("local")
-
-
-def _report(_: Iterable[int]) -> Iterable[tuple[str, Versions]]:
-    yield platform.node(), versions()

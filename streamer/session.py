@@ -167,6 +167,7 @@ def _start(conf: Mapping[str, str]) -> SparkSession:
     conf = {**conf, JAVA_OPTIONS: " ".join(filter(None, options))}
     # Workers need the packages of this interpreter.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    _leave_working_directory_off_path()
     log_file().parent.mkdir(parents=True, exist_ok=True)
     builder = SparkSession.builder
     for name, value in conf.items():
@@ -183,6 +184,16 @@ def _start(conf: Mapping[str, str]) -> SparkSession:
         with keep_interrupt_handler():
             SparkContext.getOrCreate(SparkConf().setAll(list(conf.items())))
         return builder.getOrCreate()
+
+
+def _leave_working_directory_off_path() -> None:
+    """Let workers import from the working directory only if this process does.
+
+    They are started with ``python -m``, which puts it first, so that a ``json.py`` there would
+    break them.
+    """
+    if not {"", os.getcwd()} & set(sys.path):
+        os.environ["PYTHONSAFEPATH"] = "1"
 
 
 @contextmanager

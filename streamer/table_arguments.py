@@ -104,16 +104,18 @@ def _add_compact(compact: argparse.ArgumentParser) -> None:
         can_schedule=True,
     )
     _add_runner(compact)
-    _add_merger(compact)
+    add_merger(compact)
 
 
-def _add_merger(command: argparse.ArgumentParser) -> None:
+def add_merger(command: argparse.ArgumentParser) -> None:
+    """Add the class of a custom merger."""
     command.add_argument(
         "--merger",
         action="append",
         default=[],
-        metavar="MODULE:CLASS",
-        help="your merger class, for a table in merge mode CUSTOM; may be repeated",
+        metavar="PATH:CLASS",
+        help="your merger class, as FILE.py:CLASS or package.module:CLASS, for a table in merge "
+        "mode CUSTOM; may be repeated",
     )
 
 
@@ -174,7 +176,7 @@ def _add_version(command: argparse.ArgumentParser, versions: Sequence[int]) -> N
     command.add_argument("--to", type=int, choices=versions, required=True, help=text)
     add_steps(command, "roll back pending commits, execute compactions, then change the version")
     _add_runner(command)
-    _add_merger(command)
+    add_merger(command)
 
 
 def _add_check(check: argparse.ArgumentParser) -> None:
@@ -183,7 +185,7 @@ def _add_check(check: argparse.ArgumentParser) -> None:
     add_steps(check, "with --rebuild: build a new metadata table")
     text = "do not read the record keys, so that keys in several partitions are not counted"
     check.add_argument("--skip-keys", action="store_true", help=text)
-    _add_merger(check)
+    add_merger(check)
 
 
 def add_steps(command: argparse.ArgumentParser, run_help: str, can_schedule: bool = False) -> None:

@@ -55,7 +55,7 @@ class MergeRequest:
         unavailable_value: the text that ``FILL_UNAVAILABLE`` replaces.
         delete_marker: marks deletes among data rows.
         payload: a Java class, or its last part, that implies all other settings.
-        merger_class: ``package.module:Class`` that merges, in mode ``CUSTOM``.
+        merger_class: path of the class that merges, in mode ``CUSTOM``; see ``MergerName``.
     """
 
     ordering: tuple[str, ...] = ()
@@ -171,7 +171,7 @@ class MergeRequest:
             return
         if self.merger_class is None:
             if self._mode is MergeMode.CUSTOM:
-                text = "custom needs merger: name a class as package.module:Class"
+                text = "custom needs merger: name a class as package.module:Class or FILE.py:Class"
                 yield SettingProblem("merge_mode", text)
             return
         if self._mode is not MergeMode.CUSTOM:

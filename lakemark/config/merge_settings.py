@@ -55,8 +55,8 @@ class MergeSettings:
         payload: a payload with rules that the mode does not have.
         delete_marker: marks deletes among data rows, in addition to Hudi's own columns.
         strategy_id: the UUID of a custom merger; None if a mode or a payload decides.
-        merger_class: ``package.module:Class`` that merges by that strategy. It is not stored, so
-            each process that merges must be given it.
+        merger_class: path of the class (``MergerName``) that merges by that strategy. It is not
+            stored, so each process that merges must be given it.
     """
 
     mode: MergeMode

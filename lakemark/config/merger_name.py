@@ -8,7 +8,7 @@ from uuid import UUID
 
 from lakemark.errors import InvalidConfig
 
-_CLASS_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+_CLASS_PATH = re.compile(r"([^\W\d]\w*(\.[^\W\d]\w*)*|.+\.py):[^\W\d]\w*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,8 @@ class MergerName:
     """The class of a user's merger, and the id that tables store for it.
 
     Attributes:
-        class_path: ``package.module:Class``. It is not stored; each process must be given it.
+        class_path: ``package.module:Class`` or ``FILE.py:Class``. It is not stored; each process
+            must be given it.
         strategy_id: a UUID, stored as ``hoodie.record.merge.strategy.id``. All readers and writers
             of the table must merge with a class that has it.
 
@@ -39,6 +40,11 @@ class MergerName:
             raise InvalidConfig(message) from None
 
 
+def is_file(class_path: str) -> bool:
+    """Whether a class path names a file of Python rather than a module."""
+    return class_path.rpartition(":")[0].endswith(".py")
+
+
 def check_class_path(text: str) -> str:
     """Return the text if it has the form of a class path.
 
@@ -46,6 +52,8 @@ def check_class_path(text: str) -> str:
         InvalidConfig: it does not.
     """
     if not _CLASS_PATH.fullmatch(text):
-        message = f"merger {text!r} is not a class path; write it as package.module:Class"
+        message = (
+            f"merger {text!r} is not a class path; write package.module:Class or FILE.py:Class"
+        )
         raise InvalidConfig(message)
     return text

@@ -1,7 +1,8 @@
 """A table as operations see it: its parts, opened when they are needed.
 
 ``lakemark.Table`` is the facade for users. Opening a table for a query opens no lock and no writer
-of the metadata table: only an operation that changes the table needs them.
+of the metadata table: only an operation that changes the table needs them. Their modules are
+imported when they are needed, because a query of a small table takes less time than the import.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,35 +22,34 @@ from lakemark.config.property_rule import Purpose
 from lakemark.config.table_properties import TableProperties
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.merge.custom.api import CustomMerger
-from lakemark.metadata.column_stats.lookup import ColumnStatistics
 from lakemark.metadata.metadata_table_opener import MetadataTableOpener
-from lakemark.metadata.metadata_writer import MetadataWriter
 from lakemark.metadata.partition_kind import PartitionKind
-from lakemark.metadata.record_index import RecordIndex
 from lakemark.model.action import COMMITS
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.format_version import FormatVersion
 from lakemark.operations.cached_snapshot import CachedSnapshot
-from lakemark.read.cdc.scan import CdcScan
 from lakemark.read.index_protocols import FileStatistics, KeyLocations
 from lakemark.read.instant_range import EARLIEST
 from lakemark.read.queries import Query, Snapshot
 from lakemark.read.renamed_columns import check_no_renamed_columns
 from lakemark.read.scan import Scan
 from lakemark.read.scan_planner import ScanPlanner, table_schema
-from lakemark.read.where import parse_where
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.storage.properties_file import read_properties
 from lakemark.timeline.clock import TimelineClock
 from lakemark.timeline.locks.open_lock import LockProviderName, open_lock
-from lakemark.timeline.locks.table_lock import TableLock
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
-from lakemark.transaction.multi_writer import MultiWriter
-from lakemark.transaction.participant import Participant
-from lakemark.transaction.table_context import TableContext
 from lakemark.view.file_system_view import FileSystemView
 from lakemark.view.visible_instants import VisibleInstants
+
+if TYPE_CHECKING:
+    from lakemark.metadata.metadata_writer import MetadataWriter
+    from lakemark.read.cdc.scan import CdcScan
+    from lakemark.timeline.locks.table_lock import TableLock
+    from lakemark.transaction.multi_writer import MultiWriter
+    from lakemark.transaction.participant import Participant
+    from lakemark.transaction.table_context import TableContext
 
 LATEST = Snapshot()
 
@@ -136,11 +136,15 @@ class OpenTable:
     @cached_property
     def metadata_writer(self) -> MetadataWriter:
         """Keeps the metadata table up to date."""
+        from lakemark.metadata.metadata_writer import MetadataWriter
+
         return MetadataWriter(self.storage, self.store, self.metadata_opener)
 
     @cached_property
     def context(self) -> TableContext:
         """What a transaction needs of the table."""
+        from lakemark.transaction.table_context import TableContext
+
         return TableContext(
             self.storage,
             self.store,
@@ -252,6 +256,8 @@ class OpenTable:
             names_keys=record_keys is not None,
         )
         if isinstance(where, str):
+            from lakemark.read.where import parse_where
+
             where = parse_where(where, planner.schema)
         wanted = None if record_keys is None else pa.array(record_keys, pa.string())
         return planner.plan(query, columns, where, wanted)
@@ -286,10 +292,14 @@ class OpenTable:
         )
 
     def _statistics(self) -> FileStatistics | None:
+        from lakemark.metadata.column_stats.lookup import ColumnStatistics
+
         metadata = self.snapshot.metadata_with(PartitionKind.COLUMN_STATS)
         return None if metadata is None else ColumnStatistics(metadata)
 
     def _key_locations(self) -> KeyLocations | None:
+        from lakemark.metadata.record_index import RecordIndex
+
         metadata = self.snapshot.metadata_with(PartitionKind.RECORD_INDEX)
         return None if metadata is None else RecordIndex(metadata)
 

@@ -271,7 +271,7 @@ def merger_class(table: OpenTable) -> str | None:
     wanted = (settings.strategy_id or "").lower()
     for merger in table.mergers:
         if merger.merging_strategy.lower() == wanted:
-            return f"{type(merger).__module__}:{type(merger).__qualname__}"
+            return merger.name
     return None
 
 

@@ -16,7 +16,7 @@ class WriterSettings:
         index: buckets of a partition, and the fields that are hashed.
         log_format: of data blocks, ``parquet`` or ``avro``; None leaves the choice to
             ``default_log_format``.
-        merger_class: ``package.module:Class`` that merges, for a table in mode ``CUSTOM``.
+        merger_class: path of the class (``MergerName``) that merges, for mode ``CUSTOM``.
         metadata_table: whether ``TableWriter.recover`` builds a metadata table if there is none.
     """
 

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,8 +25,7 @@ from lakemark.model.meta_columns import (
     with_meta_columns,
     without_meta_columns,
 )
-from lakemark.read import cdc, incremental, time_travel
-from lakemark.read.cdc.scan import CdcScan
+from lakemark.read import incremental, time_travel
 from lakemark.read.file_group_reader import FileGroupReader
 from lakemark.read.index_protocols import FileStatistics, KeyLocations, find_slices
 from lakemark.read.instant_range import InstantRange
@@ -41,6 +40,9 @@ from lakemark.storage import Storage
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_system_view import FileSystemView
 from lakemark.view.visible_instants import VisibleInstants
+
+if TYPE_CHECKING:
+    from lakemark.read.cdc.scan import CdcScan
 
 AvroSchema = Mapping[str, Any]
 
@@ -127,6 +129,9 @@ class ScanPlanner:
             )
             raise InvalidConfig(message)
         instant_range = InstantRange.of(begin, end, self.store.clock)
+        from lakemark.read import cdc  # imported here, because few queries need it
+        from lakemark.read.cdc.scan import CdcScan
+
         plan = cdc.plan(self.view, self.store, self.properties, instant_range)
         return CdcScan(self._create_reader(self.avro_schema, self.view.visible_instants), plan)
 

@@ -19,7 +19,6 @@ As in SQL, a test of a null is neither true nor false, so ``not`` does not match
 
 from __future__ import annotations
 
-import difflib
 import functools
 import operator
 import re
@@ -365,6 +364,8 @@ def _expected_literal(data_type: pa.DataType) -> str:
 
 
 def _unknown_column(name: str, known: Sequence[str]) -> str:
+    import difflib  # only for errors
+
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {near[0]}?" if near else f"; columns: {', '.join(known) or 'none'}"
     return f"there is no column {name!r}{hint}"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import version
 from typing import Generic, TypeAlias, TypeVar
 
 from lakemark.errors import Permanent
+from lakemark.own_packages import PreferOwnPackages
 
 _PACKAGES = ("lakemark", "pyarrow", "numpy", "obstore", "fastavro")
 
@@ -38,6 +39,11 @@ def versions() -> Versions:
     return (("Python", python), *((name, _version(name)) for name in _PACKAGES))
 
 
+def report_versions(_: Iterable[object]) -> Iterator[tuple[str, Versions]]:
+    """The host and the versions of the process that runs this task."""
+    yield platform.node(), versions()
+
+
 def check_same(host: str, theirs: Versions, ours: Versions) -> None:
     """Check that an executor would write the same bytes as the driver.
 
@@ -64,7 +70,8 @@ class VersionCheckedTask(Generic[Argument, Result]):
     """A function that an executor runs only if its versions equal the driver's.
 
     Executors start and stop while a stream runs, so a check at the start is not enough. Each of
-    their processes checks once.
+    their processes checks once. If the driver prefers its own packages (``own_packages``), so does
+    the executor.
 
     Attributes:
         function: the function to run.
@@ -82,6 +89,16 @@ class VersionCheckedTask(Generic[Argument, Result]):
         """
         _check_here(self.drivers)
         return self.function(argument)
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        # In this order: the function may be in a package whose name is also that of another module.
+        return _restore_task, (PreferOwnPackages(), self.function, self.drivers)
+
+
+def _restore_task(
+    _: PreferOwnPackages, function: Callable[[Argument], Result], drivers: Versions
+) -> VersionCheckedTask[Argument, Result]:
+    return VersionCheckedTask(function, drivers)
 
 
 @cache

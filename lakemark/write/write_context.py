@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
 from lakemark.config.merge_settings import MergeSettings
+from lakemark.config.merger_name import is_file
 from lakemark.config.table_properties import TableType
+from lakemark.merge.custom.merger_file import MergerFile
 from lakemark.merge.record_merger import RecordMerger
 from lakemark.merge.table_merger import table_merger
 from lakemark.model.format_version import FormatVersion
@@ -63,6 +65,12 @@ class WriteContext:
         """The table's record merger, the same as of its readers."""
         return table_merger(self.merge, self.avro_schema)
 
+    @cached_property
+    def merger_file(self) -> MergerFile | None:
+        """The file of the user's merger, if it is in a file; workers need not have the file."""
+        path = self.merge.merger_class
+        return MergerFile.read(path.rpartition(":")[0]) if path and is_file(path) else None
+
     @property
     def reader(self) -> FileGroupReader:
         """Reads file slices of the table, in order to rewrite them."""
@@ -85,4 +93,11 @@ class WriteContext:
     def __getstate__(self) -> dict[str, Any]:
         """Without objects that this process opened; the other process opens its own."""
         opened = ("storage", "merger", "avro_schema")
-        return {name: value for name, value in self.__dict__.items() if name not in opened}
+        state = {name: value for name, value in self.__dict__.items() if name not in opened}
+        file, path = self.merger_file, self.merge.merger_class
+        if file is None or path is None:
+            return state
+        # A relative path would name another file in a process with another working directory.
+        absolute = f"{file.path}:{path.rpartition(':')[2]}"
+        merge = replace(self.merge, merger_class=absolute)
+        return {**state, "merge": merge, "merger_file": file}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from rich.console import Console
@@ -12,13 +13,14 @@ from rich.console import Console
 from lakemark.errors import InvalidConfig, Refused
 from lakemark.model.meta_columns import without_meta_columns
 from lakemark.operations.open_table import OpenTable
-from lakemark.read.cdc.scan import CdcScan
 from lakemark.read.queries import Incremental, Query, ReadOptimized, Snapshot
 from lakemark.read.scan import Scan
-from lakemark.read.where import check_syntax
 from streamer import row_output
 from streamer.commands.location import open_named_table
 from streamer.wording import counted
+
+if TYPE_CHECKING:
+    from lakemark.read.cdc.scan import CdcScan
 
 _ROWS_ON_SCREEN = 20
 
@@ -52,6 +54,8 @@ def _scan(table: OpenTable, query: Query | None, arguments: argparse.Namespace) 
     columns, where = arguments.columns, arguments.where
     if not table.is_schema_known:
         if where is not None:
+            from lakemark.read.where import check_syntax
+
             check_syntax(where)
         columns = where = None
     return _without_meta_columns(table.scan(query, columns, where, arguments.key), columns)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from streamer import display, pipeline
-from streamer.capture_logs import capture_logs
+from streamer.capture_logs import capture_logs, log_clashes
 from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.secrets import build_redactor
@@ -35,13 +35,16 @@ def execute(arguments: argparse.Namespace) -> int:
         monitor_run(config, shown) as monitor,
         capture_logs(lambda *warning: monitor.listener(WarningLogged(*warning))),
         _report_failures(monitor.listener, arguments, signals),
-        pipeline.build(config, monitor.listener) as built,
-        monitor.watch(built),
-        _alive(built, monitor.listener, config),
     ):
-        signals.watch(built.loop.stop)
-        arguments.loop = built.loop
-        built.loop.run()
+        log_clashes()
+        with (
+            pipeline.build(config, monitor.listener) as built,
+            monitor.watch(built),
+            _alive(built, monitor.listener, config),
+        ):
+            signals.watch(built.loop.stop)
+            arguments.loop = built.loop
+            built.loop.run()
     return 0
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from lakemark.config.merger_name import is_file
 from lakemark.errors import HudiError, Retriable
 from lakemark.schema.avro import to_arrow
 from lakemark.schema.canonical import canonical
@@ -37,7 +39,9 @@ def load(location: str, overrides: Sequence[str] = ()) -> PipelineConfig:
     tree = parse(read(location), location)
     for override in overrides:
         apply_override(tree, override)
-    _read_schema_files(tree, location.rpartition("/")[0])
+    folder = location.rpartition("/")[0]
+    _read_schema_files(tree, folder)
+    _locate_merger(tree, folder)
     return validated(tree)
 
 
@@ -149,9 +153,21 @@ def _text_of_file(decode: Tree, setting: str, origin: str, folder: str) -> str |
         canonical_url(path)
     except HudiError as error:
         raise ConfigError([Problem(f"decode.{setting}.{origin}", str(error))]) from error
-    if folder and "://" not in path and not Path(path).is_absolute():
-        path = f"{folder}/{path}"
-    return read(path)
+    return read(_locate(path, folder))
+
+
+def _locate_merger(tree: Tree, folder: str) -> None:
+    """Make ``table.merger: FILE.py:Class`` a path from the working directory, or a full one."""
+    table = tree.get("table")
+    merger = table.get("merger") if isinstance(table, dict) else None
+    if isinstance(table, dict) and isinstance(merger, str) and is_file(merger):
+        tree["table"] = {**table, "merger": _locate(os.path.expanduser(merger), folder)}
+
+
+def _locate(path: str, folder: str) -> str:
+    """A path relative to the folder of the pipeline file, as this process reads it."""
+    is_full = not folder or "://" in path or Path(path).is_absolute()
+    return path if is_full else f"{folder}/{path}"
 
 
 def _split(path: str) -> list[str]:

@@ -8,6 +8,7 @@ names (``/etc/secrets/kafka.jks``) are not masked.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from urllib.parse import unquote
 
 MASK = "***"
@@ -94,3 +95,30 @@ def without_user_info(text: str) -> str:
 def name_only(text: str) -> str:
     """The part of a text that is a name, without a value that may follow it."""
     return _END_OF_NAME.split(text, maxsplit=1)[0]
+
+
+def build_option_redactor(options: Iterable[str]) -> Callable[[str], str]:
+    """Build a function that replaces the secrets of a store's options in a text by ``***``.
+
+    Args:
+        options: each ``NAME=VALUE``, as on a command line.
+    """
+    pairs = (option.partition("=") for option in options)
+    return redact_values(
+        secret
+        for name, _, value in pairs
+        if sounds_secret(name) or holds_secret(value)
+        for secret in (value, *passwords_in(value))
+    )
+
+
+def redact_values(secrets: Iterable[str]) -> Callable[[str], str]:
+    """Build a function that replaces these values, and what precedes the host of a URL."""
+    known = sorted({secret for secret in secrets if secret}, key=len, reverse=True)
+    values = re.compile("|".join(map(re.escape, known))) if known else None
+
+    def redacted(text: str) -> str:
+        shown = values.sub(MASK, text) if values else text
+        return without_user_info(shown)
+
+    return redacted

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
 from pydantic import BaseModel
 
-from streamer.config.masking import (
-    MASK,
-    holds_secret,
-    passwords_in,
-    sounds_secret,
-    without_user_info,
-)
+from streamer.config.masking import holds_secret, passwords_in, redact_values, sounds_secret
 from streamer.config.settings import Setting
 
 #: A value assigned to a word such as ``password`` inside a longer text, such as a JAAS setting.
@@ -33,29 +27,7 @@ def build_redactor(config: BaseModel) -> Callable[[str], str]:
     assigned to a word such as ``password``, and a password or token before a host. In any URL of
     the text, everything before the host is replaced.
     """
-    return _redactor(_secrets(config))
-
-
-def build_option_redactor(options: Iterable[str]) -> Callable[[str], str]:
-    """Build the same function for the options of a store on a command line (``NAME=VALUE``)."""
-    pairs = (option.partition("=") for option in options)
-    return _redactor(
-        secret
-        for name, _, value in pairs
-        if sounds_secret(name) or holds_secret(value)
-        for secret in (value, *passwords_in(value))
-    )
-
-
-def _redactor(secrets: Iterable[str]) -> Callable[[str], str]:
-    known = sorted({secret for secret in secrets if secret}, key=len, reverse=True)
-    values = re.compile("|".join(map(re.escape, known))) if known else None
-
-    def redacted(text: str) -> str:
-        shown = values.sub(MASK, text) if values else text
-        return without_user_info(shown)
-
-    return redacted
+    return redact_values(_secrets(config))
 
 
 def _secrets(config: BaseModel) -> Iterator[str]:

@@ -106,7 +106,9 @@ class TableConfig(Section):
     for a new table with this payload."""
 
     merger: Annotated[str, Field(min_length=1)] | None = None
-    """A merger that you wrote, as ``package.module:Class``. Only for ``merge_mode: custom``."""
+    """A merger that you wrote, as ``package.module:Class`` or ``FILE.py:Class``. FILE.py is a file
+    on the local disk, relative to the folder of the pipeline file. Only for ``merge_mode:
+    custom``."""
 
     buckets: Annotated[int, Field(ge=1, le=10_000)] = 4
     """The number of buckets, which are file groups, in each partition. It cannot change once the

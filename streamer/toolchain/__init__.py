@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from streamer.toolchain.jars import (
+    JarsNotFound,
     JarsUnavailable,
     SparkDistribution,
     cache_home,
@@ -16,6 +17,7 @@ from streamer.toolchain.jars import (
 from streamer.toolchain.java import JavaHome, JavaNotFound, find_java
 
 __all__ = [
+    "JarsNotFound",
     "JarsUnavailable",
     "JavaHome",
     "JavaNotFound",

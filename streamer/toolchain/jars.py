@@ -23,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from xml.sax.saxutils import quoteattr
 
-from lakemark.errors import InvalidConfig, Retriable
+from lakemark.errors import InvalidConfig, Permanent, Retriable
 from streamer.toolchain.java import find_java
 
 KAFKA_VERSION = "4.1.0"
@@ -38,6 +38,8 @@ IVY_SETTINGS_VARIABLE = "LAKEMARK_IVY_SETTINGS"
 _MANIFEST = "manifest.txt"
 _DOWNLOAD_TIMEOUT_S = 900
 _JAR_NAME = re.compile(r"^(?P<module>.+?)-\d[^-]*(?:-.*)?\.jar$")
+_IVY_ERRORS = ":::: ERRORS"
+_NOT_FOUND = re.compile(r":: ([\w.-]+)#([\w.-]+);(\S+): not found")
 _COORDINATE = re.compile(r"^[\w.-]+:[\w.-]+:[\w.-]+$")
 
 
@@ -52,6 +54,19 @@ class JarsUnavailable(Retriable):
             "to an Ivy settings file with your mirror."
         )
         self.coordinates = tuple(coordinates)
+
+
+class JarsNotFound(Permanent):
+    """The repository answers, but does not have the jars."""
+
+    def __init__(self, coordinates: Sequence[str], missing: Sequence[str]) -> None:
+        super().__init__(
+            f"the repository (Maven Central, or that of {IVY_SETTINGS_VARIABLE}) has no "
+            f"{', '.join(missing)}, which {', '.join(coordinates)} needs. If this is the connector "
+            "of your Spark, install a Spark whose connector is published: "
+            "pip install 'lakemark[streamer]' chooses one."
+        )
+        self.coordinates, self.missing = tuple(coordinates), tuple(missing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +117,7 @@ def spark_kafka_jars(folder: Path | None = None) -> list[Path]:
 
     Raises:
         JarsUnavailable: they are missing and cannot be downloaded.
+        JarsNotFound: the repository does not have them.
     """
     spark = find_spark()
     coordinate = spark_kafka_packages(spark.version, spark.scala)
@@ -113,6 +129,7 @@ def kafka_jars(folder: Path | None = None) -> list[Path]:
 
     Raises:
         JarsUnavailable: they are missing and cannot be downloaded.
+        JarsNotFound: the repository does not have them.
     """
     return resolve(KAFKA_COORDINATES, folder or cache_home() / "jars")
 
@@ -130,6 +147,7 @@ def resolve(
     Raises:
         InvalidConfig: a coordinate is not of that form.
         JarsUnavailable: they are missing and cannot be downloaded.
+        JarsNotFound: the repository does not have them.
     """
     ivy_file = _ivy_file(coordinates, excluded_modules)
     target = folder / _folder_name(coordinates, ivy_file)
@@ -239,5 +257,13 @@ def _run_ivy(coordinates: Sequence[str], scratch: Path, target: Path) -> None:
         reason = f"no answer within {_DOWNLOAD_TIMEOUT_S} s"
         raise JarsUnavailable(coordinates, reason) from error
     if ivy_run.returncode != 0:
-        output = (ivy_run.stdout + ivy_run.stderr).strip()
-        raise JarsUnavailable(coordinates, output[-2000:])
+        raise _failure(coordinates, (ivy_run.stdout + ivy_run.stderr).strip())
+
+
+def _failure(coordinates: Sequence[str], output: str) -> JarsUnavailable | JarsNotFound:
+    """The error for the output of Ivy, which lists problems of the network under a title."""
+    _, has_errors, errors = output.partition(_IVY_ERRORS)
+    missing = [":".join(found) for found in _NOT_FOUND.findall(output)]
+    if missing and not has_errors:
+        return JarsNotFound(coordinates, missing)
+    return JarsUnavailable(coordinates, (errors if has_errors else output[-2000:]).strip())

@@ -22,4 +22,4 @@ def test_the_mergers_keep_the_rules() -> None:
 
 def test_the_commands_are_commands() -> None:
     (line,) = re.findall(r"^lakemark (.*)$", PAGE, re.MULTILINE)
-    assert parser().parse_args(shlex.split(line)).merger == ["shop.mergers:Highest"]
+    assert parser().parse_args(shlex.split(line)).merger == ["mergers.py:Highest"]

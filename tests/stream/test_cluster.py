@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from urllib.error import URLError
+from zipfile import ZipFile
 
 import pytest
 
-import streamer.__main__
+import lakemark.__main__
 from lakemark.storage import open_storage
 from streamer.broker.data_folder import free_ports
 from tests.fixtures.kafka import Kafka
@@ -40,7 +41,7 @@ LONG_BYTES = 100_000
 
 END_WITHIN_S = 300
 
-LAKEMARK = Path(streamer.__main__.__file__)
+LAKEMARK = Path(lakemark.__main__.__file__)
 HELD = Path(held_driver.__file__)
 
 SPECULATION = {
@@ -94,6 +95,31 @@ def test_executors_need_nothing_but_what_is_shipped_to_them(
     assert _shuffling_hosts(tmp_path / "driver") == set(WORKER_HOSTS)
     imported = f"work-*/*/*/environment/{SITE_PACKAGES}/sinks/hudi/__pycache__/spark_exchange.*"
     assert len(list(cluster.folder.glob(imported))) == len(WORKER_HOSTS)
+
+
+def test_shipped_modules_of_users_hide_no_package_of_lakemark(
+    cluster: StandaloneCluster,
+    environment: Path,
+    kafka: Kafka,
+    s3_server: S3Server,
+    tmp_path: Path,
+) -> None:
+    """Spark puts what ``--py-files`` ships in front of the packages of executors."""
+    orders = SentOrders(kafka, s3_server.location(), RECORDS, LONG_BYTES)
+    shipped = tmp_path / "shop.zip"
+    with ZipFile(shipped, "w") as archive:
+        for name in ("checkpoints", "sinks", "streamer", "transforms"):
+            archive.writestr(f"{name}/__init__.py", "raise RuntimeError('of a user')")
+    driver_folder, arguments = (
+        tmp_path / "driver",
+        ["run", orders.pipeline_file(tmp_path), "--once"],
+    )
+    conf = {"spark.submit.pyFiles": str(shipped)}
+    assert _run(cluster, LAKEMARK, arguments, driver_folder, environment, conf) == 0
+    orders.assert_landed()
+    assert _shuffling_hosts(driver_folder)
+    printed = " ".join((driver_folder / "stdout").read_text().split())
+    assert "transforms/__init__.py has the name of lakemark's package transforms" in printed
 
 
 def test_executors_with_another_version_of_the_project_are_refused(

@@ -44,7 +44,7 @@ def _command(home: Path, records: int) -> list[str]:
     return [
         sys.executable,
         "-m",
-        "streamer",
+        "lakemark",
         "demo",
         "--home",
         str(home),

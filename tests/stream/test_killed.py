@@ -80,7 +80,7 @@ def test_killed_twenty_times_every_record_is_there_once(kafka: Kafka, tmp_path: 
 
 
 def _command(pipeline: Path, events: Path, *more: str) -> list[str]:
-    run = [sys.executable, "-m", "streamer", "run", str(pipeline)]
+    run = [sys.executable, "-m", "lakemark", "run", str(pipeline)]
     return [*run, "--events", str(events), *more]
 
 

@@ -164,7 +164,7 @@ def _locked(location: StorageLocation) -> Iterator[Lease]:
 def _run(file: Path) -> Iterator[subprocess.Popen[str]]:
     """``lakemark run --once``; Python and Java in a process group of their own."""
     driver = subprocess.Popen(
-        [sys.executable, "-m", "streamer", "run", str(file), "--once"],
+        [sys.executable, "-m", "lakemark", "run", str(file), "--once"],
         env=short_lived(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -2,7 +2,7 @@
 
 A ``VectorMerger`` merges columns: many records with one call. A ``BufferedRecordMerger`` merges
 single records, like the specification's ``HoodieRecordMerger``. Both are pickled by the path of
-their class, ``package.module:Class``.
+their class, ``package.module:Class``, or with the text of their file, ``FILE.py:Class``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from lakemark.errors import InvalidConfig
 from lakemark.merge.custom.buffered_record import BufferedRecord, RecordContext
-from lakemark.merge.custom.class_path import import_object
+from lakemark.merge.custom.class_path import class_path_of, import_object
+from lakemark.merge.custom.merger_file import MergerFile, class_in_file, file_of
 from lakemark.merge.custom.records import Records
 from lakemark.merge.key_codes import Mask
 
@@ -24,7 +25,8 @@ from lakemark.merge.key_codes import Mask
 class CustomMerger(ABC):
     """Base class of ``VectorMerger`` and ``BufferedRecordMerger``; holds no state between calls.
 
-    It is pickled by the path of its class, so a worker that cannot import it reports the path.
+    It is pickled by the path of its class, so a worker that cannot import it reports the path. If
+    the class was loaded from ``FILE.py``, the text of the file is pickled with it.
 
     Attributes:
         merging_strategy: a UUID that tables of this merger store as
@@ -38,11 +40,15 @@ class CustomMerger(ABC):
     @property
     def name(self) -> str:
         """The path of the class, for error messages."""
-        return f"{type(self).__module__}:{type(self).__qualname__}"
+        return class_path_of(type(self))
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         """Pickle by class path; other processes cannot import a class of ``__main__``."""
         reduced: Any = super().__reduce_ex__(max(2, protocol.__index__()))
+        file = file_of(type(self))
+        if file is not None:
+            _, (_, *arguments), *state = reduced
+            return (_new_from_file, (file, type(self).__qualname__, *arguments), *state)
         if type(self).__module__ == "__main__" or "." in type(self).__qualname__:
             return reduced
         _, (_, *arguments), *state = reduced
@@ -150,5 +156,11 @@ def _new(path: str, *arguments: object) -> object:
     if not isinstance(kind, type):
         message = f"merger {path} is not a class in this process; install the same code here"
         raise InvalidConfig(message)
+    make: Callable[..., object] = kind.__new__
+    return make(kind, *arguments)
+
+
+def _new_from_file(file: MergerFile, qualified_name: str, *arguments: object) -> object:
+    kind = class_in_file(file, qualified_name)
     make: Callable[..., object] = kind.__new__
     return make(kind, *arguments)

@@ -18,7 +18,9 @@ _KINDS = f"{VectorMerger.__name__} or {BufferedRecordMerger.__name__}"
 
 
 def load_merger(class_path: str) -> CustomMerger:
-    """Load the merger at ``package.module:Class``; an object of such a class is accepted too.
+    """Load the merger at ``package.module:Class`` or ``FILE.py:Class``.
+
+    The path may also name an object of such a class.
 
     Raises:
         InvalidConfig: this process cannot import the path, or it is not a merger, or the merger
@@ -80,7 +82,7 @@ def find_merger(strategy_id: str | None, mergers: Sequence[CustomMerger]) -> Cus
     given = ", ".join(f"{m.name} ({m.merging_strategy})" for m in mergers) or "no mergers"
     message = (
         f"the table is merged by the custom merger with strategy {strategy_id}, but the query has "
-        f"{given}; pass the merger with this merging_strategy (table.open(…, mergers=[…]), "
+        f"{given}; pass the merger with this merging_strategy (lakemark.open(…, mergers=[…]), "
         "lakemark query --merger, table.merger of a pipeline)"
     )
     raise Unsupported(message)

@@ -37,23 +37,40 @@ def test_help_imports_no_engine() -> None:
     )
     reported = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert reported.stdout.endswith("set()\n")
-    for command in ("demo", "run", "validate", "query", "table", "checkpoint", "broker"):
+    for command in (
+        "demo",
+        "run",
+        "validate",
+        "query",
+        "table",
+        "checkpoint",
+        "broker",
+        "completion",
+    ):
         assert re.search(rf"^ +{command}\s", reported.stdout, re.MULTILINE)
 
 
-def test_query_of_a_table_imports_neither_pandas_nor_spark_nor_the_pipeline(tmp_path: Path) -> None:
+def test_query_of_a_table_imports_no_engine_no_pipeline_and_no_writer(
+    tmp_path: Path,
+) -> None:
     """Each takes longer to import than the query of a small table takes."""
     storage = open_storage(StorageLocation(str(tmp_path / "t")))
     make(storage)
     commit(writer(storage), [Row("a")])
     program = (
-        "import sys, streamer.cli\n"
-        f"streamer.cli.main(['query', {str(tmp_path / 't')!r}, '--json'])\n"
+        "import gc, sys\n"
+        f"sys.argv = ['lakemark', 'query', {str(tmp_path / 't')!r}, '--json']\n"
+        "from lakemark.__main__ import main\n"
+        "main()\n"
         "engines = {'pandas', 'pyspark', 'pydantic', 'yaml', 'confluent_kafka', 'pyarrow.csv'}\n"
         "ours = {'streamer.pipeline', 'streamer.config', 'sinks', 'transforms'}\n"
-        "print((engines | ours) & sys.modules.keys())"
+        "writers = {f'lakemark.{name}' for name in ('metadata.metadata_writer', 'transaction',\n"
+        "    'write', 'services', 'table', 'spark', 'read.cdc', 'merge.custom.check')}\n"
+        "print((engines | ours | writers) & sys.modules.keys())\n"
+        "assert gc.isenabled(), 'only the imports go without'"
     )
     shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert shown.returncode == 0, shown.stderr
     row, imported = shown.stdout.splitlines()
     assert json.loads(row)["id"] == "a"
     assert imported == "set()"

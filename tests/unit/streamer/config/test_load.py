@@ -288,6 +288,20 @@ def test_setting_without_an_effect_is_unknown(file: Path, override: str) -> None
         load(str(file), [override])
 
 
+def test_file_of_a_merger_is_relative_to_the_folder_of_the_pipeline(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/ann")
+    for given, expected in {
+        "totals.py:Totals": f"{file.parent}/totals.py:Totals",
+        "/lib/totals.py:Totals": "/lib/totals.py:Totals",
+        "~/totals.py:Totals": "/home/ann/totals.py:Totals",
+        "shop.mergers:Totals": "shop.mergers:Totals",
+    }.items():
+        config = load_text(file, SMALLEST, f'table.merger="{given}"')
+        assert config.table.merger == expected
+
+
 def test_the_schema_for_editors_is_the_one_in_the_docs() -> None:
     published = Path(__file__).parents[4] / "docs" / "pipeline.schema.json"
     assert json.loads(published.read_text()) == json_schema()

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from streamer.config.errors import ConfigError
 from streamer.config.load import load, validated
-from streamer.config.masking import holds_secret, sounds_secret
+from streamer.config.masking import build_option_redactor, holds_secret, sounds_secret
 from streamer.config.pipeline import PipelineConfig
 from streamer.config.render import render_yaml
-from streamer.config.secrets import build_option_redactor, build_redactor
+from streamer.config.secrets import build_redactor
 from streamer.config.settings import resolve
 
 SECRET = "geheim-4711"

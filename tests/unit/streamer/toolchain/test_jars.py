@@ -11,6 +11,7 @@ import pytest
 
 from lakemark.errors import InvalidConfig
 from streamer.toolchain import (
+    JarsNotFound,
     JarsUnavailable,
     cache_home,
     find_spark,
@@ -65,12 +66,34 @@ def test_jars_come_with_what_they_need_and_stay_without_the_repository(
     repository.rename(tmp_path / "gone")
     assert resolve([APP], tmp_path / "jars", excluded_modules=["extra"]) == jars
     jars[1].unlink()
-    with pytest.raises(JarsUnavailable, match=r"org\.example:app:1\.0"):
+    with pytest.raises(JarsNotFound, match=r"has no org\.example:app:1\.0, which"):
         resolve([APP], tmp_path / "jars", excluded_modules=["extra"])
     (tmp_path / "gone").rename(repository)
     assert resolve([APP], tmp_path / "jars", excluded_modules=["extra"]) == jars
     assert jars[1].read_bytes() == b"base"
     assert {p.name for p in (tmp_path / "jars").iterdir() if p.is_dir()} == {jars[0].parent.name}
+
+
+def test_missing_dependency_is_named_and_the_network_is_not_blamed(
+    repository: Path, tmp_path: Path
+) -> None:
+    """Connectors of some versions of Spark need a jar that a repository lacks."""
+    (repository / "org/example/extra/1.0/extra-1.0.jar").unlink()
+    (repository / "org/example/extra/1.0/extra-1.0.pom").unlink()
+    with pytest.raises(JarsNotFound) as refused:
+        resolve([APP], tmp_path / "jars")
+    assert refused.value.missing == ("org.example:extra:1.0",)
+    assert "network" not in str(refused.value) and "pip install" in str(refused.value)
+
+
+def test_repository_that_does_not_answer_is_reported_as_such(
+    repository: Path, tmp_path: Path
+) -> None:
+    settings = tmp_path / "ivysettings.xml"
+    text = settings.read_text().replace(repository.as_uri(), "http://127.0.0.1:9/maven")
+    settings.write_text(text)
+    with pytest.raises(JarsUnavailable, match=r"(?s)Connection refused.*with network access"):
+        resolve([APP], tmp_path / "jars")
 
 
 @pytest.mark.usefixtures("repository")

@@ -1,0 +1,115 @@
+"""Loads mergers from a file of Python, ``FILE.py:Class``, in this process and in workers.
+
+The module gets a name of its own, so a file may have the name of any other module, such as
+``json.py``. What is pickled for a worker contains the text of the file, so only the driver needs
+the file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from dataclasses import dataclass
+from importlib.abc import ExecutionLoader
+from importlib.util import decode_source, module_from_spec, spec_from_loader
+from operator import attrgetter
+from pathlib import Path
+from types import ModuleType
+
+from lakemark.errors import InvalidConfig
+
+_PREFIX = "lakemark_merger_file_"
+
+#: The files that other processes have sent to this one, by path.
+_received: dict[str, MergerFile] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class MergerFile:
+    """A file of Python with a merger.
+
+    Attributes:
+        path: of the file, absolute, in the process that read it.
+        content: the bytes of the file.
+    """
+
+    path: str
+    content: bytes
+
+    @classmethod
+    def read(cls, path: str) -> MergerFile:
+        """The file at a path; the one that another process has sent, if this process has it.
+
+        Raises:
+            InvalidConfig: the path is a URL, or the file cannot be read.
+        """
+        if "://" in path:
+            message = f"the merger's file {path} is a URL; name a file of this machine"
+            raise InvalidConfig(message)
+        absolute = str(Path(path).expanduser().absolute())
+        if absolute in _received:
+            return _received[absolute]
+        try:
+            return cls(absolute, Path(absolute).read_bytes())
+        except OSError as error:
+            message = (
+                f"the merger's file {absolute} cannot be read: {error.strerror}; name a file of "
+                "this machine"
+            )
+            raise InvalidConfig(message) from error
+
+    def load(self) -> ModuleType:
+        """Execute the file, once in each process, and return its module.
+
+        Raises:
+            Exception: any that the file raises.
+        """
+        name = _PREFIX + hashlib.sha256(self.path.encode() + b"\0" + self.content).hexdigest()[:16]
+        if name in sys.modules:
+            return sys.modules[name]
+        spec = spec_from_loader(name, _Loader(self), origin=self.path)
+        assert spec is not None
+        spec.has_location = True
+        module = module_from_spec(spec)
+        sys.modules[name] = (
+            module  # before it is executed, as an import does; dataclasses ask for it
+        )
+        try:
+            _Loader(self).exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+        return module
+
+    def __reduce__(self) -> tuple[object, tuple[str, bytes]]:
+        return _receive, (self.path, self.content)
+
+
+def file_of(kind: type) -> MergerFile | None:
+    """The file that a class was loaded from with ``MergerFile``; None for any other class."""
+    loader = getattr(sys.modules.get(kind.__module__), "__loader__", None)
+    return loader.file if isinstance(loader, _Loader) else None
+
+
+def class_in_file(file: MergerFile, qualified_name: str) -> type:
+    """The class of a file, which may be nested in another class."""
+    kind: type = attrgetter(qualified_name)(file.load())
+    return kind
+
+
+def _receive(path: str, content: bytes) -> MergerFile:
+    _received[path] = MergerFile(path, content)
+    return _received[path]
+
+
+class _Loader(ExecutionLoader):
+    def __init__(self, file: MergerFile) -> None:
+        self.file = file
+
+    def get_filename(self, _name: str) -> str:
+        """See ``importlib.abc.ExecutionLoader``."""
+        return self.file.path
+
+    def get_source(self, _name: str) -> str:
+        """See ``importlib.abc.InspectLoader``; tracebacks show it, in workers too."""
+        return decode_source(self.file.content)
