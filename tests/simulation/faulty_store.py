@@ -82,11 +82,14 @@ class Faults:
         rates: the rates of the enabled faults.
         trace: all steps.
         counts: how often each fault has happened.
+        brought_back: paths of data files that a repeated request created again after they had been
+            deleted. ``table check`` names such a file, and an operator deletes it.
     """
 
     rates: dict[Fault, float]
     trace: list[Step] = field(default_factory=list)
     counts: dict[Fault, int] = field(default_factory=dict)
+    brought_back: set[str] = field(default_factory=set)
 
 
 class StoreTime(VirtualTime):
@@ -169,7 +172,7 @@ class FaultyStore(WrappedStorage):
             if (is_write or fault is Fault.LOST) and self._draws(fault):
                 self._lose(method, path, call, fault)
         if is_write and self._draws(Fault.REPEATED):
-            self._later(method, path, call)
+            self._later(method, path, call, is_repeated=True)
         answer = self._carry_out(method, path, call)
         if self._draws(Fault.SLOW):
             self._scheduler.sleep(draw.choice(_LASTS_MS))
@@ -218,10 +221,14 @@ class FaultyStore(WrappedStorage):
         message = f"no answer to {method} {path}"
         raise StorageUnavailable(message)
 
-    def _later(self, method: str, path: str, call: Callable[[], T]) -> None:
+    def _later(
+        self, method: str, path: str, call: Callable[[], T], *, is_repeated: bool = False
+    ) -> None:
         def land() -> None:
             with suppress(HudiError):
                 self._carry_out(method, path, call, "late: ")
+                if is_repeated and method == "create" and not path.startswith(".hoodie"):
+                    self._faults.brought_back.add(path)
 
         lasts_ms = self._scheduler.draw.choice(_LASTS_MS)
         self._scheduler.at(self._scheduler.time.passed_ms + lasts_ms, land)

@@ -206,6 +206,7 @@ class History:
     def _recover(self) -> None:
         """Let others end what the dead have left."""
         self._scheduler.move_clock_to(self._scheduler.time.passed_ms + 2 * _A_HEARTBEAT_MS)
+        self._store.delete(sorted(self._faults.brought_back))
         to = self._opened()
         # Requests of several restores may land late. An operator finishes one after the other.
         for _ in to.table.timeline.pending(Action.RESTORE):
