@@ -164,7 +164,7 @@ def _find_absent_in_avro(
     """Return which keys were written with a schema that has none of the fields."""
     absent = np.ones(len(keys), np.bool_)
     valid = keys.is_valid().to_numpy(zero_copy_only=False).astype(np.bool_)
-    for group in group_by_schema(decoder, byte_strings(keys), valid):
+    for group in group_by_schema(decoder.framing, byte_strings(keys), valid):
         if isinstance(group.schema, WriterSchema):
             root = group.schema.root.arrow
             absent[group.indices] = not any(_schema_has_field(root, path) for path in paths)

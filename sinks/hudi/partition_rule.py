@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from lakemark.index.partition_changes import DELETES_ADD, IS_COUNTED, OTHER_PARTITION, SCHEMA
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from transforms.change_builder import ConvertedBatch
 from transforms.kafka_records import sort_by_arrival
-from transforms.record_converter import ConvertedBatch
 from transforms.rejects import Rejects, Stage
 
 

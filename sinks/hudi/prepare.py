@@ -22,7 +22,8 @@ from sinks.audit import RecordsRead
 from sinks.dead_letters import changes_of, first_reject
 from sinks.hudi.exchange import Portion, Target, Written
 from sinks.hudi.partition_rule import ChangedRows
-from transforms.record_converter import ConvertedBatch, RecordConverter
+from transforms.change_builder import ConvertedBatch
+from transforms.record_converter import RecordConverter
 from transforms.schema_request import SchemaRequest
 
 #: Requests meet in one place, and so do counts.
