@@ -32,10 +32,11 @@ from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
 from sinks.batch import BatchResult, KafkaBatch
 from sinks.dead_letters import INDEX as DEAD_LETTER_INDEX
 from sinks.dead_letters import dead_letter_spec
-from sinks.hudi.exchange import OpenWrite, Prepare, Written, run_here
+from sinks.hudi.exchange import OpenWrite, PortionResult, Prepare, run_here
 from sinks.hudi.partition_rule import PartitionChange
 from sinks.hudi.prepare import PrepareChunk
-from sinks.hudi.sink import HudiSink, RejectLimit
+from sinks.hudi.sink import HudiSink
+from sinks.reject_limit import RejectLimit
 from transforms.decode.json import JsonDecoder
 from transforms.decode.schema_policy import SchemaPolicy
 from transforms.record_converter import RecordConverter
@@ -55,7 +56,9 @@ class InThisProcess:
 
     attempts: list[int] = field(default_factory=list)
 
-    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+    def run(
+        self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
+    ) -> list[PortionResult]:
         """As ``DriverExchange``, with what its caller hands it instead of a DataFrame."""
         records = cast(pa.Table, batch.records)
         self.attempts.append(records.num_rows)
@@ -149,7 +152,7 @@ class JsonStream:
         letters = self.opened(place, spec, self.sharing)
         settings = WriterSettings(DEAD_LETTER_INDEX, metadata_table=self.metadata_table)
         self.rejects = TableWriter(letters, REJECTS_SCHEMA, settings)
-        prepare = PrepareChunk(converter, INDEX, DEAD_LETTER_INDEX)
+        prepare = PrepareChunk(converter=converter, row_index=INDEX, reject_index=DEAD_LETTER_INDEX)
         self.sink = HudiSink(
             self.rows, self.rejects, prepare, self.limit, self.identity, self.partition_change
         )
