@@ -32,21 +32,21 @@ from lakemark.view.file_lister import data_file
 from lakemark.write.markers import marked_files
 
 
-def check_never_completed(access: TableContext, pending: Instant, timeline: Timeline) -> None:
+def check_never_completed(context: TableContext, pending: Instant, timeline: Timeline) -> None:
     """Pass unless there is proof that a pending commit had completed; under the table's lock.
 
     Args:
-        access: the table.
+        context: the table.
         pending: a commit that is to be rolled back since its writer is dead.
         timeline: as just loaded.
 
     Raises:
         Refused: there is; the message says what to do.
     """
-    proof = next(_proofs(access, pending, timeline), None)
+    proof = next(_proofs(context, pending, timeline), None)
     if proof is None:
         return
-    place, name = access.storage.location.url, pending.requested_at
+    place, name = context.storage.location.url, pending.requested_at
     message = (
         f"{pending} of {place} looks like what a dead writer left, but it had completed: {proof}. "
         "Its completed file was lost. Restore that file from a backup of the timeline, or give up "
@@ -55,37 +55,37 @@ def check_never_completed(access: TableContext, pending: Instant, timeline: Time
     raise Refused(message)
 
 
-def _proofs(access: TableContext, pending: Instant, timeline: Timeline) -> Iterator[str]:
+def _proofs(context: TableContext, pending: Instant, timeline: Timeline) -> Iterator[str]:
     name = pending.requested_at
     if any(i.requested_at == name for i in timeline.completed(Action.SAVEPOINT)):
         yield f"savepoint {name} keeps it"
-    if access.timeline.is_prepared(pending) or marked_files(access.storage, name):
+    if context.timeline.is_prepared(pending) or marked_files(context.storage, name):
         return
-    if _is_ours(access, pending) and access.participant.was_told(name):
-        files = files_of(access, name)
+    if _is_ours(context, pending) and context.metadata_updater.has_commit(name):
+        files = files_of(context, name)
         if files:
             yield f"the metadata table tells of {files[0]}, and the markers of its files are gone"
-    yield from _relying(access, name, timeline)
+    yield from _relying(context, name, timeline)
 
 
-def _is_ours(access: TableContext, pending: Instant) -> bool:
+def _is_ours(context: TableContext, pending: Instant) -> bool:
     """Whether this project wrote it: markers of others may be of other kinds."""
     try:
-        return bool(access.timeline.writer_of(pending))
+        return bool(context.timeline.writer_of(pending))
     except CorruptData:
         return False
 
 
-def _relying(access: TableContext, name: str, timeline: Timeline) -> Iterator[str]:
+def _relying(context: TableContext, name: str, timeline: Timeline) -> Iterator[str]:
     later = [i for i in timeline.instants if i.requested_at > name]
     for instant in later:
         if instant.is_completed and instant.action in COMMITS:
-            if _is_written_over(name, access.timeline.read_commit(instant)):
+            if _is_written_over(name, context.timeline.read_commit(instant)):
                 yield f"{instant} was written over a base file of it"
-    if access.timeline.version.logs_name_their_slice:
+    if context.timeline.version.logs_name_their_slice:
         return
     for planned in timeline.pending(Action.COMPACTION):
-        for operation in access.timeline.read_compaction_plan(planned.requested_at).operations:
+        for operation in context.timeline.read_compaction_plan(planned.requested_at).operations:
             if any(_instant_of(log) == name for log in operation.log_files):
                 yield f"{planned} was planned over logs of it"
 

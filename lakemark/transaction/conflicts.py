@@ -121,7 +121,7 @@ def check_not_planned(
 
 
 def earlier_unseen_commits(
-    ours: Instant, now: Timeline, sharing: MultiWriter | None, clock: TimelineClock
+    ours: Instant, now: Timeline, multi_writer: MultiWriter | None, clock: TimelineClock
 ) -> list[Instant]:
     """Commits requested before ours that would be written over ours, and hidden by it.
 
@@ -129,14 +129,14 @@ def earlier_unseen_commits(
     conflict itself. What was requested longer ago than a writer may be silent has looked, however
     long it then reads. Of logs the completion time decides, so delta commits wait for nobody.
     """
-    if sharing is None or ours.action is not Action.COMMIT:
+    if multi_writer is None or ours.action is not Action.COMMIT:
         return []
     return [
         theirs
         for theirs in now.pending(Action.COMMIT)
         if theirs.state is State.REQUESTED
         and theirs.requested_at < ours.requested_at
-        and is_fresh(theirs, sharing.heartbeats, clock)
+        and is_fresh(theirs, multi_writer.heartbeats, clock)
     ]
 
 

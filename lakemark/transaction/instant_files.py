@@ -31,7 +31,7 @@ from lakemark.write.markers import marked_files
 _LONGEST_SKEW = timedelta(days=1)
 
 
-def files_of(access: TableContext, instant: str) -> list[str]:
+def files_of(context: TableContext, instant: str) -> list[str]:
     """Paths (from the table's root) of every data file of the instant.
 
     Folders that are no partition yet are searched, too.
@@ -39,23 +39,23 @@ def files_of(access: TableContext, instant: str) -> list[str]:
     Raises:
         Unsupported: see ``files_by_instant``.
     """
-    return files_by_instant(access, [instant])[instant]
+    return files_by_instant(context, [instant])[instant]
 
 
-def files_by_instant(access: TableContext, instants: Collection[str]) -> dict[str, list[str]]:
+def files_by_instant(context: TableContext, instants: Collection[str]) -> dict[str, list[str]]:
     """The same of several instants, with one listing of the table.
 
     Raises:
         Unsupported: a log of table version 6 holds blocks of other commits, too.
     """
-    storage, names_slice = access.storage, access.timeline.version.logs_name_their_slice
+    storage, names_slice = context.storage, context.timeline.version.logs_name_their_slice
     may_name_slice = names_slice or _was_version_6(storage)
     found = {instant: set(marked_files(storage, instant)) for instant in instants}
     for info in list_data_objects(storage):
         file = data_file(info.folder, info.name, info.size_bytes)
         is_named = file is not None and file.name.instant in found
         if isinstance(file, LogFile) and (names_slice or (may_name_slice and not is_named)):
-            _find_writer(storage, info, found, access.timeline.clock)
+            _find_writer(storage, info, found, context.timeline.clock)
         elif file is not None and is_named:
             found[file.name.instant].add(info.path)
     return {instant: sorted(paths) for instant, paths in found.items()}
@@ -100,17 +100,17 @@ def _find_writer(
         found[instant].add(info.path)
 
 
-def is_whole(access: TableContext, commit: Instant) -> bool:
+def is_whole(context: TableContext, commit: Instant) -> bool:
     """Whether the files of a completed commit are as it left them: none gone, none replaced."""
     sizes: dict[str, int] = {}
-    for stat in access.timeline.read_commit(commit).write_stats:
+    for stat in context.timeline.read_commit(commit).write_stats:
         sizes |= {stat.path: stat.file_size_in_bytes} if stat.path else {}
         sizes |= stat.cdc_stats or {}
-    found = ((access.storage.head(path), size_bytes) for path, size_bytes in sizes.items())
+    found = ((context.storage.head(path), size_bytes) for path, size_bytes in sizes.items())
     return all(info is not None and info.size_bytes == size for info, size in found)
 
 
-def is_taken_back(access: TableContext, path: str, instant: str) -> bool:
+def is_taken_back(context: TableContext, path: str, instant: str) -> bool:
     """Whether a later block in the slice of a log takes the instant's blocks back for good.
 
     So Apache Hudi rolls back in table version 6: the log stays, compactions are planned with it,
@@ -118,11 +118,11 @@ def is_taken_back(access: TableContext, path: str, instant: str) -> bool:
     """
     folder, _, name = path.rpartition("/")
     log = LogFileName.parse(name)
-    if log is None or not access.timeline.version.logs_name_their_slice:
+    if log is None or not context.timeline.version.logs_name_their_slice:
         return False
-    beside = access.storage.list_folder(folder)[1]
+    beside = context.storage.list_folder(folder)[1]
     later = [info for info in beside if _comes_after(info.name, log)]
-    return any(instant in targets_in(access.storage, info) for info in later)
+    return any(instant in targets_in(context.storage, info) for info in later)
 
 
 def _comes_after(name: str, log: LogFileName) -> bool:

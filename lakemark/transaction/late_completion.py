@@ -48,7 +48,7 @@ def rolled_back_and_completed(store: TimelineStore, timeline: Timeline) -> list[
     ]
 
 
-def undo_late_completions(access: TableContext, timeline: Timeline, lease: Lease) -> list[str]:
+def undo_late_completions(context: TableContext, timeline: Timeline, lease: Lease) -> list[str]:
     """Undo commits that completed after they were rolled back; under the table's lock.
 
     A commit whose files are all there is kept: Apache Hudi may complete an instant that was rolled
@@ -56,7 +56,7 @@ def undo_late_completions(access: TableContext, timeline: Timeline, lease: Lease
     savepoint.
 
     Args:
-        access: the table.
+        context: the table.
         timeline: as just loaded.
         lease: of the lock.
 
@@ -69,31 +69,31 @@ def undo_late_completions(access: TableContext, timeline: Timeline, lease: Lease
     savepoints = {i.requested_at for i in timeline.completed(Action.SAVEPOINT)}
     late = [
         commit
-        for commit in rolled_back_and_completed(access.timeline, timeline)
+        for commit in rolled_back_and_completed(context.timeline, timeline)
         if commit.requested_at not in savepoints
-        and not _has_plan(access, commit)
-        and not _has_its_rows(access, commit)
+        and not _has_plan(context, commit)
+        and not _has_its_rows(context, commit)
     ]
     for commit in late:
-        _undo(access, commit, timeline, lease)
+        _undo(context, commit, timeline, lease)
     return [commit.requested_at for commit in late]
 
 
-def _undo(access: TableContext, commit: Instant, timeline: Timeline, lease: Lease) -> None:
+def _undo(context: TableContext, commit: Instant, timeline: Timeline, lease: Lease) -> None:
     """Do what the rollback did; the instant goes first, so that no reader looks for its files."""
     name = commit.requested_at
     pending = Instant(name, commit.action, State.INFLIGHT)
     lease.check()
-    access.timeline.withdraw(pending)
-    access.timeline.unpublish(commit)
-    files = files_of(access, name)
+    context.timeline.withdraw(pending)
+    context.timeline.unpublish(commit)
+    files = files_of(context, name)
     lease.check()
-    access.delete_files(files)
-    gone = names_of(as_planned(access.storage, files))
+    context.delete_files(files)
+    gone = names_of(as_planned(context.storage, files))
     others = replace(timeline, instants=tuple(i for i in timeline.instants if i != commit))
-    access.participant.on_rollback(name, gone, others, lease.check)
-    access.timeline.forget(pending)
-    drop_markers(access.storage, name)
+    context.metadata_updater.on_rollback(name, gone, others, lease.check)
+    context.timeline.forget(pending)
+    drop_markers(context.storage, name)
 
 
 def _undone(store: TimelineStore, timeline: Timeline) -> Iterator[tuple[str, str]]:
@@ -105,14 +105,14 @@ def _undone(store: TimelineStore, timeline: Timeline) -> Iterator[tuple[str, str
             yield one.requested_at, one.action
 
 
-def _has_its_rows(access: TableContext, commit: Instant) -> bool:
-    paths = [stat.path for stat in access.timeline.read_commit(commit).write_stats if stat.path]
+def _has_its_rows(context: TableContext, commit: Instant) -> bool:
+    paths = [stat.path for stat in context.timeline.read_commit(commit).write_stats if stat.path]
     name = commit.requested_at
-    is_hidden = any(is_taken_back(access, path, name) for path in paths)
-    return bool(paths) and not is_hidden and is_whole(access, commit)
+    is_hidden = any(is_taken_back(context, path, name) for path in paths)
+    return bool(paths) and not is_hidden and is_whole(context, commit)
 
 
-def _has_plan(access: TableContext, commit: Instant) -> bool:
+def _has_plan(context: TableContext, commit: Instant) -> bool:
     """Whether a commit is the completion of a planned service."""
     plans = (Instant(commit.requested_at, action, State.REQUESTED) for action in _PLANS)
-    return any(access.timeline.is_requested(plan) for plan in plans)
+    return any(context.timeline.is_requested(plan) for plan in plans)

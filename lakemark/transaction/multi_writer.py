@@ -48,21 +48,24 @@ class MultiWriter:
         time.sleep(self.clock_skew_ms / 1000)
 
 
-def has_heartbeat(storage: Storage, pending: Instant, sharing: MultiWriter | None) -> bool:
+def has_heartbeat(storage: Storage, pending: Instant, multi_writer: MultiWriter | None) -> bool:
     """Whether the writer of an instant shows that it is alive, also where no other should be."""
-    policy = sharing.heartbeats if sharing is not None else HeartbeatPolicy()
+    policy = multi_writer.heartbeats if multi_writer is not None else HeartbeatPolicy()
     return pending.requested_at in beating(storage, policy)
 
 
 def dead(
-    storage: Storage, pending: Iterable[Instant], sharing: MultiWriter | None, clock: TimelineClock
+    storage: Storage,
+    pending: Iterable[Instant],
+    multi_writer: MultiWriter | None,
+    clock: TimelineClock,
 ) -> list[Instant]:
     """Of pending instants those whose writer is dead; asked after the timeline was loaded.
 
     Args:
         storage: the table's root.
         pending: instants of any writer.
-        sharing: None for the only writer of a table, to which all others are dead
+        multi_writer: None for the only writer of a table, to which all others are dead
             (``HoodieFailedWritesCleaningPolicy.EAGER``); else as its ``LAZY``.
         clock: the timeline's.
 
@@ -72,9 +75,9 @@ def dead(
     listed = list(pending)
     if not listed:
         return []
-    policy = sharing.heartbeats if sharing is not None else HeartbeatPolicy()
+    policy = multi_writer.heartbeats if multi_writer is not None else HeartbeatPolicy()
     alive = beating(storage, policy) & {i.requested_at for i in listed}
-    if sharing is None:
+    if multi_writer is None:
         if alive:
             raise WriterAlive(alive)
         return listed

@@ -55,7 +55,7 @@ _COMPACTIONS = (Action.COMPACTION, Action.LOG_COMPACTION)
 _log = logging.getLogger(__name__)
 
 
-def recover(access: TableContext) -> list[str]:
+def recover(context: TableContext) -> list[str]:
     """Finish pending rollbacks, then roll back every commit that a dead writer left pending.
 
     First undoes commits that completed after they were rolled back.
@@ -72,23 +72,23 @@ def recover(access: TableContext) -> list[str]:
             others stand on; or a pending commit had completed, and its completed file was lost.
         WriterAlive: another writer is at work on a table that is not shared.
     """
-    timeline = access.timeline.load()
+    timeline = context.timeline.load()
     check_no_restore(timeline)
-    if access.sharing is not None:
+    if context.multi_writer is not None:
         pending = {i.requested_at for i in timeline.pending()}
-        clear_expired(access.storage, access.sharing.heartbeats, pending)
+        clear_expired(context.storage, context.multi_writer.heartbeats, pending)
     may_be_undone = timeline.pending(*_COMPACTIONS) and timeline.completed(Action.ROLLBACK)
-    is_late = bool(rolled_back_and_completed(access.timeline, timeline))
+    is_late = bool(rolled_back_and_completed(context.timeline, timeline))
     if not (is_late or may_be_undone or timeline.pending(Action.ROLLBACK, *COMMITS)):
         return []
-    suspects = {i.requested_at for i in _abandoned(access, timeline)}  # model: find dead
+    suspects = {i.requested_at for i in _abandoned(context, timeline)}  # model: find dead
     if not (is_late or suspects or may_be_undone):
         return []
-    with access.lock.hold(LOCK_WAIT_S) as lease:
-        return _recover(access, suspects, lease)
+    with context.lock.hold(LOCK_WAIT_S) as lease:
+        return _recover(context, suspects, lease)
 
 
-def roll_back(access: TableContext, target: Instant) -> bool:
+def roll_back(context: TableContext, target: Instant) -> bool:
     """Undo a pending instant of our own; False when it completed before we held the lock.
 
     Another writer may have done so; what we wrote in its name since then goes, too. Of a planned
@@ -97,45 +97,45 @@ def roll_back(access: TableContext, target: Instant) -> bool:
     Raises:
         Fenced: one has, on a table that is not shared: we were replaced.
     """
-    with access.lock.hold(LOCK_WAIT_S) as lease:
-        access.timeline.withdraw(target)
-        timeline = access.timeline.load()
+    with context.lock.hold(LOCK_WAIT_S) as lease:
+        context.timeline.withdraw(target)
+        timeline = context.timeline.load()
         standing = timeline.find(target.requested_at)  # model: judge own
-        if target.attempt and not (standing == target and has_instant(access, target)):
-            return not discard(access, target, timeline)
+        if target.attempt and not (standing == target and has_instant(context, target)):
+            return not discard(context, target, timeline)
         if standing is not None and standing.is_completed:
             return False
         if standing is not None:
-            _roll_back(access, standing, timeline, lease)
+            _roll_back(context, standing, timeline, lease)
             return True
-        archived = access.timeline.load_archived()
+        archived = context.timeline.load_archived()
         if find_completed(archived, [target.requested_at]):
             return False
-        if find_undone(access.timeline, [target.requested_at], timeline, archived):
-            late = files_of(access, target.requested_at)
+        if find_undone(context.timeline, [target.requested_at], timeline, archived):
+            late = files_of(context, target.requested_at)
             lease.check()
-            access.delete_files(late)
-            drop_markers(access.storage, target.requested_at)
-        if access.sharing is not None:
+            context.delete_files(late)
+            drop_markers(context.storage, target.requested_at)
+        if context.multi_writer is not None:
             return True
     raise Fenced(target.requested_at, "another writer rolled it back; the newer writer goes on")
 
 
-def plan_rollback(access: TableContext, requested_at: str) -> RollbackPlan:
+def plan_rollback(context: TableContext, requested_at: str) -> RollbackPlan:
     """What ``roll_back_named`` would delete, as of now.
 
     Raises:
         InvalidConfig: no such commit is on the active timeline.
         Refused: it may not be undone; the message says what to do first.
     """
-    timeline = access.timeline.load()
+    timeline = context.timeline.load()
     check_no_restore(timeline)
     target = named_instant(timeline, requested_at)
-    _check_undoable(access, target, timeline)
-    return _plan(access, target, timeline)
+    _check_undoable(context, target, timeline)
+    return _plan(context, target, timeline)
 
 
-def roll_back_named(access: TableContext, requested_at: str) -> RollbackPlan:
+def roll_back_named(context: TableContext, requested_at: str) -> RollbackPlan:
     """Undo one instant, completed or not; a rollback of it that is pending is finished.
 
     Of a compaction that had not completed, the plan stays; it can be executed again. The plan of a
@@ -144,30 +144,30 @@ def roll_back_named(access: TableContext, requested_at: str) -> RollbackPlan:
     Returns:
         What was deleted. Errors as for ``plan_rollback``.
     """
-    with access.lock.hold(LOCK_WAIT_S) as lease:
-        timeline = access.timeline.load()
+    with context.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = context.timeline.load()
         check_no_restore(timeline)
-        for rollback, plan in access.timeline.pending_rollbacks(timeline):
+        for rollback, plan in context.timeline.pending_rollbacks(timeline):
             if plan.instant == requested_at:
-                return _finish(access, rollback, timeline, lease)
+                return _finish(context, rollback, timeline, lease)
         target = named_instant(timeline, requested_at)  # model: choose attempt
-        _check_undoable(access, target, timeline)
+        _check_undoable(context, target, timeline)
         if not target.is_completed:
-            access.timeline.withdraw_all(requested_at, lease.check)
-            timeline = access.timeline.load()
+            context.timeline.withdraw_all(requested_at, lease.check)
+            timeline = context.timeline.load()
             target = named_instant(timeline, requested_at)
-        if forget_unplanned(access, target):
+        if forget_unplanned(context, target):
             return RollbackPlan(requested_at, target.action, {})
-        return _roll_back(access, target, timeline, lease)
+        return _roll_back(context, target, timeline, lease)
 
 
-def _check_undoable(access: TableContext, target: Instant, timeline: Timeline) -> None:
+def _check_undoable(context: TableContext, target: Instant, timeline: Timeline) -> None:
     if target.is_completed:
-        check_undoable(target, timeline, access.timeline, access.storage)
-    elif (access.sharing is not None or access.timeline.is_clustering(target)) and has_heartbeat(
-        access.storage, target, access.sharing
+        check_undoable(target, timeline, context.timeline, context.storage)
+    elif (context.multi_writer or context.timeline.is_clustering(target)) and has_heartbeat(
+        context.storage, target, context.multi_writer
     ):
-        policy = access.sharing.heartbeats if access.sharing is not None else HeartbeatPolicy()
+        policy = context.multi_writer.heartbeats if context.multi_writer else HeartbeatPolicy()
         expires_after_s = policy.expires_after_s
         message = (
             f"{target} is being written: its writer's heartbeat is alive; stop the writer, or wait "
@@ -176,46 +176,46 @@ def _check_undoable(access: TableContext, target: Instant, timeline: Timeline) -
         raise Refused(message)
 
 
-def _recover(access: TableContext, suspects: Collection[str], lease: Lease) -> list[str]:
-    timeline = access.timeline.load()
+def _recover(context: TableContext, suspects: Collection[str], lease: Lease) -> list[str]:
+    timeline = context.timeline.load()
     check_no_restore(timeline)
-    late = undo_late_completions(access, timeline, lease)
+    late = undo_late_completions(context, timeline, lease)
     if late:
-        timeline = access.timeline.load()
+        timeline = context.timeline.load()
     # model: find dead again
-    abandoned = [i for i in _abandoned(access, timeline) if i.requested_at in suspects]
+    abandoned = [i for i in _abandoned(context, timeline) if i.requested_at in suspects]
     undone = []
     for rollback in (i for i in abandoned if i.action is Action.ROLLBACK):
-        timeline = access.timeline.load()
-        if not _is_planned(access, rollback) or _was_outlived(access, rollback, timeline):
+        timeline = context.timeline.load()
+        if not _is_planned(context, rollback) or _was_outlived(context, rollback, timeline):
             _log.warning("%s is removed: it was completed, or its target is needed", rollback)
-            access.timeline.forget(rollback)
-            forget_heartbeat(access.storage, rollback.requested_at)
+            context.timeline.forget(rollback)
+            forget_heartbeat(context.storage, rollback.requested_at)
         else:
-            undone.append(_finish(access, rollback, timeline, lease))
+            undone.append(_finish(context, rollback, timeline, lease))
     for commit in abandoned:
         if commit.action is Action.ROLLBACK:
             continue
-        check_never_completed(access, commit, timeline)
-        access.timeline.withdraw_all(commit.requested_at, lease.check)  # model: withdraw
-        timeline = access.timeline.load()
+        check_never_completed(context, commit, timeline)
+        context.timeline.withdraw_all(commit.requested_at, lease.check)  # model: withdraw
+        timeline = context.timeline.load()
         standing = timeline.find(commit.requested_at)
         if standing is not None and not standing.is_completed:
-            undone.append(_roll_back(access, standing, timeline, lease))
-    _forget_undone(access, access.timeline.load())
+            undone.append(_roll_back(context, standing, timeline, lease))
+    _forget_undone(context, context.timeline.load())
     return late + [plan.instant for plan in undone]
 
 
-def _is_planned(access: TableContext, rollback: Instant) -> bool:
+def _is_planned(context: TableContext, rollback: Instant) -> bool:
     """Whether the plan of a pending rollback exists.
 
     A process that has lost the lock may create the inflight file late. The rollback may have been
     completed and archived by then, so there is nothing left to do.
     """
-    return rollback.state is State.REQUESTED or access.timeline.is_requested(rollback)
+    return rollback.state is State.REQUESTED or context.timeline.is_requested(rollback)
 
 
-def _was_outlived(access: TableContext, rollback: Instant, timeline: Timeline) -> bool:
+def _was_outlived(context: TableContext, rollback: Instant, timeline: Timeline) -> bool:
     """Whether its target is to stay: it is in the history by now, or whole, and others need it.
 
     Apache Hudi publishes without a look at rollbacks of its instant. One that was silent for so
@@ -224,104 +224,105 @@ def _was_outlived(access: TableContext, rollback: Instant, timeline: Timeline) -
     that was to undo it lost the lock or died before it had begun: others have written over it
     since, and may have cleaned its files.
     """
-    name = access.timeline.read_rollback_plan(rollback.requested_at).instant
+    name = context.timeline.read_rollback_plan(rollback.requested_at).instant
     target = timeline.find(name)
     if target is None:
         return timeline.archived_time(name) is not None
     if target.action not in COMMITS or not target.is_completed:
         return False
     is_late = (target.completed_at or "") >= rollback.requested_at
-    if not (is_late or _is_needed(access, target, timeline)):
+    if not (is_late or _is_needed(context, target, timeline)):
         return False
     has_deleted_nothing = rollback.state is State.REQUESTED and not is_late
-    return has_deleted_nothing or is_whole(access, target)
+    return has_deleted_nothing or is_whole(context, target)
 
 
-def _is_needed(access: TableContext, commit: Instant, timeline: Timeline) -> bool:
+def _is_needed(context: TableContext, commit: Instant, timeline: Timeline) -> bool:
     try:
-        check_undoable(commit, timeline, access.timeline, access.storage)
+        check_undoable(commit, timeline, context.timeline, context.storage)
     except Refused:
         return True
     return False
 
 
-def _abandoned(access: TableContext, timeline: Timeline) -> list[Instant]:
+def _abandoned(context: TableContext, timeline: Timeline) -> list[Instant]:
     """Pending rollbacks and commits of dead writers, but for commits that a rollback is to undo."""
     pending = timeline.pending(Action.ROLLBACK)
-    aims = {plan.instant for _, plan in access.timeline.pending_rollbacks(timeline)}
-    commits = (i for i in access.timeline.pending_writes(timeline) if i.requested_at not in aims)
+    aims = {plan.instant for _, plan in context.timeline.pending_rollbacks(timeline)}
+    commits = (i for i in context.timeline.pending_writes(timeline) if i.requested_at not in aims)
     abandoned = [*pending, *commits]
-    return dead(access.storage, abandoned, access.sharing, access.timeline.clock)
+    return dead(context.storage, abandoned, context.multi_writer, context.timeline.clock)
 
 
 def _roll_back(
-    access: TableContext, target: Instant, timeline: Timeline, lease: Lease
+    context: TableContext, target: Instant, timeline: Timeline, lease: Lease
 ) -> RollbackPlan:
-    name = access.generate_time(timeline.newest_time, ClockSlot.SERVICE)  # model: plan rollback
+    name = context.generate_time(timeline.newest_time, ClockSlot.SERVICE)  # model: plan rollback
     rollback = Instant(name, Action.ROLLBACK, State.REQUESTED)
-    content = encode_rollback_plan(_plan(access, target, timeline))
+    content = encode_rollback_plan(_plan(context, target, timeline))
     lease.check()  # right before the step: planning lists the table
-    access.timeline.create(rollback, content)  # model: request rollback
-    return _finish(access, rollback, timeline, lease)
+    context.timeline.create(rollback, content)  # model: request rollback
+    return _finish(context, rollback, timeline, lease)
 
 
-def _plan(access: TableContext, target: Instant, timeline: Timeline) -> RollbackPlan:
-    awaited = awaited_logs(access.timeline, timeline)
-    gone = [path for path in files_of(access, target.requested_at) if path not in awaited]
-    return RollbackPlan(target.requested_at, target.action, as_planned(access.storage, gone))
+def _plan(context: TableContext, target: Instant, timeline: Timeline) -> RollbackPlan:
+    awaited = awaited_logs(context.timeline, timeline)
+    gone = [path for path in files_of(context, target.requested_at) if path not in awaited]
+    return RollbackPlan(target.requested_at, target.action, as_planned(context.storage, gone))
 
 
 def _finish(
-    access: TableContext, rollback: Instant, timeline: Timeline, lease: Lease
+    context: TableContext, rollback: Instant, timeline: Timeline, lease: Lease
 ) -> RollbackPlan:
     """Execute a rollback from its plan, ours or another's, begun or not; what was deleted."""
-    with access.alive(rollback.requested_at):
-        return _execute(access, rollback, timeline, lease)
+    with context.alive(rollback.requested_at):
+        return _execute(context, rollback, timeline, lease)
 
 
 def _execute(
-    access: TableContext, rollback: Instant, timeline: Timeline, lease: Lease
+    context: TableContext, rollback: Instant, timeline: Timeline, lease: Lease
 ) -> RollbackPlan:
     started = time.monotonic()
-    plan = access.timeline.read_rollback_plan(rollback.requested_at)
+    plan = context.timeline.read_rollback_plan(rollback.requested_at)
     target = timeline.find(plan.instant)
     if target is not None and target.is_completed:
-        check_undoable(target, timeline, access.timeline, access.storage)
+        check_undoable(target, timeline, context.timeline, context.storage)
     if rollback.state is State.REQUESTED:
-        _start(access, rollback, lease)
+        _start(context, rollback, lease)
     pending = rollback.inflight()
     if target is not None and target.is_completed:
-        access.timeline.withdraw_all(plan.instant, lease.check)
+        context.timeline.withdraw_all(plan.instant, lease.check)
         lease.check()
-        access.timeline.unpublish(target)
-        timeline = access.timeline.load()
+        context.timeline.unpublish(target)
+        timeline = context.timeline.load()
         target = timeline.find(plan.instant)
-    awaited = awaited_logs(access.timeline, timeline)
-    undone = _delete_files(access, rollback, plan, awaited, lease)
+    awaited = awaited_logs(context.timeline, timeline)
+    undone = _delete_files(context, rollback, plan, awaited, lease)
     done = replace(plan, files=_without(undone, awaited))
     took_ms = int((time.monotonic() - started) * 1000)
     content = encode_rollback_metadata(done, rollback.requested_at, took_ms)
-    publication = Publication(access.timeline, lease, pending)
+    publication = Publication(context.timeline, lease, pending)
     publication.prepare(content)  # model: prepare rollback
     if target is not None:
-        access.timeline.withdraw_all(plan.instant, lease.check)  # model: withdraw target
+        context.timeline.withdraw_all(plan.instant, lease.check)  # model: withdraw target
     with publication.telling():
-        access.participant.on_rollback(plan.instant, names_of(undone), timeline, lease.check)
+        updater = context.metadata_updater
+        updater.on_rollback(plan.instant, names_of(undone), timeline, lease.check)
     # model: publish rollback
-    publication.publish(access.generate_time(access.timeline.load().newest_time))
-    access.timeline.withdraw(pending)
+    publication.publish(context.generate_time(context.timeline.load().newest_time))
+    context.timeline.withdraw(pending)
     keeps_plan = plan.action in _COMPACTIONS
     if keeps_plan:
         lease.check()  # without the lock, another attempt may have begun by now
     if target is not None:
-        access.timeline.forget(target, keep_plan=keeps_plan)  # model: forget
-    drop_markers(access.storage, plan.instant)
+        context.timeline.forget(target, keep_plan=keeps_plan)  # model: forget
+    drop_markers(context.storage, plan.instant)
     if not keeps_plan:  # otherwise the file may be that of the next attempt
-        forget_heartbeat(access.storage, plan.instant)
+        forget_heartbeat(context.storage, plan.instant)
     return done
 
 
-def _start(access: TableContext, rollback: Instant, lease: Lease) -> None:
+def _start(context: TableContext, rollback: Instant, lease: Lease) -> None:
     """Create the inflight file of a requested rollback.
 
     If the lock was lost right before, the file may appear after another process has completed and
@@ -331,17 +332,17 @@ def _start(access: TableContext, rollback: Instant, lease: Lease) -> None:
         LeaseLost: another process may have taken over the rollback.
     """
     lease.check()
-    access.timeline.create(rollback.inflight())  # model: start rollback
+    context.timeline.create(rollback.inflight())  # model: start rollback
     try:
         lease.check()
     except LeaseLost:
-        if not access.timeline.is_requested(rollback):
-            access.timeline.forget(rollback.inflight())
+        if not context.timeline.is_requested(rollback):
+            context.timeline.forget(rollback.inflight())
         raise
 
 
 def _delete_files(
-    access: TableContext,
+    context: TableContext,
     rollback: Instant,
     plan: RollbackPlan,
     awaited: Collection[str],
@@ -354,12 +355,12 @@ def _delete_files(
     a compaction is to read a block is left that takes the instant back (Apache Hudi leaves the log,
     too, and adds such a block to the slice).
     """
-    files = files_of(access, plan.instant)  # model: list files
+    files = files_of(context, plan.instant)  # model: list files
     lease.check()
     for path in set(files).intersection(awaited):
-        access.storage.put(path, rollback_block(rollback.requested_at, plan.instant))
-    access.delete_files([path for path in files if path not in awaited])  # model: delete files
-    return {**plan.files, **as_planned(access.storage, files)}
+        context.storage.put(path, rollback_block(rollback.requested_at, plan.instant))
+    context.delete_files([path for path in files if path not in awaited])  # model: delete files
+    return {**plan.files, **as_planned(context.storage, files)}
 
 
 def _without(
@@ -371,12 +372,12 @@ def _without(
     }
 
 
-def _forget_undone(access: TableContext, timeline: Timeline) -> None:
+def _forget_undone(context: TableContext, timeline: Timeline) -> None:
     """Forget compactions that had completed and were rolled back, by one who then died."""
     for compaction in timeline.pending(*_COMPACTIONS):
         name = compaction.requested_at
         if any(
             plan.instant == name and plan.action not in _COMPACTIONS
-            for plan in rollbacks_since(access.timeline, name, timeline)
+            for plan in rollbacks_since(context.timeline, name, timeline)
         ):
-            access.timeline.forget(compaction)
+            context.timeline.forget(compaction)

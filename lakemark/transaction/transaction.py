@@ -82,7 +82,7 @@ class Transaction:
 
     def __init__(
         self,
-        access: TableContext,
+        context: TableContext,
         instant: Instant,
         began_with: Timeline,
         heartbeat: Heartbeat | None,
@@ -90,7 +90,7 @@ class Transaction:
     ) -> None:
         assert instant.state is State.INFLIGHT, instant
         self.instant = instant
-        self._access = access
+        self._context = context
         self._began_with = began_with
         self._heartbeat = heartbeat
         self._lock_wait_s = lock_wait_s
@@ -102,7 +102,7 @@ class Transaction:
 
     @classmethod
     def begin(
-        cls, access: TableContext, action: Action, decide: Callable[[Timeline], T]
+        cls, context: TableContext, action: Action, decide: Callable[[Timeline], T]
     ) -> tuple[Transaction, T]:
         """Steps 1 and 2.
 
@@ -112,7 +112,7 @@ class Transaction:
         not a conflict, so the caller decides with this timeline and with no older one.
 
         Args:
-            access: the table.
+            context: the table.
             action: COMMIT or DELTA_COMMIT.
             decide: is given the timeline that the commit is written over; if it raises, nothing
                 is created.
@@ -127,28 +127,28 @@ class Transaction:
             WriteConflict: other writers were faster, over and over.
             LeaseLost: this process stood still under the lock.
         """
-        if access.sharing is None:
-            timeline = access.timeline.load()
+        if context.multi_writer is None:
+            timeline = context.timeline.load()
             decided = decide(timeline)
-            return cls._requested(access, action, timeline), decided
-        with access.lock.hold(LOCK_WAIT_S) as lease:
-            timeline = access.timeline.load()
+            return cls._requested(context, action, timeline), decided
+        with context.lock.hold(LOCK_WAIT_S) as lease:
+            timeline = context.timeline.load()
             decided = decide(timeline)  # model: load base
-            begun = cls._requested(access, action, timeline)
+            begun = cls._requested(context, action, timeline)
             begun._check_begun_under(lease)  # model: check begun
-            access.sharing.let_clocks_pass()
+            context.multi_writer.let_clocks_pass()
         return begun, decided
 
     @classmethod
     def take_up(
-        cls, access: TableContext, pending: Instant, lock_wait_s: float = LOCK_WAIT_S
+        cls, context: TableContext, pending: Instant, lock_wait_s: float = LOCK_WAIT_S
     ) -> Transaction:
         """Begin an attempt at a planned service, whoever planned it.
 
         If another writer began one and died, or left it, what it wrote is deleted first.
 
         Args:
-            access: the table.
+            context: the table.
             pending: the service.
             lock_wait_s: how long this and ``commit`` wait for the table's lock.
 
@@ -157,42 +157,42 @@ class Transaction:
                 roll it back.
             LeaseLost: this process stood still under the lock.
         """
-        with access.lock.hold(lock_wait_s) as lease:
-            _check_free(access, pending)
-            _check_not_undone(access, pending, access.timeline.load())
-            clear_attempts(access, pending, lease)  # model: clear attempts
-            return cls._begun(access, pending, lease, lock_wait_s)  # model: take up
+        with context.lock.hold(lock_wait_s) as lease:
+            _check_free(context, pending)
+            _check_not_undone(context, pending, context.timeline.load())
+            clear_attempts(context, pending, lease)  # model: clear attempts
+            return cls._begun(context, pending, lease, lock_wait_s)  # model: take up
 
     @classmethod
-    def _requested(cls, access: TableContext, action: Action, timeline: Timeline) -> Transaction:
+    def _requested(cls, context: TableContext, action: Action, timeline: Timeline) -> Transaction:
         newest_time = timeline.newest_time
         for _ in range(_BEGIN_ATTEMPTS):
-            newest_time = access.timeline.clock.next_instant(newest_time, ClockSlot.INGEST)
+            newest_time = context.timeline.clock.next_instant(newest_time, ClockSlot.INGEST)
             requested = Instant(newest_time, action, State.REQUESTED)
-            with suppress(AlreadyExists), _heartbeat(access, newest_time) as heartbeat:
-                access.timeline.create(requested)  # model: request commit
-                content = inflight_content(action, access.timeline.version, uuid4().hex)
-                access.timeline.create(requested.inflight(), content)  # model: start commit
-                return cls(access, requested.inflight(), timeline, heartbeat, LOCK_WAIT_S)
+            with suppress(AlreadyExists), _heartbeat(context, newest_time) as heartbeat:
+                context.timeline.create(requested)  # model: request commit
+                content = inflight_content(action, context.timeline.version, uuid4().hex)
+                context.timeline.create(requested.inflight(), content)  # model: start commit
+                return cls(context, requested.inflight(), timeline, heartbeat, LOCK_WAIT_S)
         message = f"instant {newest_time} and those before it were taken by other writers"
         raise WriteConflict(message)
 
     @classmethod
     def _begun(
-        cls, access: TableContext, planned: Instant, lease: Lease, lock_wait_s: float
+        cls, context: TableContext, planned: Instant, lease: Lease, lock_wait_s: float
     ) -> Transaction:
-        timeline = access.timeline.load()
+        timeline = context.timeline.load()
         standing = timeline.find(planned.requested_at)
         if standing is None or standing.state is not State.REQUESTED:
             message = f"{planned} was completed, begun or removed by another writer"
             raise WriteConflict(message)
         attempt = new_attempt(standing)
-        content = inflight_content(attempt.action, access.timeline.version, attempt.attempt)
+        content = inflight_content(attempt.action, context.timeline.version, attempt.attempt)
         try:
-            with _heartbeat(access, planned.requested_at) as heartbeat:
+            with _heartbeat(context, planned.requested_at) as heartbeat:
                 lease.check()
-                access.timeline.create(attempt, content)
-                begun = cls(access, attempt, timeline, heartbeat, lock_wait_s)
+                context.timeline.create(attempt, content)
+                begun = cls(context, attempt, timeline, heartbeat, lock_wait_s)
                 begun._check_taken_up_under(lease)  # model: check taken up
                 return begun
         except AlreadyExists:
@@ -230,30 +230,34 @@ class Transaction:
         """
         leftovers = self._leftovers(stat.path for stat in metadata.write_stats if stat.path)
         content = self._content(metadata)
-        self._access.timeline.make_durable()  # of many files, so not while others wait for the lock
+        self._context.timeline.make_durable()  # takes long for many files, so not under the lock
         with self._turn() as (lease, timeline):
             self._check_ours(timeline)  # model: check commit
             self._check_ground(timeline)
-            self._access.delete_files(leftovers)
+            self._context.delete_files(leftovers)
             check_conflicts(
                 self.instant,
                 metadata,
                 self._began_with,
                 timeline,
-                self._access.timeline,
-                lambda planned: has_heartbeat(self._access.storage, planned, self._access.sharing),
+                self._context.timeline,
+                lambda planned: has_heartbeat(
+                    self._context.storage, planned, self._context.multi_writer
+                ),
             )
             if precondition is not None:
                 precondition(timeline)
             if describe is not None:
                 metadata = describe(timeline)
                 content = self._content(metadata)
-            publication = Publication(self._access.timeline, lease, self.instant)
+            publication = Publication(self._context.timeline, lease, self.instant)
             publication.prepare(content)
             with publication.telling():
-                self._access.participant.on_commit(self.instant, metadata, timeline)
+                self._context.metadata_updater.on_commit(self.instant, metadata, timeline)
             # model: generate completion time
-            completed = self._publish(publication, self._access.generate_time(timeline.newest_time))
+            completed = self._publish(
+                publication, self._context.generate_time(timeline.newest_time)
+            )
         self._tidy()
         self.leave()
         return completed, timeline.with_instant(completed)
@@ -265,7 +269,7 @@ class Transaction:
 
     def cancel(self) -> None:
         """Forget the instant. Only for one in whose name no file was written."""
-        self._access.timeline.forget(self.instant)  # model: cancel
+        self._context.timeline.forget(self.instant)  # model: cancel
         self.leave()
 
     def _check_begun_under(self, lease: Lease) -> None:
@@ -284,12 +288,12 @@ class Transaction:
         try:
             lease.check()
         except LeaseLost:
-            if not self._access.timeline.is_requested(self.instant):
-                self._access.timeline.forget(self.instant)
+            if not self._context.timeline.is_requested(self.instant):
+                self._context.timeline.forget(self.instant)
             raise
 
     def _content(self, metadata: CommitMetadata) -> bytes:
-        return encode_commit(self.instant.action, metadata, self._access.timeline.version)
+        return encode_commit(self.instant.action, metadata, self._context.timeline.version)
 
     @contextmanager
     def _turn(self) -> Iterator[tuple[Lease, Timeline]]:
@@ -298,17 +302,19 @@ class Transaction:
         They are waited for without the lock, which they need to come so far.
         """
         while True:
-            with self._access.lock.hold(self._lock_wait_s) as lease:
-                timeline = self._access.timeline.load()
+            with self._context.lock.hold(self._lock_wait_s) as lease:
+                timeline = self._context.timeline.load()
                 if not self._yet_to_look(timeline):
                     yield lease, timeline
                     return
-            while self._yet_to_look(self._access.timeline.load()):
+            while self._yet_to_look(self._context.timeline.load()):
                 time.sleep(_LOOK_AGAIN_S)
 
     def _yet_to_look(self, timeline: Timeline) -> list[Instant]:
-        access = self._access
-        return earlier_unseen_commits(self.instant, timeline, access.sharing, access.timeline.clock)
+        context = self._context
+        return earlier_unseen_commits(
+            self.instant, timeline, context.multi_writer, context.timeline.clock
+        )
 
     def _leftovers(self, written: Iterable[str]) -> list[str]:
         """Files of attempts that did not win, for readers must never meet them.
@@ -316,7 +322,7 @@ class Transaction:
         They are listed before the lock is taken, and deleted under it if the instant is still
         ours. So they are never files of an attempt that began after ours.
         """
-        announced = marked_files(self._access.storage, self.instant.requested_at)
+        announced = marked_files(self._context.storage, self.instant.requested_at)
         return sorted(set(announced) - set(written))
 
     def check_standing(self) -> None:
@@ -326,7 +332,7 @@ class Transaction:
             AttemptLost: the planned service is another attempt's now, or completed, or undone.
             Fenced: another writer rolled the instant back.
         """
-        self._check_standing(self._access.timeline.load())
+        self._check_standing(self._context.timeline.load())
 
     def _check_ours(self, timeline: Timeline) -> None:
         """Our heartbeat has not expired, and the instant is still inflight and ours.
@@ -346,7 +352,7 @@ class Transaction:
     def _check_standing(self, timeline: Timeline) -> None:
         reason = self._taken_from_us(timeline)
         if reason and self.instant.attempt:  # its plan is anybody's
-            discard(self._access, self.instant, timeline)
+            discard(self._context, self.instant, timeline)
             raise AttemptLost(self.instant, reason)
         if reason:
             raise Fenced(self.instant.requested_at, reason)
@@ -359,9 +365,9 @@ class Transaction:
             return "another writer rolled it back; the newer writer goes on"
         if standing.is_completed:
             return "it is completed already"
-        for rollback in _rollbacks_of(self._access, name, timeline):
+        for rollback in _rollbacks_of(self._context, name, timeline):
             return f"rollback {rollback.requested_at} is about to remove it"
-        if self.instant.attempt and not has_instant(self._access, self.instant):
+        if self.instant.attempt and not has_instant(self._context, self.instant):
             return "another attempt at it has begun"
         return ""
 
@@ -401,16 +407,16 @@ class Transaction:
     def _tidy(self) -> None:
         """Step 8. The instant is completed, so a store that does not answer fails nothing."""
         try:
-            self._access.timeline.withdraw(self.instant)  # model: drop prepared
-            drop_markers(self._access.storage, self.instant.requested_at)
+            self._context.timeline.withdraw(self.instant)  # model: drop prepared
+            drop_markers(self._context.storage, self.instant.requested_at)
         except StorageUnavailable as error:
             _log.warning("leftovers of %s stay, which nobody reads: %s", self.instant, error)
 
     def _landed(self, completed_at: str) -> Instant | None:
         """Our completed instant, if it is there; layout 1 has one name for it, whoever asked."""
         try:
-            found = self._access.timeline.load().find(self.instant.requested_at)
-            self._access.timeline.make_durable()
+            found = self._context.timeline.load().find(self.instant.requested_at)
+            self._context.timeline.make_durable()
         except StorageUnavailable:
             return None
         if found is None or not found.is_completed:
@@ -418,32 +424,34 @@ class Transaction:
         return found if found.is_legacy or found.completed_at == completed_at else None
 
 
-def _check_free(access: TableContext, pending: Instant) -> None:
-    if has_heartbeat(access.storage, pending, access.sharing):
+def _check_free(context: TableContext, pending: Instant) -> None:
+    if has_heartbeat(context.storage, pending, context.multi_writer):
         message = f"{pending} is being executed by another writer, whose heartbeat is alive"
         raise WriteConflict(message)
 
 
-def _check_not_undone(access: TableContext, pending: Instant, timeline: Timeline) -> None:
+def _check_not_undone(context: TableContext, pending: Instant, timeline: Timeline) -> None:
     """A rollback that is completed later deletes files of attempts before it, and of no others."""
-    for rollback in _rollbacks_of(access, pending.requested_at, timeline):
+    for rollback in _rollbacks_of(context, pending.requested_at, timeline):
         message = f"{rollback} is to undo an attempt at {pending}, and has not ended"
         raise WriteConflict(message)
 
 
-def _rollbacks_of(access: TableContext, requested_at: str, timeline: Timeline) -> Iterator[Instant]:
-    for rollback, plan in access.timeline.pending_rollbacks(timeline):
+def _rollbacks_of(
+    context: TableContext, requested_at: str, timeline: Timeline
+) -> Iterator[Instant]:
+    for rollback, plan in context.timeline.pending_rollbacks(timeline):
         if plan.instant == requested_at:
             yield rollback
 
 
 @contextmanager
-def _heartbeat(access: TableContext, instant: str) -> Iterator[Heartbeat | None]:
+def _heartbeat(context: TableContext, instant: str) -> Iterator[Heartbeat | None]:
     """Begin to beat for an instant that is requested in this block, unless that fails."""
-    if access.sharing is None:
+    if context.multi_writer is None:
         yield None
         return
-    heartbeat = access.sharing.heartbeat(access.storage, instant)
+    heartbeat = context.multi_writer.heartbeat(context.storage, instant)
     try:
         yield heartbeat
     except AlreadyExists:  # the instant is another writer's, and so is the file of its heartbeat

@@ -84,7 +84,7 @@ def test_apache_reads_through_it(oracle: Oracle, tmp_path: Path) -> None:
     # Told of a clean that never was, it hides what is still there: only its readers miss the rows.
     clean = Instant(f"{int(table.timeline.newest_time or 0) - 1}", Action.CLEAN, State.INFLIGHT)
     table.store.prepare(clean, b"{}")
-    table.context.participant.on_clean(clean, {partition: [name]}, table.timeline)
+    table.context.metadata_updater.on_clean(clean, {partition: [name]}, table.timeline)
     everything = oracle.read(path, options={"hoodie.metadata.enable": "false"})
     believed = oracle.read(path, options=THROUGH_METADATA)
     missing = pc.equal(everything.column("_hoodie_file_name"), name)
@@ -108,7 +108,7 @@ def test_apache_skips_files_by_its_statistics(oracle: Oracle, tmp_path: Path) ->
     writer = LakemarkWriter.open(path, TABLE, SCHEMA)
     table = writer.writer.table
     liar = Liar(table.storage, table.store)
-    writer = replace(writer, writer=reopened(writer.writer, participant=liar))
+    writer = replace(writer, writer=reopened(writer.writer, metadata_updater=liar))
     writer.upsert(_rows(0, 24, 1))
     assert oracle.read(path).num_rows == 24
     differences = metadata_differences(open_table(StorageLocation(str(path))))

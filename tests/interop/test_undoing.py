@@ -206,9 +206,9 @@ def test_apache_ends_a_rollback_of_a_completed_commit_that_died(
         dying = FaultyStorage(opened.storage, nth, "after")
         # Whoever is dead keeps the lock; on this clock its lease is soon over.
         lock = open_lock(dying, clock=clock)
-        access = replace(OpenTable(dying, opened.properties).context, lock=lock)
+        context = replace(OpenTable(dying, opened.properties).context, lock=lock)
         with pytest.raises(SimulatedCrash):
-            roll_back_named(access, newest)
+            roll_back_named(context, newest)
         standing = open_table(StorageLocation(str(path))).timeline.find(newest)
         if standing is None or not standing.is_completed:
             break

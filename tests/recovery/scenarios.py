@@ -213,8 +213,8 @@ class OfTable:
         yield _opened(unchanged, root.child(TABLE))
 
     def _started(self, root: StorageLocation, wrap: Wrap) -> TableWriter:
-        sharing = MultiWriter(_SinceItsStart(), clock_skew_ms=0) if self.is_shared else None
-        to = writer(wrap(storage_at(root.child(TABLE))), multi_writer=sharing)
+        multi_writer = MultiWriter(_SinceItsStart(), clock_skew_ms=0) if self.is_shared else None
+        to = writer(wrap(storage_at(root.child(TABLE))), multi_writer=multi_writer)
         to = on_clock(to, CLOCK)
         to.settings = replace(to.settings, metadata_table=self.has_metadata)
         if not to.table.timeline.pending(Action.RESTORE):

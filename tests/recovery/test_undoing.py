@@ -184,30 +184,30 @@ def test_a_writer_whose_ground_was_undone_publishes_nothing() -> None:
 def test_what_would_lose_rows_is_refused_and_changes_nothing() -> None:
     storage = table_of(TableType.MERGE_ON_READ)
     first, second, third = (i.requested_at for i in commits(storage))
-    access = started(storage).table.context
+    context = started(storage).table.context
     for name, kind, message in (
         (second, Refused, "came after it"),
         ("20200101000000000", InvalidConfig, "not on the active timeline"),
     ):
         for undo in (plan_rollback, roll_back_named):
             with pytest.raises(kind, match=message):
-                undo(access, name)
+                undo(context, name)
     keep(started(storage), third)
     with pytest.raises(Refused, match=r"savepoint \d+ keeps it"):
-        roll_back_named(access, third)
+        roll_back_named(context, third)
     with pytest.raises(Refused, match="is later; delete it first"):
         restore_to(started(storage), first)
     with pytest.raises(Refused, match="exists"):
         keep(started(storage), third)
-    delete_savepoint(access, third)
+    delete_savepoint(context, third)
     with pytest.raises(InvalidConfig, match="no savepoint"):
-        delete_savepoint(access, third)
+        delete_savepoint(context, third)
     with pytest.raises(InvalidConfig, match="not the requested time of a completed commit"):
         restore_to(started(storage), "20200101000000000")
     dead = started(storage)
     write_files(dead, [Row("z", 9, 9)])
     with pytest.raises(Refused, match="is being written"):
-        roll_back_named(access, third)
+        roll_back_named(context, third)
     assert contents(storage) == STATES[2]
 
 

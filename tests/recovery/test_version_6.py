@@ -131,8 +131,8 @@ def test_a_log_that_was_cleaned_meanwhile_is_nobodys() -> None:
     storage = table_with_logs()
     write_files(writer(storage), [Row("a", 3, 3)])
     dead = writer(storage).table
-    access = replace(dead.context, storage=_BesideCleaner(storage))
-    assert not [path for path in files_of(access, "20200101000000000") if ".log." in path]
+    context = replace(dead.context, storage=_BesideCleaner(storage))
+    assert not [path for path in files_of(context, "20200101000000000") if ".log." in path]
 
 
 def test_a_damaged_log_is_nobodys_unless_a_marker_names_it() -> None:

@@ -115,7 +115,7 @@ def share(storage: Storage, batches: int, faults: int, has_metadata: bool) -> li
     opened = partial(
         shared_writer,
         provider=provider,
-        sharing=MORTAL_SHARING,
+        multi_writer=MORTAL_SHARING,
         has_metadata=has_metadata,
         lease_s=MORTAL_LEASE_S,
     )
@@ -155,7 +155,7 @@ def test_a_living_writer_is_left_alone_and_a_dead_one_is_not(
     local: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_shared(local)
-    living = shared_writer(local, sharing=MultiWriter(HeartbeatPolicy(0.05, 12_000), 1))
+    living = shared_writer(local, multi_writer=MultiWriter(HeartbeatPolicy(0.05, 12_000), 1))
     dead = shared_writer(local)  # it beats once, and never again
     with monkeypatch.context() as changed:
         changed.setattr(clock, "datetime", _AnHourAgo)
@@ -190,10 +190,12 @@ def test_who_was_silent_for_too_long_publishes_nothing_and_may_start_again(
     local: Storage,
 ) -> None:
     make_shared(local)
-    silent = shared_writer(local, sharing=HOURLY_SHARING)
+    silent = shared_writer(local, multi_writer=HOURLY_SHARING)
     written = write_files(silent, [Row("a", 1, 1)])
     with two_hours_later():
-        assert shared_writer(local, sharing=HOURLY_SHARING).recover() == [silent.pending_instant]
+        assert shared_writer(local, multi_writer=HOURLY_SHARING).recover() == [
+            silent.pending_instant
+        ]
         with pytest.raises(HeartbeatExpired, match="no sign of life"):
             silent.commit(written, {})
         silent.abandon()
@@ -299,7 +301,7 @@ def test_the_only_pipeline_of_a_table_survives_a_command_that_executes_its_plan(
     local: Storage, begins_first: str
 ) -> None:
     make_shared(local)
-    pipeline, command = shared_writer(local, sharing=None), shared_writer(local)
+    pipeline, command = shared_writer(local, multi_writer=None), shared_writer(local)
     for value in (1, 2):
         commit(pipeline, [Row("a", value, value)])
     first, second = (command, pipeline) if begins_first == "command" else (pipeline, command)
@@ -354,7 +356,7 @@ def test_nobody_is_waited_for_longer_than_a_writer_may_be_silent(local: Storage)
     make_shared(local, TableType.COPY_ON_WRITE)
     theirs = requested_as_apache(local, Action.COMMIT)
     policy = HeartbeatPolicy(0.5, 6)
-    ours = commit(shared_writer(local, sharing=MultiWriter(policy, 1)), [Row("a", 1, 1)])
+    ours = commit(shared_writer(local, multi_writer=MultiWriter(policy, 1)), [Row("a", 1, 1)])
     waited = UTC_CLOCK.parse(ours.completed_at or "") - UTC_CLOCK.parse(theirs.requested_at)
     assert waited.total_seconds() >= policy.expires_after_s
     assert contents(local) == {"a": (1, 1)}
@@ -452,7 +454,7 @@ def test_a_rollback_whose_target_completed_since_is_given_up_unless_it_has_begun
     if meanwhile is not None:
         meanwhile(local, dead, written)
     with two_hours_later():
-        undone = shared_writer(local, sharing=HOURLY_SHARING).recover()
+        undone = shared_writer(local, multi_writer=HOURLY_SHARING).recover()
     assert undone == ([] if left else [dead.requested_at])
     assert not writer(local).table.timeline.pending()
     if left:
@@ -463,25 +465,25 @@ def test_a_rollback_whose_target_completed_since_is_given_up_unless_it_has_begun
 
 def leave_a_rollback(to: TableWriter, pending: Instant) -> None:
     """One that was begun, and whose writer died before it deleted anything."""
-    access = to.table.context
+    context = to.table.context
     to.table.context.storage.delete([f"{HEARTBEAT_FOLDER}/{pending.requested_at}"])
-    plan = plan_rollback(access, pending.requested_at)
+    plan = plan_rollback(context, pending.requested_at)
     requested = Instant(
-        access.generate_time(pending.requested_at), Action.ROLLBACK, State.REQUESTED
+        context.generate_time(pending.requested_at), Action.ROLLBACK, State.REQUESTED
     )
-    access.timeline.create(requested, encode_rollback_plan(plan))
-    access.timeline.create(requested.inflight())
+    context.timeline.create(requested, encode_rollback_plan(plan))
+    context.timeline.create(requested.inflight())
 
 
 def complete_as_apache(to: TableWriter, pending: Instant, written: WriteStat) -> None:
     """Without a look at what others do to it."""
-    access = to.table.context
+    context = to.table.context
     metadata = CommitMetadata(
         write_stats=(written,), extra_metadata=to._table_facts(), operation="UPSERT"
     )
-    content = encode_commit(pending.action, metadata, access.timeline.version)
-    access.timeline.prepare(pending, content)
-    access.timeline.publish(
-        pending, access.generate_time(access.timeline.load().newest_time), lambda: None
+    content = encode_commit(pending.action, metadata, context.timeline.version)
+    context.timeline.prepare(pending, content)
+    context.timeline.publish(
+        pending, context.generate_time(context.timeline.load().newest_time), lambda: None
     )
     to.table.context.storage.delete([f"{HEARTBEAT_FOLDER}/{pending.requested_at}"])

@@ -128,8 +128,8 @@ def test_a_clean_that_two_processes_execute_is_completed_once(clock: VirtualTime
     done: list[Instant] = []
 
     def finish() -> None:
-        access = table.open().table.context
-        done.append(cleaning.execute(access, pending.inflight(), planned)[0])
+        context = table.open().table.context
+        done.append(cleaning.execute(context, pending.inflight(), planned)[0])
 
     meeting = InterruptedStorage(table.storage, finish)
     meeting.is_before = lambda _, method, path: ".locks/" in path
@@ -229,10 +229,10 @@ def test_a_restore_leaves_nothing_of_what_came_after(clock: VirtualTime) -> None
     table = with_commits(clock)
     assert keep_metadata_table(table.open().table)
     first, second, *later = commits(table)
-    access = table.open().table.context
-    content = encode_rollback_plan(plan_rollback(access, later[-1].requested_at))
-    at = access.generate_time(access.timeline.load().newest_time)
-    access.timeline.create(Instant(at, Action.ROLLBACK, State.REQUESTED), content)
+    context = table.open().table.context
+    content = encode_rollback_plan(plan_rollback(context, later[-1].requested_at))
+    at = context.generate_time(context.timeline.load().newest_time)
+    context.timeline.create(Instant(at, Action.ROLLBACK, State.REQUESTED), content)
     restore_to(table.open(), second.requested_at)
     assert commits(table) == [first, second]
     assert table.pending() == []

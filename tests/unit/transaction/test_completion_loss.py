@@ -19,7 +19,7 @@ from lakemark.timeline.content import encode_commit, encode_compaction_plan
 from lakemark.timeline.locks.open_lock import open_lock
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.completion_loss import check_never_completed
-from lakemark.transaction.participant import NoParticipant
+from lakemark.transaction.metadata_updater import NoMetadataUpdater
 from lakemark.transaction.table_context import TableContext
 from lakemark.write.markers import create_marker
 from tests.unit.transaction.timelines import TimelineInMaking, written
@@ -29,10 +29,10 @@ V6, V9 = FormatVersion.V6, FormatVersion.V9
 GROUP = "00000001-0000-4000-8000-000000000000-0"
 
 
-class KnowsAll(NoParticipant):
+class KnowsAll(NoMetadataUpdater):
     """A metadata table that was told of every commit."""
 
-    def was_told(self, requested_at: str) -> bool:
+    def has_commit(self, requested_at: str) -> bool:
         return True
 
 
@@ -82,14 +82,14 @@ class Case:
         self.at.publish(savepoint, content)
 
     def check(self, *, is_told: bool = False) -> Timeline:
-        access = TableContext(
+        context = TableContext(
             self.at.storage,
             self.at.store,
             open_lock(self.at.storage),
-            KnowsAll() if is_told else NoParticipant(),
+            KnowsAll() if is_told else NoMetadataUpdater(),
         )
         timeline = self.at.load()
-        check_never_completed(access, self.pending, timeline)
+        check_never_completed(context, self.pending, timeline)
         return timeline
 
 

@@ -244,13 +244,13 @@ def test_content_that_its_target_prepares_during_a_rollback_is_never_published(
 
 def leave_a_rollback(table: Table, target: TableWriter, *, is_begun: bool = True) -> Instant:
     """One whose writer has deleted nothing yet, and beats."""
-    access = table.open().table.context
-    content = encode_rollback_plan(plan_rollback(access, target.pending_instant))
-    name = access.generate_time(access.timeline.load().newest_time)
+    context = table.open().table.context
+    content = encode_rollback_plan(plan_rollback(context, target.pending_instant))
+    name = context.generate_time(context.timeline.load().newest_time)
     requested = Instant(name, Action.ROLLBACK, State.REQUESTED)
-    access.timeline.create(requested, content)
+    context.timeline.create(requested, content)
     if is_begun:
-        access.timeline.create(requested.inflight())
+        context.timeline.create(requested.inflight())
     table.storage.put(f"{HEARTBEAT_FOLDER}/{name}", b"")
     return requested
 
@@ -324,15 +324,15 @@ def test_the_rollback_that_another_process_left_does_not_undo_what_others_have_b
 ) -> None:
     table = Table(clock)
     newest = commit(table.open(), [Row("b", 2, 2)])
-    access = table.open().table.context
-    content = encode_rollback_plan(plan_rollback(access, newest.requested_at))
-    name = access.generate_time(newest.completed_at)
-    access.timeline.create(Instant(name, Action.ROLLBACK, State.REQUESTED), content)
+    context = table.open().table.context
+    content = encode_rollback_plan(plan_rollback(context, newest.requested_at))
+    name = context.generate_time(newest.completed_at)
+    context.timeline.create(Instant(name, Action.ROLLBACK, State.REQUESTED), content)
     commit(table.open(), [Row("b", 3, 3)])
     with pytest.raises(Refused, match="came after it"):
-        roll_back_named(access, newest.requested_at)
+        roll_back_named(context, newest.requested_at)
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
-    assert recover(access) == []
+    assert recover(context) == []
     assert table.rows() == {"a": 1, "b": 3}
     assert table.pending() == []
 
@@ -403,11 +403,11 @@ def test_nothing_is_undone_or_published_while_a_restore_is_pending(clock: Virtua
     store = table.open().table.store
     restore = Instant(next_time(living), Action.RESTORE, State.REQUESTED)
     store.create(restore)
-    access = table.open().table.context
+    context = table.open().table.context
     for refused in (
-        lambda: recover(access),
-        lambda: plan_rollback(access, dead.pending_instant),
-        lambda: roll_back_named(access, dead.pending_instant),
+        lambda: recover(context),
+        lambda: plan_rollback(context, dead.pending_instant),
+        lambda: roll_back_named(context, dead.pending_instant),
     ):
         with pytest.raises(Refused, match="finish it first"):
             refused()
@@ -420,11 +420,11 @@ def test_recovery_refuses_a_pending_restore_though_there_is_nothing_to_undo(
     clock: VirtualTime,
 ) -> None:
     table = Table(clock)
-    access = table.open().table.context
-    name = access.generate_time(access.timeline.load().newest_time)
-    access.timeline.create(Instant(name, Action.RESTORE, State.REQUESTED))
+    context = table.open().table.context
+    name = context.generate_time(context.timeline.load().newest_time)
+    context.timeline.create(Instant(name, Action.RESTORE, State.REQUESTED))
     with pytest.raises(Refused, match="finish it first"):
-        recover(access)
+        recover(context)
 
 
 def test_nothing_is_undone_if_a_restore_began_before_the_lock_was_acquired(

@@ -194,12 +194,12 @@ def test_no_attempt_at_a_plan_begins_while_a_rollback_is_to_undo_one(clock: Virt
     table, planned = compactable(clock)
     executed(table, planned)
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
-    access = table.open().table.context
-    content = encode_rollback_plan(plan_rollback(access, planned.requested_at))
-    name = access.generate_time(access.timeline.load().newest_time)
-    access.timeline.create(Instant(name, Action.ROLLBACK, State.REQUESTED), content)
+    context = table.open().table.context
+    content = encode_rollback_plan(plan_rollback(context, planned.requested_at))
+    name = context.generate_time(context.timeline.load().newest_time)
+    context.timeline.create(Instant(name, Action.ROLLBACK, State.REQUESTED), content)
     with pytest.raises(WriteConflict, match="is to undo an attempt"):
-        Transaction.take_up(access, planned)
+        Transaction.take_up(context, planned)
 
 
 def test_a_commit_that_appears_completed_is_not_published_again(clock: VirtualTime) -> None:

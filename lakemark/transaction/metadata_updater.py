@@ -19,7 +19,7 @@ from lakemark.timeline.timeline import Timeline
 FileNames = Mapping[str, Sequence[str]]
 
 
-class Participant(Protocol):
+class MetadataUpdater(Protocol):
     """Is told of every change to a table's files; each call may be repeated after a crash.
 
     Every method raises what it must to keep the change from being published.
@@ -56,19 +56,19 @@ class Participant(Protocol):
         """
         ...
 
-    def was_told(self, requested_at: str) -> bool:
+    def has_commit(self, requested_at: str) -> bool:
         """Whether it holds a completed commit of that time, which counts or is about to."""
         ...
 
 
-class NoParticipant:
+class NoMetadataUpdater:
     """Of a table without a metadata table."""
 
     def on_commit(self, instant: Instant, metadata: CommitMetadata, timeline: Timeline) -> None:
-        """See ``Participant.on_commit``."""
+        """See ``MetadataUpdater.on_commit``."""
 
     def on_clean(self, instant: Instant, deleted: FileNames, timeline: Timeline) -> None:
-        """See ``Participant.on_clean``."""
+        """See ``MetadataUpdater.on_clean``."""
 
     def on_rollback(
         self,
@@ -77,8 +77,8 @@ class NoParticipant:
         timeline: Timeline,
         check_lease: Callable[[], None],
     ) -> None:
-        """See ``Participant.on_rollback``."""
+        """See ``MetadataUpdater.on_rollback``."""
 
-    def was_told(self, requested_at: str) -> bool:
-        """See ``Participant.was_told``."""
+    def has_commit(self, requested_at: str) -> bool:
+        """See ``MetadataUpdater.has_commit``."""
         return False
