@@ -30,7 +30,7 @@ from lakemark.timeline.clock import TimelineClock
 from lakemark.timeline.locks.table_lock import Lease
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
-from lakemark.transaction.instant_files import files_by_instant, is_taken_back
+from lakemark.transaction.instant_files import files_by_instant, has_rollback_block
 from lakemark.transaction.rollback_checks import check_no_restore
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
 from lakemark.write.markers import drop_markers_before
@@ -176,7 +176,7 @@ def _delete_leftovers(
         path
         for name, paths in files.items()
         for path in paths
-        if not is_taken_back(context, path, name)
+        if not has_rollback_block(context, path, name)
     ]
     found += _lost_attempts(context, before, after)
     lease.check()

@@ -260,7 +260,7 @@ def _publish(
             raise Fenced(inflight.requested_at, "it was completed and archived; clean again")
         publication = Publication(context.timeline, lease, inflight)
         publication.prepare(content)
-        with publication.telling():
+        with lease.reporting_loss():
             context.metadata_updater.on_clean(inflight, planned.files, timeline)
         completed = publication.publish(context.generate_time(timeline.newest_time))
     return completed, timeline.with_instant(completed)

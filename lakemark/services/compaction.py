@@ -106,7 +106,7 @@ class CompactionExecution:
                 came late and was removed.
         """
         _check_in_time(context, pending, plan, lock_wait_s)
-        transaction = Transaction.take_up(context, pending, lock_wait_s)
+        transaction = Transaction.resume(context, pending, lock_wait_s)
         return cls(transaction.instant, plan, transaction)
 
     def rewrite(self, rewrite: Rewrite, runner: Runner) -> list[WriteStat]:
@@ -122,7 +122,7 @@ class CompactionExecution:
         try:
             return runner.map(rewrite, self.plan.operations)  # model: rewrite
         except CorruptData:
-            self._transaction.check_standing()
+            self._transaction.check_inflight()
             raise
 
     def complete(

@@ -1,8 +1,8 @@
-"""Attempts at a planned service: who may publish it, and whose files are whose.
+"""Attempts to execute a planned service: which of them may publish, and which files it owns.
 
-A plan outlives its executor: if that dies, is rolled back, or is taken for dead, another executor
-begins the plan again, with the same instant and the same file ids. The first may go on at any
-time. So each attempt has a random name. The content of the inflight instant holds it, and the
+A plan outlives its executor. If the executor dies, is rolled back, or is considered dead, another
+one executes the plan again, with the same instant and the same file ids. The first may resume at
+any time. So each attempt has a random name. The content of the inflight instant holds it, and the
 names of its files and of its prepared content contain it:
 
 - two attempts never write the same file, so neither replaces a file of the other;
@@ -51,51 +51,52 @@ class AttemptLost(WriteConflict):
 
 
 def new_attempt(planned: Instant) -> Instant:
-    """The inflight instant of another attempt at a planned service."""
+    """Return the inflight instant of a new attempt at a planned service."""
     return replace(planned.inflight(), attempt=uuid4().hex)
 
 
 def inflight_content(action: Action, version: FormatVersion, writer_id: str) -> bytes:
-    """Content of an inflight instant that names its writer, so that no other writer's equals it.
+    """Return the content of an inflight instant, with the name of its writer.
 
-    It is commit metadata without files, as Apache Hudi writes it for an inflight commit.
+    So no other writer creates the same content. It is commit metadata without files, as Apache Hudi
+    writes it for an inflight commit.
     """
     metadata = CommitMetadata(extra_metadata={keys.WRITER_ID: writer_id})
     return encode_commit(action, metadata, version)
 
 
 def clear_attempts(context: TableContext, planned: Instant, lease: Lease) -> None:
-    """Delete what attempts at a planned service have left, so that another can begin.
+    """Delete the files and the inflight instant of earlier attempts at a planned service.
 
-    The plan stays. The markers stay, too: if a file of theirs appears late, the next attempt finds
-    its marker.
+    The plan is kept. The markers are kept, too: if a file of an earlier attempt appears late, the
+    next attempt finds its marker.
 
     Args:
         context: the table.
-        planned: the service; none of its attempts has a living writer.
-        lease: of the table's lock.
+        planned: the service; the writers of its attempts are dead.
+        lease: lease of the table's lock.
 
     Raises:
-        LeaseLost: others may have begun an attempt.
+        LeaseLost: another writer may have begun an attempt.
     """
-    standing = context.timeline.load().find(planned.requested_at)
-    if standing is None or standing.state is not State.INFLIGHT:
+    current = context.timeline.load().find(planned.requested_at)
+    if current is None or current.state is not State.INFLIGHT:
         return
-    if forget_unplanned(context, standing):
+    if forget_unplanned(context, current):
         return
-    context.timeline.withdraw_all(standing.requested_at, lease.check)
-    files = files_of(context, standing.requested_at)
+    context.timeline.withdraw_all(current.requested_at, lease.check)
+    files = files_of(context, current.requested_at)
     lease.check()
     context.delete_files(files)
     lease.check()
-    context.timeline.forget(standing, keep_plan=True)
+    context.timeline.forget(current, keep_plan=True)
 
 
 def forget_unplanned(context: TableContext, target: Instant) -> bool:
-    """Forget a compaction that is inflight but not requested; returns whether it is one.
+    """Remove a compaction that is inflight but not requested; returns whether it is one.
 
     A writer that had lost the lock created the inflight instant late. The compaction may have
-    completed and been archived by then, so its files may be in use: they stay.
+    completed and been archived by then, so its files may be in use and are kept.
     """
     is_unplanned = (
         target.action is Action.COMPACTION
@@ -108,20 +109,20 @@ def forget_unplanned(context: TableContext, target: Instant) -> bool:
 
 
 def has_instant(context: TableContext, attempt: Instant) -> bool:
-    """Whether the inflight instant still names an attempt; reads it."""
+    """Return whether the inflight instant still names an attempt; reads the instant."""
     return context.timeline.writer_of(attempt) == attempt.attempt
 
 
 def discard(context: TableContext, attempt: Instant, timeline: Timeline) -> bool:
     """Delete the files of an attempt that has lost its instant, unless its commit names them.
 
-    Nothing else names or replaces them, so this needs no lock. If the archive is damaged, it is
+    No other attempt writes these files, so this needs no lock. If the archive is damaged, it is
     unknown which attempt completed, and no file is deleted.
 
     Args:
         context: the table.
-        attempt: ours.
-        timeline: as loaded when the loss was found.
+        attempt: the attempt of this writer.
+        timeline: the timeline in which the loss was found.
 
     Returns:
         Whether this attempt or another one is known to have completed the instant.
@@ -143,7 +144,7 @@ def discard(context: TableContext, attempt: Instant, timeline: Timeline) -> bool
 def _find_commit(
     context: TableContext, attempt: Instant, timeline: Timeline
 ) -> CommitMetadata | None:
-    """The metadata with which an instant completed, active or archived; None if it did not."""
+    """Return the metadata of an instant, active or archived; None if it did not complete."""
     current = timeline.find(attempt.requested_at)
     if current is not None and current.is_completed:
         return context.timeline.read_commit(current)

@@ -1,12 +1,13 @@
 """Commits that completed after they were rolled back.
 
-The store makes a completed instant out of its prepared content. A store may carry out that copy
-late: it has read the prepared content, its client got no answer and gave up, another writer rolled
-the instant back, and then the copy lands. The instant is completed, its files are gone, and its
-checkpoint says that its rows were read. The rollback is effective, so its target is undone again.
+The store creates a completed instant by a copy of its prepared content. A store may execute this
+copy late. For example, it has read the content, its client gets no answer and gives up, another
+writer rolls the instant back, and then the store writes the copy. Now the instant is completed, its
+files are gone, and its checkpoint claims that its rows were read. The rollback is effective, so the
+instant is undone again.
 
-Compactions, log compactions and clusterings are not judged: their plans outlive a rollback, and
-another attempt completes under the same requested time.
+Compactions, log compactions and clusterings are not checked: their plans outlive a rollback, and
+another attempt completes with the same requested time.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.instant_files import (
     as_planned,
     files_of,
-    is_taken_back,
-    is_whole,
+    has_all_files,
+    has_rollback_block,
     names_of,
 )
 from lakemark.transaction.table_context import TableContext
@@ -34,11 +35,11 @@ _PLANS = (Action.COMPACTION, Action.LOG_COMPACTION)
 
 
 def rolled_back_and_completed(store: TimelineStore, timeline: Timeline) -> list[Instant]:
-    """Completed commits that a completed rollback or restore undid; reads each of those once.
+    """Return the completed commits that a completed rollback or restore had undone.
 
     Args:
         store: reads the timeline's instants.
-        timeline: the active one.
+        timeline: the active timeline.
     """
     undone = dict(_undone(store, timeline))
     return [
@@ -51,14 +52,14 @@ def rolled_back_and_completed(store: TimelineStore, timeline: Timeline) -> list[
 def undo_late_completions(context: TableContext, timeline: Timeline, lease: Lease) -> list[str]:
     """Undo commits that completed after they were rolled back; under the table's lock.
 
-    A commit whose files are all there is kept: Apache Hudi may complete an instant that was rolled
-    back before its files were written, and then its rows are acknowledged. So is one that has a
-    savepoint.
+    A commit with all its files is kept: Apache Hudi may complete an instant that was rolled back
+    before its files were written, and then its rows are acknowledged. A commit with a savepoint is
+    kept, too.
 
     Args:
         context: the table.
-        timeline: as just loaded.
-        lease: of the lock.
+        timeline: the timeline that was just loaded.
+        lease: lease of the lock.
 
     Returns:
         The requested times of the commits that were undone.
@@ -80,7 +81,7 @@ def undo_late_completions(context: TableContext, timeline: Timeline, lease: Leas
 
 
 def _undo(context: TableContext, commit: Instant, timeline: Timeline, lease: Lease) -> None:
-    """Do what the rollback did; the instant goes first, so that no reader looks for its files."""
+    """Repeat the rollback. First the instant is removed, so that no reader needs its files."""
     name = commit.requested_at
     pending = Instant(name, commit.action, State.INFLIGHT)
     lease.check()
@@ -108,11 +109,11 @@ def _undone(store: TimelineStore, timeline: Timeline) -> Iterator[tuple[str, str
 def _has_its_rows(context: TableContext, commit: Instant) -> bool:
     paths = [stat.path for stat in context.timeline.read_commit(commit).write_stats if stat.path]
     name = commit.requested_at
-    is_hidden = any(is_taken_back(context, path, name) for path in paths)
-    return bool(paths) and not is_hidden and is_whole(context, commit)
+    is_hidden = any(has_rollback_block(context, path, name) for path in paths)
+    return bool(paths) and not is_hidden and has_all_files(context, commit)
 
 
 def _has_plan(context: TableContext, commit: Instant) -> bool:
-    """Whether a commit is the completion of a planned service."""
+    """Return whether a commit completes a planned service."""
     plans = (Instant(commit.requested_at, action, State.REQUESTED) for action in _PLANS)
     return any(context.timeline.is_requested(plan) for plan in plans)

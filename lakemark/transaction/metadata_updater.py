@@ -1,9 +1,9 @@
-"""Who else must know of a change before it is published: the metadata table.
+"""The interface through which a change of a table updates its metadata table.
 
-A participant is told under the table's lock, right before the publishing line. It commits on its
-own under the same requested time, and its readers pass over what it wrote for as long as the data
-instant is pending: a crash in between shows nothing, and whoever rolls the data instant back, or
-does it again, tells the participant, too.
+The metadata table is updated under the table's lock, right before the change is published. It has a
+commit of its own with the same requested time. Readers skip this commit while the instant of the
+table is pending, so a crash in between has no effect on them. A rollback of the instant, or another
+attempt at it, updates the metadata table again.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ FileNames = Mapping[str, Sequence[str]]
 
 
 class MetadataUpdater(Protocol):
-    """Is told of every change to a table's files; each call may be repeated after a crash.
+    """Records each change of a table's files; a call may be repeated after a crash.
 
-    Every method raises what it must to keep the change from being published.
+    If a method raises an error, the change is not published.
     """
 
     def on_commit(self, instant: Instant, metadata: CommitMetadata, timeline: Timeline) -> None:
-        """A commit, compaction or replace commit is about to be published.
+        """Record a commit, compaction or replace commit before it is published.
 
         Args:
-            instant: ours, inflight.
-            metadata: what it is to say of itself.
-            timeline: as just loaded, under the lock.
+            instant: the inflight instant.
+            metadata: its commit metadata.
+            timeline: the timeline that was just loaded under the lock.
         """
         ...
 
     def on_clean(self, instant: Instant, deleted: FileNames, timeline: Timeline) -> None:
-        """Files that no query can ask for any more were deleted, and that is to be published."""
+        """Record a clean before it is published; its files are deleted."""
         ...
 
     def on_rollback(
@@ -46,23 +46,23 @@ class MetadataUpdater(Protocol):
         timeline: Timeline,
         check_lease: Callable[[], None],
     ) -> None:
-        """What the instant requested at ``target`` wrote was deleted; that is to be published.
+        """Record a rollback before it is published; the files of its target are deleted.
 
         Args:
-            target: requested time of the instant that is undone.
+            target: requested time of the instant that is rolled back.
             deleted: its files.
-            timeline: as just loaded, under the lock.
-            check_lease: raises when the lock was lost.
+            timeline: the timeline that was just loaded under the lock.
+            check_lease: raises if the lock was lost.
         """
         ...
 
     def has_commit(self, requested_at: str) -> bool:
-        """Whether it holds a completed commit of that time, which counts or is about to."""
+        """Return whether the metadata table has a completed commit of this requested time."""
         ...
 
 
 class NoMetadataUpdater:
-    """Of a table without a metadata table."""
+    """Records nothing, for tables without a metadata table."""
 
     def on_commit(self, instant: Instant, metadata: CommitMetadata, timeline: Timeline) -> None:
         """See ``MetadataUpdater.on_commit``."""

@@ -1,17 +1,17 @@
-"""Undoing what a dead writer left, or what an operator wants undone.
+"""Rolls back the instants of dead writers, or an instant that an operator names.
 
-A file of an instant that is missing from the timeline counts as committed once the timeline starts
-later than the instant. So files go first, the instant last (``BaseRollbackActionExecutor``). The
-steps, and what a crash right after each leaves:
+If an instant is not on the timeline, its files count as committed once the timeline starts after
+it. So the files are deleted first, and the instant last (``BaseRollbackActionExecutor``). These are
+the steps, and what a crash right after each leaves:
 
-1. withdraw      the prepared content is gone: its writer cannot publish any more
-2. requested     the plan stands; the next writer finishes it
-3. inflight      the same
-4. unpublish     a completed instant is pending again: no reader sees any of it
-5. files         the same
-6. publish       the rollback is completed; the instant is pending, without files
-7. forget        of a planned service that was not completed, the plan stays requested
-8. markers       markers that nobody reads
+1. delete the prepared content      its writer can no longer publish the instant
+2. create the requested rollback    a plan, which the next writer executes
+3. create the inflight rollback     the same
+4. make a completed instant pending readers see none of its rows
+5. delete its files                 the same
+6. publish the rollback             the rollback is completed; its target is pending, without files
+7. remove the target                the requested plan of a service that had not completed is kept
+8. delete the markers               markers that no reader reads
 """
 
 from __future__ import annotations
@@ -39,38 +39,42 @@ from lakemark.transaction.instant_files import (
     as_planned,
     awaited_logs,
     files_of,
-    is_whole,
+    has_all_files,
     names_of,
 )
 from lakemark.transaction.late_completion import rolled_back_and_completed, undo_late_completions
-from lakemark.transaction.multi_writer import dead, has_heartbeat
+from lakemark.transaction.multi_writer import find_dead, has_heartbeat
 from lakemark.transaction.publication import Publication
 from lakemark.transaction.rollback_checks import check_no_restore, check_undoable, named_instant
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
 from lakemark.write.markers import drop_markers
 
-#: Of these, a plan outlives the rollback of what was done for it.
+#: Services whose plan is kept when an attempt at them is rolled back.
 _COMPACTIONS = (Action.COMPACTION, Action.LOG_COMPACTION)
 
 _log = logging.getLogger(__name__)
 
 
 def recover(context: TableContext) -> list[str]:
-    """Finish pending rollbacks, then roll back every commit that a dead writer left pending.
+    """Complete pending rollbacks, then roll back the pending commits of dead writers.
 
-    First undoes commits that completed after they were rolled back.
+    Before that, commits that completed after they were rolled back are undone.
 
-    Where writers share the table, dead are those whose heartbeat has expired, seen twice: before
-    and under the lock. A rollback requested just now is then left to who requested it. Otherwise
-    all others are dead.
+    If writers share the table, a writer is dead if its heartbeat has expired, both before the lock
+    is taken and under the lock. So a rollback that was just requested is not executed by a second
+    writer. If writers do not share the table, all other writers are dead.
 
-    Pending compactions, log compactions and clusterings stand: somebody planned them, and logs
-    were written against the plan. Returns the instants that were rolled back.
+    Pending compactions, log compactions and clusterings are kept, because logs may have been
+    written that depend on their plans.
+
+    Returns:
+        The requested times of the instants that were rolled back.
 
     Raises:
-        Refused: a restore is pending, or another's rollback would undo a completed instant that
-            others stand on; or a pending commit had completed, and its completed file was lost.
-        WriterAlive: another writer is at work on a table that is not shared.
+        Refused: a restore is pending; or the rollback of another writer would undo a completed
+            instant that later instants need; or a pending commit had completed, and its completed
+            file was lost.
+        WriterAlive: another writer is writing to a table that is not shared.
     """
     timeline = context.timeline.load()
     check_no_restore(timeline)
@@ -89,24 +93,28 @@ def recover(context: TableContext) -> list[str]:
 
 
 def roll_back(context: TableContext, target: Instant) -> bool:
-    """Undo a pending instant of our own; False when it completed before we held the lock.
+    """Roll back a pending instant of this writer.
 
-    Another writer may have done so; what we wrote in its name since then goes, too. Of a planned
-    service that another writer has begun again, only the files of our attempt go.
+    If another writer has already rolled it back, files that we wrote after that are deleted, too.
+    If another writer has begun a new attempt at a planned service, only the files of our attempt
+    are deleted.
+
+    Returns:
+        False if the instant was completed before this writer held the lock.
 
     Raises:
-        Fenced: one has, on a table that is not shared: we were replaced.
+        Fenced: another writer rolled it back, although the table is not shared.
     """
     with context.lock.hold(LOCK_WAIT_S) as lease:
         context.timeline.withdraw(target)
         timeline = context.timeline.load()
-        standing = timeline.find(target.requested_at)  # model: judge own
-        if target.attempt and not (standing == target and has_instant(context, target)):
+        current = timeline.find(target.requested_at)  # model: judge own
+        if target.attempt and not (current == target and has_instant(context, target)):
             return not discard(context, target, timeline)
-        if standing is not None and standing.is_completed:
+        if current is not None and current.is_completed:
             return False
-        if standing is not None:
-            _roll_back(context, standing, timeline, lease)
+        if current is not None:
+            _roll_back(context, current, timeline, lease)
             return True
         archived = context.timeline.load_archived()
         if find_completed(archived, [target.requested_at]):
@@ -122,11 +130,11 @@ def roll_back(context: TableContext, target: Instant) -> bool:
 
 
 def plan_rollback(context: TableContext, requested_at: str) -> RollbackPlan:
-    """What ``roll_back_named`` would delete, as of now.
+    """Return what ``roll_back_named`` would delete now.
 
     Raises:
         InvalidConfig: no such commit is on the active timeline.
-        Refused: it may not be undone; the message says what to do first.
+        Refused: it may not be rolled back; the message contains the remedy.
     """
     timeline = context.timeline.load()
     check_no_restore(timeline)
@@ -136,10 +144,10 @@ def plan_rollback(context: TableContext, requested_at: str) -> RollbackPlan:
 
 
 def roll_back_named(context: TableContext, requested_at: str) -> RollbackPlan:
-    """Undo one instant, completed or not; a rollback of it that is pending is finished.
+    """Roll back one instant, completed or not; a pending rollback of it is completed.
 
-    Of a compaction that had not completed, the plan stays; it can be executed again. The plan of a
-    clustering goes, unless the heartbeat of its writer is alive.
+    The plan of a compaction that had not completed is kept, and can be executed again. The plan of
+    a clustering is removed, unless the heartbeat of its writer is alive.
 
     Returns:
         What was deleted. Errors as for ``plan_rollback``.
@@ -171,7 +179,7 @@ def _check_undoable(context: TableContext, target: Instant, timeline: Timeline) 
         expires_after_s = policy.expires_after_s
         message = (
             f"{target} is being written: its writer's heartbeat is alive; stop the writer, or wait "
-            f"until it has been silent for {expires_after_s:.0f} s"
+            f"until it has had no heartbeat for {expires_after_s:.0f} s"
         )
         raise Refused(message)
 
@@ -187,7 +195,7 @@ def _recover(context: TableContext, suspects: Collection[str], lease: Lease) -> 
     undone = []
     for rollback in (i for i in abandoned if i.action is Action.ROLLBACK):
         timeline = context.timeline.load()
-        if not _is_planned(context, rollback) or _was_outlived(context, rollback, timeline):
+        if not _is_planned(context, rollback) or _is_obsolete(context, rollback, timeline):
             _log.warning("%s is removed: it was completed, or its target is needed", rollback)
             context.timeline.forget(rollback)
             forget_heartbeat(context.storage, rollback.requested_at)
@@ -199,15 +207,15 @@ def _recover(context: TableContext, suspects: Collection[str], lease: Lease) -> 
         check_never_completed(context, commit, timeline)
         context.timeline.withdraw_all(commit.requested_at, lease.check)  # model: withdraw
         timeline = context.timeline.load()
-        standing = timeline.find(commit.requested_at)
-        if standing is not None and not standing.is_completed:
-            undone.append(_roll_back(context, standing, timeline, lease))
+        current = timeline.find(commit.requested_at)
+        if current is not None and not current.is_completed:
+            undone.append(_roll_back(context, current, timeline, lease))
     _forget_undone(context, context.timeline.load())
     return late + [plan.instant for plan in undone]
 
 
 def _is_planned(context: TableContext, rollback: Instant) -> bool:
-    """Whether the plan of a pending rollback exists.
+    """Return whether the plan of a pending rollback exists.
 
     A process that has lost the lock may create the inflight file late. The rollback may have been
     completed and archived by then, so there is nothing left to do.
@@ -215,14 +223,16 @@ def _is_planned(context: TableContext, rollback: Instant) -> bool:
     return rollback.state is State.REQUESTED or context.timeline.is_requested(rollback)
 
 
-def _was_outlived(context: TableContext, rollback: Instant, timeline: Timeline) -> bool:
-    """Whether its target is to stay: it is in the history by now, or whole, and others need it.
+def _is_obsolete(context: TableContext, rollback: Instant, timeline: Timeline) -> bool:
+    """Return whether the target of a pending rollback must be kept.
 
-    Apache Hudi publishes without a look at rollbacks of its instant. One that was silent for so
-    long that it counted as dead may do so while who was to undo it is dead, too. Its rows are
-    acknowledged, and others may stand on them. So it is with a completed instant if the process
-    that was to undo it lost the lock or died before it had begun: others have written over it
-    since, and may have cleaned its files.
+    It must be kept if it is archived by now, or if it has all its files and later instants need it.
+
+    Apache Hudi publishes without a check for rollbacks of its instant. So its writer may publish
+    after its heartbeat has expired, while the writer that rolls it back is dead, too. Its rows are
+    then acknowledged, and later instants may need them. The same holds for a completed instant, if
+    the process that was to roll it back died or lost the lock before it began: later commits have
+    replaced its files since, and a clean may have deleted them.
     """
     name = context.timeline.read_rollback_plan(rollback.requested_at).instant
     target = timeline.find(name)
@@ -234,7 +244,7 @@ def _was_outlived(context: TableContext, rollback: Instant, timeline: Timeline) 
     if not (is_late or _is_needed(context, target, timeline)):
         return False
     has_deleted_nothing = rollback.state is State.REQUESTED and not is_late
-    return has_deleted_nothing or is_whole(context, target)
+    return has_deleted_nothing or has_all_files(context, target)
 
 
 def _is_needed(context: TableContext, commit: Instant, timeline: Timeline) -> bool:
@@ -246,12 +256,14 @@ def _is_needed(context: TableContext, commit: Instant, timeline: Timeline) -> bo
 
 
 def _abandoned(context: TableContext, timeline: Timeline) -> list[Instant]:
-    """Pending rollbacks and commits of dead writers, but for commits that a rollback is to undo."""
+    """Return pending rollbacks and commits of dead writers, except targets of those rollbacks."""
     pending = timeline.pending(Action.ROLLBACK)
-    aims = {plan.instant for _, plan in context.timeline.pending_rollbacks(timeline)}
-    commits = (i for i in context.timeline.pending_writes(timeline) if i.requested_at not in aims)
+    targets = {plan.instant for _, plan in context.timeline.pending_rollbacks(timeline)}
+    commits = (
+        i for i in context.timeline.pending_writes(timeline) if i.requested_at not in targets
+    )
     abandoned = [*pending, *commits]
-    return dead(context.storage, abandoned, context.multi_writer, context.timeline.clock)
+    return find_dead(context.storage, abandoned, context.multi_writer, context.timeline.clock)
 
 
 def _roll_back(
@@ -260,7 +272,7 @@ def _roll_back(
     name = context.generate_time(timeline.newest_time, ClockSlot.SERVICE)  # model: plan rollback
     rollback = Instant(name, Action.ROLLBACK, State.REQUESTED)
     content = encode_rollback_plan(_plan(context, target, timeline))
-    lease.check()  # right before the step: planning lists the table
+    lease.check()  # right before the step, because planning lists the table
     context.timeline.create(rollback, content)  # model: request rollback
     return _finish(context, rollback, timeline, lease)
 
@@ -274,7 +286,7 @@ def _plan(context: TableContext, target: Instant, timeline: Timeline) -> Rollbac
 def _finish(
     context: TableContext, rollback: Instant, timeline: Timeline, lease: Lease
 ) -> RollbackPlan:
-    """Execute a rollback from its plan, ours or another's, begun or not; what was deleted."""
+    """Execute a requested or inflight rollback of any writer; returns what was deleted."""
     with context.alive(rollback.requested_at):
         return _execute(context, rollback, timeline, lease)
 
@@ -305,7 +317,7 @@ def _execute(
     publication.prepare(content)  # model: prepare rollback
     if target is not None:
         context.timeline.withdraw_all(plan.instant, lease.check)  # model: withdraw target
-    with publication.telling():
+    with lease.reporting_loss():
         updater = context.metadata_updater
         updater.on_rollback(plan.instant, names_of(undone), timeline, lease.check)
     # model: publish rollback
@@ -348,12 +360,12 @@ def _delete_files(
     awaited: Collection[str],
     lease: Lease,
 ) -> dict[str, tuple[str, ...]]:
-    """Delete what the instant left; all of that by partition, as plans name it.
+    """Delete the files of the instant; returns them by partition, in the form of plans.
 
-    Files are looked up again, not only read from the plan: a late attempt of the dead writer may
-    have written since, and paths in another's plan are absolute in another's notation. Of logs that
-    a compaction is to read a block is left that takes the instant back (Apache Hudi leaves the log,
-    too, and adds such a block to the slice).
+    The table is listed again, because the dead writer may have written files after the plan, and
+    because another writer's plan may spell absolute paths differently. A log that a compaction is
+    to read is replaced by a rollback block of the instant. (Apache Hudi keeps the log, and adds
+    such a block to the slice.)
     """
     files = files_of(context, plan.instant)  # model: list files
     lease.check()
@@ -364,16 +376,16 @@ def _delete_files(
 
 
 def _without(
-    files: Mapping[str, tuple[str, ...]], left: Collection[str]
+    files: Mapping[str, tuple[str, ...]], kept: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
     return {
-        folder: tuple(p for p in paths if join(folder, p.rpartition("/")[2]) not in left)
+        folder: tuple(p for p in paths if join(folder, p.rpartition("/")[2]) not in kept)
         for folder, paths in files.items()
     }
 
 
 def _forget_undone(context: TableContext, timeline: Timeline) -> None:
-    """Forget compactions that had completed and were rolled back, by one who then died."""
+    """Remove compactions that were rolled back after completion, by a writer that then died."""
     for compaction in timeline.pending(*_COMPACTIONS):
         name = compaction.requested_at
         if any(

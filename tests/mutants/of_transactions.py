@@ -100,15 +100,15 @@ _BEGINNING = (
     ),
     Mutant(
         _TRANSACTION,
-        "            begun._check_taken_up_under(lease)",
+        "            begun._check_attempt_under(lease)",
         "            pass",
         "an attempt that was begun late deletes a compaction that was archived",
         _OF_CHECKS,
     ),
     Mutant(
         _TRANSACTION,
-        "if standing is None or standing.state is not State.REQUESTED:",
-        "if standing is None:",
+        "if current is None or current.state is not State.REQUESTED:",
+        "if current is None:",
         "a compaction that another writer completed is executed again",
         _OF_ROLLBACKS,
     ),
@@ -124,7 +124,7 @@ _BEGINNING = (
 _ATTEMPTS = (
     Mutant(
         _TRANSACTION,
-        "            if self.instant.attempt:\n                self._check_standing(timeline)\n",
+        "            if self.instant.attempt:\n                self._check_inflight(timeline)\n",
         "",
         "a lost attempt whose heartbeat has expired leaves its files",
         ("tests/recovery/test_attempts.py",),
@@ -138,8 +138,7 @@ _ATTEMPTS = (
     ),
     Mutant(
         _ROLLBACK,
-        "        if target.attempt and not ("
-        "standing == target and has_instant(context, target)):\n",
+        "        if target.attempt and not (current == target and has_instant(context, target)):\n",
         "        if False:\n",
         "a late attempt rolls back the attempt that followed it",
         _OF_ATTEMPTS,
@@ -153,7 +152,7 @@ _ATTEMPTS = (
     ),
     Mutant(
         _ATTEMPT,
-        "    context.timeline.withdraw_all(standing.requested_at, lease.check)\n",
+        "    context.timeline.withdraw_all(current.requested_at, lease.check)\n",
         "",
         "an attempt whose files are deleted can still be published",
         _OF_ATTEMPTS,
@@ -167,8 +166,8 @@ _ATTEMPTS = (
     ),
     Mutant(
         _ATTEMPT,
-        "    lease.check()\n    context.timeline.forget(standing, keep_plan=True)\n",
-        "    context.timeline.forget(standing, keep_plan=True)\n",
+        "    lease.check()\n    context.timeline.forget(current, keep_plan=True)\n",
+        "    context.timeline.forget(current, keep_plan=True)\n",
         "a process without the lock takes the inflight instant of another attempt away",
         _OF_ATTEMPTS,
     ),
@@ -205,21 +204,21 @@ _ATTEMPTS = (
 _COMPLETION = (
     Mutant(
         _TRANSACTION,
-        "            self._check_standing(timeline)\n",
+        "            self._check_inflight(timeline)\n",
         "",
         "an instant that was rolled back, or is about to be, is published",
         _OF_ROLLBACKS,
     ),
     Mutant(
         _TRANSACTION,
-        "if standing is None or standing.state is State.REQUESTED:",
-        "if standing is None:",
+        "if current is None or current.state is State.REQUESTED:",
+        "if current is None:",
         "a compaction whose files a rollback has deleted is published",
         _OF_TRANSACTIONS,
     ),
     Mutant(
         _TRANSACTION,
-        '        if standing.is_completed:\n            return "it is completed already"\n',
+        '        if current.is_completed:\n            return "it is completed already"\n',
         "",
         "a compaction that another writer completed is published a second time",
         _OF_TRANSACTIONS,
@@ -233,7 +232,7 @@ _COMPLETION = (
     ),
     Mutant(
         _TRANSACTION,
-        "            self._check_ground(timeline)\n",
+        "            self._check_base(timeline)\n",
         "",
         "a commit over one that was undone meanwhile brings its rows back",
         _OF_ROLLBACKS,
@@ -278,7 +277,7 @@ _COMPLETION = (
     ),
     Mutant(
         _TRANSACTION,
-        "                if not self._yet_to_look(timeline):\n",
+        "                if not self._find_earlier_unseen(timeline):\n",
         "                if True:\n",
         "a commit is published before an earlier one has looked, which then hides its rows",
         _OF_TRANSACTIONS,
@@ -306,8 +305,8 @@ _COMPLETION = (
     ),
     Mutant(
         _TRANSACTION,
-        "                landed = self._landed(completed_at)\n",
-        "                landed = None\n",
+        "                published = self._find_published(completed_at)\n",
+        "                published = None\n",
         "a commit whose answer was lost is taken for one that was not published",
         ("tests/recovery/test_lost_lease.py",),
     ),
@@ -333,9 +332,9 @@ _COMPLETION = (
         _OF_PUBLICATION,
     ),
     Mutant(
-        _PUBLICATION,
-        "        except HudiError:\n            self.lease.check()\n            raise\n",
-        "        except HudiError:\n            raise\n",
+        "lakemark/timeline/locks/table_lock.py",
+        "                except LeaseLost as loss:\n                    raise loss from error\n",
+        "                except LeaseLost:\n                    raise error from None\n",
         "a lost lease is reported as a metadata table that does not fit",
         _OF_PUBLICATION,
     ),
@@ -372,7 +371,7 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "    lease.check()  # right before the step: planning lists the table\n",
+        "    lease.check()  # right before the step, because planning lists the table\n",
         "",
         "a rollback is requested without the lock, of a commit that others have built on",
         _OF_CHECKS,
@@ -394,8 +393,8 @@ _ROLLBACKS = (
     Mutant(
         _ROLLBACK,
         "        context.timeline.withdraw(target)\n        timeline = context.timeline.load()\n"
-        "        standing",
-        "        timeline = context.timeline.load()\n        standing",
+        "        current",
+        "        timeline = context.timeline.load()\n        current",
         "an own instant is undone while it can still be published",
         _OF_ROLLBACKS,
     ),
@@ -415,14 +414,14 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "        timeline = context.timeline.load()\n        standing = timeline.find(commit",
-        "        standing = timeline.find(commit",
+        "        timeline = context.timeline.load()\n        current = timeline.find(commit",
+        "        current = timeline.find(commit",
         "a commit that completed right before its rollback is undone: acknowledged rows are lost",
         _OF_ROLLBACKS,
     ),
     Mutant(
         _ROLLBACK,
-        "        if standing is not None and standing.is_completed:\n            return False\n",
+        "        if current is not None and current.is_completed:\n            return False\n",
         "",
         "an own instant that completed is undone: acknowledged rows are lost",
         _OF_ROLLBACKS,
@@ -472,14 +471,14 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        " if i.requested_at not in aims)",
-        ")",
+        " if i.requested_at not in targets\n",
+        "\n",
         "a commit that a living writer rolls back is rolled back a second time",
         _OF_ROLLBACKS,
     ),
     Mutant(
         _ROLLBACK,
-        "not _is_planned(context, rollback) or _was_outlived(context, rollback, timeline):\n",
+        "not _is_planned(context, rollback) or _is_obsolete(context, rollback, timeline):\n",
         "not _is_planned(context, rollback):\n",
         "a dead writer's rollback deletes a commit that has completed since",
         (

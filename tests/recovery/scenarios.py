@@ -585,7 +585,7 @@ def keep_no_more(to: TableWriter) -> None:
 def restore_first(to: TableWriter) -> None:
     is_merge_on_read = to.table.properties.is_merge_on_read
     if to.table.timeline.pending(Action.RESTORE):
-        with pytest.raises(Refused, match="has not ended"):
+        with pytest.raises(Refused, match="is pending"):
             to.recover()
         restore(to.table.context, None, is_merge_on_read)
     elif not to.table.timeline.completed(Action.RESTORE):

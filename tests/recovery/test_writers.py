@@ -36,7 +36,7 @@ from lakemark.transaction.heartbeat import (
     HeartbeatExpired,
     HeartbeatPolicy,
     WriterAlive,
-    beating,
+    find_alive,
 )
 from lakemark.transaction.multi_writer import MultiWriter
 from lakemark.transaction.rollback import plan_rollback
@@ -165,7 +165,7 @@ def test_a_living_writer_is_left_alone_and_a_dead_one_is_not(
     for one in (living, dead):
         beat = Path(local.location.url, HEARTBEAT_FOLDER, one.pending_instant)
         os.utime(beat, (began_s - 3_600, began_s - 3_600))
-    until(lambda: len(beating(local, SHARING.heartbeats)) == 1)
+    until(lambda: len(find_alive(local, SHARING.heartbeats)) == 1)
     other = shared_writer(local)
     assert other.recover() == [dead.pending_instant]
     living.commit(written, {})
@@ -196,7 +196,7 @@ def test_who_was_silent_for_too_long_publishes_nothing_and_may_start_again(
         assert shared_writer(local, multi_writer=HOURLY_SHARING).recover() == [
             silent.pending_instant
         ]
-        with pytest.raises(HeartbeatExpired, match="no sign of life"):
+        with pytest.raises(HeartbeatExpired, match="had no heartbeat"):
             silent.commit(written, {})
         silent.abandon()
     assert not data_files(local)

@@ -40,8 +40,8 @@ RULES: Mapping[str, tuple[str, Any]] = {
         staticmethod(_begin_over_old_timeline),
     ),
     "lease": ("lakemark.timeline.locks.table_lock.Lease.check", _nothing),
-    "heartbeats": ("lakemark.transaction.multi_writer.beating", lambda *_: frozenset[str]()),
-    "standing": ("lakemark.transaction.transaction.Transaction._check_standing", _nothing),
+    "heartbeats": ("lakemark.transaction.multi_writer.find_alive", lambda *_: frozenset[str]()),
+    "standing": ("lakemark.transaction.transaction.Transaction._check_inflight", _nothing),
 }
 
 

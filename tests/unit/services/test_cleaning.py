@@ -150,8 +150,8 @@ def test_nothing_goes_while_a_restore_is_pending() -> None:
     pending = Instant(at, Action.RESTORE, State.REQUESTED)
     table.store.create(pending, encode_restore_plan(RestorePlan(at, ())))
     fresh, files = writer(table.storage).table, data_files(table.storage)
-    with pytest.raises(Refused, match="has not ended; finish it first"):
+    with pytest.raises(Refused, match="is pending; complete it first"):
         clean(fresh, ONE_COMMIT)
-    with pytest.raises(Refused, match="has not ended; finish it first"):
+    with pytest.raises(Refused, match="is pending; complete it first"):
         archive(fresh, ArchivalPolicy(1, 2), None)
     assert data_files(table.storage) == files

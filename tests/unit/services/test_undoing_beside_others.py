@@ -201,7 +201,7 @@ def test_what_a_pending_clean_may_be_deleting_is_neither_kept_nor_brought_back(
 def test_a_commit_whose_replaced_files_were_cleaned_is_not_undone(clock: VirtualTime) -> None:
     table = with_commits(clock)
     assert clean(table.open().table, CLEANING)
-    with pytest.raises(Refused, match="which it replaced, was cleaned away"):
+    with pytest.raises(Refused, match="which it replaced, was cleaned"):
         undo(table.open(), commits(table)[-1].requested_at)
     assert table.rows() == {"a": 4}
 
@@ -218,7 +218,7 @@ def test_nothing_is_kept_while_a_restore_is_pending(clock: VirtualTime) -> None:
     table = with_commits(clock)
     to = table.open()
     to.table.store.create(Instant(next_time(to), Action.RESTORE, State.REQUESTED))
-    with pytest.raises(Refused, match="finish it first"):
+    with pytest.raises(Refused, match="complete it first"):
         keep(table.open(), commits(table)[-1].requested_at)
 
 

@@ -208,7 +208,7 @@ def test_a_commit_that_completed_and_was_archived_since_may_have_touched_anythin
         now = at.store.without(at.load(), [done])
         check_conflicts(pending, metadata, began_with, now, at.store, lambda _: False)
 
-    with pytest.raises(WriteConflict, match="was archived since"):
+    with pytest.raises(WriteConflict, match="was archived after"):
         check()
 
 

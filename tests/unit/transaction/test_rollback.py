@@ -329,7 +329,7 @@ def test_the_rollback_that_another_process_left_does_not_undo_what_others_have_b
     name = context.generate_time(newest.completed_at)
     context.timeline.create(Instant(name, Action.ROLLBACK, State.REQUESTED), content)
     commit(table.open(), [Row("b", 3, 3)])
-    with pytest.raises(Refused, match="came after it"):
+    with pytest.raises(Refused, match="is later"):
         roll_back_named(context, newest.requested_at)
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
     assert recover(context) == []
@@ -389,7 +389,7 @@ def test_a_writer_does_not_publish_over_a_commit_that_was_undone_meanwhile(
     meeting = InterruptedStorage(table.storage, begin)
     meeting.is_before = lambda _, method, path: path.endswith(".rollback.requested")
     roll_back_named(table.open(meeting).table.context, newest)
-    with pytest.raises(Fenced, match="which it was written over, was rolled back"):
+    with pytest.raises(Fenced, match="on which it is based, was rolled back"):
         living.commit(written, {})
     assert table.rows() == {"a": 1}
 
@@ -409,7 +409,7 @@ def test_nothing_is_undone_or_published_while_a_restore_is_pending(clock: Virtua
         lambda: plan_rollback(context, dead.pending_instant),
         lambda: roll_back_named(context, dead.pending_instant),
     ):
-        with pytest.raises(Refused, match="finish it first"):
+        with pytest.raises(Refused, match="complete it first"):
             refused()
     with pytest.raises(Fenced, match="is under way"):
         living.commit(written, {})
@@ -423,7 +423,7 @@ def test_recovery_refuses_a_pending_restore_though_there_is_nothing_to_undo(
     context = table.open().table.context
     name = context.generate_time(context.timeline.load().newest_time)
     context.timeline.create(Instant(name, Action.RESTORE, State.REQUESTED))
-    with pytest.raises(Refused, match="finish it first"):
+    with pytest.raises(Refused, match="complete it first"):
         recover(context)
 
 
@@ -437,7 +437,7 @@ def test_nothing_is_undone_if_a_restore_began_before_the_lock_was_acquired(
     restore = Instant(next_time(dead), Action.RESTORE, State.REQUESTED)
     meeting = InterruptedStorage(table.storage, lambda: dead.table.store.create(restore))
     meeting.is_before = lambda _, method, path: ".locks/" in path
-    with pytest.raises(Refused, match="finish it first"):
+    with pytest.raises(Refused, match="complete it first"):
         recover(table.open(meeting).table.context)
     assert len(table.pending()) == 2
 
@@ -557,12 +557,12 @@ def test_a_plan_that_a_living_writer_executes_is_not_taken_up(
 ) -> None:
     table = compactable(clock)
     planned = plan_a_compaction(table)
-    first = Transaction.take_up(table.open().table.context, planned)
+    first = Transaction.resume(table.open().table.context, planned)
     other = table.open(mode=mode).table.context
     with pytest.raises(WriteConflict, match="another writer, whose heartbeat is alive"):
-        Transaction.take_up(other, planned)
+        Transaction.resume(other, planned)
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
-    second = Transaction.take_up(other, planned)
+    second = Transaction.resume(other, planned)
     assert second.instant.requested_at == first.instant.requested_at
     second.leave()
 
@@ -579,7 +579,7 @@ def test_a_plan_that_was_completed_or_removed_is_not_taken_up(
         table.open().table.store.forget(planned)
     for mode in Mode:
         with pytest.raises(WriteConflict, match="removed by another writer"):
-            Transaction.take_up(table.open(mode=mode).table.context, planned)
+            Transaction.resume(table.open(mode=mode).table.context, planned)
     assert not table.pending()
     assert table.beats() == []
 
@@ -589,7 +589,7 @@ def test_the_rollback_of_a_compaction_keeps_its_plan_for_a_living_writer(
 ) -> None:
     table = compactable(clock)
     planned = plan_a_compaction(table)
-    dead = Transaction.take_up(table.open().table.context, planned)
+    dead = Transaction.resume(table.open().table.context, planned)
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
     assert recover(table.open().table.context) == []
     assert roll_back(table.open().table.context, dead.instant)
