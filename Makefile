@@ -9,6 +9,7 @@ VENV_35 := .venv-spark35
 VENV_SITE := .venv-site
 BIN     := $(VENV)/bin
 IMAGE   := build/kafka-image
+PACKAGES := streamer sinks transforms checkpoints lakemark
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
 # The name of the image that `make image` builds.
@@ -63,6 +64,7 @@ check: venv ## format, lint, types, import layers, dead code
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/import_circles.py $(PACKAGES)
 	$(BIN)/vulture
 
 test: jars ## all tests but the long ones and those that ask Apache Hudi

@@ -188,7 +188,7 @@ class _CheckpointEdit:
 
 
 def _commit_or_withdraw(
-    access: TableContext,
+    context: TableContext,
     transaction: Transaction,
     metadata: CommitMetadata,
     check: Callable[[Timeline], None],
@@ -199,13 +199,13 @@ def _commit_or_withdraw(
     except OutcomeUnknown:
         raise
     except (WriterPending, WriteConflict, DamagedCheckpoint, LockTimeout):
-        access.timeline.withdraw(transaction.instant)
+        context.timeline.withdraw(transaction.instant)
         transaction.cancel()
         raise
     except HudiError:
         # The commit may be in the metadata table by now.
         with suppress(HudiError):
-            roll_back(access, transaction.instant)
+            roll_back(context, transaction.instant)
         transaction.leave()
         raise
     return completed

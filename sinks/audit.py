@@ -1,7 +1,7 @@
-"""What became of every offset of a batch; a batch whose numbers do not meet is not published.
+"""Accounts for each offset of a batch; a batch with a contradiction is not published.
 
-Records are counted twice: where they are read, partition by partition, and where their changes
-arrive to be written. What lies between may neither lose one nor make two of it.
+Records are counted twice: by partition of the topic where they are read, and by bucket where their
+changes are written. So a record that is lost or doubled in between is noticed.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class OffsetGap:
     """Offsets of a partition at which no record was read.
 
     Attributes:
-        partition: of the topic.
-        begin: the first of them.
-        end: the offset after the last.
+        partition: partition of the topic.
+        begin: first offset.
+        end: the offset after the last one.
     """
 
     partition: int
@@ -64,15 +64,15 @@ _Gap: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class PartitionRead:
-    """Records that were read of one partition.
+    """The records that were read from one partition.
 
     Attributes:
-        count: how many.
+        count: number of records.
         first: the lowest offset.
-        last: the highest.
-        ignored: tombstones among them that the pipeline ignores.
-        gaps: between these two, the lowest and the widest range of offsets without a record, so
-            that the size does not grow with the number of gaps.
+        last: the highest offset.
+        ignored: number of tombstones that the pipeline ignores.
+        gaps: the lowest and the widest range of offsets without a record, between first and last.
+            Other gaps are not kept, so that the size does not grow with their number.
     """
 
     count: int
@@ -82,39 +82,39 @@ class PartitionRead:
     gaps: tuple[_Gap, ...] = ()
 
     def __add__(self, later: PartitionRead) -> PartitionRead:
-        """Both together; ``later`` begins no earlier than this one.
+        """Merge with records that begin at the same offset or later.
 
-        If they overlap, one may hold what the other lacks: such gaps are dropped.
+        If both overlap, one may have the records that the other lacks, so gaps there are dropped.
         """
         between = [(self.last + 1, later.first)] if self.last + 1 < later.first else []
         own = [gap for gap in self.gaps if gap[1] <= later.first]
-        theirs = [gap for gap in later.gaps if gap[0] > self.last]
+        other = [gap for gap in later.gaps if gap[0] > self.last]
         return PartitionRead(
             self.count + later.count,
             min(self.first, later.first),
             max(self.last, later.last),
             self.ignored + later.ignored,
-            _lowest_and_widest([*own, *between, *theirs]),
+            _lowest_and_widest([*own, *between, *other]),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsRead:
-    """Records that were read, by partition of the topic."""
+    """The records that were read, by partition of the topic."""
 
     partitions: Mapping[int, PartitionRead]
 
     @classmethod
     def in_chunk(cls, records: pa.Table, ignored: Mapping[int, int] | None = None) -> RecordsRead:
-        """Counts raw records.
+        """Count raw records.
 
         Args:
-            records: columns ``partition`` and ``offset``.
-            ignored: how many of them are ignored, by partition.
+            records: a table with the columns ``partition`` and ``offset``.
+            ignored: number of ignored records by partition.
         """
         records = records.select(["partition", "offset"])
-        asked = [("offset", kind) for kind in ("count", "min", "max")]
-        counted = records.group_by("partition").aggregate(asked)
+        aggregates = [("offset", kind) for kind in ("count", "min", "max")]
+        counted = records.group_by("partition").aggregate(aggregates)
         names = ["partition", "offset_count", "offset_min", "offset_max"]
         rows = zip(*(counted.column(name).to_pylist() for name in names), strict=True)
         return cls(
@@ -127,12 +127,12 @@ class RecordsRead:
 
     @classmethod
     def of(cls, tables: Iterable[pa.Table]) -> RecordsRead:
-        """What ``to_table`` made of each chunk; in any order."""
+        """Merge the tables that ``to_table`` returned for chunks, in any order."""
         return cls._of_pieces(piece for table in tables for piece in _pieces(table))
 
     @classmethod
     def merged(cls, several: Iterable[RecordsRead]) -> RecordsRead:
-        """All of them together."""
+        """Merge the counts of several chunks, in any order."""
         return cls._of_pieces(piece for read in several for piece in read.partitions.items())
 
     @classmethod
@@ -144,7 +144,7 @@ class RecordsRead:
         return cls(partitions)
 
     def to_table(self) -> pa.Table:
-        """One row for each partition, on its way to where all are merged."""
+        """Return a table with one row for each partition."""
         rows = [
             (p, read.count, read.first, read.last, read.ignored, [*chain.from_iterable(read.gaps)])
             for p, read in self.partitions.items()
@@ -155,16 +155,16 @@ class RecordsRead:
 
     @property
     def count(self) -> int:
-        """Records of all partitions."""
+        """The number of records in all partitions."""
         return sum(read.count for read in self.partitions.values())
 
     @property
     def ignored(self) -> int:
-        """Ignored tombstones of all partitions."""
+        """The number of ignored tombstones in all partitions."""
         return sum(read.ignored for read in self.partitions.values())
 
     def gaps(self, start: KafkaCheckpoint, end: KafkaCheckpoint) -> list[OffsetGap]:
-        """The lowest and the widest gap of each partition between two checkpoints."""
+        """Return the lowest and the widest gap of each partition between two checkpoints."""
         return [
             OffsetGap(partition, *gap)
             for partition, stop in end.offsets.items()
@@ -188,7 +188,7 @@ def _pieces(table: pa.Table) -> Iterator[tuple[int, PartitionRead]]:
 
 
 def _gaps(records: pa.Table, partition: int, count: int, first: int, last: int) -> tuple[_Gap, ...]:
-    """The lowest and the widest gap of a partition in a chunk; the offsets are distinct."""
+    """Return the lowest and the widest gap of a partition in a chunk; offsets are distinct."""
     if count >= last - first + 1:
         return ()
     mask = pc.equal(records["partition"], partition)
@@ -196,8 +196,8 @@ def _gaps(records: pa.Table, partition: int, count: int, first: int, last: int) 
     offsets = offsets.take(pc.sort_indices(offsets))
     steps = pc.subtract(offsets.slice(1), offsets.slice(0, len(offsets) - 1))
     is_gap = pc.greater(steps, 1)
-    places = [pc.index(is_gap, True).as_py(), pc.index(steps, pc.max(steps)).as_py()]
-    found = [(offsets[n].as_py() + 1, offsets[n + 1].as_py()) for n in places]
+    indices = [pc.index(is_gap, True).as_py(), pc.index(steps, pc.max(steps)).as_py()]
+    found = [(offsets[n].as_py() + 1, offsets[n + 1].as_py()) for n in indices]
     return _lowest_and_widest(found)
 
 
@@ -208,21 +208,21 @@ def _lowest_and_widest(gaps: Sequence[_Gap]) -> tuple[_Gap, ...]:
     return (lowest,) if lowest == widest else (lowest, widest)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What became of a batch: ``offsets`` are the sum of the numbers that follow ``records``.
+    """The numbers of a batch: ``offsets`` is the sum of all numbers after ``records``.
 
     Attributes:
-        offsets: that the batch spans.
-        records: that were read: all offsets but the skipped and the lost ones.
-        written: changes in the files, deletes among them.
-        merged: changes that others of the same key, or the table's own rows, made needless: older
-            ones of the batch, late ones, deletes of what was not there.
-        rejected: records that went to the dead letters.
-        skipped: offsets at which the topic has no record: aborted transactions and their marks,
-            compacted records.
-        ignored: tombstones, where ``decode.tombstones`` is ``ignore``.
-        lost: offsets whose records, if there were any, were deleted before they were read.
+        offsets: offsets of the batch.
+        records: records that were read, at all offsets except the skipped and the lost ones.
+        written: changes in the files, deletes included.
+        merged: changes without an effect, because a newer change of the key won, or because the key
+            to delete did not exist.
+        rejected: records in the dead letters.
+        skipped: offsets at which the topic has no record: aborted transactions, transaction
+            markers, compacted records.
+        ignored: tombstones that are ignored (``decode.tombstones: ignore``).
+        lost: offsets whose records, if they existed, were deleted before they were read.
     """
 
     offsets: int
@@ -235,14 +235,14 @@ class Audit:
     lost: int = 0
 
     def to_json(self) -> str:
-        """As a commit keeps it."""
+        """Return the audit as a commit stores it."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
     def with_lost(self, ranges: Iterable[Mapping[str, object]]) -> Audit:
-        """The same after some of the skipped offsets turned out to be lost.
+        """Count some of the skipped offsets as lost.
 
         Args:
-            ranges: facts on each lost range; ``count`` is how many offsets are in it.
+            ranges: facts about each lost range; ``count`` is its number of offsets.
         """
         counts = (lost["count"] for lost in ranges)
         lost = min(sum(count for count in counts if isinstance(count, int)), self.skipped)
@@ -250,14 +250,14 @@ class Audit:
 
     @classmethod
     def in_commit(cls, extra_metadata: Mapping[str, str]) -> Audit | None:
-        """What a commit keeps; None when that is nothing, or not readable."""
+        """Return the audit that a commit stores; None if it has no readable one."""
         with suppress(ValueError, TypeError):
             return cls(**json.loads(extra_metadata.get(keys.AUDIT, "")))
         return None
 
 
 #: The audit of a commit that only records where reading starts.
-NOTHING_READ = Audit(0, 0, 0, 0, 0, 0)
+NOTHING_READ = Audit(offsets=0, records=0, written=0, merged=0, rejected=0, skipped=0)
 
 
 def audit(
@@ -268,18 +268,18 @@ def audit(
     written: int,
     rejected: int,
 ) -> Audit:
-    """The numbers of a batch, once they agree.
+    """Check the numbers of a batch, and return them.
 
     Args:
         start: next offset of each partition before the batch.
-        end: the same after it.
-        read: records, counted where they were read.
-        arrived: changes for the table, counted where they were written.
-        written: of these, the ones in the files.
+        end: next offset of each partition after it.
+        read: the records, counted where they were read.
+        arrived: changes of the table, counted where they were written.
+        written: changes in the files.
         rejected: records for the dead letters, counted where they were written.
 
     Raises:
-        AuditFailed: they do not agree.
+        AuditFailed: the numbers contradict each other.
     """
     span = f"batch {start} to {end}"
     for partition, found in sorted(read.partitions.items()):
@@ -301,4 +301,12 @@ def audit(
         raise AuditFailed(span, f"{written} changes were written, and {arrived} arrived")
     offsets = sum(end.distance_from(start).values())
     merged, skipped = arrived - written, offsets - read.count
-    return Audit(offsets, read.count, written, merged, rejected, skipped, read.ignored)
+    return Audit(
+        offsets=offsets,
+        records=read.count,
+        written=written,
+        merged=merged,
+        rejected=rejected,
+        skipped=skipped,
+        ignored=read.ignored,
+    )

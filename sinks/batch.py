@@ -1,4 +1,4 @@
-"""What a source hands to a sink, and what the sink says of it."""
+"""A batch that a source passes to a sink, and the result that the sink returns."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from pyspark.sql import DataFrame
 from checkpoints.checkpoint import KafkaCheckpoint
 from sinks.audit import OffsetGap
 
-#: From gaps in what was read to facts on the lost ranges among them, as ``LostRange.facts``.
+#: Returns the lost ranges among offsets without a record, each as ``LostRange.facts``.
 CheckSource: TypeAlias = Callable[[Sequence[OffsetGap]], Sequence[Mapping[str, object]]]
 
 
 @dataclass(frozen=True)
 class KafkaBatch:
-    """One micro-batch, not read yet: raw records and the offsets that it covers.
+    """A micro-batch that was not read yet.
 
     Attributes:
-        records: raw Kafka records; every action on it reads Kafka again.
+        records: raw Kafka records; each action on this DataFrame reads Kafka again.
         start: next offset of each partition before the batch.
-        end: the same after it, as Spark planned it before it read anything.
-        topic_id: by which Kafka knows this very topic; "" when unknown.
-        check_source: judges the offsets at which no record was read, between reading and
-            publishing. Returns the ranges that the topic has lost, for the commit to keep; raises
-            if the batch must not be published.
+        end: next offset of each partition after it, as Spark planned it before it read any record.
+        topic_id: Kafka's id of the topic; "" if it is not known.
+        check_source: called between reading and publishing, with the offsets at which no record was
+            read. Returns the ranges that the topic has lost, which the commit records. Raises if
+            the batch must not be published.
     """
 
     records: DataFrame
@@ -37,30 +37,30 @@ class KafkaBatch:
 
     @property
     def planned_records(self) -> int:
-        """How many offsets the batch spans; no fewer than its records."""
+        """The number of offsets from start to end, which is at least the number of records."""
         return sum(self.end.distance_from(self.start).values())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class BatchResult:
-    """What became of a batch.
+    """The result of a published batch.
 
     Attributes:
         instant: requested time of its commit.
-        records: records that came from Kafka.
-        rows: rows in the files, after older changes of the batch were merged away.
-        deletes: keys that it deleted.
-        rejected: records that went to the dead letters.
-        first_reject: origin of one of them, and why it was turned away; None without any.
+        records: number of records that were read.
+        rows: number of rows in the files, after the changes of each key were merged.
+        deletes: number of deleted keys.
+        rejected: number of records in the dead letters.
+        first_reject: origin and reason of a reject; None if there is none.
         written_bytes: size of the files.
-        files: how many files were written.
-        seconds: by stage, in the order in which they ran.
-        ignored: tombstones that the pipeline ignores, among the records.
-        schema_changes: columns that the table got with this batch, and types that became wider.
-        partition_changes: record keys that are in more partitions than before, and in more than
-            one, if they are counted.
-        first_partition_change: one of them; None without any.
-        skipped: offsets at which the topic has no record; see ``sinks.audit``.
+        files: number of files.
+        seconds: duration of each stage, in the order in which they ran.
+        ignored: number of records that are tombstones and ignored as configured.
+        schema_changes: columns that the batch added or widened.
+        partition_changes: number of record keys that are in more partitions than before, and in
+            several, if they are counted.
+        first_partition_change: one of these keys; None if there is none.
+        skipped: number of offsets at which the topic has no record; see ``sinks.audit``.
     """
 
     instant: str

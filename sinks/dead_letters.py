@@ -1,7 +1,7 @@
-"""The dead-letter table: every record that was turned away, with its origin and the reason.
+"""The dead-letter table: each rejected record, with its origin and the reason.
 
-It is a Hudi table like any other. The record key is topic, partition and offset, so a batch that
-is written again after a crash adds nothing.
+It is an ordinary Hudi table. The record key is topic, partition and offset, so a batch that is
+written again after a crash adds no record twice.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from transforms.rejects import REJECTS_SCHEMA, Rejects
 
 KEY_FIELDS = ("topic", "partition", "offset")
 
-#: One file group: rejects are few, and a reader wants to see all of them.
+#: One file group, because rejects are few and readers usually read all of them.
 INDEX = BucketIndex(1, KEY_FIELDS)
 
 _KEYS = KeyGenerator(KeyGeneratorConfig(KEY_FIELDS))
 
 
 def dead_letter_spec(name: str) -> TableSpec:
-    """The dead-letter table of a pipeline."""
+    """Return the properties of the dead-letter table of a pipeline."""
     return TableSpec(name=name, record_key=KEY_FIELDS, merge_mode=MergeMode.COMMIT_TIME)
 
 
-def changes_of(rejects: Rejects) -> pa.Table:
-    """Rejects as upserts of the dead-letter table (layout of ``lakemark.model.changes``)."""
+def to_changes(rejects: Rejects) -> pa.Table:
+    """Return rejects as upserts of the dead-letter table (layout of ``lakemark.model.changes``)."""
     rows = rejects.rows
-    made = {RECORD_KEY: _KEYS.record_keys(rows), PARTITION_PATH: _KEYS.partition_paths(rows)}
+    keys = {RECORD_KEY: _KEYS.record_keys(rows), PARTITION_PATH: _KEYS.partition_paths(rows)}
     schema = with_meta_columns(REJECTS_SCHEMA).append(CHANGE_KIND_FIELD)
     kinds = pa.array(np.full(rows.num_rows, ChangeKind.UPSERT, np.int8))
-    columns = {**{name: rows.column(name) for name in rows.column_names}, **made}
+    columns = {**{name: rows.column(name) for name in rows.column_names}, **keys}
     columns[CHANGE_KIND_FIELD.name] = kinds
     nulls = pa.nulls(rows.num_rows, pa.string())
     return pa.table([columns.get(field.name, nulls) for field in schema], schema=schema)
 
 
 def first_reject(changes: pa.Table) -> str | None:
-    """Origin and reason of the first record in a table of dead letters; None for other tables."""
+    """Return origin and reason of the first dead letter; None if these are no dead letters."""
     if changes.schema.names[len(META_COLUMNS) : -1] != REJECTS_SCHEMA.names or not changes.num_rows:
         return None
     first = changes.slice(0, 1).to_pylist()[0]

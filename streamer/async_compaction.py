@@ -118,7 +118,7 @@ class _Job:
     @property
     def is_shared(self) -> bool:
         """Whether other writers share the table, whose commits may conflict with the plan."""
-        return self.writer.table.context.sharing is not None
+        return self.writer.table.context.multi_writer is not None
 
     @property
     def instant(self) -> str:

@@ -37,8 +37,9 @@ from sinks.hudi.collect import collect_budget_bytes
 from sinks.hudi.exchange import DriverExchange, Exchange
 from sinks.hudi.partition_rule import PartitionChange
 from sinks.hudi.prepare import PrepareChunk
-from sinks.hudi.sink import NO_REJECTS, HudiSink, RejectLimit
+from sinks.hudi.sink import HudiSink
 from sinks.hudi.spark_exchange import SparkExchange
+from sinks.reject_limit import NO_REJECTS, RejectLimit
 from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
 from streamer.cluster_runner import CancellableClusterRunner, ClusterRunner
 from streamer.config.column_roles import text_ordering_problems, timestamp_partition_problems
@@ -176,7 +177,7 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
         index, config.table.log_format, config.table.merger, config.table.metadata_table
     )
     rows = TableWriter(table, converter.table_schema, settings)
-    prepare = PrepareChunk(converter, index, DEAD_LETTER_INDEX)
+    prepare = PrepareChunk(converter=converter, row_index=index, reject_index=DEAD_LETTER_INDEX)
     bad = config.dead_letters
     limit = RejectLimit(bad.max_share, bad.tolerated) if rejects else NO_REJECTS
     rule = PartitionChange(config.table.partition_change)

@@ -147,7 +147,7 @@ def coordination_of(concurrency: ConcurrencyConfig) -> Coordination:
     return Coordination(
         lock_provider=concurrency.provider(),
         lock_expire_minutes=concurrency.lock.expire_minutes,
-        multi_writer=concurrency.sharing(),
+        multi_writer=concurrency.multi_writer(),
     )
 
 

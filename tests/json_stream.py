@@ -32,10 +32,11 @@ from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
 from sinks.batch import BatchResult, KafkaBatch
 from sinks.dead_letters import INDEX as DEAD_LETTER_INDEX
 from sinks.dead_letters import dead_letter_spec
-from sinks.hudi.exchange import OpenWrite, Prepare, Written, run_here
+from sinks.hudi.exchange import OpenWrite, PortionResult, Prepare, run_here
 from sinks.hudi.partition_rule import PartitionChange
 from sinks.hudi.prepare import PrepareChunk
-from sinks.hudi.sink import HudiSink, RejectLimit
+from sinks.hudi.sink import HudiSink
+from sinks.reject_limit import RejectLimit
 from transforms.decode.json import JsonDecoder
 from transforms.decode.schema_policy import SchemaPolicy
 from transforms.record_converter import RecordConverter
@@ -55,7 +56,9 @@ class InThisProcess:
 
     attempts: list[int] = field(default_factory=list)
 
-    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+    def run(
+        self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
+    ) -> list[PortionResult]:
         """As ``DriverExchange``, with what its caller hands it instead of a DataFrame."""
         records = cast(pa.Table, batch.records)
         self.attempts.append(records.num_rows)
@@ -86,7 +89,7 @@ class JsonStream:
         version: of the table, when it is new.
         topic: of the producer.
         identity: of the pipeline, among those of the table.
-        sharing: what is owed to other pipelines of the table and its dead letters.
+        multi_writer: what is owed to other pipelines of the table and its dead letters.
         metadata_table: whether the two tables have one.
         partition_by: columns that name the partition.
         ordering: columns that order the versions of a row; without any the last to arrive wins.
@@ -105,7 +108,7 @@ class JsonStream:
     version: FormatVersion = FormatVersion.V9
     topic: str = TOPIC
     identity: str = DEFAULT_IDENTITY
-    sharing: MultiWriter | None = None
+    multi_writer: MultiWriter | None = None
     metadata_table: bool = True
     partition_by: tuple[str, ...] = ()
     ordering: tuple[str, ...] = ("ts",)
@@ -138,7 +141,7 @@ class JsonStream:
             ignores_tombstones=ignoring,
             logs_deletes=self.table_type is TableType.MERGE_ON_READ,
         )
-        table = self.opened(self.location, spec, self.sharing)
+        table = self.opened(self.location, spec, self.multi_writer)
         if table.schema is not None:
             own = without_meta_columns(table.schema)
             converter = converter.for_table(unite_schemas(own, converter.table_schema, ""))
@@ -146,10 +149,10 @@ class JsonStream:
         self.rows = TableWriter(table, converter.table_schema, settings)
         place = StorageLocation(f"{self.location.url}_rejects", self.location.options)
         spec = replace(dead_letter_spec("rejects"), metadata_table=self.metadata_table)
-        letters = self.opened(place, spec, self.sharing)
+        letters = self.opened(place, spec, self.multi_writer)
         settings = WriterSettings(DEAD_LETTER_INDEX, metadata_table=self.metadata_table)
         self.rejects = TableWriter(letters, REJECTS_SCHEMA, settings)
-        prepare = PrepareChunk(converter, INDEX, DEAD_LETTER_INDEX)
+        prepare = PrepareChunk(converter=converter, row_index=INDEX, reject_index=DEAD_LETTER_INDEX)
         self.sink = HudiSink(
             self.rows, self.rejects, prepare, self.limit, self.identity, self.partition_change
         )

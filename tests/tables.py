@@ -22,8 +22,8 @@ from lakemark.operations.writer_settings import WriterSettings
 from lakemark.storage import Storage
 from lakemark.timeline.locks.table_lock import TableLock
 from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.metadata_updater import MetadataUpdater
 from lakemark.transaction.multi_writer import MultiWriter
-from lakemark.transaction.participant import Participant
 from lakemark.write.file_group_write import write_file_group
 from lakemark.write.partitioner import divide
 from lakemark.write.write_context import WriteContext
@@ -74,12 +74,12 @@ def writer(
     *,
     lock: TableLock | None = None,
     multi_writer: MultiWriter | None = None,
-    participant: Participant | None = None,
+    metadata_updater: MetadataUpdater | None = None,
 ) -> TableWriter:
     """Open a writer of the table at a storage's root, as a process does that has just started."""
     properties = TableProperties.parse(storage.read(".hoodie/hoodie.properties"))
     table = OpenTable(
-        storage, properties, lock=lock, multi_writer=multi_writer, participant=participant
+        storage, properties, lock=lock, multi_writer=multi_writer, metadata_updater=metadata_updater
     )
     return TableWriter(table, SCHEMA, WriterSettings(INDEX, log_format))
 
@@ -89,7 +89,7 @@ def reopened(
     *,
     lock: TableLock | None = None,
     multi_writer: MultiWriter | None = None,
-    participant: Participant | None = None,
+    metadata_updater: MetadataUpdater | None = None,
 ) -> TableWriter:
     """Open a new writer like another, with some other arguments."""
     old = to.table
@@ -99,8 +99,8 @@ def reopened(
         mergers=old.mergers,
         clock=old.store.clock,
         lock=lock or old.context.lock,
-        multi_writer=multi_writer or old.context.sharing,
-        participant=participant,
+        multi_writer=multi_writer or old.context.multi_writer,
+        metadata_updater=metadata_updater,
     )
     return TableWriter(table, to.schema, to.settings)
 

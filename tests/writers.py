@@ -118,13 +118,13 @@ def create_shared_table(storage: Storage, table_type: TableType = TableType.MERG
 def shared_writer(
     storage: Storage,
     provider: LockProviderName = LockProviderName.STORAGE,
-    sharing: MultiWriter | None = SHARING,
+    multi_writer: MultiWriter | None = SHARING,
     has_metadata: bool = True,
     lease_s: float = LEASE_S,
 ) -> TableWriter:
     """Open a writer of a shared table, as a process does that has just started."""
     lock = open_lock(storage, lease_s=lease_s, clock=_BusyLock(), provider=provider)
-    to = writer(storage, lock=lock, multi_writer=sharing)
+    to = writer(storage, lock=lock, multi_writer=multi_writer)
     to.settings = replace(to.settings, metadata_table=has_metadata)
     return to
 
@@ -332,8 +332,8 @@ def check_history(storage: Storage, counts: Mapping[str, int]) -> None:
 
 def check_nothing_is_left(storage: Storage, to: TableWriter) -> None:
     """Wait until the heartbeats of dead writers expire, and check that recovery undoes them."""
-    assert to.table.context.sharing is not None
-    time.sleep(to.table.context.sharing.heartbeats.expires_after_s + 0.1)
+    assert to.table.context.multi_writer is not None
+    time.sleep(to.table.context.multi_writer.heartbeats.expires_after_s + 0.1)
     to.recover()
     to.compact_if_due(CompactionPolicy(10**6), LocalRunner(1))
     clean_up(to)

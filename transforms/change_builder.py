@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -21,15 +20,13 @@ from lakemark.schema.evolution import ValueKind, evolve
 from lakemark.schema.field_path import column_at, top_column
 from lakemark.write.change_table import change_table
 from lakemark.write.delete_marks import OPERATION, OPERATIONS
+from transforms.conversion_config import ConversionConfig
 from transforms.decode.decode_result import DecodeResult, Indices
 from transforms.kafka_records import kafka_columns
 from transforms.rejects import Rejects, Stage
 from transforms.schema_request import RefusedRecord, SchemaRequest
 from transforms.tombstone_keys import TombstoneKeyDecoder
 from transforms.written_fields import SourceRecords
-
-if TYPE_CHECKING:
-    from transforms.record_converter import RecordConverter
 
 Mask = npt.NDArray[np.bool_]
 
@@ -80,7 +77,7 @@ class ChangeBuilder:
         records: the batch, in order of arrival.
     """
 
-    def __init__(self, config: RecordConverter, records: pa.Table) -> None:
+    def __init__(self, config: ConversionConfig, records: pa.Table) -> None:
         self._config, self._records = config, records
         self._table_schema = config.table_schema
         self._is_tombstone = _to_mask(records.column("value").is_null())

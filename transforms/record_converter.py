@@ -10,128 +10,18 @@ The input is one table per batch: ``key`` and ``value`` (binary), ``partition`` 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pyarrow as pa
 
-from lakemark.errors import InvalidConfig
-from lakemark.keygen.key_generator import KeyGenerator
-from lakemark.model.changes import CHANGE_KIND_FIELD, DeleteMarker
-from lakemark.model.meta_columns import with_meta_columns
-from lakemark.model.written_columns import written_field
-from lakemark.schema.field_path import column_at, top_column
-from lakemark.schema.table_columns import check_columns
-from lakemark.write.delete_marks import DeleteMarks
 from transforms.change_builder import ChangeBuilder, ConvertedBatch
-from transforms.decode.decoder import ColumnDecoder
-from transforms.kafka_records import KafkaColumn, kafka_fields, sort_by_arrival
-from transforms.tombstone_keys import TombstoneKey, TombstoneKeyDecoder
-from transforms.tombstone_ordering import TombstoneOrdering
-from transforms.written_fields import WrittenFields
-
-__all__ = ["ConvertedBatch", "RecordConverter"]
+from transforms.conversion_config import ConversionConfig
+from transforms.kafka_records import sort_by_arrival
 
 
 @dataclass(frozen=True)
-class RecordConverter:
-    """Converts batches of raw Kafka records. It holds only configuration, so it can be pickled.
-
-    A null value with a key is a tombstone. It deletes the row regardless of event time, unless
-    ``tombstone_ordering`` gives it an ordering value. A row that is marked as deleted (see
-    ``lakemark.write.delete_marks``) deletes by its ordering value. If it has none, it deletes as a
-    tombstone, as in Apache Hudi. A mark is a column of the table only if it is declared.
-
-    Attributes:
-        decoder: decodes the values; its schema is the declared one.
-        key_generator: generates record keys and partition paths.
-        ordering_fields: fields of event-time order; a row without a value for one of them is
-            rejected. Empty for commit-time order.
-        tombstone_key: how Kafka keys are encoded, see ``TombstoneKeyDecoder``; None rejects
-            tombstones.
-        kafka_columns: metadata of the Kafka records that become columns, after the others.
-        kafka_prefix: prefix of the names of those columns.
-        topic: the topic of batches that have no ``topic`` column.
-        delete_marker: a column and value that mark deletes, in addition to Hudi's own columns.
-        tombstone_ordering: source of the ordering values of tombstones, see
-            ``transforms.tombstone_ordering``; None makes tombstones unconditional.
-        keeps_absent_fields: whether an absent field keeps the value of its column in the table;
-            changes then have ``WRITTEN_COLUMNS``. If false, the column becomes null.
-        ignores_tombstones: whether null values are counted and skipped, regardless of their key.
-        logs_deletes: whether deletes are stored in logs, as in merge-on-read tables. A delete is
-            then rejected if a log cannot store its ordering value.
-        columns: the columns of the table, if they differ from those of the records in number or
-            order; columns that records do not fill are null. None means the records' own columns.
-
-    Raises:
-        InvalidConfig: a name or type is not valid in a table; two columns have one name; a field is
-            not a column; the tombstone key is raw, but record keys have several parts; tombstones
-            cannot be ordered as configured; or a table of partial rows has columns that mark
-            deletes.
-    """
-
-    decoder: ColumnDecoder
-    key_generator: KeyGenerator
-    ordering_fields: tuple[str, ...] = ()
-    tombstone_key: TombstoneKey | None = None
-    kafka_columns: tuple[KafkaColumn, ...] = ()
-    kafka_prefix: str = "_kafka_"
-    topic: str | None = None
-    delete_marker: DeleteMarker | None = None
-    tombstone_ordering: str | None = None
-    keeps_absent_fields: bool = False
-    ignores_tombstones: bool = False
-    logs_deletes: bool = False
-    columns: pa.Schema | None = None
-
-    def __post_init__(self) -> None:
-        marks = self.delete_marks
-        if self.keeps_absent_fields and marks.declared_marks:
-            message = (
-                f"columns {', '.join(marks.declared_marks)} mark deletes, but Apache Hudi cannot "
-                "read partial rows in a table with such columns; do not declare them, or remove "
-                "table.partial_update: absent_fields"
-            )
-            raise InvalidConfig(message)
-        empty = self.table_schema.empty_table()
-        for name in self.ordering_fields:
-            column_at(empty, name)
-        self.key_generator.record_keys(empty)
-        self.key_generator.partition_paths(empty)
-        _ = self.tombstone_keys
-
-    @property
-    def table_schema(self) -> pa.Schema:
-        """Columns without meta columns: declared ones, the rescue column, Kafka metadata."""
-        if self.columns is not None:
-            return self.columns
-        kafka = kafka_fields(self.kafka_columns, self.kafka_prefix)
-        return check_columns(pa.schema([*self.decoder.rows_schema, *kafka]))
-
-    def for_table(self, columns: pa.Schema) -> RecordConverter:
-        """Return a converter for a table that has these columns.
-
-        Records fill the same columns as before, in the types of ``columns``. If unknown fields
-        evolve the table, records also fill every other column that the decoder supports.
-
-        Args:
-            columns: columns of the table; they contain those of ``table_schema``.
-        """
-        own = set(self.table_schema.names) - set(self.decoder.schema.names)
-        fills_all = self.decoder.unknown_fields == "evolve"
-        fields = [
-            field
-            for field in columns
-            if field.name in self.decoder.schema.names
-            or (fills_all and field.name not in own and self.decoder.is_decodable(field.type))
-        ]
-        decoder = replace(self.decoder, schema=pa.schema(fields))
-        return replace(self, decoder=decoder, columns=columns)
-
-    def for_fixed_columns(self, columns: pa.Schema) -> RecordConverter:
-        """Return a converter for wider columns that never requests a change of the schema."""
-        policy = replace(self.decoder.policy, unknown_fields="ignore", wider_values="reject")
-        decoder = replace(self.decoder, policy=policy)
-        return replace(self, decoder=decoder).for_table(columns)
+class RecordConverter(ConversionConfig):
+    """Converts batches of raw Kafka records, as configured."""
 
     def __call__(self, records: pa.Table) -> ConvertedBatch:
         """Convert a batch of records; invalid records become rejects, never errors."""
@@ -139,72 +29,3 @@ class RecordConverter:
         batch.read_values()
         batch.read_tombstones()
         return batch.finish()
-
-    @property
-    def changes_schema(self) -> pa.Schema:
-        """Schema of the converted changes."""
-        schema = with_meta_columns(self.table_schema)
-        written = [written_field(len(schema))] if self.keeps_absent_fields else []
-        return pa.schema([*schema, CHANGE_KIND_FIELD, *written])
-
-    @property
-    def value_decoder(self) -> ColumnDecoder:
-        """The decoder, extended to read undeclared delete marks."""
-        filled_names, keys = self.decoder.schema.names, self.key_generator.config
-        table_schema = self.table_schema
-        fixed_types = {*keys.record_key_fields, *keys.partition_fields, *self.ordering_fields}
-        if self.delete_marker is not None:
-            fixed_types.add(self.delete_marker.field)
-        policy = replace(
-            self.decoder.policy,
-            fixed_types=frozenset(fixed_types),
-            reserved_names=frozenset(table_schema.names) - set(filled_names),
-        )
-        columns = [table_schema.field(name) for name in filled_names]
-        schema = pa.schema([*columns, *self.delete_marks.undeclared_fields])
-        return replace(self.decoder, schema=schema, policy=policy)
-
-    @property
-    def delete_marks(self) -> DeleteMarks:
-        """The marks of deleted rows."""
-        return DeleteMarks(self.decoder.schema, self.delete_marker)
-
-    @property
-    def tombstone_order(self) -> TombstoneOrdering | None:
-        """The source of the ordering values of tombstones, or None if they have none."""
-        if self.tombstone_ordering is None:
-            return None
-        fields, unit = self.ordering_fields, self.decoder.epoch_unit
-        return TombstoneOrdering.for_table(
-            self.tombstone_ordering, self.decoder.schema, fields, unit
-        )
-
-    @property
-    def tombstone_keys(self) -> TombstoneKeyDecoder | None:
-        """The decoder of tombstone keys, or None if tombstones are rejected or ignored."""
-        order = self.tombstone_order
-        if self.tombstone_key is None or self.ignores_tombstones:
-            return None
-        keys = self.key_generator.config
-        ordering_field = order.key_field if order else None
-        return TombstoneKeyDecoder.for_table(self.tombstone_key, self.decoder, keys, ordering_field)
-
-    @property
-    def _never_written(self) -> frozenset[str]:
-        """Columns of the table that this converter never writes."""
-        kafka = {self.kafka_prefix + name for name in self.kafka_columns}
-        return frozenset(self.table_schema.names) - {*self.decoder.rows_schema.names, *kafka}
-
-    @property
-    def written_fields(self) -> WrittenFields:
-        """Finds the columns that each record writes."""
-        keys = self.key_generator.config
-        required = (*keys.record_key_fields, *keys.partition_fields, *self.ordering_fields)
-        return WrittenFields(
-            tuple(self.table_schema.names),
-            frozenset(self.decoder.schema.names),
-            self.decoder.rescue_column,
-            frozenset(top_column(name, self.table_schema) for name in required),
-            self._never_written,
-            self.decoder.policy.aliases,
-        )

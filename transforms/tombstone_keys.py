@@ -10,7 +10,6 @@ Texts are converted to the type of the field by the rules of ``transforms.decode
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -30,6 +29,7 @@ from transforms.decode.decode_result import DecodeResult
 from transforms.decode.decoder import ColumnDecoder
 from transforms.decode.json import JsonDecoder
 from transforms.decode.json_presence import find_present
+from transforms.decode.json_scanner import parse
 from transforms.decode.json_screening import find_utf8
 from transforms.decode.schema_policy import SchemaPolicy
 
@@ -121,7 +121,7 @@ class TombstoneKeyDecoder:
         if len(path) == 1:
             absent: Mask = ~np.any([find_present(keys, top) for top in top_names], axis=0)
             return absent
-        objects = [_JSON.decode(key.decode()) for key in keys.to_pylist()]
+        objects = [parse(key.decode()) for key in keys.to_pylist()]
         paths = [[top, *path[1:]] for top in top_names]
         return np.array(
             [not any(_has_field(one, path) for path in paths) for one in objects], np.bool_
@@ -147,10 +147,6 @@ def _key_decoder(
     return replace(values, schema=schema, rescue_column=None, policy=policy, framing=framing)
 
 
-#: Only names are needed. Python converts only some thousands of digits to an ``int``.
-_JSON = json.JSONDecoder(parse_int=str, parse_float=str)
-
-
 def _has_field(value: object, path: Sequence[str]) -> bool:
     """Return whether a JSON value has a field, or a null instead of a parent of the field."""
     for name in path:
@@ -168,7 +164,7 @@ def _find_absent_in_avro(
     """Return which keys were written with a schema that has none of the fields."""
     absent = np.ones(len(keys), np.bool_)
     valid = keys.is_valid().to_numpy(zero_copy_only=False).astype(np.bool_)
-    for group in group_by_schema(decoder, byte_strings(keys), valid):
+    for group in group_by_schema(decoder.framing, byte_strings(keys), valid):
         if isinstance(group.schema, WriterSchema):
             root = group.schema.root.arrow
             absent[group.indices] = not any(_schema_has_field(root, path) for path in paths)

@@ -42,7 +42,7 @@ _COLUMNS = PartitionKind.COLUMN_STATS.stored_name
 
 
 class MetadataWriter:
-    """The ``Participant`` of a table, with a metadata table or without."""
+    """The ``MetadataUpdater`` of a table, with a metadata table or without."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class MetadataWriter:
         if metadata.find_file_mismatch(_FILES) is not None or _may_list(metadata, deleted):
             drop_metadata_table(self._storage, properties, check_lease)
 
-    def was_told(self, requested_at: str) -> bool:
+    def has_commit(self, requested_at: str) -> bool:
         """Whether the metadata table has a completed commit of that time."""
         if not read_properties(self._storage).metadata_partitions:
             return False

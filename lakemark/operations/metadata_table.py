@@ -68,8 +68,8 @@ def compact_metadata_table(table: OpenTable) -> None:
     context = table.context
     with context.lock.hold(LOCK_WAIT_S) as lease:
         table.metadata_writer.compact(table.store.load(), lease.check)
-        if context.sharing is not None:
-            context.sharing.let_clocks_pass()
+        if context.multi_writer is not None:
+            context.multi_writer.let_clocks_pass()
 
 
 def maintain_metadata_table(table: OpenTable, policies: MetadataPolicies) -> Maintained | None:

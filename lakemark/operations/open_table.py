@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from lakemark.metadata.metadata_writer import MetadataWriter
     from lakemark.read.cdc.scan import CdcScan
     from lakemark.timeline.locks.table_lock import TableLock
+    from lakemark.transaction.metadata_updater import MetadataUpdater
     from lakemark.transaction.multi_writer import MultiWriter
-    from lakemark.transaction.participant import Participant
     from lakemark.transaction.table_context import TableContext
 
 LATEST = Snapshot()
@@ -106,7 +106,7 @@ class OpenTable:
         lock: TableLock | None = None,
         multi_writer: MultiWriter | None = None,
         runner: Runner | None = None,
-        participant: Participant | None = None,
+        metadata_updater: MetadataUpdater | None = None,
     ) -> None:
         """Read nothing before it is needed.
 
@@ -119,7 +119,7 @@ class OpenTable:
             lock: of the table; None opens the default one when it is needed.
             multi_writer: how other writers are respected; None if this is the only writer.
             runner: runs tasks; None runs them in threads of this process.
-            participant: is informed of each change; None for the metadata table's writer.
+            metadata_updater: is informed of each change; None for the metadata table's writer.
         """
         self.storage = storage
         self.mergers = tuple(mergers)
@@ -128,7 +128,7 @@ class OpenTable:
         self.metadata_opener = MetadataTableOpener(storage)
         self.snapshot = CachedSnapshot(storage, properties, self.store, self.metadata_opener)
         self._lock, self._multi_writer = lock, multi_writer
-        self.runner, self._participant = runner, participant
+        self.runner, self._metadata_updater = runner, metadata_updater
 
     def __repr__(self) -> str:
         return f"OpenTable({self.location.url!r}, version {int(self.version)})"
@@ -149,7 +149,7 @@ class OpenTable:
             self.storage,
             self.store,
             self._lock or open_lock(self.storage),
-            self._participant or self.metadata_writer,
+            self._metadata_updater or self.metadata_writer,
             self._multi_writer,
             self.runner or LocalRunner(1),
         )

@@ -90,12 +90,12 @@ class TableWriter:
         instant has been pending for longer than a writer may be silent, or completed after its
         rollback.
         """
-        sharing = self.table.context.sharing
+        multi_writer = self.table.context.multi_writer
         pending = self.table.timeline.pending(Action.ROLLBACK, *COMMITS)
         clock = self.table.store.clock
-        if sharing is None:
+        if multi_writer is None:
             return []
-        silent = (i for i in pending if not is_fresh(i, sharing.heartbeats, clock))
+        silent = (i for i in pending if not is_fresh(i, multi_writer.heartbeats, clock))
         late = rolled_back_and_completed(self.table.store, self.table.timeline)
         if not late and all(self.table.store.is_clustering(i) for i in silent):
             return []
@@ -139,12 +139,12 @@ class TableWriter:
         Raises:
             ClusteringPlanned: a clustering that no live writer executes will replace one of them.
         """
-        access = self.table.context
+        context = self.table.context
         check_not_planned(
             {(bucket.partition_path, bucket.number) for bucket in buckets},
             self.table.store.load(),
             self.table.store,
-            lambda planned: has_heartbeat(access.storage, planned, access.sharing),
+            lambda planned: has_heartbeat(context.storage, planned, context.multi_writer),
         )
 
     def evolve(self, schema: pa.Schema) -> None:

@@ -31,7 +31,7 @@ from lakemark.timeline.clock import TimelineClock
 from lakemark.timeline.locks.table_lock import Lease
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
-from lakemark.transaction.instant_files import files_by_instant, is_taken_back
+from lakemark.transaction.instant_files import files_by_instant, has_rollback_block
 from lakemark.transaction.rollback_checks import check_no_restore
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
 from lakemark.write.markers import drop_markers_before
@@ -85,7 +85,7 @@ def propose(
 
 
 def archive(
-    access: TableContext,
+    context: TableContext,
     policy: ArchivalPolicy,
     cleaning: CleaningPolicy | None,
     keep_from: KeepFrom,
@@ -93,7 +93,7 @@ def archive(
     """Archive what is due, or complete what a dead archiver began; None if nothing is due.
 
     Args:
-        access: the table.
+        context: the table.
         policy: how long the active timeline may be.
         cleaning: the policy of the table's cleans, which need some commits; None without cleans.
         keep_from: what else must stay active; called under the lock.
@@ -101,17 +101,17 @@ def archive(
     Raises:
         Refused: a restore is pending.
     """
-    store = access.timeline
-    with access.lock.hold(LOCK_WAIT_S) as lease:
+    store = context.timeline
+    with context.lock.hold(LOCK_WAIT_S) as lease:
         timeline = store.load()
         check_no_restore(timeline)
         instants = propose(store, timeline, policy, cleaning, keep_from)  # model: plan archival
         if not instants:
             return None
         left = store.without(timeline, set(instants))
-        leftovers = _delete_leftovers(access, timeline, left, lease)
+        leftovers = _delete_leftovers(context, timeline, left, lease)
         lease.check()
-        drop_markers_before(access.storage, left)
+        drop_markers_before(context.storage, left)
         store.archive(instants, lease.check)
         return Archived(instants, left, leftovers)
 
@@ -170,40 +170,40 @@ def _replaced_and_not_cleaned(store: TimelineStore, timeline: Timeline) -> Itera
 
 
 def _delete_leftovers(
-    access: TableContext, before: Timeline, after: Timeline, lease: Lease
+    context: TableContext, before: Timeline, after: Timeline, lease: Lease
 ) -> tuple[str, ...]:
     """Delete files that late writers left for instants that were rolled back or restored away.
 
     Only instants that a rollback or a restore names count, so that no data is deleted if others
     have lost the history. The folders are listed only if there are such instants.
     """
-    names = _taken_back(access.timeline, before, after)
-    files = files_by_instant(access, names) if names else {}
+    names = _taken_back(context.timeline, before, after)
+    files = files_by_instant(context, names) if names else {}
     found = [
         path
         for name, paths in files.items()
         for path in paths
-        if not is_taken_back(access, path, name)
+        if not has_rollback_block(context, path, name)
     ]
-    found += _lost_attempts(access, before, after)
+    found += _lost_attempts(context, before, after)
     lease.check()
-    access.delete_files(found)
+    context.delete_files(found)
     return tuple(found)
 
 
-def _lost_attempts(access: TableContext, before: Timeline, after: Timeline) -> list[str]:
+def _lost_attempts(context: TableContext, before: Timeline, after: Timeline) -> list[str]:
     """Base files of compactions between the two starts that the completed commits do not name.
 
     Attempts that lost the instant wrote them late. An attempt and its replacement execute the same
     plan, so only the partitions that the commits wrote are listed.
     """
-    store, end = access.timeline, after.start or ""
+    store, end = context.timeline, after.start or ""
     commits = (i for i in before.completed(Action.COMMIT) if i.requested_at < end)
     read = {i.requested_at: store.read_commit(i) for i in commits}
     compactions = {name: commit for name, commit in read.items() if commit.compacted}
     stats = [stat for commit in compactions.values() for stat in commit.write_stats]
     folders = sorted({stat.partition_path or "" for stat in stats})
-    listed = (info for folder in folders for info in access.storage.list_folder(folder)[1])
+    listed = (info for folder in folders for info in context.storage.list_folder(folder)[1])
     bases = ((info.path, BaseFileName.parse(info.name)) for info in listed)
     found = {path for path, name in bases if name is not None and name.instant in compactions}
     return sorted(found.difference(stat.path for stat in stats if stat.path))

@@ -82,14 +82,14 @@ def propose(
 
 
 def request(
-    access: TableContext,
+    context: TableContext,
     view_at: Callable[[Timeline], FileSystemView],
     policy: CleaningPolicy,
 ) -> tuple[Instant, CleanPlan] | None:
     """Write a plan to the timeline; None if nothing has expired, or if a clean is pending.
 
     Args:
-        access: the table.
+        context: the table.
         view_at: the view of the latest state as of a timeline.
         policy: what stays.
 
@@ -97,24 +97,26 @@ def request(
         Refused: a restore is pending, which needs older files.
         LeaseLost: the lock was lost before the plan existed; ``claim`` removes it if it came late.
     """
-    with access.lock.hold(LOCK_WAIT_S) as lease:
-        timeline = access.timeline.load()
+    with context.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = context.timeline.load()
         check_no_restore(timeline)
         if timeline.pending(Action.CLEAN):  # it may have the same files
             return None
-        proposed = propose(access.timeline, timeline, lambda: view_at(timeline), policy)
+        proposed = propose(context.timeline, timeline, lambda: view_at(timeline), policy)
         if proposed is None:
             return None
-        name = access.generate_time(timeline.newest_time, ClockSlot.SERVICE)
+        name = context.generate_time(timeline.newest_time, ClockSlot.SERVICE)
         requested = Instant(name, Action.CLEAN, State.REQUESTED)
         lease.check()
-        root = access.storage.location.url
-        access.timeline.create(requested, encode_clean_plan(proposed, root))
+        root = context.storage.location.url
+        context.timeline.create(requested, encode_clean_plan(proposed, root))
         lease.check()  # if it came late, ``claim`` removes it
         return requested, proposed
 
 
-def execute(access: TableContext, pending: Instant, planned: CleanPlan) -> tuple[Instant, Timeline]:
+def execute(
+    context: TableContext, pending: Instant, planned: CleanPlan
+) -> tuple[Instant, Timeline]:
     """Delete the files of a plan, and publish the clean.
 
     Returns:
@@ -123,11 +125,11 @@ def execute(access: TableContext, pending: Instant, planned: CleanPlan) -> tuple
     Raises:
         Fenced: the instant is no longer on the timeline.
     """
-    with access.alive(pending.requested_at):
-        return _execute(access, pending, planned)
+    with context.alive(pending.requested_at):
+        return _execute(context, pending, planned)
 
 
-def claim(access: TableContext, pending: Instant) -> CleanPlan | None:
+def claim(context: TableContext, pending: Instant) -> CleanPlan | None:
     """The plan of a pending clean, if it may be executed; None if it was removed or has completed.
 
     A plan is removed if its content is lost. An inflight file without a plan is removed, too: a
@@ -142,52 +144,53 @@ def claim(access: TableContext, pending: Instant) -> CleanPlan | None:
     table would be ahead of the timeline. Source for lost plans: ``CleanActionExecutor.execute``,
     ``deleteEmptyInstantIfExists`` of Apache Hudi 1.2.0.
     """
-    with access.lock.hold(LOCK_WAIT_S) as lease:
-        timeline = access.timeline.load()
+    with context.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = context.timeline.load()
         current = next((i for i in timeline.pending(Action.CLEAN) if _is_same(i, pending)), None)
         if current is None:
             return None
-        is_planned = current.state is State.REQUESTED or access.timeline.is_requested(current)
-        planned = access.timeline.read_clean_plan(pending.requested_at) if is_planned else None
-        reason = _obsolete(planned, pending, timeline, access.timeline)
-        if planned is not None and (not reason or _is_recorded(access, pending)):
+        is_planned = current.state is State.REQUESTED or context.timeline.is_requested(current)
+        planned = context.timeline.read_clean_plan(pending.requested_at) if is_planned else None
+        reason = _obsolete(planned, pending, timeline, context.timeline)
+        if planned is not None and (not reason or _is_recorded(context, pending)):
             return planned
         # The plan of a living writer may be empty while it is being written.
-        clock, sharing = access.timeline.clock, access.sharing
-        if planned is None and sharing and is_fresh(pending, sharing.heartbeats, clock):
+        clock, multi_writer = context.timeline.clock, context.multi_writer
+        if planned is None and multi_writer and is_fresh(pending, multi_writer.heartbeats, clock):
             return None
         _log.warning("%s is removed, and deletes nothing: %s", pending, reason)
         lease.check()
-        access.timeline.forget(current)
-        forget_heartbeat(access.storage, pending.requested_at)  # of a writer that died
+        context.timeline.forget(current)
+        forget_heartbeat(context.storage, pending.requested_at)  # of a writer that died
     return None
 
 
-def _is_recorded(access: TableContext, pending: Instant) -> bool:
+def _is_recorded(context: TableContext, pending: Instant) -> bool:
     """Whether the metadata table records the clean: all its files are gone, so it must complete."""
-    return access.participant.was_told(pending.requested_at)
+    return context.metadata_updater.has_commit(pending.requested_at)
 
 
-def is_free(access: TableContext, pending: Instant) -> bool:
+def is_free(context: TableContext, pending: Instant) -> bool:
     """Whether no other writer of a shared table executes a planned clean."""
-    return access.sharing is None or not has_heartbeat(access.storage, pending, access.sharing)
+    multi_writer = context.multi_writer
+    return multi_writer is None or not has_heartbeat(context.storage, pending, multi_writer)
 
 
 def _execute(
-    access: TableContext, pending: Instant, planned: CleanPlan
+    context: TableContext, pending: Instant, planned: CleanPlan
 ) -> tuple[Instant, Timeline]:
     started = time.monotonic()
     inflight = pending.inflight()
     if pending.state is State.REQUESTED:
-        access.timeline.create(inflight)
-    access.delete_files(planned.paths)
+        context.timeline.create(inflight)
+    context.delete_files(planned.paths)
     for partition in planned.dropped_partitions:
-        _drop_if_empty(access.storage, partition)
+        _drop_if_empty(context.storage, partition)
     took_ms = int((time.monotonic() - started) * 1000)
     content = encode_clean_metadata(planned, pending.requested_at, took_ms)
-    completed, timeline = _publish(access, inflight, planned, content)
-    access.timeline.withdraw(inflight)
-    access.timeline.note_clean(completed, CleanMetadata.of(planned))
+    completed, timeline = _publish(context, inflight, planned, content)
+    context.timeline.withdraw(inflight)
+    context.timeline.note_clean(completed, CleanMetadata.of(planned))
     return completed, timeline
 
 
@@ -242,24 +245,24 @@ def _is_empty_clean_due(
 
 
 def _publish(
-    access: TableContext, inflight: Instant, planned: CleanPlan, content: bytes
+    context: TableContext, inflight: Instant, planned: CleanPlan, content: bytes
 ) -> tuple[Instant, Timeline]:
-    with access.lock.hold(LOCK_WAIT_S) as lease:
-        timeline = access.timeline.load()
+    with context.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = context.timeline.load()
         current = next((i for i in timeline.instants if _is_same(i, inflight)), None)
         if current is None:
             raise Fenced(inflight.requested_at, "its plan was removed; clean again")
         if current.is_completed:  # another executor of the same plan was faster
             return current, timeline
-        if not access.timeline.is_requested(inflight):
+        if not context.timeline.is_requested(inflight):
             lease.check()
-            access.timeline.forget(inflight)
+            context.timeline.forget(inflight)
             raise Fenced(inflight.requested_at, "it was completed and archived; clean again")
-        publication = Publication(access.timeline, lease, inflight)
+        publication = Publication(context.timeline, lease, inflight)
         publication.prepare(content)
-        with publication.telling():
-            access.participant.on_clean(inflight, planned.files, timeline)
-        completed = publication.publish(access.generate_time(timeline.newest_time))
+        with lease.reporting_loss():
+            context.metadata_updater.on_clean(inflight, planned.files, timeline)
+        completed = publication.publish(context.generate_time(timeline.newest_time))
     return completed, timeline.with_instant(completed)
 
 

@@ -50,31 +50,31 @@ _log = logging.getLogger(__name__)
 
 
 def request_compaction(
-    access: TableContext, slices_at: Callable[[Timeline], Iterable[FileSlice]]
+    context: TableContext, slices_at: Callable[[Timeline], Iterable[FileSlice]]
 ) -> tuple[Instant, CompactionPlan] | None:
     """Write a plan to the timeline; None if no slice has logs, or if a v6 write is pending.
 
     Args:
-        access: the table.
+        context: the table.
         slices_at: the latest slices as of a timeline, without those of pending services.
 
     Raises:
         LeaseLost: the lock was lost before the plan existed; ``CompactionExecution.begin`` removes
             a plan that came late.
     """
-    with access.lock.hold(LOCK_WAIT_S) as lease:
-        timeline = access.timeline.load()
-        store = access.timeline
+    with context.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = context.timeline.load()
+        store = context.timeline
         if store.version.logs_name_their_slice and store.pending_writes(timeline):
             return None  # their logs name a slice that the plan would end without them
         plan = CompactionPlan.of(slices_at(timeline))  # model: plan compaction
         if not plan.operations:
             return None
-        name = access.generate_time(timeline.newest_time, ClockSlot.SERVICE)
+        name = context.generate_time(timeline.newest_time, ClockSlot.SERVICE)
         requested = Instant(name, Action.COMPACTION, State.REQUESTED)
         lease.check()
         # model: request compaction
-        access.timeline.create(requested, encode_compaction_plan(plan))
+        context.timeline.create(requested, encode_compaction_plan(plan))
         lease.check()  # if it came late, ``_check_in_time`` finds it
         return requested, plan
 
@@ -95,7 +95,7 @@ class CompactionExecution:
     @classmethod
     def begin(
         cls,
-        access: TableContext,
+        context: TableContext,
         pending: Instant,
         plan: CompactionPlan,
         lock_wait_s: float = LOCK_WAIT_S,
@@ -106,8 +106,8 @@ class CompactionExecution:
             WriteConflict: another writer is executing it, or has completed or removed it; or it
                 came late and was removed.
         """
-        _check_in_time(access, pending, plan, lock_wait_s)
-        transaction = Transaction.take_up(access, pending, lock_wait_s)
+        _check_in_time(context, pending, plan, lock_wait_s)
+        transaction = Transaction.resume(context, pending, lock_wait_s)
         return cls(transaction.instant, plan, transaction)
 
     def rewrite(self, rewrite: Rewrite, runner: Runner) -> list[WriteStat]:
@@ -123,7 +123,7 @@ class CompactionExecution:
         try:
             return runner.map(rewrite, self.plan.operations)  # model: rewrite
         except CorruptData:
-            self._transaction.check_standing()
+            self._transaction.check_inflight()
             raise
 
     def complete(
@@ -181,12 +181,12 @@ class SliceRewriter:
 
 
 def _check_in_time(
-    access: TableContext, pending: Instant, plan: CompactionPlan, lock_wait_s: float
+    context: TableContext, pending: Instant, plan: CompactionPlan, lock_wait_s: float
 ) -> None:
     """Pass if a plan may be executed; a plan that came late is removed.
 
     Args:
-        access: the table.
+        context: the table.
         pending: the compaction.
         plan: of it.
         lock_wait_s: how long to wait for the table's lock.
@@ -195,27 +195,27 @@ def _check_in_time(
         WriteConflict: it came late, or another writer has completed or removed it.
         LockTimeout: another writer kept the lock.
     """
-    timeline = access.timeline.load()
+    timeline = context.timeline.load()
     current = timeline.find(pending.requested_at)
     if current is None or current.is_completed:
         message = f"{pending} was completed or removed by another writer"
         raise WriteConflict(message)
-    reason = _reason_late(pending, plan, timeline, access.timeline)
-    if not reason or _is_followed(access, pending, plan):
+    reason = _reason_late(pending, plan, timeline, context.timeline)
+    if not reason or _is_followed(context, pending, plan):
         return
-    if has_heartbeat(access.storage, pending, access.sharing):
+    if has_heartbeat(context.storage, pending, context.multi_writer):
         message = f"{pending} is being executed by another writer, whose heartbeat is alive"
         raise WriteConflict(message)
     if pending.state is State.INFLIGHT:
-        roll_back_named(access, pending.requested_at)
-    with access.lock.hold(lock_wait_s) as lease:
-        timeline = access.timeline.load()
+        roll_back_named(context, pending.requested_at)
+    with context.lock.hold(lock_wait_s) as lease:
+        timeline = context.timeline.load()
         check_no_restore(timeline)
         current = timeline.find(pending.requested_at)
         if current is not None and current.state is State.REQUESTED:
             lease.check()
-            access.timeline.forget(current)
-            forget_heartbeat(access.storage, pending.requested_at)  # of an executor that died
+            context.timeline.forget(current)
+            forget_heartbeat(context.storage, pending.requested_at)  # of an executor that died
     _log.warning("%s was removed without being executed: %s", pending, reason)
     message = f"{pending} was removed: {reason}"
     raise WriteConflict(message)
@@ -251,12 +251,12 @@ def _contradicts(done: Instant, name: str, plan: CompactionPlan, store: Timeline
     return metadata.compacted and not groups.isdisjoint(written)
 
 
-def _is_followed(access: TableContext, pending: Instant, plan: CompactionPlan) -> bool:
+def _is_followed(context: TableContext, pending: Instant, plan: CompactionPlan) -> bool:
     """Whether logs are named after the slice that the plan opens, as in table version 6."""
-    if not access.timeline.version.logs_name_their_slice:
+    if not context.timeline.version.logs_name_their_slice:
         return False
     folders = {one.group.partition_path for one in plan.operations}
-    objects = (info for folder in folders for info in access.storage.list_folder(folder)[1])
+    objects = (info for folder in folders for info in context.storage.list_folder(folder)[1])
     logs = (LogFileName.parse(info.name) for info in objects)
     return any(log is not None and log.instant == pending.requested_at for log in logs)
 

@@ -82,7 +82,7 @@ class MetadataPolicies:
         return cls(own, ArchivalPolicy(least, most, EVERY_DELTA_COMMITS))
 
 
-class _MetadataAccess(TableContext):
+class _MetadataTableContext(TableContext):
     """Of a metadata table: written only under the data table's lock, so without heartbeats."""
 
     @contextmanager
@@ -109,7 +109,7 @@ class Maintained:
 
 
 def maintain(
-    access: TableContext, own: Timeline, data: Timeline, policies: MetadataPolicies | None = None
+    context: TableContext, own: Timeline, data: Timeline, policies: MetadataPolicies | None = None
 ) -> Maintained | None:
     """Clean and archive a metadata table; None if neither is due, and then nothing is read.
 
@@ -117,39 +117,39 @@ def maintain(
     and archival for ever.
 
     Args:
-        access: the data table.
+        context: the data table.
         own: the metadata table's timeline, as last known.
         data: the data table's, as last known; an older one keeps more.
         policies: how much is kept; None for those of Apache's defaults for the data table.
     """
     policies = policies or MetadataPolicies.for_data_table()
-    clock = access.timeline.clock
+    clock = context.timeline.clock
     undone: tuple[Instant, ...] = ()
     if abandoned_commits(own, data):
-        own, undone = _undo_abandoned(access)
+        own, undone = _undo_abandoned(context)
     is_clean_due = _is_clean_due(own, policies.cleaning, clock)
     archival_policy = policies.archival.with_commits_of_cleaning(policies.cleaning, own, clock)
     is_long = bool(plan(own, archival_policy, _keep_from(own, data)))
     if not (is_clean_due or is_long):
         return Maintained((), (), own, undone) if undone else None
-    metadata = _as_table(access)
+    metadata = _as_table(context)
     deleted = _clean(metadata, own, policies.cleaning) if is_clean_due else ()
     archived = _archive(metadata, data, policies) if is_long else ()
     return Maintained(deleted, archived, metadata.timeline.load(), undone)
 
 
-def _undo_abandoned(access: TableContext) -> tuple[Timeline, tuple[Instant, ...]]:
+def _undo_abandoned(context: TableContext) -> tuple[Timeline, tuple[Instant, ...]]:
     """Roll back commits of the metadata table that no writer will complete.
 
     Returns:
         The metadata table's timeline afterwards, and the commits.
     """
-    metadata = _as_table(access)
-    with access.lock.hold(LOCK_WAIT_S) as lease:
+    metadata = _as_table(context)
+    with context.lock.hold(LOCK_WAIT_S) as lease:
         store = MetadataStore(metadata.storage, metadata.timeline, metadata.timeline.load())
         rollbacks = store.instants.pending_rollbacks(store.timeline)
         in_rollback = {plan.instant for _, plan in rollbacks}
-        data = access.timeline.load()  # after the metadata table's: a data instant is there first
+        data = context.timeline.load()  # after the metadata table's: a data instant is there first
         found = abandoned_commits(store.timeline, data, in_rollback)
         for commit in found:
             store.undo(commit.requested_at, lease.check)
@@ -197,12 +197,12 @@ def _keep_from(own: Timeline, data: Timeline) -> Iterator[str]:
             yield made.requested_at
 
 
-def _as_table(access: TableContext) -> TableContext:
+def _as_table(context: TableContext) -> TableContext:
     """The metadata table, under its data table's lock; no participant is informed of changes."""
-    storage = FolderStorage(access.storage, METADATA_FOLDER)
-    clock = access.timeline.clock
+    storage = FolderStorage(context.storage, METADATA_FOLDER)
+    clock = context.timeline.clock
     instants = TimelineStore.of_table(storage, read_properties(storage), clock=clock)
-    return _MetadataAccess(storage, instants, access.lock, sharing=access.sharing)
+    return _MetadataTableContext(storage, instants, context.lock, multi_writer=context.multi_writer)
 
 
 def _clean(metadata: TableContext, own: Timeline, policy: CleaningPolicy) -> tuple[str, ...]:

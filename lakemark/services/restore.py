@@ -86,7 +86,7 @@ def plan_restore(timeline: Timeline, restore_to: str, is_merge_on_read: bool) ->
     return RestorePlan(restore_to, tuple(UndoneInstant(i.requested_at, i.action) for i in later))
 
 
-def check_restorable(plan: RestorePlan, timeline: Timeline, access: TableContext) -> None:
+def check_restorable(plan: RestorePlan, timeline: Timeline, context: TableContext) -> None:
     """Pass if undoing these instants brings the whole state back.
 
     Raises:
@@ -95,20 +95,20 @@ def check_restorable(plan: RestorePlan, timeline: Timeline, access: TableContext
         CorruptData: a savepoint or a clean is damaged.
     """
     assert plan.restore_to is not None
-    for problem in _obstacles(plan, plan.restore_to, timeline, access):
+    for problem in _obstacles(plan, plan.restore_to, timeline, context):
         message = f"the table cannot be restored to {plan.restore_to}: {problem}"
         raise Refused(message)
 
 
 def restore(
-    access: TableContext,
+    context: TableContext,
     restore_to: str | None,
     is_merge_on_read: bool,
 ) -> tuple[Instant, list[RollbackPlan]]:
     """Bring back the state as of a commit; a pending restore is completed instead.
 
     Args:
-        access: the table.
+        context: the table.
         restore_to: requested time of the commit, or of its savepoint; None only completes.
         is_merge_on_read: see ``plan_restore``.
 
@@ -119,18 +119,18 @@ def restore(
         InvalidConfig: no such commit; or another restore is pending, or none to complete.
         Refused: see ``check_restorable``.
     """
-    with access.lock.hold(LOCK_WAIT_S) as lease:
-        timeline = access.timeline.load()
-        found = pending_restore(timeline, access.timeline)
+    with context.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = context.timeline.load()
+        found = pending_restore(timeline, context.timeline)
         if found and restore_to not in (None, found[1].restore_to):
             message = f"{found[0]} restores to {found[1].restore_to} and has not ended"
             raise InvalidConfig(message)
-        pending, plan = found or _request(access, timeline, restore_to, is_merge_on_read, lease)
+        pending, plan = found or _request(context, timeline, restore_to, is_merge_on_read, lease)
         if found:
             plan = _with_later_commits(plan, pending, timeline, is_merge_on_read)
-        with access.alive(pending.requested_at):
-            drop_metadata_table(access.storage, read_properties(access.storage), lease.check)
-            return _execute(access, pending, plan, lease)
+        with context.alive(pending.requested_at):
+            drop_metadata_table(context.storage, read_properties(context.storage), lease.check)
+            return _execute(context, pending, plan, lease)
 
 
 def _is_after(instant: Instant, target: Instant, is_merge_on_read: bool) -> bool:
@@ -143,7 +143,7 @@ def _is_after(instant: Instant, target: Instant, is_merge_on_read: bool) -> bool
 
 
 def _obstacles(
-    plan: RestorePlan, restore_to: str, timeline: Timeline, access: TableContext
+    plan: RestorePlan, restore_to: str, timeline: Timeline, context: TableContext
 ) -> Iterator[str]:
     undone = {instant.requested_at for instant in plan.instants}
     savepoints = {i.requested_at: i for i in timeline.completed(Action.SAVEPOINT)}
@@ -153,7 +153,7 @@ def _obstacles(
     for clean in timeline.pending(Action.CLEAN):
         yield f"{clean} has not ended; run that first: lakemark table clean TABLE --run"
     if timeline.has_history:
-        archived = access.timeline.load_archived().instants(restore_to)
+        archived = context.timeline.load_archived().instants(restore_to)
         for gone in archived:
             if gone.action.is_write and gone.requested_at > restore_to:
                 yield f"{gone}, which came after it, was archived"
@@ -161,17 +161,17 @@ def _obstacles(
                 # An archiver has still to delete it. Then no active commit would be left.
                 yield "it is archived; restore to a later commit"
     if restore_to not in savepoints:
-        check_not_cleaned(timeline, access.timeline, restore_to)
+        check_not_cleaned(timeline, context.timeline, restore_to)
         return
-    kept = access.timeline.read_savepoint(savepoints[restore_to]).files
-    later = _logs_of_later_commits(kept, restore_to, timeline, access)
+    kept = context.timeline.read_savepoint(savepoints[restore_to]).files
+    later = _logs_of_later_commits(kept, restore_to, timeline, context)
     for partition, names in kept.items():
-        for name in sorted(set(names) - later - _names_in(access.storage, partition)):
+        for name in sorted(set(names) - later - _names_in(context.storage, partition)):
             yield f"{name} of partition {partition!r}, which its savepoint keeps, is gone"
 
 
 def _logs_of_later_commits(
-    kept: Mapping[str, Iterable[str]], restore_to: str, timeline: Timeline, access: TableContext
+    kept: Mapping[str, Iterable[str]], restore_to: str, timeline: Timeline, context: TableContext
 ) -> set[str]:
     """Logs that a savepoint lists beyond its commit's state: an earlier restore deleted them.
 
@@ -179,8 +179,8 @@ def _logs_of_later_commits(
     active timeline show which logs belong to the state, so logs of archived commits are not
     required.
     """
-    store = access.timeline
-    if not (store.version.logs_name_their_slice or was_version_6(access.storage)):
+    store = context.timeline
+    if not (store.version.logs_name_their_slice or was_version_6(context.storage)):
         return set()
     commits = (i for i in timeline.completed(*COMMITS) if i.requested_at <= restore_to)
     stats = (stat for commit in commits for stat in store.read_commit(commit).write_stats)
@@ -194,18 +194,18 @@ def _names_in(storage: Storage, partition: str) -> set[str]:
 
 
 def _request(
-    access: TableContext,
+    context: TableContext,
     timeline: Timeline,
     restore_to: str | None,
     is_merge_on_read: bool,
     lease: Lease,
 ) -> tuple[Instant, RestorePlan]:
     plan = plan_restore(timeline, restore_to or "", is_merge_on_read)
-    check_restorable(plan, timeline, access)
-    at = access.generate_time(timeline.newest_time, ClockSlot.SERVICE)
+    check_restorable(plan, timeline, context)
+    at = context.generate_time(timeline.newest_time, ClockSlot.SERVICE)
     requested = Instant(at, Action.RESTORE, State.REQUESTED)
     lease.check()
-    access.timeline.create(requested, encode_restore_plan(plan))
+    context.timeline.create(requested, encode_restore_plan(plan))
     lease.check()  # if it came late, it may lack a commit: ``_with_later_commits``
     return requested, plan
 
@@ -235,45 +235,45 @@ def _with_later_commits(
 
 
 def _execute(
-    access: TableContext, pending: Instant, plan: RestorePlan, lease: Lease
+    context: TableContext, pending: Instant, plan: RestorePlan, lease: Lease
 ) -> tuple[Instant, list[RollbackPlan]]:
     started = time.monotonic()
     if pending.state is State.REQUESTED:
-        access.timeline.create(pending.inflight())
+        context.timeline.create(pending.inflight())
     inflight = pending.inflight()
-    files = files_by_instant(access, [one.requested_at for one in plan.instants])
+    files = files_by_instant(context, [one.requested_at for one in plan.instants])
     undone = []
     for instant in plan.instants:
-        undone.append(_undo(access, instant, files[instant.requested_at], lease))
+        undone.append(_undo(context, instant, files[instant.requested_at], lease))
     took_ms = int((time.monotonic() - started) * 1000)
     content = encode_restore_metadata(pending.requested_at, took_ms, undone)
-    publication = Publication(access.timeline, lease, inflight)
+    publication = Publication(context.timeline, lease, inflight)
     publication.prepare(content)
-    timeline = access.timeline.load()
-    completed = publication.publish(access.generate_time(timeline.newest_time))
-    access.timeline.withdraw(inflight)
-    _forget_rollbacks(access, timeline, plan)
+    timeline = context.timeline.load()
+    completed = publication.publish(context.generate_time(timeline.newest_time))
+    context.timeline.withdraw(inflight)
+    _forget_rollbacks(context, timeline, plan)
     return completed, undone
 
 
 def _undo(
-    access: TableContext, instant: UndoneInstant, files: Sequence[str], lease: Lease
+    context: TableContext, instant: UndoneInstant, files: Sequence[str], lease: Lease
 ) -> RollbackPlan:
     """Remove one instant and its files; it may have been removed in part before."""
     name = instant.requested_at
-    current = _write_of(access.timeline.load(), name)
+    current = _write_of(context.timeline.load(), name)
     if current is not None:
-        access.timeline.withdraw_all(name, lease.check)
+        context.timeline.withdraw_all(name, lease.check)
     lease.check()
     if current is not None and current.is_completed:
-        access.timeline.unpublish(current)
-        current = _write_of(access.timeline.load(), name)
+        context.timeline.unpublish(current)
+        current = _write_of(context.timeline.load(), name)
     lease.check()
-    access.delete_files(files)
+    context.delete_files(files)
     if current is not None:
-        access.timeline.forget(current)
-    drop_markers(access.storage, name)
-    return RollbackPlan(name, instant.action, as_planned(access.storage, files))
+        context.timeline.forget(current)
+    drop_markers(context.storage, name)
+    return RollbackPlan(name, instant.action, as_planned(context.storage, files))
 
 
 def _write_of(timeline: Timeline, requested_at: str) -> Instant | None:
@@ -281,9 +281,9 @@ def _write_of(timeline: Timeline, requested_at: str) -> Instant | None:
     return found if found is not None and found.action.is_write else None
 
 
-def _forget_rollbacks(access: TableContext, timeline: Timeline, plan: RestorePlan) -> None:
+def _forget_rollbacks(context: TableContext, timeline: Timeline, plan: RestorePlan) -> None:
     """Forget pending rollbacks of undone instants; Apache Hudi leaves one for each instant."""
     undone = {instant.requested_at for instant in plan.instants}
-    for rollback, rollback_plan in access.timeline.pending_rollbacks(timeline):
+    for rollback, rollback_plan in context.timeline.pending_rollbacks(timeline):
         if rollback_plan.instant in undone:
-            access.timeline.forget(rollback)
+            context.timeline.forget(rollback)

@@ -36,15 +36,15 @@ def savepoints(timeline: Timeline, store: TimelineStore) -> dict[str, SavepointM
 
 
 def plan_savepoint(
-    access: TableContext, requested_at: str, slices_as_of: SlicesAsOf, user: str, comment: str
+    context: TableContext, requested_at: str, slices_as_of: SlicesAsOf, user: str, comment: str
 ) -> SavepointMetadata:
     """What ``create_savepoint`` would keep, as of now. Errors as there."""
-    timeline = access.timeline.load()
-    return _plan(timeline, access.timeline, requested_at, slices_as_of, user, comment)
+    timeline = context.timeline.load()
+    return _plan(timeline, context.timeline, requested_at, slices_as_of, user, comment)
 
 
 def create_savepoint(
-    access: TableContext, requested_at: str, slices_as_of: SlicesAsOf, user: str, comment: str
+    context: TableContext, requested_at: str, slices_as_of: SlicesAsOf, user: str, comment: str
 ) -> SavepointMetadata:
     """Keep the state as of a completed commit; a pending savepoint is completed.
 
@@ -53,38 +53,38 @@ def create_savepoint(
         Refused: it has a savepoint, files of its state were cleaned, or a clean or a restore is
             pending.
     """
-    with access.lock.hold(LOCK_WAIT_S) as lease:
-        timeline = access.timeline.load()
-        metadata = _plan(timeline, access.timeline, requested_at, slices_as_of, user, comment)
+    with context.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = context.timeline.load()
+        metadata = _plan(timeline, context.timeline, requested_at, slices_as_of, user, comment)
         pending = Instant(requested_at, Action.SAVEPOINT, State.INFLIGHT)
         lease.check()
-        access.timeline.create(pending)
-        publication = Publication(access.timeline, lease, pending)
+        context.timeline.create(pending)
+        publication = Publication(context.timeline, lease, pending)
         publication.prepare(encode_savepoint(metadata))
-        publication.publish(access.generate_time(timeline.newest_time))
-    access.timeline.withdraw(pending)
+        publication.publish(context.generate_time(timeline.newest_time))
+    context.timeline.withdraw(pending)
     return metadata
 
 
-def plan_deletion(access: TableContext, requested_at: str) -> SavepointMetadata:
+def plan_deletion(context: TableContext, requested_at: str) -> SavepointMetadata:
     """The files that ``delete_savepoint`` would release; errors as there."""
-    found = _find(access.timeline.load(), requested_at)
-    return access.timeline.read_savepoint(found) if found.is_completed else SavepointMetadata()
+    found = _find(context.timeline.load(), requested_at)
+    return context.timeline.read_savepoint(found) if found.is_completed else SavepointMetadata()
 
 
-def delete_savepoint(access: TableContext, requested_at: str) -> None:
+def delete_savepoint(context: TableContext, requested_at: str) -> None:
     """Let cleaning delete the files again; a pending savepoint is removed, too.
 
     Raises:
         InvalidConfig: there is no savepoint of that instant.
         Refused: a restore is pending.
     """
-    with access.lock.hold(LOCK_WAIT_S) as lease:
-        found = _find(access.timeline.load(), requested_at)
+    with context.lock.hold(LOCK_WAIT_S) as lease:
+        found = _find(context.timeline.load(), requested_at)
         lease.check()
         if found.is_completed:
-            access.timeline.unpublish(found)
-        access.timeline.forget(Instant(requested_at, Action.SAVEPOINT, State.INFLIGHT))
+            context.timeline.unpublish(found)
+        context.timeline.forget(Instant(requested_at, Action.SAVEPOINT, State.INFLIGHT))
 
 
 def _plan(

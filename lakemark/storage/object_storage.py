@@ -59,6 +59,9 @@ _COPY_WAIT_S, _COPY_LOOK_AGAIN_S = 20.0, 0.05
 _DELETE_BATCH = 1000
 
 
+Reopen = Callable[[StorageLocation], Storage]
+
+
 @dataclass(frozen=True, slots=True)
 class StoreAbilities:
     """The differences between kinds of stores.
@@ -78,12 +81,25 @@ class StoreAbilities:
 
 
 class ObjectStorage:
-    """A prefix of a bucket or container."""
+    """A prefix of a bucket or container.
+
+    Args:
+        location: opens the same root in another process.
+        store: client of the bucket.
+        prefix: path of the root in the bucket.
+        abilities: what the store supports.
+        reopen: opens a location in the process that unpickles the storage.
+    """
 
     def __init__(
-        self, location: StorageLocation, store: ObjectStore, prefix: str, abilities: StoreAbilities
+        self,
+        location: StorageLocation,
+        store: ObjectStore,
+        prefix: str,
+        abilities: StoreAbilities,
+        reopen: Reopen,
     ) -> None:
-        self._location = location
+        self._location, self._reopen = location, reopen
         self._store = store
         self._prefix = f"{prefix}/" if prefix else ""
         self._abilities = abilities
@@ -92,11 +108,9 @@ class ObjectStorage:
     def __repr__(self) -> str:
         return f"ObjectStorage({self._location.url!r})"
 
-    def __reduce__(self) -> tuple[Callable[[StorageLocation], Storage], tuple[StorageLocation]]:
+    def __reduce__(self) -> tuple[Reopen, tuple[StorageLocation]]:
         """Unpickle with the other process's own client."""
-        from lakemark.storage.open_storage import open_storage
-
-        return open_storage, (self._location,)
+        return self._reopen, (self._location,)
 
     @property
     def location(self) -> StorageLocation:

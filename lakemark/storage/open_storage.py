@@ -131,7 +131,7 @@ def _open_object_storage(location: StorageLocation, scheme: str, rest: str) -> O
             store = make_store(bucket, options, _client_config(options), retry)
     except StorageUnavailable as error:  # no request was sent, so the options are wrong
         raise InvalidConfig(str(error)) from None
-    return ObjectStorage(location, store, prefix, abilities)
+    return ObjectStorage(location, store, prefix, abilities, open_storage)
 
 
 def _bucket_and_prefix(scheme: str, rest: str) -> tuple[str, str, str]:

@@ -1,8 +1,8 @@
-"""Attempts at a planned service: who may publish it, and whose files are whose.
+"""Attempts to execute a planned service: which of them may publish, and which files it owns.
 
-A plan outlives its executor: if that dies, is rolled back, or is taken for dead, another executor
-begins the plan again, with the same instant and the same file ids. The first may go on at any
-time. So each attempt has a random name. The content of the inflight instant holds it, and the
+A plan outlives its executor. If the executor dies, is rolled back, or is considered dead, another
+one executes the plan again, with the same instant and the same file ids. The first may resume at
+any time. So each attempt has a random name. The content of the inflight instant holds it, and the
 names of its files and of its prepared content contain it:
 
 - two attempts never write the same file, so neither replaces a file of the other;
@@ -51,77 +51,78 @@ class AttemptLost(WriteConflict):
 
 
 def new_attempt(planned: Instant) -> Instant:
-    """The inflight instant of another attempt at a planned service."""
+    """Return the inflight instant of a new attempt at a planned service."""
     return replace(planned.inflight(), attempt=uuid4().hex)
 
 
 def inflight_content(action: Action, version: FormatVersion, writer_id: str) -> bytes:
-    """Content of an inflight instant that names its writer, so that no other writer's equals it.
+    """Return the content of an inflight instant, with the name of its writer.
 
-    It is commit metadata without files, as Apache Hudi writes it for an inflight commit.
+    So no other writer creates the same content. It is commit metadata without files, as Apache Hudi
+    writes it for an inflight commit.
     """
     metadata = CommitMetadata(extra_metadata={keys.WRITER_ID: writer_id})
     return encode_commit(action, metadata, version)
 
 
-def clear_attempts(access: TableContext, planned: Instant, lease: Lease) -> None:
-    """Delete what attempts at a planned service have left, so that another can begin.
+def clear_attempts(context: TableContext, planned: Instant, lease: Lease) -> None:
+    """Delete the files and the inflight instant of earlier attempts at a planned service.
 
-    The plan stays. The markers stay, too: if a file of theirs appears late, the next attempt finds
-    its marker.
+    The plan is kept. The markers are kept, too: if a file of an earlier attempt appears late, the
+    next attempt finds its marker.
 
     Args:
-        access: the table.
-        planned: the service; none of its attempts has a living writer.
-        lease: of the table's lock.
+        context: the table.
+        planned: the service; the writers of its attempts are dead.
+        lease: lease of the table's lock.
 
     Raises:
-        LeaseLost: others may have begun an attempt.
+        LeaseLost: another writer may have begun an attempt.
     """
-    standing = access.timeline.load().find(planned.requested_at)
-    if standing is None or standing.state is not State.INFLIGHT:
+    current = context.timeline.load().find(planned.requested_at)
+    if current is None or current.state is not State.INFLIGHT:
         return
-    if forget_unplanned(access, standing):
+    if forget_unplanned(context, current):
         return
-    access.timeline.withdraw_all(standing.requested_at, lease.check)
-    files = files_of(access, standing.requested_at)
+    context.timeline.withdraw_all(current.requested_at, lease.check)
+    files = files_of(context, current.requested_at)
     lease.check()
-    access.delete_files(files)
+    context.delete_files(files)
     lease.check()
-    access.timeline.forget(standing, keep_plan=True)
+    context.timeline.forget(current, keep_plan=True)
 
 
-def forget_unplanned(access: TableContext, target: Instant) -> bool:
-    """Forget a compaction that is inflight but not requested; returns whether it is one.
+def forget_unplanned(context: TableContext, target: Instant) -> bool:
+    """Remove a compaction that is inflight but not requested; returns whether it is one.
 
     A writer that had lost the lock created the inflight instant late. The compaction may have
-    completed and been archived by then, so its files may be in use: they stay.
+    completed and been archived by then, so its files may be in use and are kept.
     """
     is_unplanned = (
         target.action is Action.COMPACTION
         and target.state is State.INFLIGHT
-        and not access.timeline.is_requested(target)
+        and not context.timeline.is_requested(target)
     )
     if is_unplanned:
-        access.timeline.forget(target)
+        context.timeline.forget(target)
     return is_unplanned
 
 
-def has_instant(access: TableContext, attempt: Instant) -> bool:
-    """Whether the inflight instant still names an attempt; reads it."""
-    return access.timeline.writer_of(attempt) == attempt.attempt
+def has_instant(context: TableContext, attempt: Instant) -> bool:
+    """Return whether the inflight instant still names an attempt; reads the instant."""
+    return context.timeline.writer_of(attempt) == attempt.attempt
 
 
-def discard(access: TableContext, attempt: Instant, timeline: Timeline) -> bool:
+def discard(context: TableContext, attempt: Instant, timeline: Timeline) -> bool:
     """Delete the files of an attempt that has lost its instant, unless its commit names them.
 
-    Nothing else names or replaces them, so this needs no lock. If the archive is damaged, it is
+    No other attempt writes these files, so this needs no lock. If the archive is damaged, it is
     unknown which attempt completed, and no file is deleted.
 
     Args:
-        access: the table.
-        attempt: ours.
-        timeline: as loaded when the loss was found.
+        context: the table.
+        attempt: the attempt of this writer.
+        timeline: the timeline in which the loss was found.
 
     Returns:
         Whether this attempt or another one is known to have completed the instant.
@@ -130,26 +131,26 @@ def discard(access: TableContext, attempt: Instant, timeline: Timeline) -> bool:
         SnapshotChanged: the archive was rewritten in the meantime.
     """
     try:
-        commit = _find_commit(access, attempt, timeline)
+        commit = _find_commit(context, attempt, timeline)
     except CorruptData as error:
         _log.warning("files of an attempt at %s are not deleted: %s", attempt, error)
         return False
     published = [stat.path for stat in commit.write_stats if stat.path] if commit else []
-    own = [p for p in files_of(access, attempt.requested_at) if _is_of(p, attempt.attempt)]
-    access.delete_files(sorted(set(own).difference(published)))
+    own = [p for p in files_of(context, attempt.requested_at) if _is_of(p, attempt.attempt)]
+    context.delete_files(sorted(set(own).difference(published)))
     return commit is not None
 
 
 def _find_commit(
-    access: TableContext, attempt: Instant, timeline: Timeline
+    context: TableContext, attempt: Instant, timeline: Timeline
 ) -> CommitMetadata | None:
-    """The metadata with which an instant completed, active or archived; None if it did not."""
+    """Return the metadata of an instant, active or archived; None if it did not complete."""
     current = timeline.find(attempt.requested_at)
     if current is not None and current.is_completed:
-        return access.timeline.read_commit(current)
-    if current is not None and access.timeline.is_requested(attempt):
+        return context.timeline.read_commit(current)
+    if current is not None and context.timeline.is_requested(attempt):
         return None  # archival would have removed the plan
-    archived = access.timeline.load_archived()
+    archived = context.timeline.load_archived()
     found = archived.find(attempt.requested_at)
     return archived.read_commit(found) if found and found.action.is_write else None
 

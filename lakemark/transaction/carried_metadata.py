@@ -1,4 +1,4 @@
-"""Extra metadata that a commit takes over from the commit before it.
+"""Extra metadata that a commit copies from the commit before it.
 
 Some facts about a table are stored in its commits alone: the schema, the bucket count, and how far
 each streamer has read its source. A commit that does not change such a fact must repeat it.

@@ -1,20 +1,22 @@
-"""Whether a pending commit had completed, and its completed file was lost since.
+"""Detects a pending commit that had completed before its completed file was lost.
 
-Without that file it looks like what a dead writer left, and undoing it deletes acknowledged rows.
-That the metadata table tells of it is no proof: it is told first, so a writer that died in between
-leaves the same. These are proofs:
+Without that file, the commit looks like that of a dead writer, but its rows are acknowledged, so it
+must not be rolled back. An entry in the metadata table is no proof that it had completed. The
+metadata table is updated before the commit is published, so a writer that dies in between leaves
+the same state. These are proofs:
 
-- a savepoint of its name: only completed commits are kept;
-- of a commit of this project, of which the metadata table was told: files, but neither a marker nor
-  the prepared content. A marker is there before its file. Both go when the commit has completed; a
-  rollback drops the content first, but the markers last, when the instant is gone. Markers that
-  somebody deleted are no proof alone: of most commits that die nobody was told;
-- another commit that was written over a base file of it, or a compaction that was planned over its
-  logs: others saw them, which they do not before the commit has completed. Logs of table version 6
-  do not name their commit, and a plan may name what is being written, so there it is not asked.
+- There is a savepoint of the commit. Savepoints are made only of completed commits.
+- The commit is of this project and in the metadata table, and it has files, but neither markers nor
+  the prepared content. A marker exists before its file. Markers and content are deleted when the
+  commit has completed. A rollback deletes the content first, and the markers last, after the
+  instant. Missing markers alone are no proof, because a user may have deleted them. Most commits
+  of dead writers are not in the metadata table.
+- Another commit replaced a base file of it, or a compaction of its logs was planned. Writers see
+  these files only after the commit has completed. This is not checked for table version 6, in
+  which logs do not name their commit, and a plan may contain a log that is being written.
 
-A commit whose completed file is lost before its writer has tidied up cannot be told from what a
-dead writer leaves: in both cases the prepared content is there. It is rolled back.
+If the completed file is lost before the writer has deleted the prepared content, the commit looks
+exactly like one of a dead writer. It is rolled back.
 """
 
 from __future__ import annotations
@@ -32,65 +34,65 @@ from lakemark.view.file_lister import data_file
 from lakemark.write.markers import marked_files
 
 
-def check_never_completed(access: TableContext, pending: Instant, timeline: Timeline) -> None:
-    """Pass unless there is proof that a pending commit had completed; under the table's lock.
+def check_never_completed(context: TableContext, pending: Instant, timeline: Timeline) -> None:
+    """Check that there is no proof that a pending commit had completed; under the table's lock.
 
     Args:
-        access: the table.
-        pending: a commit that is to be rolled back since its writer is dead.
-        timeline: as just loaded.
+        context: the table.
+        pending: a commit to roll back, because its writer is dead.
+        timeline: the timeline that was just loaded.
 
     Raises:
-        Refused: there is; the message says what to do.
+        Refused: there is a proof; the message contains the remedy.
     """
-    proof = next(_proofs(access, pending, timeline), None)
+    proof = next(_proofs(context, pending, timeline), None)
     if proof is None:
         return
-    place, name = access.storage.location.url, pending.requested_at
+    url, name = context.storage.location.url, pending.requested_at
     message = (
-        f"{pending} of {place} looks like what a dead writer left, but it had completed: {proof}. "
+        f"{pending} of {url} looks like a commit of a dead writer, but it had completed: {proof}. "
         "Its completed file was lost. Restore that file from a backup of the timeline, or give up "
-        f"the rows of the commit: lakemark table rollback {place} {name}"
+        f"the rows of the commit: lakemark table rollback {url} {name}"
     )
     raise Refused(message)
 
 
-def _proofs(access: TableContext, pending: Instant, timeline: Timeline) -> Iterator[str]:
+def _proofs(context: TableContext, pending: Instant, timeline: Timeline) -> Iterator[str]:
     name = pending.requested_at
     if any(i.requested_at == name for i in timeline.completed(Action.SAVEPOINT)):
         yield f"savepoint {name} keeps it"
-    if access.timeline.is_prepared(pending) or marked_files(access.storage, name):
+    if context.timeline.is_prepared(pending) or marked_files(context.storage, name):
         return
-    if _is_ours(access, pending) and access.participant.was_told(name):
-        files = files_of(access, name)
+    if _is_ours(context, pending) and context.metadata_updater.has_commit(name):
+        files = files_of(context, name)
         if files:
-            yield f"the metadata table tells of {files[0]}, and the markers of its files are gone"
-    yield from _relying(access, name, timeline)
+            yield f"the metadata table lists {files[0]}, and the markers of its files are gone"
+    yield from _find_dependents(context, name, timeline)
 
 
-def _is_ours(access: TableContext, pending: Instant) -> bool:
-    """Whether this project wrote it: markers of others may be of other kinds."""
+def _is_ours(context: TableContext, pending: Instant) -> bool:
+    """Return whether this project wrote a commit. Other writers may have other markers."""
     try:
-        return bool(access.timeline.writer_of(pending))
+        return bool(context.timeline.writer_of(pending))
     except CorruptData:
         return False
 
 
-def _relying(access: TableContext, name: str, timeline: Timeline) -> Iterator[str]:
+def _find_dependents(context: TableContext, name: str, timeline: Timeline) -> Iterator[str]:
     later = [i for i in timeline.instants if i.requested_at > name]
     for instant in later:
         if instant.is_completed and instant.action in COMMITS:
-            if _is_written_over(name, access.timeline.read_commit(instant)):
-                yield f"{instant} was written over a base file of it"
-    if access.timeline.version.logs_name_their_slice:
+            if _replaces_file_of(name, context.timeline.read_commit(instant)):
+                yield f"{instant} replaced a base file of it"
+    if context.timeline.version.logs_name_their_slice:
         return
     for planned in timeline.pending(Action.COMPACTION):
-        for operation in access.timeline.read_compaction_plan(planned.requested_at).operations:
+        for operation in context.timeline.read_compaction_plan(planned.requested_at).operations:
             if any(_instant_of(log) == name for log in operation.log_files):
-                yield f"{planned} was planned over logs of it"
+                yield f"{planned} contains logs of it"
 
 
-def _is_written_over(name: str, commit: CommitMetadata) -> bool:
+def _replaces_file_of(name: str, commit: CommitMetadata) -> bool:
     return any(_instant_of(s.prev_base_file) == name for s in commit.write_stats)
 
 

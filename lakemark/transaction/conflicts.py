@@ -1,22 +1,24 @@
-"""Whether what others did since a transaction began touched what it wrote.
+"""Detects conflicts of a transaction with instants that completed after it began.
 
-Two writers of one file group conflict, and so do two that each make the file group of a bucket that
-had none: readers and writers expect one. A delta commit and a compaction of the same group do not:
-the delta commit's logs belong to the slice that the compaction opens, or to the one it rewrites, by
-their completion time. In table version 6 a log names its slice when it is written, so a compaction
-that was planned since would not have it: that conflicts. A clustering replaces whole groups, so it
-conflicts as soon as it is planned: it would lose what is written after its plan. While its writer's
-heartbeat is alive, ours may try again. Otherwise the commit is refused, and an operator removes the
-plan: Apache Hudi cannot execute it in a table with a bucket index.
+- Two commits to one file group conflict. So do two commits that each create the file group of a
+  bucket, because readers and writers expect one file group in each bucket.
+- A delta commit and a compaction of the same file group do not conflict. The completion time of a
+  log decides whether it belongs to the slice that the compaction reads or to the one it creates. In
+  table version 6, a log names its slice when it is written, so a compaction that was planned in
+  between would not contain it. This is a conflict.
+- A clustering replaces whole file groups. It conflicts as soon as it is planned, because rows that
+  are written after the plan would be lost. If the heartbeat of its writer is alive, the commit may
+  be tried again. Otherwise the commit is refused, and an operator must remove the plan: Apache
+  Hudi cannot execute it in a table with a bucket index.
 
-Apache Hudi looks at the table after it has requested its instant, so what completed in between is
-no conflict to it: it writes over that. In a copy-on-write table its slices are then named before
-those that they follow, and nobody ever sees its rows. So ours are not published before it has
-looked (``earlier_unseen_commits``).
+Apache Hudi reads the table after it has requested its instant, and it treats commits that complete
+in between as part of its base. In a copy-on-write table, its new slices then have earlier names
+than the slices that they replace, and no reader finds its rows. So our commits are not published
+before such a writer has read the table (``earlier_unseen_commits``).
 
 Source: ``SimpleConcurrentFileWritesConflictResolutionStrategy`` (of table version 8 and later) and
-``BucketIndexConcurrentFileWritesConflictResolutionStrategy``. Rollbacks of the instant itself are
-looked for by ``lakemark.transaction.transaction``.
+``BucketIndexConcurrentFileWritesConflictResolutionStrategy``. ``lakemark.transaction.transaction``
+checks whether the instant itself is being rolled back.
 """
 
 from __future__ import annotations
@@ -35,10 +37,10 @@ from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.heartbeat import is_fresh
 from lakemark.transaction.multi_writer import MultiWriter
 
-#: A partition, and the bucket whose file group it is; or the file id, where there are no buckets.
-_Place: TypeAlias = tuple[str, int | str]
+#: A partition and the bucket of a file group, or its file id if the table has no buckets.
+_FileGroup: TypeAlias = tuple[str, int | str]
 
-#: What becomes a replace commit while it is pending.
+#: Actions of pending instants that complete as replace commits.
 REPLACING = (Action.CLUSTERING, Action.REPLACE_COMMIT)
 
 
@@ -62,27 +64,27 @@ def check_conflicts(
     store: TimelineStore,
     is_executed: Callable[[Instant], bool],
 ) -> None:
-    """Pass, or name what came first.
+    """Check a commit for conflicts before it is published.
 
     Args:
-        ours: what is about to be published.
-        metadata: of it.
-        began_with: the timeline when we began to write.
+        ours: the instant of the commit.
+        metadata: its metadata.
+        began_with: the timeline on which the commit is based.
         now: the timeline under the lock.
         store: reads its instants.
-        is_executed: whether the heartbeat of a planned clustering's writer is alive.
+        is_executed: returns whether the heartbeat of a planned clustering's writer is alive.
 
     Raises:
-        WriteConflict: a commit that completed since changed one of our file groups, or a clustering
-            that is being executed is about to replace one.
-        ClusteringPlanned: a clustering without a writer at work is about to replace one.
+        WriteConflict: a commit that completed in between changed one of our file groups, or a
+            clustering of one of them is being executed.
+        ClusteringPlanned: a clustering of one of them is planned, and no live writer executes it.
     """
-    places = _written(metadata)
+    groups = _written(metadata)
     for theirs, touched in _others(ours, began_with, now, store):
-        common = places & touched
+        common = groups & touched
         if common:
-            partition, place = min(common, key=str)
-            group = _described(partition, place)
+            partition, bucket = min(common, key=str)
+            group = _describe(partition, bucket)
             is_plan = theirs.action in REPLACING and not theirs.is_completed
             if is_plan and not ours.action.is_table_service and not is_executed(theirs):
                 raise ClusteringPlanned(theirs, group)
@@ -93,7 +95,7 @@ def check_conflicts(
             raise WriteConflict(message)
     for unseen in began_with.pending(*COMMITS):
         if now.find(unseen.requested_at) is None and now.is_archived(unseen.requested_at):
-            message = f"{unseen} was archived since {ours.requested_at} began; start again"
+            message = f"{unseen} was archived after {ours.requested_at} began; start again"
             raise WriteConflict(message)
 
 
@@ -103,46 +105,47 @@ def check_not_planned(
     store: TimelineStore,
     is_executed: Callable[[Instant], bool],
 ) -> None:
-    """Pass unless a clustering would refuse a commit to these buckets, before it is begun.
+    """Check before a commit begins that no planned clustering prevents it.
 
     Args:
-        buckets: partition and number of each bucket that is about to be written.
+        buckets: partition and number of each bucket to write.
         now: the timeline.
-        store: as for ``check_conflicts``.
-        is_executed: the same.
+        store: reads its instants.
+        is_executed: as for ``check_conflicts``.
 
     Raises:
-        ClusteringPlanned: a clustering without a writer at work is about to replace one.
+        ClusteringPlanned: a clustering of one of them is planned, and no live writer executes it.
     """
     for planned, replaced in _clusterings(now, store):
         common = replaced.intersection(buckets)
         if common and not is_executed(planned):
-            raise ClusteringPlanned(planned, _described(*min(common, key=str)))
+            raise ClusteringPlanned(planned, _describe(*min(common, key=str)))
 
 
 def earlier_unseen_commits(
-    ours: Instant, now: Timeline, sharing: MultiWriter | None, clock: TimelineClock
+    ours: Instant, now: Timeline, multi_writer: MultiWriter | None, clock: TimelineClock
 ) -> list[Instant]:
-    """Commits requested before ours that would be written over ours, and hidden by it.
+    """Return earlier requested commits whose writers may not have read the table yet.
 
-    One is inflight once it has found the file groups of its records; from then on it finds the
-    conflict itself. What was requested longer ago than a writer may be silent has looked, however
-    long it then reads. Of logs the completion time decides, so delta commits wait for nobody.
+    If ours were published first, such a commit would be based on it and hidden by it. An inflight
+    commit has already found the file groups of its records, so its writer detects the conflict. If
+    a commit was requested longer ago than its heartbeat may take to expire, it has read the table,
+    too. Delta commits do not wait, because the completion time of a log decides.
     """
-    if sharing is None or ours.action is not Action.COMMIT:
+    if multi_writer is None or ours.action is not Action.COMMIT:
         return []
     return [
         theirs
         for theirs in now.pending(Action.COMMIT)
         if theirs.state is State.REQUESTED
         and theirs.requested_at < ours.requested_at
-        and is_fresh(theirs, sharing.heartbeats, clock)
+        and is_fresh(theirs, multi_writer.heartbeats, clock)
     ]
 
 
 def _others(
     ours: Instant, began_with: Timeline, now: Timeline, store: TimelineStore
-) -> Iterator[tuple[Instant, set[_Place]]]:
+) -> Iterator[tuple[Instant, set[_FileGroup]]]:
     names_slices = store.version.logs_name_their_slice
     for theirs in now.completed(*COMMITS):
         if not began_with.is_committed(theirs.requested_at):
@@ -155,26 +158,32 @@ def _others(
         if is_new and ours.action is Action.DELTA_COMMIT:
             operations = store.read_compaction_plan(planned.requested_at).operations
             groups = [operation.group for operation in operations]
-            yield planned, _places((g.partition_path, g.file_id) for g in groups)
+            yield planned, _file_groups((g.partition_path, g.file_id) for g in groups)
     for planned, replaced in _clusterings(now, store):
         if planned.requested_at != ours.requested_at:
             yield planned, replaced
 
 
-def _clusterings(now: Timeline, store: TimelineStore) -> Iterator[tuple[Instant, set[_Place]]]:
-    """Pending clusterings, and the file groups that each is about to replace."""
+def _clusterings(now: Timeline, store: TimelineStore) -> Iterator[tuple[Instant, set[_FileGroup]]]:
+    """Yield pending clusterings, and the file groups that each replaces."""
     for planned in now.pending(*REPLACING):
         plan = store.read_clustering_plan(planned)
         replaced = () if plan is None else plan.groups
-        yield planned, _places((g.partition_path, g.file_id) for g in replaced)
+        yield planned, _file_groups((g.partition_path, g.file_id) for g in replaced)
 
 
-def _described(partition: str, place: int | str) -> str:
-    return f"file group {place} in partition {partition!r}"
+def _describe(partition: str, bucket: int | str) -> str:
+    return f"file group {bucket} in partition {partition!r}"
 
 
 def _may_overlap(ours: Instant, theirs: CommitMetadata, is_planned_for: bool) -> bool:
-    """Whether both may write a file group; ``is_planned_for`` if our logs follow their plan."""
+    """Return whether both may write a file group.
+
+    Args:
+        ours: our instant.
+        theirs: metadata of the other commit.
+        is_planned_for: whether our logs belong to the slice after their compaction plan.
+    """
     if ours.action is Action.DELTA_COMMIT:
         return theirs.compacted and is_planned_for
     return (
@@ -182,13 +191,13 @@ def _may_overlap(ours: Instant, theirs: CommitMetadata, is_planned_for: bool) ->
     )
 
 
-def _written(metadata: CommitMetadata) -> set[_Place]:
-    return _places((stat.partition_path or "", stat.file_id) for stat in metadata.write_stats)
+def _written(metadata: CommitMetadata) -> set[_FileGroup]:
+    return _file_groups((stat.partition_path or "", stat.file_id) for stat in metadata.write_stats)
 
 
-def _replaced(metadata: CommitMetadata) -> set[_Place]:
-    return _places((p, i) for p, ids in metadata.replaced_file_ids.items() for i in ids)
+def _replaced(metadata: CommitMetadata) -> set[_FileGroup]:
+    return _file_groups((p, i) for p, ids in metadata.replaced_file_ids.items() for i in ids)
 
 
-def _places(groups: Iterable[tuple[str, str]]) -> set[_Place]:
+def _file_groups(groups: Iterable[tuple[str, str]]) -> set[_FileGroup]:
     return {(partition, bucket_or_file_id(file_id)) for partition, file_id in groups}

@@ -1,4 +1,4 @@
-"""Deleting many files of a table, by whatever runs its tasks."""
+"""Deletes many files of a table, in tasks."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from lakemark.execution.runner import Runner
 from lakemark.storage import StorageLocation, open_storage
 from lakemark.storage.storage import Storage
 
-#: So many names in a task: an object store takes as many in one request.
+#: Files of a task. An object store deletes as many in one request.
 _FILES_PER_TASK = 1_000
 
 
 def delete_files(storage: Storage, paths: Sequence[str], runner: Runner) -> None:
-    """Remove files; a repeated or late attempt of a task does no harm.
+    """Delete files; a repeated or late attempt of a task is harmless.
 
     Args:
         storage: the table's root.
-        paths: from there.
-        runner: where tasks run; another process opens the table's location itself.
+        paths: paths from the root.
+        runner: runs the tasks; another process opens the table's location itself.
     """
     starts = range(0, len(paths), _FILES_PER_TASK)
     tasks = [tuple(paths[start : start + _FILES_PER_TASK]) for start in starts]
@@ -26,14 +26,14 @@ def delete_files(storage: Storage, paths: Sequence[str], runner: Runner) -> None
 
 
 class _Deletion:
-    """Deletes the files of a task; picklable to workers."""
+    """Deletes the files of a task; can be pickled."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     def __call__(self, paths: Sequence[str]) -> None:
         self._storage.delete(paths)
-        self._storage.make_durable()  # of a worker process, which the driver cannot force
+        self._storage.make_durable()  # the driver can do this only for its own process
 
     def __reduce__(self) -> tuple[Callable[[StorageLocation], _Deletion], tuple[StorageLocation]]:
         return _deletion_at, (self._storage.location,)

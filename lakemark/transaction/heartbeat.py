@@ -1,9 +1,10 @@
-"""Signs of life of several writers: who writes an instant touches a file while it is pending.
+"""Heartbeats: each writer of a shared table updates a file while its instant is pending.
 
-``.hoodie/.heartbeat/<requested time>``, without content; the time of its last change is the beat
-(``HoodieHeartbeatClient`` of Apache Hudi). A writer beats before it requests its instant, and once
-more before each interval is over. One that was silent for too long is dead to the others, and knows
-it: it publishes nothing and does not begin to beat again.
+The file is ``.hoodie/.heartbeat/<requested time>``, without content; the time of its last change is
+the last beat (``HoodieHeartbeatClient`` of Apache Hudi). A writer beats before it requests its
+instant, and again before each interval has passed. After too long a time without a beat, other
+writers consider it dead. The writer checks this itself: it then publishes nothing, and its
+heartbeat does not start again.
 """
 
 from __future__ import annotations
@@ -26,37 +27,37 @@ _log = logging.getLogger(__name__)
 
 
 class HeartbeatExpired(Retriable):
-    """This writer was silent for so long that others may undo what it was writing."""
+    """The heartbeat stopped for so long that other writers may roll this instant back."""
 
     def __init__(self, instant: str, silent_s: float) -> None:
         super().__init__(
-            f"instant {instant} showed no sign of life for {silent_s:.0f} s, so to other writers "
-            "it is dead; the batch starts again (a store that did not answer, or a machine that "
-            "slept: raise concurrency.heartbeat_interval_s if it happens often)"
+            f"instant {instant} had no heartbeat for {silent_s:.0f} s, so other writers consider "
+            "its writer dead; the batch starts again (the store did not answer, or the machine was "
+            "suspended: raise concurrency.heartbeat_interval_s if it happens often)"
         )
         self.instant, self.silent_s = instant, silent_s
 
 
 class WriterAlive(Retriable):
-    """Another writer is at work on the table, and this one is set to be the only one."""
+    """Another writer is writing to the table, and this one is set to be the only one."""
 
     def __init__(self, instants: Iterable[str]) -> None:
         names = ", ".join(sorted(instants))
         super().__init__(
-            f"another writer is at work on this table (heartbeats of {names}) and would be undone; "
-            "stop it, or set concurrency.mode: multi_writer in every pipeline that writes the "
-            "table; a writer that died is out of the way when its heartbeat has expired"
+            f"another writer is writing to this table (heartbeats of {names}), and its instants "
+            "would be rolled back; stop it, or set concurrency.mode: multi_writer in each pipeline "
+            "that writes the table; after a writer died, wait until its heartbeat has expired"
         )
         self.names = names
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatPolicy:
-    """When a writer counts as dead; the same for all writers of a table.
+    """When a writer counts as dead; all writers of a table need the same values.
 
     Attributes:
-        interval_s: from beat to beat (``hoodie.client.heartbeat.interval_in_ms``).
-        tolerable_misses: (``hoodie.client.heartbeat.tolerable.misses``).
+        interval_s: seconds from beat to beat (``hoodie.client.heartbeat.interval_in_ms``).
+        tolerable_misses: beats that may be missing (``hoodie.client.heartbeat.tolerable.misses``).
     """
 
     interval_s: float = 60.0
@@ -64,12 +65,12 @@ class HeartbeatPolicy:
 
     @property
     def expires_after_s(self) -> float:
-        """How long silence may last."""
+        """Seconds after the last beat when the heartbeat expires."""
         return self.interval_s * self.tolerable_misses
 
 
 class Heartbeat:
-    """Of one instant of ours: beats from now on, in a thread of its own, until ``stop``."""
+    """The heartbeat of an instant of this writer; a thread updates it until ``stop``."""
 
     def __init__(self, storage: Storage, instant: str, policy: HeartbeatPolicy) -> None:
         self._storage, self._instant, self._policy = storage, instant, policy
@@ -81,20 +82,20 @@ class Heartbeat:
         threading.Thread(target=self._run, name=f"heartbeat-{instant}", daemon=True).start()
 
     def check(self) -> None:
-        """Make sure that no other writer may count us as dead.
+        """Check that the heartbeat has not expired.
 
         Raises:
-            HeartbeatExpired: one may.
+            HeartbeatExpired: it has, so other writers may consider this one dead.
         """
         silent_s = self._silent_s()
         if silent_s > self._policy.expires_after_s:
             raise HeartbeatExpired(self._instant, silent_s)
 
     def stop(self) -> None:
-        """Beat no more, and remove the file; harmless a second time.
+        """Stop, and delete the file; a second call is harmless.
 
-        If the heartbeat has expired, another attempt at the instant may have begun to beat. The
-        file is named after the instant and may be that attempt's, so it stays until it expires.
+        If the heartbeat has expired, another attempt at the instant may have a heartbeat. The
+        file is named after the instant and may be that attempt's, so it is kept until it expires.
         """
         with self._beating:
             if self._stopped.is_set():
@@ -105,10 +106,10 @@ class Heartbeat:
             try:
                 self._storage.delete([self._path])
             except StorageUnavailable as error:
-                _log.warning("%s stays until it expires: %s", self._path, error)
+                _log.warning("%s remains until it expires: %s", self._path, error)
 
     def abandon(self) -> None:
-        """Beat no more, and keep the file: another writer has the instant and its heartbeat."""
+        """Stop, and keep the file, because another writer has the instant and its heartbeat."""
         with self._beating:
             self._stopped.set()
 
@@ -128,14 +129,14 @@ class Heartbeat:
             self._beaten_at_s = began_s
 
     def _silent_s(self) -> float:
-        # Not the monotonic clock, which stands still while a machine sleeps.
+        # Not the monotonic clock, which stops while a machine is suspended.
         return time.time() - self._beaten_at_s
 
 
-def beating(storage: Storage, policy: HeartbeatPolicy) -> frozenset[str]:
-    """Requested times of the instants whose heartbeat has not expired.
+def find_alive(storage: Storage, policy: HeartbeatPolicy) -> frozenset[str]:
+    """Return the requested times of the instants whose heartbeat has not expired.
 
-    Asked after the timeline was loaded: an instant that is seen there has beaten before.
+    Load the timeline before this call: the heartbeat of an instant starts before its request.
     """
     now = datetime.now(UTC)
     _, files = storage.list_folder(HEARTBEAT_FOLDER)
@@ -143,14 +144,14 @@ def beating(storage: Storage, policy: HeartbeatPolicy) -> frozenset[str]:
 
 
 def clear_expired(storage: Storage, policy: HeartbeatPolicy, pending: Collection[str]) -> None:
-    """Remove the files of writers that died before a request or after a completion.
+    """Delete the files of writers that died before a request or after a completion.
 
-    As ``HeartbeatUtils.cleanExpiredHeartbeats`` does.
+    ``HeartbeatUtils.cleanExpiredHeartbeats`` of Apache Hudi does the same.
 
     Args:
         storage: the table's root.
-        policy: when one counts as dead.
-        pending: requested times of the instants whose heartbeat still tells something.
+        policy: when a heartbeat expires.
+        pending: requested times of the pending instants, whose heartbeats are kept.
     """
     now = datetime.now(UTC)
     _, files = storage.list_folder(HEARTBEAT_FOLDER)
@@ -159,15 +160,15 @@ def clear_expired(storage: Storage, policy: HeartbeatPolicy, pending: Collection
 
 
 def forget_heartbeat(storage: Storage, instant: str) -> None:
-    """Remove the file of an instant that was undone."""
+    """Delete the heartbeat of an instant that was rolled back."""
     storage.delete([f"{HEARTBEAT_FOLDER}/{instant}"])
 
 
 def is_fresh(instant: Instant, policy: HeartbeatPolicy, clock: TimelineClock) -> bool:
-    """Whether an instant was requested so recently that its writer may be at work without a beat.
+    """Return whether an instant is so recent that its writer may be alive without a heartbeat.
 
-    So are an operator's commands, and rollbacks by Apache Hudi. A time that occurs twice in the
-    autumn counts as the second one, so that a living writer is never undone.
+    Commands of operators and rollbacks of Apache Hudi have no heartbeat. If a local time occurs
+    twice in autumn, it counts as the later one, so that a living writer is never rolled back.
     """
     requested = clock.parse(instant.requested_at, latest=True)
     return _is_recent(requested, datetime.now(UTC), policy)

@@ -1,8 +1,8 @@
-"""The data files that one instant wrote: what a rollback deletes.
+"""Finds the data files of an instant, which a rollback deletes.
 
-A file is named after its instant, but for a log of table version 6: that is named after its slice,
-and its blocks say who wrote it. An upgrade keeps such logs. Hudi 1.2 and this project give each
-commit logs of its own.
+A file is named after its instant, except a log of table version 6, which is named after its file
+slice. The blocks of such a log contain their instant. An upgrade keeps such logs. Hudi 1.2 and this
+project write separate logs for each commit.
 """
 
 from __future__ import annotations
@@ -27,42 +27,42 @@ from lakemark.transaction.table_context import TableContext
 from lakemark.view.file_lister import data_file, list_data_objects
 from lakemark.write.markers import marked_files
 
-#: How far a store's clock, or the zone of a table's instants, may be from ours.
+#: Maximum difference between our clock and that of a store, or the time zone of a table.
 _LONGEST_SKEW = timedelta(days=1)
 
 
-def files_of(access: TableContext, instant: str) -> list[str]:
-    """Paths (from the table's root) of every data file of the instant.
+def files_of(context: TableContext, instant: str) -> list[str]:
+    """Return the paths, from the table's root, of all data files of an instant.
 
-    Folders that are no partition yet are searched, too.
+    Folders that are not a partition yet are searched, too.
 
     Raises:
         Unsupported: see ``files_by_instant``.
     """
-    return files_by_instant(access, [instant])[instant]
+    return files_by_instant(context, [instant])[instant]
 
 
-def files_by_instant(access: TableContext, instants: Collection[str]) -> dict[str, list[str]]:
-    """The same of several instants, with one listing of the table.
+def files_by_instant(context: TableContext, instants: Collection[str]) -> dict[str, list[str]]:
+    """Return the files of several instants, with one listing of the table.
 
     Raises:
-        Unsupported: a log of table version 6 holds blocks of other commits, too.
+        Unsupported: a log of table version 6 contains blocks of several commits.
     """
-    storage, names_slice = access.storage, access.timeline.version.logs_name_their_slice
+    storage, names_slice = context.storage, context.timeline.version.logs_name_their_slice
     may_name_slice = names_slice or was_version_6(storage)
     found = {instant: set(marked_files(storage, instant)) for instant in instants}
     for info in list_data_objects(storage):
         file = data_file(info.folder, info.name, info.size_bytes)
         is_named = file is not None and file.name.instant in found
         if isinstance(file, LogFile) and (names_slice or (may_name_slice and not is_named)):
-            _find_writer(storage, info, found, access.timeline.clock)
+            _find_writer(storage, info, found, context.timeline.clock)
         elif file is not None and is_named:
             found[file.name.instant].add(info.path)
     return {instant: sorted(paths) for instant, paths in found.items()}
 
 
 def was_version_6(storage: Storage) -> bool:
-    """Whether a table may have been upgraded, so that logs of version 6 may be left."""
+    """Return whether a table may have been upgraded, so that logs of version 6 may be left."""
     initial = read_properties(storage).values.get(keys.INITIAL_VERSION)
     return initial is None or int(initial) < FormatVersion.V8
 
@@ -70,11 +70,11 @@ def was_version_6(storage: Storage) -> bool:
 def _find_writer(
     storage: Storage, info: ObjectInfo, found: Mapping[str, set[str]], clock: TimelineClock
 ) -> None:
-    """Add a log to what the instant wrote whose blocks it holds.
+    """Add a log to the files of the instant whose blocks it contains.
 
-    A marker may name a log that was there before, to be appended to: that is not to be deleted. One
-    that was last changed well before the first of the instants is not opened, and one that nobody
-    can read is left to its readers, who say so.
+    A marker may name a log that existed before and was to be appended to. Such a log must not be
+    deleted. A log that was last changed long before the first of the instants is not opened. An
+    unreadable log is skipped, because queries report it.
     """
     marked = [paths for paths in found.values() if info.path in paths]
     if not marked and (not found or info.modified_at < clock.parse(min(found)) - _LONGEST_SKEW):
@@ -82,7 +82,7 @@ def _find_writer(
     try:
         wrote = writers_in(storage, info)
     except NotFound:
-        return  # cleaned since it was listed
+        return  # it was cleaned after it was listed
     except CorruptData:
         if marked:
             raise
@@ -90,7 +90,7 @@ def _find_writer(
     ours = wrote & found.keys()
     if ours and len(wrote) > 1:
         message = (
-            f"log {info.path} of {storage.location.url} holds blocks of {sorted(wrote)}: "
+            f"log {info.path} of {storage.location.url} contains blocks of {sorted(wrote)}: "
             "an older release appended to it; roll back with Apache Hudi"
         )
         raise Unsupported(message)
@@ -100,43 +100,44 @@ def _find_writer(
         found[instant].add(info.path)
 
 
-def is_whole(access: TableContext, commit: Instant) -> bool:
-    """Whether the files of a completed commit are as it left them: none gone, none replaced."""
+def has_all_files(context: TableContext, commit: Instant) -> bool:
+    """Return whether all files of a completed commit still exist and have their size."""
     sizes: dict[str, int] = {}
-    for stat in access.timeline.read_commit(commit).write_stats:
+    for stat in context.timeline.read_commit(commit).write_stats:
         sizes |= {stat.path: stat.file_size_in_bytes} if stat.path else {}
         sizes |= stat.cdc_stats or {}
-    found = ((access.storage.head(path), size_bytes) for path, size_bytes in sizes.items())
+    found = ((context.storage.head(path), size_bytes) for path, size_bytes in sizes.items())
     return all(info is not None and info.size_bytes == size for info, size in found)
 
 
-def is_taken_back(access: TableContext, path: str, instant: str) -> bool:
-    """Whether a later block in the slice of a log takes the instant's blocks back for good.
+def has_rollback_block(context: TableContext, path: str, instant: str) -> bool:
+    """Return whether a later rollback block in the file slice of a log targets an instant.
 
-    So Apache Hudi rolls back in table version 6: the log stays, compactions are planned with it,
-    and metadata tables tell of it.
+    Apache Hudi rolls back in this way in table version 6. The log remains, and compaction plans and
+    the metadata table contain it.
     """
     folder, _, name = path.rpartition("/")
     log = LogFileName.parse(name)
-    if log is None or not access.timeline.version.logs_name_their_slice:
+    if log is None or not context.timeline.version.logs_name_their_slice:
         return False
-    beside = access.storage.list_folder(folder)[1]
-    later = [info for info in beside if _comes_after(info.name, log)]
-    return any(instant in targets_in(access.storage, info) for info in later)
+    files = context.storage.list_folder(folder)[1]
+    later = [info for info in files if _comes_after(info.name, log)]
+    return any(instant in targets_in(context.storage, info) for info in later)
 
 
 def _comes_after(name: str, log: LogFileName) -> bool:
-    """Whether a log of that name is read after this one, in the same slice."""
+    """Return whether a file is a log of the same slice that is read after this one."""
     other = LogFileName.parse(name)
     is_of_slice = other and (other.file_id, other.instant) == (log.file_id, log.instant)
     return bool(is_of_slice and other and other.version > log.version)
 
 
 def awaited_logs(store: TimelineStore, timeline: Timeline) -> set[str]:
-    """Logs that a pending compaction is to read, whether their commits completed or not.
+    """Return the logs in pending compaction plans, even if their commits have not completed.
 
-    Only in table version 6, where another writer's plan may name what was being written then; who
-    executes it must find them. Later ones hold what has completed, and that stays.
+    In table version 6, the plan of another writer may contain logs that were still being written,
+    and the executor of the plan must find them. Plans of later versions contain only completed
+    logs, so the result is empty.
     """
     if not store.version.logs_name_their_slice:
         return set()
@@ -148,7 +149,7 @@ def awaited_logs(store: TimelineStore, timeline: Timeline) -> set[str]:
 
 
 def as_planned(storage: Storage, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """The same files as plans name them: absolute, by partition."""
+    """Return files in the form of plans: absolute, by partition."""
     root = storage.location.url.rstrip("/")
     partitions: dict[str, tuple[str, ...]] = {}
     for path in paths:
@@ -158,5 +159,5 @@ def as_planned(storage: Storage, paths: Iterable[str]) -> dict[str, tuple[str, .
 
 
 def names_of(files: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The files of a plan by their names alone."""
+    """Return the files of a plan without their folders."""
     return {folder: [path.rpartition("/")[2] for path in paths] for folder, paths in files.items()}

@@ -1,12 +1,13 @@
 """Commits that completed after they were rolled back.
 
-The store makes a completed instant out of its prepared content. A store may carry out that copy
-late: it has read the prepared content, its client got no answer and gave up, another writer rolled
-the instant back, and then the copy lands. The instant is completed, its files are gone, and its
-checkpoint says that its rows were read. The rollback is effective, so its target is undone again.
+The store creates a completed instant by a copy of its prepared content. A store may execute this
+copy late. For example, it has read the content, its client gets no answer and gives up, another
+writer rolls the instant back, and then the store writes the copy. Now the instant is completed, its
+files are gone, and its checkpoint claims that its rows were read. The rollback is effective, so the
+instant is undone again.
 
-Compactions, log compactions and clusterings are not judged: their plans outlive a rollback, and
-another attempt completes under the same requested time.
+Compactions, log compactions and clusterings are not checked: their plans outlive a rollback, and
+another attempt completes with the same requested time.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.instant_files import (
     as_planned,
     files_of,
-    is_taken_back,
-    is_whole,
+    has_all_files,
+    has_rollback_block,
     names_of,
 )
 from lakemark.transaction.table_context import TableContext
@@ -34,11 +35,11 @@ _PLANS = (Action.COMPACTION, Action.LOG_COMPACTION)
 
 
 def rolled_back_and_completed(store: TimelineStore, timeline: Timeline) -> list[Instant]:
-    """Completed commits that a completed rollback or restore undid; reads each of those once.
+    """Return the completed commits that a completed rollback or restore had undone.
 
     Args:
         store: reads the timeline's instants.
-        timeline: the active one.
+        timeline: the active timeline.
     """
     undone = dict(_undone(store, timeline))
     return [
@@ -48,17 +49,17 @@ def rolled_back_and_completed(store: TimelineStore, timeline: Timeline) -> list[
     ]
 
 
-def undo_late_completions(access: TableContext, timeline: Timeline, lease: Lease) -> list[str]:
+def undo_late_completions(context: TableContext, timeline: Timeline, lease: Lease) -> list[str]:
     """Undo commits that completed after they were rolled back; under the table's lock.
 
-    A commit whose files are all there is kept: Apache Hudi may complete an instant that was rolled
-    back before its files were written, and then its rows are acknowledged. So is one that has a
-    savepoint.
+    A commit with all its files is kept: Apache Hudi may complete an instant that was rolled back
+    before its files were written, and then its rows are acknowledged. A commit with a savepoint is
+    kept, too.
 
     Args:
-        access: the table.
-        timeline: as just loaded.
-        lease: of the lock.
+        context: the table.
+        timeline: the timeline that was just loaded.
+        lease: lease of the lock.
 
     Returns:
         The requested times of the commits that were undone.
@@ -69,31 +70,31 @@ def undo_late_completions(access: TableContext, timeline: Timeline, lease: Lease
     savepoints = {i.requested_at for i in timeline.completed(Action.SAVEPOINT)}
     late = [
         commit
-        for commit in rolled_back_and_completed(access.timeline, timeline)
+        for commit in rolled_back_and_completed(context.timeline, timeline)
         if commit.requested_at not in savepoints
-        and not _has_plan(access, commit)
-        and not _has_its_rows(access, commit)
+        and not _has_plan(context, commit)
+        and not _has_its_rows(context, commit)
     ]
     for commit in late:
-        _undo(access, commit, timeline, lease)
+        _undo(context, commit, timeline, lease)
     return [commit.requested_at for commit in late]
 
 
-def _undo(access: TableContext, commit: Instant, timeline: Timeline, lease: Lease) -> None:
-    """Do what the rollback did; the instant goes first, so that no reader looks for its files."""
+def _undo(context: TableContext, commit: Instant, timeline: Timeline, lease: Lease) -> None:
+    """Repeat the rollback. First the instant is removed, so that no reader needs its files."""
     name = commit.requested_at
     pending = Instant(name, commit.action, State.INFLIGHT)
     lease.check()
-    access.timeline.withdraw(pending)
-    access.timeline.unpublish(commit)
-    files = files_of(access, name)
+    context.timeline.withdraw(pending)
+    context.timeline.unpublish(commit)
+    files = files_of(context, name)
     lease.check()
-    access.delete_files(files)
-    gone = names_of(as_planned(access.storage, files))
+    context.delete_files(files)
+    gone = names_of(as_planned(context.storage, files))
     others = replace(timeline, instants=tuple(i for i in timeline.instants if i != commit))
-    access.participant.on_rollback(name, gone, others, lease.check)
-    access.timeline.forget(pending)
-    drop_markers(access.storage, name)
+    context.metadata_updater.on_rollback(name, gone, others, lease.check)
+    context.timeline.forget(pending)
+    drop_markers(context.storage, name)
 
 
 def _undone(store: TimelineStore, timeline: Timeline) -> Iterator[tuple[str, str]]:
@@ -105,14 +106,14 @@ def _undone(store: TimelineStore, timeline: Timeline) -> Iterator[tuple[str, str
             yield one.requested_at, one.action
 
 
-def _has_its_rows(access: TableContext, commit: Instant) -> bool:
-    paths = [stat.path for stat in access.timeline.read_commit(commit).write_stats if stat.path]
+def _has_its_rows(context: TableContext, commit: Instant) -> bool:
+    paths = [stat.path for stat in context.timeline.read_commit(commit).write_stats if stat.path]
     name = commit.requested_at
-    is_hidden = any(is_taken_back(access, path, name) for path in paths)
-    return bool(paths) and not is_hidden and is_whole(access, commit)
+    is_hidden = any(has_rollback_block(context, path, name) for path in paths)
+    return bool(paths) and not is_hidden and has_all_files(context, commit)
 
 
-def _has_plan(access: TableContext, commit: Instant) -> bool:
-    """Whether a commit is the completion of a planned service."""
+def _has_plan(context: TableContext, commit: Instant) -> bool:
+    """Return whether a commit completes a planned service."""
     plans = (Instant(commit.requested_at, action, State.REQUESTED) for action in _PLANS)
-    return any(access.timeline.is_requested(plan) for plan in plans)
+    return any(context.timeline.is_requested(plan) for plan in plans)

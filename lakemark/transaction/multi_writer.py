@@ -1,7 +1,7 @@
-"""What writers of one table owe each other, once there are several (Apache Hudi's multi-writer).
+"""The rules for several writers of one table (multi-writer in Apache Hudi).
 
-They beat while they write, leave each other's living instants alone, and let every clock pass a
-time before somebody may mint the next.
+Each writer has a heartbeat while it writes. It does not roll back instants whose writer is alive.
+After it has generated a time, it waits until the clocks of all writers are past that time.
 """
 
 from __future__ import annotations
@@ -17,64 +17,69 @@ from lakemark.transaction.heartbeat import (
     Heartbeat,
     HeartbeatPolicy,
     WriterAlive,
-    beating,
+    find_alive,
     is_fresh,
 )
 
-#: The lock is kept for so long at every commit, and the others give up after 90 s without it.
+#: Each commit holds the lock for so long, and other writers wait at most 90 s for it.
 LONGEST_CLOCK_SKEW_MS = 30_000
 
 
 @dataclass(frozen=True, slots=True)
 class MultiWriter:
-    """How writers share a table.
+    """The settings of a table that several writers share.
 
     Attributes:
-        heartbeats: when one counts as dead.
-        clock_skew_ms: how far their clocks may differ. Who mints a time keeps the lock for so long,
-            as ``SkewAdjustingTimeGenerator`` does (200 ms): the next to hold it mints a later one,
-            even if he does not look at the timeline, as Apache Hudi does not.
+        heartbeats: when a writer counts as dead.
+        clock_skew_ms: how far the clocks of the writers may differ. A writer that generates a time
+            holds the lock for so long, as ``SkewAdjustingTimeGenerator`` does (200 ms). So the next
+            holder generates a later time, even if it does not read the timeline (Apache Hudi does
+            not).
     """
 
     heartbeats: HeartbeatPolicy = field(default_factory=HeartbeatPolicy)
     clock_skew_ms: int = 200
 
     def heartbeat(self, storage: Storage, instant: str) -> Heartbeat:
-        """Begin to beat for an instant of ours."""
+        """Start the heartbeat of an instant of this writer."""
         return Heartbeat(storage, instant, self.heartbeats)
 
     def let_clocks_pass(self) -> None:
-        """Wait until no writer's clock is before a time that was just minted."""
+        """Wait until the clocks of all writers are past a time that was just generated."""
         time.sleep(self.clock_skew_ms / 1000)
 
 
-def has_heartbeat(storage: Storage, pending: Instant, sharing: MultiWriter | None) -> bool:
-    """Whether the writer of an instant shows that it is alive, also where no other should be."""
-    policy = sharing.heartbeats if sharing is not None else HeartbeatPolicy()
-    return pending.requested_at in beating(storage, policy)
+def has_heartbeat(storage: Storage, pending: Instant, multi_writer: MultiWriter | None) -> bool:
+    """Return whether the heartbeat of a pending instant is alive, even on a table of one writer."""
+    policy = multi_writer.heartbeats if multi_writer is not None else HeartbeatPolicy()
+    return pending.requested_at in find_alive(storage, policy)
 
 
-def dead(
-    storage: Storage, pending: Iterable[Instant], sharing: MultiWriter | None, clock: TimelineClock
+def find_dead(
+    storage: Storage,
+    pending: Iterable[Instant],
+    multi_writer: MultiWriter | None,
+    clock: TimelineClock,
 ) -> list[Instant]:
-    """Of pending instants those whose writer is dead; asked after the timeline was loaded.
+    """Return the pending instants whose writer is dead. Load the timeline before this call.
 
     Args:
         storage: the table's root.
         pending: instants of any writer.
-        sharing: None for the only writer of a table, to which all others are dead
-            (``HoodieFailedWritesCleaningPolicy.EAGER``); else as its ``LAZY``.
-        clock: the timeline's.
+        multi_writer: None if the caller is the only writer of the table. All other writers then
+            count as dead (``HoodieFailedWritesCleaningPolicy.EAGER``). Otherwise their heartbeats
+            decide (``LAZY``).
+        clock: clock of the timeline.
 
     Raises:
-        WriterAlive: there is to be no other, and one is alive.
+        WriterAlive: the caller is set to be the only writer, and another one is alive.
     """
     listed = list(pending)
     if not listed:
         return []
-    policy = sharing.heartbeats if sharing is not None else HeartbeatPolicy()
-    alive = beating(storage, policy) & {i.requested_at for i in listed}
-    if sharing is None:
+    policy = multi_writer.heartbeats if multi_writer is not None else HeartbeatPolicy()
+    alive = find_alive(storage, policy) & {i.requested_at for i in listed}
+    if multi_writer is None:
         if alive:
             raise WriterAlive(alive)
         return listed

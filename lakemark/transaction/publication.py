@@ -1,22 +1,20 @@
-"""How an instant completes, in two steps under one lease.
+"""Publishes an instant in two steps under one lease.
 
-1. ``prepare``  the completed content is laid aside, and the lease is still valid then: whoever
-                takes the lock over later finds the content, and removes it before anything else
-2. ``publish``  the store makes the completed instant out of the content, and fails without it
+1. ``prepare``  writes the completed content to another path. The lease is still valid after that,
+                so a writer that takes the lock over finds the content, and deletes it first
+2. ``publish``  the store creates the completed instant from this content, and fails without it
 
-So a writer that stands still between two of its steps, or whose requests do not come through,
-publishes nothing once another writer of this project has taken the lock over. Apache Hudi removes
-nothing when it takes the lock over. Against it there is the look at the lease right before each
-attempt, which leaves at least half a lease for the one request that follows.
+So if another writer of this project has taken the lock over, a writer that was suspended between
+two steps, or whose requests were delayed, publishes nothing. Apache Hudi deletes nothing when it
+takes a lock over. Because of it, the lease is checked right before each attempt: at least half of
+its time is then left for the one request that follows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
-from lakemark.errors import Fenced, HudiError
+from lakemark.errors import Fenced
 from lakemark.model.instant import Instant
 from lakemark.storage.storage import NotFound
 from lakemark.timeline.locks.table_lock import Lease
@@ -28,9 +26,9 @@ class Publication:
     """One instant that is about to complete.
 
     Attributes:
-        store: of its timeline.
-        lease: under which it completes.
-        pending: the instant, inflight.
+        store: stores its timeline.
+        lease: lease of the table's lock.
+        pending: the inflight instant.
     """
 
     store: TimelineStore
@@ -38,32 +36,19 @@ class Publication:
     pending: Instant
 
     def prepare(self, content: bytes) -> None:
-        """Lay the completed content aside.
+        """Write the completed content to the path from which it is published.
 
         Raises:
-            LeaseLost: the lock may have been taken over before the content was there.
+            LeaseLost: another writer may have taken the lock over before the content existed.
         """
         self.store.prepare(self.pending, content)  # model: prepare
         self.lease.check_time()
 
-    @contextmanager
-    def telling(self) -> Iterator[None]:
-        """A block that tells a participant, which may find the table as others left it since.
-
-        Raises:
-            LeaseLost: that is why it failed.
-        """
-        try:
-            yield
-        except HudiError:
-            self.lease.check()
-            raise
-
     def publish(self, completed_at: str) -> Instant:
-        """Try once to make the completed instant, durable when this returns.
+        """Try once to create the completed instant; it is durable when this returns.
 
         Raises:
-            LeaseLost: others may be at work on the table; this attempt published nothing.
+            LeaseLost: other writers may be changing the table; this attempt published nothing.
             Fenced: the instant was rolled back.
         """
         try:

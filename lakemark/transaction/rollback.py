@@ -1,17 +1,17 @@
-"""Undoing what a dead writer left, or what an operator wants undone.
+"""Rolls back the instants of dead writers, or an instant that an operator names.
 
-A file of an instant that is missing from the timeline counts as committed once the timeline starts
-later than the instant. So files go first, the instant last (``BaseRollbackActionExecutor``). The
-steps, and what a crash right after each leaves:
+If an instant is not on the timeline, its files count as committed once the timeline starts after
+it. So the files are deleted first, and the instant last (``BaseRollbackActionExecutor``). These are
+the steps, and what a crash right after each leaves:
 
-1. withdraw      the prepared content is gone: its writer cannot publish any more
-2. requested     the plan stands; the next writer finishes it
-3. inflight      the same
-4. unpublish     a completed instant is pending again: no reader sees any of it
-5. files         the same
-6. publish       the rollback is completed; the instant is pending, without files
-7. forget        of a planned service that was not completed, the plan stays requested
-8. markers       markers that nobody reads
+1. delete the prepared content      its writer can no longer publish the instant
+2. create the requested rollback    a plan, which the next writer executes
+3. create the inflight rollback     the same
+4. make a completed instant pending readers see none of its rows
+5. delete its files                 the same
+6. publish the rollback             the rollback is completed; its target is pending, without files
+7. remove the target                the requested plan of a service that had not completed is kept
+8. delete the markers               markers that no reader reads
 """
 
 from __future__ import annotations
@@ -39,179 +39,187 @@ from lakemark.transaction.instant_files import (
     as_planned,
     awaited_logs,
     files_of,
-    is_whole,
+    has_all_files,
     names_of,
 )
 from lakemark.transaction.late_completion import rolled_back_and_completed, undo_late_completions
-from lakemark.transaction.multi_writer import dead, has_heartbeat
+from lakemark.transaction.multi_writer import find_dead, has_heartbeat
 from lakemark.transaction.publication import Publication
 from lakemark.transaction.rollback_checks import check_no_restore, check_undoable, named_instant
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
 from lakemark.write.markers import drop_markers
 
-#: Of these, a plan outlives the rollback of what was done for it.
+#: Services whose plan is kept when an attempt at them is rolled back.
 _COMPACTIONS = (Action.COMPACTION, Action.LOG_COMPACTION)
 
 _log = logging.getLogger(__name__)
 
 
-def recover(access: TableContext) -> list[str]:
-    """Finish pending rollbacks, then roll back every commit that a dead writer left pending.
+def recover(context: TableContext) -> list[str]:
+    """Complete pending rollbacks, then roll back the pending commits of dead writers.
 
-    First undoes commits that completed after they were rolled back.
+    Before that, commits that completed after they were rolled back are undone.
 
-    Where writers share the table, dead are those whose heartbeat has expired, seen twice: before
-    and under the lock. A rollback requested just now is then left to who requested it. Otherwise
-    all others are dead.
+    If writers share the table, a writer is dead if its heartbeat has expired, both before the lock
+    is taken and under the lock. So a rollback that was just requested is not executed by a second
+    writer. If writers do not share the table, all other writers are dead.
 
-    Pending compactions, log compactions and clusterings stand: somebody planned them, and logs
-    were written against the plan. Returns the instants that were rolled back.
+    Pending compactions, log compactions and clusterings are kept, because logs may have been
+    written that depend on their plans.
+
+    Returns:
+        The requested times of the instants that were rolled back.
 
     Raises:
-        Refused: a restore is pending, or another's rollback would undo a completed instant that
-            others stand on; or a pending commit had completed, and its completed file was lost.
-        WriterAlive: another writer is at work on a table that is not shared.
+        Refused: a restore is pending; or the rollback of another writer would undo a completed
+            instant that later instants need; or a pending commit had completed, and its completed
+            file was lost.
+        WriterAlive: another writer is writing to a table that is not shared.
     """
-    timeline = access.timeline.load()
+    timeline = context.timeline.load()
     check_no_restore(timeline)
-    if access.sharing is not None:
+    if context.multi_writer is not None:
         # A savepoint has the requested time of its commit, and no heartbeat.
         writing = (i for i in timeline.pending() if i.action is not Action.SAVEPOINT)
         pending = {i.requested_at for i in writing}
-        clear_expired(access.storage, access.sharing.heartbeats, pending)
+        clear_expired(context.storage, context.multi_writer.heartbeats, pending)
     may_be_undone = timeline.pending(*_COMPACTIONS) and timeline.completed(Action.ROLLBACK)
-    is_late = bool(rolled_back_and_completed(access.timeline, timeline))
+    is_late = bool(rolled_back_and_completed(context.timeline, timeline))
     if not (is_late or may_be_undone or timeline.pending(Action.ROLLBACK, *COMMITS)):
         return []
-    suspects = {i.requested_at for i in _abandoned(access, timeline)}  # model: find dead
+    suspects = {i.requested_at for i in _abandoned(context, timeline)}  # model: find dead
     if not (is_late or suspects or may_be_undone):
         return []
-    with access.lock.hold(LOCK_WAIT_S) as lease:
-        return _recover(access, suspects, lease)
+    with context.lock.hold(LOCK_WAIT_S) as lease:
+        return _recover(context, suspects, lease)
 
 
-def roll_back(access: TableContext, target: Instant) -> bool:
-    """Undo a pending instant of our own; False when it completed before we held the lock.
+def roll_back(context: TableContext, target: Instant) -> bool:
+    """Roll back a pending instant of this writer.
 
-    Another writer may have done so; what we wrote in its name since then goes, too. Of a planned
-    service that another writer has begun again, only the files of our attempt go.
+    If another writer has already rolled it back, files that we wrote after that are deleted, too.
+    If another writer has begun a new attempt at a planned service, only the files of our attempt
+    are deleted.
+
+    Returns:
+        False if the instant was completed before this writer held the lock.
 
     Raises:
-        Fenced: one has, on a table that is not shared: we were replaced.
+        Fenced: another writer rolled it back, although the table is not shared.
     """
-    with access.lock.hold(LOCK_WAIT_S) as lease:
-        access.timeline.withdraw(target)
-        timeline = access.timeline.load()
-        standing = timeline.find(target.requested_at)  # model: judge own
-        if target.attempt and not (standing == target and has_instant(access, target)):
-            return not discard(access, target, timeline)
-        if standing is not None and standing.is_completed:
+    with context.lock.hold(LOCK_WAIT_S) as lease:
+        context.timeline.withdraw(target)
+        timeline = context.timeline.load()
+        current = timeline.find(target.requested_at)  # model: judge own
+        if target.attempt and not (current == target and has_instant(context, target)):
+            return not discard(context, target, timeline)
+        if current is not None and current.is_completed:
             return False
-        if standing is not None:
-            _roll_back(access, standing, timeline, lease)
+        if current is not None:
+            _roll_back(context, current, timeline, lease)
             return True
-        archived = access.timeline.load_archived()
+        archived = context.timeline.load_archived()
         if find_completed(archived, [target.requested_at]):
             return False
-        if find_undone(access.timeline, [target.requested_at], timeline, archived):
-            late = files_of(access, target.requested_at)
+        if find_undone(context.timeline, [target.requested_at], timeline, archived):
+            late = files_of(context, target.requested_at)
             lease.check()
-            access.delete_files(late)
-            drop_markers(access.storage, target.requested_at)
-        if access.sharing is not None:
+            context.delete_files(late)
+            drop_markers(context.storage, target.requested_at)
+        if context.multi_writer is not None:
             return True
     raise Fenced(target.requested_at, "another writer rolled it back; the newer writer goes on")
 
 
-def plan_rollback(access: TableContext, requested_at: str) -> RollbackPlan:
-    """What ``roll_back_named`` would delete, as of now.
+def plan_rollback(context: TableContext, requested_at: str) -> RollbackPlan:
+    """Return what ``roll_back_named`` would delete now.
 
     Raises:
         InvalidConfig: no such commit is on the active timeline.
-        Refused: it may not be undone; the message says what to do first.
+        Refused: it may not be rolled back; the message contains the remedy.
     """
-    timeline = access.timeline.load()
+    timeline = context.timeline.load()
     check_no_restore(timeline)
     target = named_instant(timeline, requested_at)
-    _check_undoable(access, target, timeline)
-    return _plan(access, target, timeline)
+    _check_undoable(context, target, timeline)
+    return _plan(context, target, timeline)
 
 
-def roll_back_named(access: TableContext, requested_at: str) -> RollbackPlan:
-    """Undo one instant, completed or not; a rollback of it that is pending is finished.
+def roll_back_named(context: TableContext, requested_at: str) -> RollbackPlan:
+    """Roll back one instant, completed or not; a pending rollback of it is completed.
 
-    Of a compaction that had not completed, the plan stays; it can be executed again. The plan of a
-    clustering goes, unless the heartbeat of its writer is alive.
+    The plan of a compaction that had not completed is kept, and can be executed again. The plan of
+    a clustering is removed, unless the heartbeat of its writer is alive.
 
     Returns:
         What was deleted. Errors as for ``plan_rollback``.
     """
-    with access.lock.hold(LOCK_WAIT_S) as lease:
-        timeline = access.timeline.load()
+    with context.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = context.timeline.load()
         check_no_restore(timeline)
-        for rollback, plan in access.timeline.pending_rollbacks(timeline):
+        for rollback, plan in context.timeline.pending_rollbacks(timeline):
             if plan.instant == requested_at:
-                return _finish(access, rollback, timeline, lease)
+                return _finish(context, rollback, timeline, lease)
         target = named_instant(timeline, requested_at)  # model: choose attempt
-        _check_undoable(access, target, timeline)
+        _check_undoable(context, target, timeline)
         if not target.is_completed:
-            access.timeline.withdraw_all(requested_at, lease.check)
-            timeline = access.timeline.load()
+            context.timeline.withdraw_all(requested_at, lease.check)
+            timeline = context.timeline.load()
             target = named_instant(timeline, requested_at)
-        if forget_unplanned(access, target):
+        if forget_unplanned(context, target):
             return RollbackPlan(requested_at, target.action, {})
-        return _roll_back(access, target, timeline, lease)
+        return _roll_back(context, target, timeline, lease)
 
 
-def _check_undoable(access: TableContext, target: Instant, timeline: Timeline) -> None:
+def _check_undoable(context: TableContext, target: Instant, timeline: Timeline) -> None:
     if target.is_completed:
-        check_undoable(target, timeline, access.timeline, access.storage)
-    elif (access.sharing is not None or access.timeline.is_clustering(target)) and has_heartbeat(
-        access.storage, target, access.sharing
+        check_undoable(target, timeline, context.timeline, context.storage)
+    elif (context.multi_writer or context.timeline.is_clustering(target)) and has_heartbeat(
+        context.storage, target, context.multi_writer
     ):
-        policy = access.sharing.heartbeats if access.sharing is not None else HeartbeatPolicy()
+        policy = context.multi_writer.heartbeats if context.multi_writer else HeartbeatPolicy()
         expires_after_s = policy.expires_after_s
         message = (
             f"{target} is being written: its writer's heartbeat is alive; stop the writer, or wait "
-            f"until it has been silent for {expires_after_s:.0f} s"
+            f"until it has had no heartbeat for {expires_after_s:.0f} s"
         )
         raise Refused(message)
 
 
-def _recover(access: TableContext, suspects: Collection[str], lease: Lease) -> list[str]:
-    timeline = access.timeline.load()
+def _recover(context: TableContext, suspects: Collection[str], lease: Lease) -> list[str]:
+    timeline = context.timeline.load()
     check_no_restore(timeline)
-    late = undo_late_completions(access, timeline, lease)
+    late = undo_late_completions(context, timeline, lease)
     if late:
-        timeline = access.timeline.load()
+        timeline = context.timeline.load()
     # model: find dead again
-    abandoned = [i for i in _abandoned(access, timeline) if i.requested_at in suspects]
+    abandoned = [i for i in _abandoned(context, timeline) if i.requested_at in suspects]
     undone = []
     for rollback in (i for i in abandoned if i.action is Action.ROLLBACK):
-        timeline = access.timeline.load()
-        if not _is_planned(access, rollback) or _was_outlived(access, rollback, timeline):
+        timeline = context.timeline.load()
+        if not _is_planned(context, rollback) or _is_obsolete(context, rollback, timeline):
             _log.warning("%s is removed: it was completed, or its target is needed", rollback)
-            access.timeline.forget(rollback)
-            forget_heartbeat(access.storage, rollback.requested_at)
+            context.timeline.forget(rollback)
+            forget_heartbeat(context.storage, rollback.requested_at)
         else:
-            undone.append(_finish(access, rollback, timeline, lease))
+            undone.append(_finish(context, rollback, timeline, lease))
     for commit in abandoned:
         if commit.action is Action.ROLLBACK:
             continue
         if timeline.archived_time(commit.requested_at) is not None:
-            _forget_archived(access, commit, lease)
+            _forget_archived(context, commit, lease)
             continue
-        check_never_completed(access, commit, timeline)
-        access.timeline.withdraw_all(commit.requested_at, lease.check)  # model: withdraw
-        timeline = access.timeline.load()
-        standing = timeline.find(commit.requested_at)
-        if standing is not None and not standing.is_completed:
-            undone.append(_roll_back(access, standing, timeline, lease))
-    _forget_undone(access, access.timeline.load())
+        check_never_completed(context, commit, timeline)
+        context.timeline.withdraw_all(commit.requested_at, lease.check)  # model: withdraw
+        timeline = context.timeline.load()
+        current = timeline.find(commit.requested_at)
+        if current is not None and not current.is_completed:
+            undone.append(_roll_back(context, current, timeline, lease))
+    _forget_undone(context, context.timeline.load())
     return late + [plan.instant for plan in undone]
 
 
-def _forget_archived(access: TableContext, commit: Instant, lease: Lease) -> None:
+def _forget_archived(context: TableContext, commit: Instant, lease: Lease) -> None:
     """Delete the pending files of a commit that completed and was archived.
 
     A store may repeat a request that it has carried out, so that an inflight file that the archiver
@@ -219,126 +227,131 @@ def _forget_archived(access: TableContext, commit: Instant, lease: Lease) -> Non
     """
     _log.warning("%s is removed: the commit completed and is in the history", commit)
     lease.check()
-    access.timeline.forget(commit)
-    forget_heartbeat(access.storage, commit.requested_at)
+    context.timeline.forget(commit)
+    forget_heartbeat(context.storage, commit.requested_at)
 
 
-def _is_planned(access: TableContext, rollback: Instant) -> bool:
-    """Whether the plan of a pending rollback exists.
+def _is_planned(context: TableContext, rollback: Instant) -> bool:
+    """Return whether the plan of a pending rollback exists.
 
     A process that has lost the lock may create the inflight file late. The rollback may have been
     completed and archived by then, so there is nothing left to do.
     """
-    return rollback.state is State.REQUESTED or access.timeline.is_requested(rollback)
+    return rollback.state is State.REQUESTED or context.timeline.is_requested(rollback)
 
 
-def _was_outlived(access: TableContext, rollback: Instant, timeline: Timeline) -> bool:
-    """Whether its target is to stay: it is in the history by now, or whole, and others need it.
+def _is_obsolete(context: TableContext, rollback: Instant, timeline: Timeline) -> bool:
+    """Return whether the target of a pending rollback must be kept.
 
-    Apache Hudi publishes without a look at rollbacks of its instant. One that was silent for so
-    long that it counted as dead may do so while who was to undo it is dead, too. Its rows are
-    acknowledged, and others may stand on them. So it is with a completed instant if the process
-    that was to undo it lost the lock or died before it had begun: others have written over it
-    since, and may have cleaned its files.
+    It must be kept if it is archived by now, or if it has all its files and later instants need it.
+
+    Apache Hudi publishes without a check for rollbacks of its instant. So its writer may publish
+    after its heartbeat has expired, while the writer that rolls it back is dead, too. Its rows are
+    then acknowledged, and later instants may need them. The same holds for a completed instant, if
+    the process that was to roll it back died or lost the lock before it began: later commits have
+    replaced its files since, and a clean may have deleted them.
     """
-    name = access.timeline.read_rollback_plan(rollback.requested_at).instant
+    name = context.timeline.read_rollback_plan(rollback.requested_at).instant
     target = timeline.find(name)
     if target is None:
         return timeline.archived_time(name) is not None
     if target.action not in COMMITS or not target.is_completed:
         return False
     is_late = (target.completed_at or "") >= rollback.requested_at
-    if not (is_late or _is_needed(access, target, timeline)):
+    if not (is_late or _is_needed(context, target, timeline)):
         return False
     has_deleted_nothing = rollback.state is State.REQUESTED and not is_late
-    return has_deleted_nothing or is_whole(access, target)
+    return has_deleted_nothing or has_all_files(context, target)
 
 
-def _is_needed(access: TableContext, commit: Instant, timeline: Timeline) -> bool:
+def _is_needed(context: TableContext, commit: Instant, timeline: Timeline) -> bool:
     try:
-        check_undoable(commit, timeline, access.timeline, access.storage)
+        check_undoable(commit, timeline, context.timeline, context.storage)
     except Refused:
         return True
     return False
 
 
-def _abandoned(access: TableContext, timeline: Timeline) -> list[Instant]:
-    """Pending rollbacks and commits of dead writers, but for commits that a rollback is to undo."""
+def _abandoned(context: TableContext, timeline: Timeline) -> list[Instant]:
+    """Return pending rollbacks and commits of dead writers, except targets of those rollbacks."""
     pending = timeline.pending(Action.ROLLBACK)
-    aims = {plan.instant for _, plan in access.timeline.pending_rollbacks(timeline)}
-    commits = (i for i in access.timeline.pending_writes(timeline) if i.requested_at not in aims)
+    targets = {plan.instant for _, plan in context.timeline.pending_rollbacks(timeline)}
+    commits = (
+        i for i in context.timeline.pending_writes(timeline) if i.requested_at not in targets
+    )
     abandoned = [*pending, *commits]
-    return dead(access.storage, abandoned, access.sharing, access.timeline.clock)
+    return find_dead(context.storage, abandoned, context.multi_writer, context.timeline.clock)
 
 
 def _roll_back(
-    access: TableContext, target: Instant, timeline: Timeline, lease: Lease
+    context: TableContext, target: Instant, timeline: Timeline, lease: Lease
 ) -> RollbackPlan:
-    name = access.generate_time(timeline.newest_time, ClockSlot.SERVICE)  # model: plan rollback
+    name = context.generate_time(timeline.newest_time, ClockSlot.SERVICE)  # model: plan rollback
     rollback = Instant(name, Action.ROLLBACK, State.REQUESTED)
-    content = encode_rollback_plan(_plan(access, target, timeline))
-    lease.check()  # right before the step: planning lists the table
-    access.timeline.create(rollback, content)  # model: request rollback
-    return _finish(access, rollback, timeline, lease)
+    content = encode_rollback_plan(_plan(context, target, timeline))
+    lease.check()  # right before the step, because planning lists the table
+    context.timeline.create(rollback, content)  # model: request rollback
+    return _finish(context, rollback, timeline, lease)
 
 
-def _plan(access: TableContext, target: Instant, timeline: Timeline) -> RollbackPlan:
-    awaited = awaited_logs(access.timeline, timeline)
-    gone = [path for path in files_of(access, target.requested_at) if path not in awaited]
-    return RollbackPlan(target.requested_at, target.action, as_planned(access.storage, gone))
+def _plan(context: TableContext, target: Instant, timeline: Timeline) -> RollbackPlan:
+    awaited = awaited_logs(context.timeline, timeline)
+    gone = [path for path in files_of(context, target.requested_at) if path not in awaited]
+    return RollbackPlan(target.requested_at, target.action, as_planned(context.storage, gone))
 
 
 def _finish(
-    access: TableContext, rollback: Instant, timeline: Timeline, lease: Lease
+    context: TableContext, rollback: Instant, timeline: Timeline, lease: Lease
 ) -> RollbackPlan:
-    """Execute a rollback from its plan, ours or another's, begun or not; what was deleted."""
-    with access.alive(rollback.requested_at):
-        return _execute(access, rollback, timeline, lease)
+    """Execute a requested or inflight rollback of any writer; returns what was deleted."""
+    with context.alive(rollback.requested_at):
+        return _execute(context, rollback, timeline, lease)
 
 
 def _execute(
-    access: TableContext, rollback: Instant, timeline: Timeline, lease: Lease
+    context: TableContext, rollback: Instant, timeline: Timeline, lease: Lease
 ) -> RollbackPlan:
     started = time.monotonic()
-    plan = access.timeline.read_rollback_plan(rollback.requested_at)
+    plan = context.timeline.read_rollback_plan(rollback.requested_at)
     target = timeline.find(plan.instant)
     if target is not None and target.is_completed:
-        check_undoable(target, timeline, access.timeline, access.storage)
+        check_undoable(target, timeline, context.timeline, context.storage)
     if rollback.state is State.REQUESTED:
-        _start(access, rollback, lease)
+        _start(context, rollback, lease)
     pending = rollback.inflight()
     if target is not None and target.is_completed:
-        access.timeline.withdraw_all(plan.instant, lease.check)
+        context.timeline.withdraw_all(plan.instant, lease.check)
         lease.check()
-        access.timeline.unpublish(target)
-        timeline = access.timeline.load()
+        context.timeline.unpublish(target)
+        timeline = context.timeline.load()
         target = timeline.find(plan.instant)
-    awaited = awaited_logs(access.timeline, timeline)
-    undone = _delete_files(access, rollback, plan, awaited, lease)
+    awaited = awaited_logs(context.timeline, timeline)
+    undone = _delete_files(context, rollback, plan, awaited, lease)
     done = replace(plan, files=_without(undone, awaited))
     took_ms = int((time.monotonic() - started) * 1000)
     content = encode_rollback_metadata(done, rollback.requested_at, took_ms)
-    publication = Publication(access.timeline, lease, pending)
+    publication = Publication(context.timeline, lease, pending)
     publication.prepare(content)  # model: prepare rollback
     if target is not None:
-        access.timeline.withdraw_all(plan.instant, lease.check)  # model: withdraw target
-    with publication.telling():
-        access.participant.on_rollback(plan.instant, names_of(undone), timeline, lease.check)
+        context.timeline.withdraw_all(plan.instant, lease.check)  # model: withdraw target
+    with lease.reporting_loss():
+        updater = context.metadata_updater
+        updater.on_rollback(plan.instant, names_of(undone), timeline, lease.check)
     # model: publish rollback
-    publication.publish(access.generate_time(access.timeline.load().newest_time))
-    access.timeline.withdraw(pending)
+    publication.publish(context.generate_time(context.timeline.load().newest_time))
+    context.timeline.withdraw(pending)
     keeps_plan = plan.action in _COMPACTIONS
     if keeps_plan:
         lease.check()  # without the lock, another attempt may have begun by now
     if target is not None:
-        access.timeline.forget(target, keep_plan=keeps_plan)  # model: forget
-    drop_markers(access.storage, plan.instant)
+        context.timeline.forget(target, keep_plan=keeps_plan)  # model: forget
+    drop_markers(context.storage, plan.instant)
     if not keeps_plan:  # otherwise the file may be that of the next attempt
-        forget_heartbeat(access.storage, plan.instant)
+        forget_heartbeat(context.storage, plan.instant)
     return done
 
 
-def _start(access: TableContext, rollback: Instant, lease: Lease) -> None:
+def _start(context: TableContext, rollback: Instant, lease: Lease) -> None:
     """Create the inflight file of a requested rollback.
 
     If the lock was lost right before, the file may appear after another process has completed and
@@ -348,52 +361,52 @@ def _start(access: TableContext, rollback: Instant, lease: Lease) -> None:
         LeaseLost: another process may have taken over the rollback.
     """
     lease.check()
-    access.timeline.create(rollback.inflight())  # model: start rollback
+    context.timeline.create(rollback.inflight())  # model: start rollback
     try:
         lease.check()
     except LeaseLost:
-        if not access.timeline.is_requested(rollback):
-            access.timeline.forget(rollback.inflight())
+        if not context.timeline.is_requested(rollback):
+            context.timeline.forget(rollback.inflight())
         raise
 
 
 def _delete_files(
-    access: TableContext,
+    context: TableContext,
     rollback: Instant,
     plan: RollbackPlan,
     awaited: Collection[str],
     lease: Lease,
 ) -> dict[str, tuple[str, ...]]:
-    """Delete what the instant left; all of that by partition, as plans name it.
+    """Delete the files of the instant; returns them by partition, in the form of plans.
 
-    Files are looked up again, not only read from the plan: a late attempt of the dead writer may
-    have written since, and paths in another's plan are absolute in another's notation. Of logs that
-    a compaction is to read a block is left that takes the instant back (Apache Hudi leaves the log,
-    too, and adds such a block to the slice).
+    The table is listed again, because the dead writer may have written files after the plan, and
+    because another writer's plan may spell absolute paths differently. A log that a compaction is
+    to read is replaced by a rollback block of the instant. (Apache Hudi keeps the log, and adds
+    such a block to the slice.)
     """
-    files = files_of(access, plan.instant)  # model: list files
+    files = files_of(context, plan.instant)  # model: list files
     lease.check()
     for path in set(files).intersection(awaited):
-        access.storage.put(path, rollback_block(rollback.requested_at, plan.instant))
-    access.delete_files([path for path in files if path not in awaited])  # model: delete files
-    return {**plan.files, **as_planned(access.storage, files)}
+        context.storage.put(path, rollback_block(rollback.requested_at, plan.instant))
+    context.delete_files([path for path in files if path not in awaited])  # model: delete files
+    return {**plan.files, **as_planned(context.storage, files)}
 
 
 def _without(
-    files: Mapping[str, tuple[str, ...]], left: Collection[str]
+    files: Mapping[str, tuple[str, ...]], kept: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
     return {
-        folder: tuple(p for p in paths if join(folder, p.rpartition("/")[2]) not in left)
+        folder: tuple(p for p in paths if join(folder, p.rpartition("/")[2]) not in kept)
         for folder, paths in files.items()
     }
 
 
-def _forget_undone(access: TableContext, timeline: Timeline) -> None:
-    """Forget compactions that had completed and were rolled back, by one who then died."""
+def _forget_undone(context: TableContext, timeline: Timeline) -> None:
+    """Remove compactions that were rolled back after completion, by a writer that then died."""
     for compaction in timeline.pending(*_COMPACTIONS):
         name = compaction.requested_at
         if any(
             plan.instant == name and plan.action not in _COMPACTIONS
-            for plan in rollbacks_since(access.timeline, name, timeline)
+            for plan in rollbacks_since(context.timeline, name, timeline)
         ):
-            access.timeline.forget(compaction)
+            context.timeline.forget(compaction)

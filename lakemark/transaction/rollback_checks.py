@@ -1,8 +1,9 @@
-"""Whether an instant may be undone: only the newest commits, and nothing may stand on them.
+"""Checks that an instant may be rolled back: it must be the newest commit, and nothing may need it.
 
-Refused is what ``BaseRollbackActionExecutor`` refuses under its eager policy (a savepoint, a later
-commit, a writer at work), and what would lose rows there: files that a planned service has counted
-on, and files that the commit replaced and a clean has removed.
+A rollback is refused if ``BaseRollbackActionExecutor`` of Apache Hudi refuses it under its eager
+policy: because of a savepoint, a later commit, or a pending commit. It is also refused if rows
+would be lost: if a planned service needs the files of the commit, or if a clean has deleted files
+that the commit replaced.
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ _SERVICES = (*_COMPACTIONS, Action.CLUSTERING)
 
 
 def check_no_restore(timeline: Timeline) -> None:
-    """Pass when no restore is under way: until it ends, the table is between two states.
+    """Check that no restore is pending, because the table is then between two states.
 
     Raises:
-        Refused: one is (``BaseHoodieWriteClient.startCommit`` refuses, too).
+        Refused: one is pending (``BaseHoodieWriteClient.startCommit`` refuses, too).
     """
     pending = timeline.pending(Action.RESTORE)
     if pending:
-        message = f"{pending[0]} has not ended; finish it first: lakemark table restore TABLE --run"
+        message = f"{pending[0]} is pending; complete it first: lakemark table restore TABLE --run"
         raise Refused(message)
 
 
 def named_instant(timeline: Timeline, requested_at: str) -> Instant:
-    """The instant of that name, if it is of a kind that can be undone.
+    """Return the instant of a requested time, if such an instant can be rolled back.
 
     Raises:
         InvalidConfig: there is none, or it wrote no rows.
-        Refused: the plan of a compaction, in whose name nothing was written. That of a clustering
-            can be undone: it keeps others from writing its file groups.
+        Refused: it is a compaction plan without files. A clustering plan can be rolled back,
+            because it prevents commits to its file groups.
     """
     target = timeline.find(requested_at)
     if target is None or not target.action.is_write:
@@ -50,7 +51,9 @@ def named_instant(timeline: Timeline, requested_at: str) -> Instant:
         message = f"instant {requested_at} {found}; name a commit: lakemark table timeline TABLE"
         raise InvalidConfig(message)
     if target.action in _COMPACTIONS and target.state is State.REQUESTED:
-        message = f"{target} is a plan in whose name nothing was written; there is nothing to undo"
+        message = (
+            f"{target} is a plan, and no file was written for it; there is nothing to roll back"
+        )
         raise Refused(message)
     return target
 
@@ -58,16 +61,16 @@ def named_instant(timeline: Timeline, requested_at: str) -> Instant:
 def check_undoable(
     target: Instant, timeline: Timeline, store: TimelineStore, storage: Storage
 ) -> None:
-    """Pass when the table without this completed instant is the table before it.
+    """Check that without a completed instant, the table is exactly as it was before the instant.
 
     Args:
-        target: completed.
-        timeline: as just loaded.
+        target: the completed instant.
+        timeline: the timeline that was just loaded.
         store: reads its instants.
         storage: the table's root.
 
     Raises:
-        Refused: it is not; the message says what to do first.
+        Refused: it is not; the message contains the remedy.
     """
     for problem in (
         *_later(target, timeline),
@@ -85,14 +88,14 @@ def _later(target: Instant, timeline: Timeline) -> Iterator[str]:
         yield f"savepoint {name} keeps it; delete that first: {remedy}"
     later = [i for i in timeline.completed(*COMMITS) if i.requested_at > name]
     if later:
-        yield f"{later[-1]} came after it; roll that back first, or restore the table"
+        yield f"{later[-1]} is later; roll that back first, or restore the table"
     for writing in timeline.pending(*COMMITS):
         yield f"{writing} is being written; stop its writer, then roll that back first"
     for service in timeline.pending(*_SERVICES):
         if service.requested_at > name:
-            yield f"{service} was planned over it; run that, then roll that back first"
+            yield f"{service} was planned after it; run that, then roll that back first"
     for clean in timeline.pending(Action.CLEAN):
-        yield f"{clean} has not ended; run that first: lakemark table clean --run"
+        yield f"{clean} is pending; run that first: lakemark table clean --run"
 
 
 def _only(target: Instant, timeline: Timeline, store: TimelineStore) -> Iterator[str]:
@@ -116,13 +119,13 @@ def _only(target: Instant, timeline: Timeline, store: TimelineStore) -> Iterator
 def _cleaned(
     target: Instant, timeline: Timeline, store: TimelineStore, storage: Storage
 ) -> Iterator[str]:
-    """What it replaced may be gone: then its rows are the only ones."""
+    """Find cleaned files that the commit replaced: without it, their rows would be lost."""
     if not any(i.requested_at > target.requested_at for i in timeline.completed(Action.CLEAN)):
         return
     metadata = store.read_commit(target)
     for path in _replaced_files(target, metadata, store):
         if storage.head(path) is None:
-            yield f"{path}, which it replaced, was cleaned away"
+            yield f"{path}, which it replaced, was cleaned"
     for partition, file_ids in metadata.replaced_file_ids.items():
         for file_id in set(file_ids) - _groups_in(storage, partition):
             yield f"file group {file_id} in partition {partition!r}, replaced by it, was cleaned"

@@ -1,4 +1,4 @@
-"""What a transaction needs of a table."""
+"""The parts of a table that a transaction uses."""
 
 from __future__ import annotations
 
@@ -12,51 +12,51 @@ from lakemark.timeline.clock import ClockSlot
 from lakemark.timeline.locks.table_lock import TableLock
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.deletion import delete_files
+from lakemark.transaction.metadata_updater import MetadataUpdater, NoMetadataUpdater
 from lakemark.transaction.multi_writer import MultiWriter
-from lakemark.transaction.participant import NoParticipant, Participant
 
-#: How long a writer waits for another's lock before it gives up, in seconds.
+#: Seconds for which a writer waits for the lock before it fails.
 LOCK_WAIT_S = 90.0
 
 
 @dataclass(frozen=True, slots=True)
 class TableContext:
-    """A table's storage, its timeline there, and the lock that guards publishing and rollback.
+    """A table's storage and timeline, and the lock under which writers publish and roll back.
 
     Attributes:
-        participant: is told of each change before it is published.
-        sharing: what is owed to other writers; None when there is to be no other.
-        runner: where many files are deleted.
+        metadata_updater: records each change in the metadata table before it is published.
+        multi_writer: settings of a shared table; None if the table has only one writer.
+        runner: runs the tasks that delete many files.
     """
 
     storage: Storage
     timeline: TimelineStore
     lock: TableLock
-    participant: Participant = field(default_factory=NoParticipant)
-    sharing: MultiWriter | None = None
+    metadata_updater: MetadataUpdater = field(default_factory=NoMetadataUpdater)
+    multi_writer: MultiWriter | None = None
     runner: Runner = field(default_factory=lambda: LocalRunner(1))
 
     def delete_files(self, paths: Sequence[str]) -> None:
-        """Remove files of the table, as ``Storage.delete``."""
+        """Delete files of the table, as ``Storage.delete``."""
         delete_files(self.storage, paths, self.runner)
 
     def generate_time(self, newest_time: str | None, slot: ClockSlot | None = None) -> str:
-        """A time later than every time on the timeline, under the lock (``TimelineClock``).
+        """Generate a time later than all times on the timeline, under the lock (``TimelineClock``).
 
-        Where writers share the table it is past on all of their clocks once this returns.
+        If writers share the table, the clocks of all of them are past this time when this returns.
         """
         generated = self.timeline.clock.next_instant(newest_time, slot)
-        if self.sharing is not None:
-            self.sharing.let_clocks_pass()
+        if self.multi_writer is not None:
+            self.multi_writer.let_clocks_pass()
         return generated
 
     @contextmanager
     def alive(self, instant: str) -> Iterator[None]:
-        """A block in which other writers see that somebody is at work on an instant."""
-        if self.sharing is None:
+        """Run a block with a heartbeat of an instant, so that other writers do not roll it back."""
+        if self.multi_writer is None:
             yield
             return
-        heartbeat = self.sharing.heartbeat(self.storage, instant)
+        heartbeat = self.multi_writer.heartbeat(self.storage, instant)
         try:
             yield
         finally:

@@ -1,32 +1,39 @@
-"""The one way to change a table, used by ingest and by every service.
+"""The steps by which writers and services change a table.
 
-The steps of a change, and what a crash right after each leaves:
+Each step, and what a crash right after it leaves:
 
-0. where writers share the table: a heartbeat
+0. start a heartbeat, if writers share the table
                      a file that expires
-1. requested         a pending instant without files; the next writer rolls it back
-2. inflight          the same
-   (where writers share the table both under the lock, with the timeline that was loaded there)
-3. for each file: partition metafile, marker, file   (workers, ``table.write``)
-                     files of a pending instant, seen by no reader; rolled back by name
-4. reconcile         files of failed attempts are listed, and deleted in 5 if the instant is ours;
-                     the others survive a power failure
-5. under the lock: list the timeline again; whoever asked before us has looked at the table; our
-   inflight still stands, and names our attempt; our heartbeat has not expired; no rollback aims at
-   it; no commit that it was written over was undone; nothing it conflicts with completed; the
-   caller's precondition (the checkpoint) holds
-                     a lock that runs out by itself; who takes it over removes what is prepared
-6. prepare           the completed content lies aside, and our lease is valid
-   then a completion time later than every time on the timeline
-7. **publish**       the store itself makes the completed instant out of the prepared content;
-                     this is the only line that changes what readers see. Before each attempt: our
-                     lease and our heartbeat are valid
-8. unlock, drop the prepared content and the markers
-                     leftovers of a completed instant, which nobody reads
+1. create the requested instant
+                     a pending instant without files; the next writer rolls it back
+2. create the inflight instant
+                     the same. If writers share the table, steps 1 and 2 are done under the lock,
+                     with the timeline that was loaded there
+3. for each file: partition metafile, marker, file  (by workers, ``lakemark.write``)
+                     files of a pending instant. No reader reads them; a rollback deletes them by
+                     name
+4. list the files of failed task attempts. They are deleted in step 5, if the instant is still ours
+                     the same; after a power failure, these files may still exist
+5. take the lock, load the timeline again, and check:
+   - earlier instants of other copy-on-write commits are inflight
+   - our instant is inflight, and names our attempt; no rollback of it is pending
+   - our heartbeat has not expired
+   - no commit that this one is based on was rolled back
+   - no conflicting commit has completed
+   - the precondition of the caller holds (the checkpoint)
+                     a lock that expires. The next holder deletes prepared content
+6. prepare           write the completed content; check that the lease is still valid; then
+                     generate a completion time later than all times on the timeline
+                     the same
+7. **publish**       the store creates the completed instant from the prepared content. Only this
+                     line changes what readers see. Before each attempt, lease and heartbeat are
+                     checked
+8. release the lock; delete the prepared content and the markers
+                     files of a completed instant that no reader reads
 
-The fence is in 6 and 7: a rollback, and whoever takes the lock over, removes the prepared content
-before anything else. A writer that was stopped anywhere before 7, for however long, finds it gone
-when it goes on (``lakemark.transaction.publication``).
+A writer may be suspended anywhere before step 7, for any time. A rollback, and a writer that takes
+the lock over, first delete the prepared content. So step 7 of the suspended writer fails when it
+resumes (``lakemark.transaction.publication``).
 """
 
 from __future__ import annotations
@@ -62,10 +69,10 @@ from lakemark.transaction.publication import Publication
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
 from lakemark.write.markers import drop_markers, marked_files
 
-#: Raises (``Fenced``, ``WriteConflict``) when the table is not as the caller left it.
+#: Raises ``Fenced`` or ``WriteConflict`` if the table has changed in a way that the caller forbids.
 Precondition = Callable[[Timeline], None]
 
-#: What a commit says of itself, after the commits on a timeline.
+#: Returns the metadata of a commit, given the timeline of the commits before it.
 Describe = Callable[[Timeline], CommitMetadata]
 
 T = TypeVar("T")
@@ -78,11 +85,11 @@ _log = logging.getLogger(__name__)
 
 
 class Transaction:
-    """One pending instant, from its request to its publication."""
+    """A pending instant, from its request to its publication."""
 
     def __init__(
         self,
-        access: TableContext,
+        context: TableContext,
         instant: Instant,
         began_with: Timeline,
         heartbeat: Heartbeat | None,
@@ -90,110 +97,111 @@ class Transaction:
     ) -> None:
         assert instant.state is State.INFLIGHT, instant
         self.instant = instant
-        self._access = access
+        self._context = context
         self._began_with = began_with
         self._heartbeat = heartbeat
         self._lock_wait_s = lock_wait_s
 
     @property
     def began_with(self) -> Timeline:
-        """The timeline that the caller decided on; what completes after it may conflict."""
+        """The timeline on which the commit is based; later commits may conflict with it."""
         return self._began_with
 
     @classmethod
     def begin(
-        cls, access: TableContext, action: Action, decide: Callable[[Timeline], T]
+        cls, context: TableContext, action: Action, decide: Callable[[Timeline], T]
     ) -> tuple[Transaction, T]:
-        """Steps 1 and 2.
+        """Begin a commit (steps 1 and 2).
 
-        Where writers share the table, the timeline is loaded and the instant created under one
-        lease. What completes later completes after the request, and an archival keeps that. A
-        commit that completed while this writer waited for the lock is part of what it writes over,
-        not a conflict, so the caller decides with this timeline and with no older one.
+        If writers share the table, the timeline is loaded and the instant is created under one
+        lease. All later commits then complete after the request, and archival keeps them active. A
+        commit that completed while this writer waited for the lock is part of the base, and not a
+        conflict. So the caller must decide with this timeline, not with an older one.
+
+        Two writers may generate the same time. The requested instant is empty, so both would
+        consider it as their own. The inflight instant names its writer, so the second writer finds
+        it and generates another time.
 
         Args:
-            access: the table.
+            context: the table.
             action: COMMIT or DELTA_COMMIT.
-            decide: is given the timeline that the commit is written over; if it raises, nothing
+            decide: called with the timeline on which the commit is based; if it raises, no instant
                 is created.
 
         Returns:
-            The transaction, and what ``decide`` returned.
-
-        Two writers may mint one time. A requested instant is empty, so both would take it for
-        their own; the inflight one names its writer, and who comes second takes another time.
+            The transaction, and the result of ``decide``.
 
         Raises:
-            WriteConflict: other writers were faster, over and over.
-            LeaseLost: this process stood still under the lock.
+            WriteConflict: other writers created each instant first.
+            LeaseLost: the lease expired while this process held the lock.
         """
-        if access.sharing is None:
-            timeline = access.timeline.load()
+        if context.multi_writer is None:
+            timeline = context.timeline.load()
             decided = decide(timeline)
-            return cls._requested(access, action, timeline), decided
-        with access.lock.hold(LOCK_WAIT_S) as lease:
-            timeline = access.timeline.load()
+            return cls._requested(context, action, timeline), decided
+        with context.lock.hold(LOCK_WAIT_S) as lease:
+            timeline = context.timeline.load()
             decided = decide(timeline)  # model: load base
-            begun = cls._requested(access, action, timeline)
+            begun = cls._requested(context, action, timeline)
             begun._check_begun_under(lease)  # model: check begun
-            access.sharing.let_clocks_pass()
+            context.multi_writer.let_clocks_pass()
         return begun, decided
 
     @classmethod
-    def take_up(
-        cls, access: TableContext, pending: Instant, lock_wait_s: float = LOCK_WAIT_S
+    def resume(
+        cls, context: TableContext, pending: Instant, lock_wait_s: float = LOCK_WAIT_S
     ) -> Transaction:
-        """Begin an attempt at a planned service, whoever planned it.
+        """Begin an attempt to execute a planned service of any writer.
 
-        If another writer began one and died, or left it, what it wrote is deleted first.
+        If another writer began an attempt and died, or abandoned it, its files are deleted first.
 
         Args:
-            access: the table.
-            pending: the service.
-            lock_wait_s: how long this and ``commit`` wait for the table's lock.
+            context: the table.
+            pending: the planned service.
+            lock_wait_s: how long this call and ``commit`` wait for the table's lock.
 
         Raises:
-            WriteConflict: another writer is doing it, or has done it, or has removed it, or is to
-                roll it back.
-            LeaseLost: this process stood still under the lock.
+            WriteConflict: another writer executes the plan, has completed or removed it, or is
+                rolling it back.
+            LeaseLost: the lease expired while this process held the lock.
         """
-        with access.lock.hold(lock_wait_s) as lease:
-            _check_free(access, pending)
-            _check_not_undone(access, pending, access.timeline.load())
-            clear_attempts(access, pending, lease)  # model: clear attempts
-            return cls._begun(access, pending, lease, lock_wait_s)  # model: take up
+        with context.lock.hold(lock_wait_s) as lease:
+            _check_free(context, pending)
+            _check_not_undone(context, pending, context.timeline.load())
+            clear_attempts(context, pending, lease)  # model: clear attempts
+            return cls._create_attempt(context, pending, lease, lock_wait_s)  # model: take up
 
     @classmethod
-    def _requested(cls, access: TableContext, action: Action, timeline: Timeline) -> Transaction:
+    def _requested(cls, context: TableContext, action: Action, timeline: Timeline) -> Transaction:
         newest_time = timeline.newest_time
         for _ in range(_BEGIN_ATTEMPTS):
-            newest_time = access.timeline.clock.next_instant(newest_time, ClockSlot.INGEST)
+            newest_time = context.timeline.clock.next_instant(newest_time, ClockSlot.INGEST)
             requested = Instant(newest_time, action, State.REQUESTED)
-            with suppress(AlreadyExists), _heartbeat(access, newest_time) as heartbeat:
-                access.timeline.create(requested)  # model: request commit
-                content = inflight_content(action, access.timeline.version, uuid4().hex)
-                access.timeline.create(requested.inflight(), content)  # model: start commit
-                return cls(access, requested.inflight(), timeline, heartbeat, LOCK_WAIT_S)
+            with suppress(AlreadyExists), _heartbeat(context, newest_time) as heartbeat:
+                context.timeline.create(requested)  # model: request commit
+                content = inflight_content(action, context.timeline.version, uuid4().hex)
+                context.timeline.create(requested.inflight(), content)  # model: start commit
+                return cls(context, requested.inflight(), timeline, heartbeat, LOCK_WAIT_S)
         message = f"instant {newest_time} and those before it were taken by other writers"
         raise WriteConflict(message)
 
     @classmethod
-    def _begun(
-        cls, access: TableContext, planned: Instant, lease: Lease, lock_wait_s: float
+    def _create_attempt(
+        cls, context: TableContext, planned: Instant, lease: Lease, lock_wait_s: float
     ) -> Transaction:
-        timeline = access.timeline.load()
-        standing = timeline.find(planned.requested_at)
-        if standing is None or standing.state is not State.REQUESTED:
+        timeline = context.timeline.load()
+        current = timeline.find(planned.requested_at)
+        if current is None or current.state is not State.REQUESTED:
             message = f"{planned} was completed, begun or removed by another writer"
             raise WriteConflict(message)
-        attempt = new_attempt(standing)
-        content = inflight_content(attempt.action, access.timeline.version, attempt.attempt)
+        attempt = new_attempt(current)
+        content = inflight_content(attempt.action, context.timeline.version, attempt.attempt)
         try:
-            with _heartbeat(access, planned.requested_at) as heartbeat:
+            with _heartbeat(context, planned.requested_at) as heartbeat:
                 lease.check()
-                access.timeline.create(attempt, content)
-                begun = cls(access, attempt, timeline, heartbeat, lock_wait_s)
-                begun._check_taken_up_under(lease)  # model: check taken up
+                context.timeline.create(attempt, content)
+                begun = cls(context, attempt, timeline, heartbeat, lock_wait_s)
+                begun._check_attempt_under(lease)  # model: check taken up
                 return begun
         except AlreadyExists:
             message = f"{planned} was begun by another writer"
@@ -205,163 +213,171 @@ class Transaction:
         precondition: Precondition | None = None,
         describe: Describe | None = None,
     ) -> tuple[Instant, Timeline]:
-        """Steps 4 to 8: make the written files visible, all of them or none.
+        """Publish all files of the commit, or none (steps 4 to 8).
 
         May be called again after ``LockTimeout``.
 
         Args:
-            metadata: what the commit says of itself.
+            metadata: the metadata of the commit.
             precondition: called under the lock.
-            describe: called under the lock, if what the commit says depends on the commits before
-                it; it returns the metadata to publish, with the same files.
+            describe: called under the lock, if the metadata depends on the commits before this one;
+                returns the metadata to publish, with the same files.
 
         Returns:
-            The completed instant, and the timeline that holds it.
+            The completed instant, and the timeline that contains it.
 
         Raises:
-            Fenced: the instant was taken from us; nothing was published.
-            AttemptLost: so was that of a planned service; our files are deleted.
-            WriteConflict: another commit touched the same file groups.
-            ClusteringPlanned: a clustering is planned for one of them.
-            LockTimeout: another writer kept the table's lock.
-            HeartbeatExpired: others may count us as dead.
+            Fenced: another writer rolled back or completed the instant; nothing was published.
+            AttemptLost: the same, for a planned service; the files of this attempt are deleted.
+            WriteConflict: another commit changed the same file groups.
+            ClusteringPlanned: a clustering of one of them is planned.
+            LockTimeout: another writer held the table's lock for too long.
+            HeartbeatExpired: other writers may consider this one as dead.
             LeaseLost: another writer may have taken the lock over; nothing was published.
-            OutcomeUnknown: the store did not say whether it published.
+            OutcomeUnknown: the store did not answer whether it published the instant.
         """
         leftovers = self._leftovers(stat.path for stat in metadata.write_stats if stat.path)
         content = self._content(metadata)
-        self._access.timeline.make_durable()  # of many files, so not while others wait for the lock
-        with self._turn() as (lease, timeline):
+        self._context.timeline.make_durable()  # takes long for many files, so not under the lock
+        with self._lock() as (lease, timeline):
             self._check_ours(timeline)  # model: check commit
-            self._check_ground(timeline)
-            self._access.delete_files(leftovers)
+            self._check_base(timeline)
+            self._context.delete_files(leftovers)
             check_conflicts(
                 self.instant,
                 metadata,
                 self._began_with,
                 timeline,
-                self._access.timeline,
-                lambda planned: has_heartbeat(self._access.storage, planned, self._access.sharing),
+                self._context.timeline,
+                lambda planned: has_heartbeat(
+                    self._context.storage, planned, self._context.multi_writer
+                ),
             )
             if precondition is not None:
                 precondition(timeline)
             if describe is not None:
                 metadata = describe(timeline)
                 content = self._content(metadata)
-            publication = Publication(self._access.timeline, lease, self.instant)
+            publication = Publication(self._context.timeline, lease, self.instant)
             publication.prepare(content)
-            with publication.telling():
-                self._access.participant.on_commit(self.instant, metadata, timeline)
+            with lease.reporting_loss():
+                self._context.metadata_updater.on_commit(self.instant, metadata, timeline)
             # model: generate completion time
-            completed = self._publish(publication, self._access.generate_time(timeline.newest_time))
-        self._tidy()
+            completed = self._publish(
+                publication, self._context.generate_time(timeline.newest_time)
+            )
+        self._delete_leftovers()
         self.leave()
         return completed, timeline.with_instant(completed)
 
     def leave(self) -> None:
-        """Show no more signs of life: who finds the instant pending from here on may undo it."""
+        """Stop the heartbeat, so that other writers may roll back the instant if it is pending."""
         if self._heartbeat is not None:
             self._heartbeat.stop()  # model: leave
 
     def cancel(self) -> None:
-        """Forget the instant. Only for one in whose name no file was written."""
-        self._access.timeline.forget(self.instant)  # model: cancel
+        """Remove the instant from the timeline; only for an instant without files."""
+        self._context.timeline.forget(self.instant)  # model: cancel
         self.leave()
 
     def _check_begun_under(self, lease: Lease) -> None:
-        """Others may have committed and archived that before they could see our instant."""
+        """Cancel if the lease was lost: others may have committed before they saw our instant."""
         try:
             lease.check()
         except LeaseLost:
             self.cancel()
             raise
 
-    def _check_taken_up_under(self, lease: Lease) -> None:
-        """The plan may have been executed and archived before our inflight instant was created.
+    def _check_attempt_under(self, lease: Lease) -> None:
+        """Delete our inflight instant if the lease was lost and the plan is gone.
 
-        Otherwise the attempt that follows deletes that.
+        The plan was then executed and archived before our inflight instant was created. If the plan
+        still exists, the next attempt deletes the inflight instant.
         """
         try:
             lease.check()
         except LeaseLost:
-            if not self._access.timeline.is_requested(self.instant):
-                self._access.timeline.forget(self.instant)
+            if not self._context.timeline.is_requested(self.instant):
+                self._context.timeline.forget(self.instant)
             raise
 
     def _content(self, metadata: CommitMetadata) -> bytes:
-        return encode_commit(self.instant.action, metadata, self._access.timeline.version)
+        return encode_commit(self.instant.action, metadata, self._context.timeline.version)
 
     @contextmanager
-    def _turn(self) -> Iterator[tuple[Lease, Timeline]]:
-        """The lock, and the timeline under it, once whoever asked before us has looked.
+    def _lock(self) -> Iterator[tuple[Lease, Timeline]]:
+        """Hold the lock and load the timeline, after earlier commits have read the table.
 
-        They are waited for without the lock, which they need to come so far.
+        Their writers need the lock for that, so this waits for them without the lock.
         """
         while True:
-            with self._access.lock.hold(self._lock_wait_s) as lease:
-                timeline = self._access.timeline.load()
-                if not self._yet_to_look(timeline):
+            with self._context.lock.hold(self._lock_wait_s) as lease:
+                timeline = self._context.timeline.load()
+                if not self._find_earlier_unseen(timeline):
                     yield lease, timeline
                     return
-            while self._yet_to_look(self._access.timeline.load()):
+            while self._find_earlier_unseen(self._context.timeline.load()):
                 time.sleep(_LOOK_AGAIN_S)
 
-    def _yet_to_look(self, timeline: Timeline) -> list[Instant]:
-        access = self._access
-        return earlier_unseen_commits(self.instant, timeline, access.sharing, access.timeline.clock)
+    def _find_earlier_unseen(self, timeline: Timeline) -> list[Instant]:
+        context = self._context
+        return earlier_unseen_commits(
+            self.instant, timeline, context.multi_writer, context.timeline.clock
+        )
 
     def _leftovers(self, written: Iterable[str]) -> list[str]:
-        """Files of attempts that did not win, for readers must never meet them.
+        """Return the files of failed task attempts, which readers must never find.
 
         They are listed before the lock is taken, and deleted under it if the instant is still
         ours. So they are never files of an attempt that began after ours.
         """
-        announced = marked_files(self._access.storage, self.instant.requested_at)
+        announced = marked_files(self._context.storage, self.instant.requested_at)
         return sorted(set(announced) - set(written))
 
-    def check_standing(self) -> None:
-        """Load the timeline, and pass if the instant is still inflight and ours.
+    def check_inflight(self) -> None:
+        """Load the timeline, and check that the instant is still inflight and ours.
 
         Raises:
-            AttemptLost: the planned service is another attempt's now, or completed, or undone.
+            AttemptLost: another attempt at the planned service has begun, or the service was
+                completed or rolled back.
             Fenced: another writer rolled the instant back.
         """
-        self._check_standing(self._access.timeline.load())
+        self._check_inflight(self._context.timeline.load())
 
     def _check_ours(self, timeline: Timeline) -> None:
-        """Our heartbeat has not expired, and the instant is still inflight and ours.
+        """Check that our heartbeat has not expired, and that the instant is inflight and ours.
 
         If the heartbeat of an attempt has expired, the next attempt may have completed. It deleted
-        the files that were there when it began, and nobody deletes what we have written since. So
-        an attempt that is lost deletes its files, whether its heartbeat has expired or not.
+        the files that existed when it began, but not those that we have written since. So an
+        attempt that has lost its instant deletes its files, even if its heartbeat has expired.
         """
         try:
             self._check_alive()
         except HeartbeatExpired:
             if self.instant.attempt:
-                self._check_standing(timeline)
+                self._check_inflight(timeline)
             raise
-        self._check_standing(timeline)
+        self._check_inflight(timeline)
 
-    def _check_standing(self, timeline: Timeline) -> None:
-        reason = self._taken_from_us(timeline)
-        if reason and self.instant.attempt:  # its plan is anybody's
-            discard(self._access, self.instant, timeline)
+    def _check_inflight(self, timeline: Timeline) -> None:
+        reason = self._find_loss(timeline)
+        if reason and self.instant.attempt:  # any writer may execute its plan
+            discard(self._context, self.instant, timeline)
             raise AttemptLost(self.instant, reason)
         if reason:
             raise Fenced(self.instant.requested_at, reason)
 
-    def _taken_from_us(self, timeline: Timeline) -> str:
-        """What another writer did to our instant; empty if it stands."""
+    def _find_loss(self, timeline: Timeline) -> str:
+        """Return why our instant is no longer inflight and ours; empty if it is."""
         name = self.instant.requested_at
-        standing = timeline.find(name)
-        if standing is None or standing.state is State.REQUESTED:
+        current = timeline.find(name)
+        if current is None or current.state is State.REQUESTED:
             return "another writer rolled it back; the newer writer goes on"
-        if standing.is_completed:
+        if current.is_completed:
             return "it is completed already"
-        for rollback in _rollbacks_of(self._access, name, timeline):
+        for rollback in _rollbacks_of(self._context, name, timeline):
             return f"rollback {rollback.requested_at} is about to remove it"
-        if self.instant.attempt and not has_instant(self._access, self.instant):
+        if self.instant.attempt and not has_instant(self._context, self.instant):
             return "another attempt at it has begun"
         return ""
 
@@ -369,25 +385,25 @@ class Transaction:
         if self._heartbeat is not None:
             self._heartbeat.check()
 
-    def _check_ground(self, timeline: Timeline) -> None:
-        """What we stand on is still there: an operator may have undone commits meanwhile."""
+    def _check_base(self, timeline: Timeline) -> None:
+        """Check that no commit of the base was undone, for example by an operator."""
         name = self.instant.requested_at
         for restore in timeline.pending(Action.RESTORE):
             raise Fenced(name, f"{restore} is under way")
         for seen in self._began_with.completed(*COMMITS):
             if not timeline.is_committed(seen.requested_at):
-                raise Fenced(name, f"{seen}, which it was written over, was rolled back")
+                raise Fenced(name, f"{seen}, on which it is based, was rolled back")
 
     def _publish(self, publication: Publication, completed_at: str) -> Instant:
-        """Step 7. A lost answer is settled by looking, and by asking again for the same name."""
+        """Publish (step 7). If an answer is lost, look for the instant, or request it again."""
         for attempt in range(_PUBLISH_ATTEMPTS):
             try:
                 self._check_alive()
                 return publication.publish(completed_at)  # model: publish
             except StorageUnavailable:
-                landed = self._landed(completed_at)
-                if landed is not None:
-                    return landed
+                published = self._find_published(completed_at)
+                if published is not None:
+                    return published
             except (LeaseLost, HeartbeatExpired):
                 if attempt == 0:
                     raise
@@ -398,19 +414,19 @@ class Transaction:
         )
         raise OutcomeUnknown(message)
 
-    def _tidy(self) -> None:
-        """Step 8. The instant is completed, so a store that does not answer fails nothing."""
+    def _delete_leftovers(self) -> None:
+        """Delete leftovers (step 8). Errors are logged, because the instant is completed."""
         try:
-            self._access.timeline.withdraw(self.instant)  # model: drop prepared
-            drop_markers(self._access.storage, self.instant.requested_at)
+            self._context.timeline.withdraw(self.instant)  # model: drop prepared
+            drop_markers(self._context.storage, self.instant.requested_at)
         except StorageUnavailable as error:
-            _log.warning("leftovers of %s stay, which nobody reads: %s", self.instant, error)
+            _log.warning("leftovers of %s, which no reader reads, remain: %s", self.instant, error)
 
-    def _landed(self, completed_at: str) -> Instant | None:
-        """Our completed instant, if it is there; layout 1 has one name for it, whoever asked."""
+    def _find_published(self, completed_at: str) -> Instant | None:
+        """Return our completed instant if it exists; in layout 1 it has no completion time."""
         try:
-            found = self._access.timeline.load().find(self.instant.requested_at)
-            self._access.timeline.make_durable()
+            found = self._context.timeline.load().find(self.instant.requested_at)
+            self._context.timeline.make_durable()
         except StorageUnavailable:
             return None
         if found is None or not found.is_completed:
@@ -418,35 +434,37 @@ class Transaction:
         return found if found.is_legacy or found.completed_at == completed_at else None
 
 
-def _check_free(access: TableContext, pending: Instant) -> None:
-    if has_heartbeat(access.storage, pending, access.sharing):
+def _check_free(context: TableContext, pending: Instant) -> None:
+    if has_heartbeat(context.storage, pending, context.multi_writer):
         message = f"{pending} is being executed by another writer, whose heartbeat is alive"
         raise WriteConflict(message)
 
 
-def _check_not_undone(access: TableContext, pending: Instant, timeline: Timeline) -> None:
-    """A rollback that is completed later deletes files of attempts before it, and of no others."""
-    for rollback in _rollbacks_of(access, pending.requested_at, timeline):
-        message = f"{rollback} is to undo an attempt at {pending}, and has not ended"
+def _check_not_undone(context: TableContext, pending: Instant, timeline: Timeline) -> None:
+    """Check that no rollback is pending, because it would delete the files of a new attempt."""
+    for rollback in _rollbacks_of(context, pending.requested_at, timeline):
+        message = f"{rollback} of an attempt at {pending} has not completed"
         raise WriteConflict(message)
 
 
-def _rollbacks_of(access: TableContext, requested_at: str, timeline: Timeline) -> Iterator[Instant]:
-    for rollback, plan in access.timeline.pending_rollbacks(timeline):
+def _rollbacks_of(
+    context: TableContext, requested_at: str, timeline: Timeline
+) -> Iterator[Instant]:
+    for rollback, plan in context.timeline.pending_rollbacks(timeline):
         if plan.instant == requested_at:
             yield rollback
 
 
 @contextmanager
-def _heartbeat(access: TableContext, instant: str) -> Iterator[Heartbeat | None]:
-    """Begin to beat for an instant that is requested in this block, unless that fails."""
-    if access.sharing is None:
+def _heartbeat(context: TableContext, instant: str) -> Iterator[Heartbeat | None]:
+    """Start the heartbeat of an instant, and stop it if the block, which requests it, fails."""
+    if context.multi_writer is None:
         yield None
         return
-    heartbeat = access.sharing.heartbeat(access.storage, instant)
+    heartbeat = context.multi_writer.heartbeat(context.storage, instant)
     try:
         yield heartbeat
-    except AlreadyExists:  # the instant is another writer's, and so is the file of its heartbeat
+    except AlreadyExists:  # instant and heartbeat file belong to another writer
         heartbeat.abandon()
         raise
     except BaseException:

@@ -88,12 +88,12 @@ def needs_compaction(before: FormatVersion, after: FormatVersion) -> bool:
 
 
 def plan_change(
-    access: TableContext, version: FormatVersion, partition_fields: Sequence[str] | None = None
+    context: TableContext, version: FormatVersion, partition_fields: Sequence[str] | None = None
 ) -> VersionChange:
     """What ``change_version`` would do now, once nothing is pending.
 
     Args:
-        access: of the table.
+        context: of the table.
         version: of the table to be.
         partition_fields: see ``properties_of``.
 
@@ -102,49 +102,49 @@ def plan_change(
         InvalidConfig: the version has no settings for how the table merges.
         Unsupported: a metadata table, or a payload, that is not written here.
     """
-    timeline = access.timeline.load()
-    _check_nothing_pending(access, timeline, _ENDED)
-    return _planned(access, version, partition_fields)
+    timeline = context.timeline.load()
+    _check_nothing_pending(context, timeline, _ENDED)
+    return _planned(context, version, partition_fields)
 
 
 def change_version(
-    access: TableContext, version: FormatVersion, partition_fields: Sequence[str] | None = None
+    context: TableContext, version: FormatVersion, partition_fields: Sequence[str] | None = None
 ) -> VersionChange:
     """Change the version; if the table has it already, delete files of a dead attempt.
 
     Args:
-        access: of the table.
+        context: of the table.
         version: of the table to be.
         partition_fields: see ``properties_of``.
 
     Returns:
         What was done. Errors as for ``plan_change``, and ``Refused`` if anything is pending.
     """
-    with access.lock.hold(LOCK_WAIT_S) as lease:
-        timeline = access.timeline.load()
-        _check_nothing_pending(access, timeline)
-        change = _planned(access, version, partition_fields)
-        _check_logs(access.storage, change)
-        _check_merged(access, change, timeline)
+    with context.lock.hold(LOCK_WAIT_S) as lease:
+        timeline = context.timeline.load()
+        _check_nothing_pending(context, timeline)
+        change = _planned(context, version, partition_fields)
+        _check_logs(context.storage, change)
+        _check_merged(context, change, timeline)
         bare = change.before
         if not change.is_none:
-            bare = drop_metadata_table(access.storage, bare, lease.check)
-            access.storage.put(ANNOUNCED_PROPERTIES, change.after.to_bytes())
-        _write_timeline(access, change, version, lease)
+            bare = drop_metadata_table(context.storage, bare, lease.check)
+            context.storage.put(ANNOUNCED_PROPERTIES, change.after.to_bytes())
+        _write_timeline(context, change, version, lease)
         if not change.is_none:
-            replace_properties(access.storage, bare, change.after, lease.check)
-            access.storage.delete([ANNOUNCED_PROPERTIES])
-        _delete_timeline(access.storage, change, lease)
+            replace_properties(context.storage, bare, change.after, lease.check)
+            context.storage.delete([ANNOUNCED_PROPERTIES])
+        _delete_timeline(context.storage, change, lease)
         return change
 
 
 def _check_nothing_pending(
-    access: TableContext, timeline: Timeline, but: Collection[Action] = ()
+    context: TableContext, timeline: Timeline, but: Collection[Action] = ()
 ) -> None:
     """Pass if no instant is pending, clusterings included, but for those of some actions."""
     check_no_restore(timeline)
     for pending in timeline.pending():
-        if access.timeline.is_clustering(pending):
+        if context.timeline.is_clustering(pending):
             remedy = (
                 "execute it with Apache Hudi, or remove the plan: lakemark table rollback TABLE "
                 f"{pending.requested_at} --run"
@@ -156,14 +156,14 @@ def _check_nothing_pending(
             )
         else:
             continue
-        message = f"{pending} is pending in table {access.storage.location.url}; {remedy}"
+        message = f"{pending} is pending in table {context.storage.location.url}; {remedy}"
         raise Refused(message)
 
 
 def _planned(
-    access: TableContext, version: FormatVersion, partition_fields: Sequence[str] | None
+    context: TableContext, version: FormatVersion, partition_fields: Sequence[str] | None
 ) -> VersionChange:
-    storage, store = access.storage, access.timeline
+    storage, store = context.storage, context.timeline
     before = read_properties(storage)
     check_allows(before, Purpose.MAINTAIN, storage.location.url)
     is_same = before.version == version
@@ -200,15 +200,15 @@ def _check_logs(storage: Storage, change: VersionChange) -> None:
         raise Refused(message)
 
 
-def _check_merged(access: TableContext, change: VersionChange, timeline: Timeline) -> None:
+def _check_merged(context: TableContext, change: VersionChange, timeline: Timeline) -> None:
     """Pass if no log is left that the new version would read differently."""
     before, after = FormatVersion(change.before.version), FormatVersion(change.after.version)
     if not change.before.is_merge_on_read or not needs_compaction(before, after):
         return
-    view = load_view(access.timeline, timeline, StorageFileLister(access.storage), before)
+    view = load_view(context.timeline, timeline, StorageFileLister(context.storage), before)
     for log in (log for file_slice in view.latest_slices() for log in file_slice.logs):
         message = (
-            f"log {log.path} of {access.storage.location.url} is not merged yet; stop the table's "
+            f"log {log.path} of {context.storage.location.url} is not merged yet; stop the table's "
             "writers, then: lakemark table compact TABLE --run, and try again"
         )
         raise Refused(message)
@@ -226,11 +226,11 @@ def _logs(storage: Storage) -> Iterator[str]:
 
 
 def _write_timeline(
-    access: TableContext, change: VersionChange, version: FormatVersion, lease: Lease
+    context: TableContext, change: VersionChange, version: FormatVersion, lease: Lease
 ) -> None:
     if not change.moves and not change.archived:
         return
-    storage, layout = access.storage, layout_of(change.after, version)
+    storage, layout = context.storage, layout_of(change.after, version)
     _delete_leftovers(storage, layout, {move.source for move in change.moves}, lease)
     rows = change.archived
     if rows:
@@ -242,7 +242,7 @@ def _write_timeline(
         storage.create(move.target, content)
         completed_at = move.moved.completed_at
         if completed_at is not None and not layout.names_completion:
-            storage.set_modified_at(move.target, access.timeline.clock.parse(completed_at))
+            storage.set_modified_at(move.target, context.timeline.clock.parse(completed_at))
         elif move.moved.state is State.REQUESTED:
             _keep_modified_at(storage, move)
 

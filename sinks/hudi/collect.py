@@ -1,8 +1,8 @@
-"""A batch as one Arrow table in the driver, in memory that is bounded beforehand.
+"""Collects a batch as one Arrow table in the driver, within a memory budget.
 
-Spark holds what it collects on its heap, whatever the size of the messages. So each value may
-carry so many bytes and no more, the batch's budget divided by its records; a longer one is left
-out by Spark itself and counted, and the batch then takes the other way.
+Spark collects to its heap, whatever the size of the messages. So the size of each record is
+limited to the batch's budget divided by the number of its records. Spark omits the key and value of
+a larger record and counts it, and then the batch uses the other exchange.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from lakemark.errors import Permanent
 from sinks.batch import KafkaBatch
 from transforms.kafka_records import sort_by_arrival
 
-#: Arrow bytes of one collected batch, at most; also limited by the JVM's heap.
+#: Maximum Arrow bytes of a collected batch; the JVM's heap limits it, too.
 COLLECT_BUDGET_BYTES = 768 << 20
 
-#: Arrow bytes of one record batch on the way, at most.
+#: Maximum Arrow bytes of a record batch between Spark and Python.
 MAX_ARROW_BATCH_BYTES = 64 << 20
 
-#: What a record costs beside its key and value: offsets, timestamp, validity.
+#: Bytes of a record in addition to its key and value: offsets, timestamp, validity.
 _ROW_OVERHEAD_BYTES = 48
 
-#: Copies of a batch that Spark's heap holds at once while it is collected (measured: 3 to 4).
+#: Copies of a batch on Spark's heap while it is collected (measured: 3 to 4).
 _COPIES_ON_HEAP = 6
 
 #: The setting that limits Arrow batches by rows, on every version of Spark.
@@ -36,11 +36,11 @@ _CUT = "__cut"
 
 
 class TooLarge(Permanent):
-    """A record does not fit the share of memory that one record of this batch may have."""
+    """A record is larger than its share of the batch's memory budget."""
 
 
 def collect_budget_bytes(spark: SparkSession) -> int:
-    """How much a batch collected in this session may weigh."""
+    """Return the maximum size of a batch that is collected in this session."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     heap_bytes = int(jvm.java.lang.Runtime.getRuntime().maxMemory())
@@ -48,19 +48,19 @@ def collect_budget_bytes(spark: SparkSession) -> int:
 
 
 def share_bytes(records: int, budget_bytes: int) -> int:
-    """Bytes that the key and value of one record may have, for a batch of so many."""
+    """Return the maximum bytes of key and value of each record, for a number of records."""
     return budget_bytes // max(records, 1) - _ROW_OVERHEAD_BYTES
 
 
 def collect(batch: KafkaBatch, budget_bytes: int) -> pa.Table:
-    """All records of the batch, in order of arrival; one Spark job.
+    """Collect all records of a batch, in order of arrival, with one Spark job.
 
     Args:
-        batch: what to collect.
-        budget_bytes: what it may weigh.
+        batch: the batch.
+        budget_bytes: its maximum size.
 
     Raises:
-        TooLarge: a record is longer than its share.
+        TooLarge: a record is larger than its share.
     """
     spark = batch.records.sparkSession
     spark.conf.set(ROWS_IN_ARROW_BATCH, _ROWS)
@@ -69,7 +69,7 @@ def collect(batch: KafkaBatch, budget_bytes: int) -> pa.Table:
         share_bytes(records, budget_bytes),
         MAX_ARROW_BATCH_BYTES // min(records, _ROWS),
     )
-    table = _to_arrow(_cut_short(batch.records, share))
+    table = _to_arrow(_omit_large_records(batch.records, share))
     cut = pc.sum(table.column(_CUT)).as_py() or 0
     if cut:
         message = f"{cut} records are longer than {share} bytes in a batch of {records}"
@@ -77,7 +77,7 @@ def collect(batch: KafkaBatch, budget_bytes: int) -> pa.Table:
     return sort_by_arrival(table.drop_columns([_CUT]))
 
 
-def _cut_short(records: DataFrame, share: int) -> DataFrame:
+def _omit_large_records(records: DataFrame, share: int) -> DataFrame:
     key_bytes, value_bytes = (
         f.coalesce(f.octet_length(name), f.lit(0)) for name in ("key", "value")
     )
@@ -95,7 +95,7 @@ def _to_arrow(records: DataFrame) -> pa.Table:
     to_arrow = getattr(records, "toArrow", None)
     if to_arrow is not None:
         return to_arrow()
-    # Spark 3.5 has the same, by the name under which ``toPandas`` calls it.
+    # In Spark 3.5 this method is private; ``toPandas`` calls it.
     batches = getattr(records, "_collect_as_arrow")()  # noqa: B009 (not in the stubs of 4.0)
     return pa.Table.from_batches(batches) if batches else _empty(records)
 

@@ -1,12 +1,12 @@
-"""From raw records to written files: every record meets the others of its bucket, once.
+"""Brings the records of a batch to their buckets.
 
-Two ways, one for each size of batch, with the same two functions in them:
+An exchange runs two functions:
 
-``prepare``   a chunk of raw Kafka records → changes, divided by bucket
-``write``     all changes of one bucket, in order of arrival → one file
+``prepare``   converts a chunk of raw Kafka records to changes, and divides them by bucket
+``write``     writes all changes of one bucket, in order of arrival, to one file
 
-A small batch is collected to the driver as Arrow and written by its threads, without any Python
-worker. A large one runs as two Spark stages (``sinks.hudi.spark_exchange``).
+A small batch is collected in the driver as Arrow, and threads of the driver write it, without any
+Python worker. A large batch runs as two Spark stages (``sinks.hudi.spark_exchange``).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -26,127 +26,149 @@ from lakemark.write.partitioner import Bucket
 from sinks.audit import RecordsRead
 from sinks.batch import KafkaBatch
 from sinks.hudi.collect import COLLECT_BUDGET_BYTES, collect
+from sinks.hudi.partition_rule import ChangedRows
 from transforms.schema_request import SchemaRequest
 
-#: Raw records decoded in one go.
+#: Raw records that are decoded at a time.
 CHUNK_BYTES = 16 << 20
 
 
-class Target(IntEnum):
-    """Which table a change goes to.
+class PortionKind(IntEnum):
+    """The content of a portion.
 
-    Other portions go to no table: a request to change the schema of the first one, a count of the
-    records that were read, or the keys of the changes, to be looked up in other partitions.
+    Only the first two kinds are written to a table. Portions of each other kind are merged.
     """
 
+    #: Changes of the pipeline's table.
     ROWS = 0
+    #: Changes of the dead-letter table.
     REJECTS = 1
-    SCHEMA = 2
-    READ = 3
+    #: A request to change the schema of the pipeline's table (``SchemaRequest``).
+    SCHEMA_REQUEST = 2
+    #: The number of records that were read (``RecordsRead``).
+    READ_COUNT = 3
+    #: Keys of changes, to be looked up in other partitions (``ChangedRows``).
     KEYS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Changes of one chunk that belong together; or what it requests, see ``SchemaRequest``."""
-
-    target: Target
-    bucket: Bucket
-    changes: pa.Table
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What became of one bucket.
+    """Part of a prepared chunk.
 
     Attributes:
-        target: the table.
-        arrived: changes that came for it, before any was merged away.
-        stat: the file; None when nothing was left to write.
-        first_reject: origin of the first rejected record, and why it was turned away.
-        request: what the records ask of the table's schema, all chunks together. If they ask for
-            anything, the batch is not to be published: it is written again, or not at all.
-        read: what was read of the topic, all chunks together.
-        partition_changes: of the bucket, keys and partitions as
-            ``lakemark.index.partition_changes`` finds them.
-        bucket: the bucket, if it was only looked at.
+        kind: the content of the table.
+        bucket: the bucket of changes; portions of a kind that have the same bucket are merged.
+        table: the content.
     """
 
-    target: Target
+    kind: PortionKind
+    bucket: Bucket
+    table: pa.Table
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketWritten:
+    """The result of writing the changes of one bucket.
+
+    Attributes:
+        kind: ``ROWS`` or ``REJECTS``.
+        arrived: changes of the bucket before they were merged.
+        stat: the file; None if there was nothing to write.
+        first_reject: origin of the first reject, and its reason.
+    """
+
+    kind: PortionKind
     arrived: int
     stat: WriteStat | None
     first_reject: str | None = None
-    request: SchemaRequest | None = None
-    read: RecordsRead | None = None
-    partition_changes: pa.Table | None = None
-    bucket: Bucket | None = None
+
+
+#: The result for one bucket, or for the merged portions of another kind. A ``Bucket`` was found,
+#: but not written; None is no result.
+PortionResult: TypeAlias = BucketWritten | SchemaRequest | RecordsRead | ChangedRows | Bucket | None
 
 
 class Prepare(Protocol):
-    """Turns a chunk of raw records into portions, in order of arrival; pickles."""
+    """Converts a chunk of raw records to portions, in order of arrival; can be pickled."""
 
     def __call__(self, records: pa.Table, /) -> list[Portion]:
-        """Each record is in one portion of ``Target.ROWS`` or ``Target.REJECTS``, or ignored."""
+        """Each record is in one portion of rows or rejects, or it is ignored."""
         ...
 
 
 class Write(Protocol):
-    """Writes one bucket's file; pickles."""
+    """Writes the file of one bucket, or merges portions of another kind; can be pickled."""
 
-    def __call__(self, target: Target, bucket: Bucket, changes: Iterable[pa.Table], /) -> Written:
-        """Takes the changes in order of arrival, once."""
+    def __call__(
+        self, kind: PortionKind, bucket: Bucket, tables: Iterable[pa.Table], /
+    ) -> PortionResult:
+        """Return the result; ``tables`` are read once, in order of arrival."""
         ...
 
 
-#: Opens the commit (or commits), once it is known whether there may be rejects.
+#: Begins the commits. The argument is whether there may be rejects.
 OpenWrite = Callable[[bool], Write]
 
 
 class Exchange(Protocol):
-    """One way to bring a batch's records to their buckets."""
+    """Brings the records of a batch to their buckets."""
 
-    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
-        """Read the batch once, prepare it, write every bucket."""
+    def run(
+        self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
+    ) -> list[PortionResult]:
+        """Read the batch once, prepare it, and write each bucket."""
         ...
 
 
 class DriverExchange:
-    """Everything in the driver's threads, for batches that fit.
+    """Runs in threads of the driver, for batches that fit in its memory.
 
     Args:
         runner: the threads.
-        budget_bytes: what a collected batch may weigh.
+        budget_bytes: maximum size of a collected batch.
     """
 
     def __init__(self, runner: LocalRunner, budget_bytes: int = COLLECT_BUDGET_BYTES) -> None:
         self._runner, self._budget_bytes = runner, budget_bytes
 
-    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
-        """Collect, prepare, write; raises ``TooLarge`` when a record was cut short."""
+    def run(
+        self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
+    ) -> list[PortionResult]:
+        """See ``Exchange.run``.
+
+        Raises:
+            TooLarge: a record is larger than its share of the budget.
+        """
         return run_here(collect(batch, self._budget_bytes), prepare, open_write, self._runner)
 
 
 def run_here(
     records: pa.Table, prepare: Prepare, open_write: OpenWrite, runner: LocalRunner
-) -> list[Written]:
-    """Prepare and write what this process holds; only a request is passed on where there is one.
+) -> list[PortionResult]:
+    """Prepare and write a batch in this process.
+
+    If records request a schema change, only the request is returned, and nothing is written.
 
     Args:
         records: the batch.
-        prepare: a chunk to portions.
-        open_write: opens the commit.
+        prepare: converts a chunk to portions.
+        open_write: begins the commits.
         runner: the threads.
     """
-    grouped = _grouped(runner.map(prepare, list(split_batches(records, CHUNK_BYTES))))
-    if any(target is Target.SCHEMA for target, _ in grouped):
-        grouped = {key: parts for key, parts in grouped.items() if key[0] is Target.SCHEMA}
-    write = open_write(any(target is Target.REJECTS for target, _ in grouped))
+    grouped = _group(runner.map(prepare, list(split_batches(records, CHUNK_BYTES))))
+    requests = {
+        key: tables for key, tables in grouped.items() if key[0] is PortionKind.SCHEMA_REQUEST
+    }
+    grouped = requests or grouped
+    write = open_write(any(kind is PortionKind.REJECTS for kind, _ in grouped))
     return runner.map(lambda key: write(*key, grouped[key]), sorted(grouped))
 
 
-def _grouped(prepared: Iterable[Sequence[Portion]]) -> dict[tuple[Target, Bucket], list[pa.Table]]:
-    grouped: dict[tuple[Target, Bucket], list[pa.Table]] = defaultdict(list)
+def _group(
+    prepared: Iterable[Sequence[Portion]],
+) -> dict[tuple[PortionKind, Bucket], list[pa.Table]]:
+    grouped: dict[tuple[PortionKind, Bucket], list[pa.Table]] = defaultdict(list)
     for portions in prepared:
         for portion in portions:
-            grouped[portion.target, portion.bucket].append(portion.changes)
+            grouped[portion.kind, portion.bucket].append(portion.table)
     return dict(grouped)

@@ -1,8 +1,9 @@
-"""What happens to rows whose record key exists in another partition (``table.partition_change``).
+"""The rule for rows whose record key exists in another partition (``table.partition_change``).
 
+``allow``    they are written, and no key is looked up
 ``count``    they are written, counted and reported
-``refuse``   they are dead letters: the attempt that found them is undone, and the batch is written
-             again without them
+``reject``   they become dead letters: the attempt that finds them is rolled back, and the batch is
+             written again without them
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ import pyarrow.compute as pc
 from lakemark.index.partition_changes import DELETES_ADD, IS_COUNTED, OTHER_PARTITION, SCHEMA
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from transforms.change_builder import ConvertedBatch
 from transforms.kafka_records import sort_by_arrival
-from transforms.record_converter import ConvertedBatch
 from transforms.rejects import Rejects, Stage
 
 
 class PartitionChange(StrEnum):
-    """What happens to a row whose record key exists in another partition."""
+    """The rule for a row whose record key exists in another partition."""
 
     ALLOW = "allow"
     COUNT = "count"
@@ -33,17 +34,17 @@ class PartitionChange(StrEnum):
 
 @dataclass(frozen=True)
 class ChangedRows:
-    """Keys and partitions that are partition changes; pickles.
+    """Keys and partitions of rows whose key exists in another partition; can be pickled.
 
     Attributes:
-        rows: as ``lakemark.index.partition_changes`` finds them.
+        rows: the result of ``lakemark.index.partition_changes``.
     """
 
     rows: pa.Table
 
     @classmethod
     def merged(cls, parts: Iterable[pa.Table]) -> ChangedRows:
-        """All of them together."""
+        """Concatenate the rows of several buckets."""
         return cls(pa.concat_tables([SCHEMA.empty_table(), *parts]))
 
     def __len__(self) -> int:
@@ -54,26 +55,26 @@ class ChangedRows:
 
     @property
     def count(self) -> int:
-        """Record keys that are in more partitions than before, and in more than one."""
+        """The number of record keys that are in more partitions than before, and in several."""
         return int(pc.sum(self.rows.column(IS_COUNTED)).as_py() or 0)
 
     @property
     def first(self) -> str | None:
-        """One of the counted ones, for a message; None without any."""
+        """A counted row, for a message; None if there is none."""
         counted = self.rows.filter(self.rows.column(IS_COUNTED)).slice(0, 1).to_pylist()
-        return _described(counted[0]) if counted else None
+        return _describe(counted[0]) if counted else None
 
     def reject_from(
         self, prepared: ConvertedBatch, records: pa.Table, topic: str | None
     ) -> ConvertedBatch:
-        """The same without the upserts of these keys and partitions, which become rejects.
+        """Turn the upserts of these keys and partitions into rejects.
 
-        Their deletes stay, unless these alone would add a row.
+        Their deletes are kept, except a delete that would add a row of its own.
 
         Args:
-            prepared: of the records.
+            prepared: changes and rejects of the records.
             records: raw Kafka records.
-            topic: of records that have no ``topic`` column.
+            topic: topic of records that have no ``topic`` column.
         """
         changes = prepared.changes
         row = pc.index_in(_names(changes), value_set=_names(self.rows).combine_chunks())
@@ -83,7 +84,7 @@ class ChangedRows:
         if not len(found):
             return prepared
         why = self.rows.take(row.take(pa.array(found)).combine_chunks()).to_pylist()
-        reasons = [f"{_described(row)}; table.partition_change refuses it" for row in why]
+        reasons = [f"{_describe(row)}; table.partition_change refuses it" for row in why]
         arrived = sort_by_arrival(records)
         refused = Rejects.from_records(
             arrived, prepared.arrivals[found], reasons, Stage.PARTITION, topic
@@ -98,12 +99,12 @@ class ChangedRows:
 
 
 def _names(rows: pa.Table) -> pa.ChunkedArray:
-    """Partition and key as one text; a partition path holds no NUL."""
+    """Return partition and key as one text; a partition path contains no NUL."""
     paths, keys = (rows.column(name).cast(pa.string()) for name in (PARTITION_PATH, RECORD_KEY))
     return pc.binary_join_element_wise(paths, keys, "\0")
 
 
-def _described(row: dict[str, str]) -> str:
+def _describe(row: dict[str, str]) -> str:
     return (
         f"record key {row[RECORD_KEY]!r} exists in partition {row[OTHER_PARTITION]!r}, "
         f"and the row is in {row[PARTITION_PATH]!r}"

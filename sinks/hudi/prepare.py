@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,35 +13,39 @@ from lakemark.config.merge_settings import MergeSettings
 from lakemark.config.table_properties import TableType
 from lakemark.index.bucket import BucketIndex
 from lakemark.index.partition_changes import deciding_columns, find_partition_changes
+from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.operations.file_group_assigner import FileGroupAssignment
 from lakemark.write.file_group_write import write_file_group
 from lakemark.write.partitioner import Bucket, divide
 from lakemark.write.write_context import WriteContext
 from sinks.audit import RecordsRead
-from sinks.dead_letters import changes_of, first_reject
-from sinks.hudi.exchange import Portion, Target, Written
+from sinks.dead_letters import first_reject, to_changes
+from sinks.hudi.exchange import BucketWritten, Portion, PortionKind, PortionResult
 from sinks.hudi.partition_rule import ChangedRows
-from transforms.record_converter import ConvertedBatch, RecordConverter
+from transforms.change_builder import ConvertedBatch
+from transforms.record_converter import RecordConverter
 from transforms.schema_request import SchemaRequest
 
-#: Requests meet in one place, and so do counts.
-_NOWHERE = Bucket("", 0)
+#: The bucket of portions that are merged: one task receives all of them.
+_MERGED = Bucket("", 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PrepareChunk:
-    """Decodes a chunk of raw records and divides it by bucket; rejects to the dead letters' one.
+    """Decodes a chunk of raw records, and divides changes and rejects by bucket.
 
-    What the records request of the table's schema is one more portion, and so is the count of them:
-    taken where they are read, to be compared with what arrives where they are written.
+    Two more portions are a schema request of the records, if they have one, and the number of the
+    records. They are counted here, where they are read, so that the count can be compared with the
+    changes that arrive where they are written.
 
     Attributes:
-        converter: decodes.
-        row_index: of the table.
-        reject_index: of the dead letters.
+        converter: decodes the records.
+        row_index: index of the table.
+        reject_index: index of the dead-letter table.
         looked_up: settings of the table if the keys of the changes are looked up in other
-            partitions. They go by bucket, since a key is in the same bucket of every partition.
+            partitions. They are divided by bucket, because a key has the same bucket number in each
+            partition.
         refused: rows that become dead letters because their key exists in another partition.
     """
 
@@ -52,76 +56,107 @@ class PrepareChunk:
     refused: ChangedRows | None = None
 
     def __call__(self, records: pa.Table) -> list[Portion]:
-        """Each record is in one portion of ``Target.ROWS`` or ``Target.REJECTS``, or ignored."""
+        """See ``Prepare``."""
         prepared = self.converter(records)
         if self.refused is not None:
             prepared = self.refused.reject_from(prepared, records, self.converter.topic)
         counts = RecordsRead.in_chunk(records, prepared.ignored)
-        read = Portion(Target.READ, _NOWHERE, counts.to_table())
-        if prepared.request:
-            asked = Portion(Target.SCHEMA, _NOWHERE, prepared.request.to_table())
-            return [asked, *self._divided(prepared), read]
-        return [*self._divided(prepared), read]
-
-    def _divided(self, prepared: ConvertedBatch) -> list[Portion]:
-        rows = divide(prepared.changes, self.row_index)
-        rejects = divide(changes_of(prepared.rejects), self.reject_index)
-        return [
-            *(Portion(Target.ROWS, bucket, part) for bucket, part in rows),
-            *(Portion(Target.REJECTS, bucket, part) for bucket, part in rejects),
-            *(self._keys(prepared.changes, self.looked_up) if self.looked_up else ()),
+        portions = [
+            *self._divide(prepared),
+            Portion(PortionKind.READ_COUNT, _MERGED, counts.to_table()),
         ]
+        if prepared.request:
+            request = prepared.request.to_table()
+            portions.insert(0, Portion(PortionKind.SCHEMA_REQUEST, _MERGED, request))
+        return portions
 
-    def _keys(self, changes: pa.Table, settings: MergeSettings) -> Iterator[Portion]:
+    def _divide(self, prepared: ConvertedBatch) -> Iterator[Portion]:
+        for bucket, changes in divide(prepared.changes, self.row_index):
+            yield Portion(PortionKind.ROWS, bucket, changes)
+        for bucket, changes in divide(to_changes(prepared.rejects), self.reject_index):
+            yield Portion(PortionKind.REJECTS, bucket, changes)
+        if self.looked_up is not None:
+            yield from self._divide_keys(prepared.changes, self.looked_up)
+
+    def _divide_keys(self, changes: pa.Table, settings: MergeSettings) -> Iterator[Portion]:
         keys = changes.select(deciding_columns(changes.schema, settings))
         numbers = self.row_index.bucket_ids(keys.column(RECORD_KEY))
         for number in np.unique(numbers).tolist():
             part = keys.filter(pa.array(numbers == number))
-            yield Portion(Target.KEYS, Bucket("", number), part)
+            yield Portion(PortionKind.KEYS, Bucket("", number), part)
+
+
+@dataclass(frozen=True)
+class BucketWriter:
+    """Writes buckets of one table.
+
+    Attributes:
+        context: the commit.
+        assignment: the file groups of the buckets.
+    """
+
+    context: WriteContext
+    assignment: FileGroupAssignment
+
+    def write(self, bucket: Bucket, changes: Iterable[pa.Table]) -> WriteStat | None:
+        """Write the file of a bucket; None if there is nothing to write."""
+        return write_file_group(self.context, self.assignment.task(bucket), changes)
+
+    def find_in_other_partitions(self, number: int, keys: Iterable[pa.Table]) -> ChangedRows:
+        """Find keys of buckets with this number that exist in other partitions."""
+        appends = self.context.table_type is TableType.MERGE_ON_READ
+        groups = self.assignment.groups_in(number)
+        return ChangedRows(
+            find_partition_changes(self.context.reader, groups, keys, appends=appends)
+        )
 
 
 @dataclass(frozen=True)
 class WriteBuckets:
-    """Writes one bucket's file into the commit of its table."""
+    """Writes the portions of a batch.
 
-    contexts: Mapping[Target, WriteContext]
-    assignments: Mapping[Target, FileGroupAssignment]
+    Attributes:
+        rows: writes the table.
+        rejects: writes the dead letters; None if there is no such table.
+    """
 
-    def __call__(self, target: Target, bucket: Bucket, changes: Iterable[pa.Table]) -> Written:
-        """Takes the changes in order of arrival, once."""
-        if target is Target.SCHEMA:
-            request = SchemaRequest.merge(map(SchemaRequest.from_table, changes))
-            return Written(target, 0, None, request=request)
-        if target is Target.READ:
-            return Written(target, 0, None, read=RecordsRead.of(changes))
-        if target is Target.KEYS:
-            return self._look_up(bucket.number, changes)
-        arriving = _Arriving(changes)
-        context = self.contexts.get(target)
-        if context is None:
-            deque(arriving, maxlen=0)  # nowhere to write them: they are counted, and the run stops
-            return Written(target, arriving.rows, None, arriving.first_reject)
-        stat = write_file_group(context, self.assignments[target].task(bucket), arriving)
-        return Written(target, arriving.rows, stat, arriving.first_reject)
+    rows: BucketWriter
+    rejects: BucketWriter | None
 
-    def _look_up(self, number: int, changes: Iterable[pa.Table]) -> Written:
-        context, assignment = self.contexts[Target.ROWS], self.assignments[Target.ROWS]
-        appends = context.table_type is TableType.MERGE_ON_READ
-        groups = assignment.groups_in(number)
-        found = find_partition_changes(context.reader, groups, changes, appends=appends)
-        return Written(Target.KEYS, 0, None, partition_changes=found)
+    def __call__(
+        self, kind: PortionKind, bucket: Bucket, tables: Iterable[pa.Table]
+    ) -> PortionResult:
+        """See ``Write``."""
+        if kind is PortionKind.SCHEMA_REQUEST:
+            return SchemaRequest.merge(map(SchemaRequest.from_table, tables))
+        if kind is PortionKind.READ_COUNT:
+            return RecordsRead.of(tables)
+        if kind is PortionKind.KEYS:
+            return self.rows.find_in_other_partitions(bucket.number, tables)
+        arriving = _CountedTables(tables)
+        writer = self.rows if kind is PortionKind.ROWS else self.rejects
+        stat = None
+        if writer is None:
+            deque(arriving, maxlen=0)  # rejects without a table are counted, and the run stops
+        else:
+            stat = writer.write(bucket, arriving)
+        return BucketWritten(
+            kind=kind, arrived=arriving.rows, stat=stat, first_reject=arriving.first_reject
+        )
 
 
 class FindBuckets:
-    """Finds the buckets of a batch's rows, and writes nothing; pickles."""
+    """Returns the buckets of a batch's rows, and writes nothing; can be pickled."""
 
-    def __call__(self, target: Target, bucket: Bucket, changes: Iterable[pa.Table]) -> Written:
-        """The changes are not read."""
-        return Written(target, 0, None, bucket=bucket if target is Target.ROWS else None)
+    def __call__(
+        self, kind: PortionKind, bucket: Bucket, tables: Iterable[pa.Table]
+    ) -> PortionResult:
+        """See ``Write``; the tables are not read."""
+        return bucket if kind is PortionKind.ROWS else None
 
 
-class _Arriving(Iterator[pa.Table]):
-    """Tables of changes, counted on their way."""
+class _CountedTables(Iterator[pa.Table]):
+    """Tables of changes, counted while they are read."""
 
     def __init__(self, tables: Iterable[pa.Table]) -> None:
         self._tables = iter(tables)

@@ -1,12 +1,13 @@
-"""The exchange of a large batch: two Spark stages and the only shuffle of the project.
+"""The exchange of a large batch: two Spark stages, between which is the project's only shuffle.
 
-Map      Arrow batches of raw records gather to ``CHUNK_BYTES``; each chunk is prepared and leaves
-         as one payload for each reduce task: an Arrow IPC file with one record batch a bucket.
-Reduce   payloads go to the worker's disk as they come, unread. Then bucket after bucket is read
-         back, in order of the records' partition and offset, and written as one file.
+Map      A task gathers Arrow batches of raw records to chunks of ``CHUNK_BYTES``, and prepares each
+         chunk. It sends one payload to each reduce task: an Arrow IPC file with one record batch
+         for each portion.
+Reduce   A task stores the payloads on its disk without reading them. Then it reads one bucket after
+         the other, in order of the records' partition and offset, and writes each to one file.
 
-What bounds memory: a chunk (16 MiB of raw records, or one larger record), a payload (no more than
-a chunk, split further where Spark limits its Arrow batches by rows only), and one bucket's fold,
+Memory is bounded by a chunk (16 MiB of raw records, or one larger record), by a payload (at most
+a chunk; smaller if Spark limits its Arrow batches only by rows), and by the merge of one bucket,
 which spills (``lakemark.merge.merge_stream``).
 """
 
@@ -35,10 +36,10 @@ from sinks.hudi.exchange import (
     CHUNK_BYTES,
     OpenWrite,
     Portion,
+    PortionKind,
+    PortionResult,
     Prepare,
-    Target,
     Write,
-    Written,
 )
 
 _PORTIONS = b"lakemark.portions"
@@ -47,20 +48,22 @@ _RESULT = pa.schema([("written", pa.binary())])
 
 
 class SparkExchange:
-    """Two stages on the workers.
+    """Runs in two stages on the workers.
 
     Args:
-        reduce_tasks: how many tasks write files.
-        max_message_bytes: of the topic. Spark 3.5 limits its Arrow batches by rows alone, so there
-            it decides how many rows may be in one.
+        reduce_tasks: number of tasks that write files.
+        max_message_bytes: limit of the topic. Spark 3.5 limits its Arrow batches only by rows, so
+            this limit decides how many rows a batch may have.
     """
 
     def __init__(self, reduce_tasks: int, max_message_bytes: int = 1 << 20) -> None:
         self._reduce_tasks = reduce_tasks
         self._max_message_bytes = max_message_bytes
 
-    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
-        """Read the batch once, prepare it, write every bucket; only statuses come back."""
+    def run(
+        self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
+    ) -> list[PortionResult]:
+        """See ``Exchange.run``; only the results are sent to the driver."""
         max_payload_bytes = self._limit_arrow_batches(batch.records.sparkSession)
         mapper = VersionCheckedTask(_Mapper(prepare, routes(self._reduce_tasks), max_payload_bytes))
         reducer = VersionCheckedTask(_Reducer(open_write(True)))
@@ -70,12 +73,12 @@ class SparkExchange:
             .mapInArrow(reducer, "written binary")
             .collect()
         )
-        return [written for row in results for written in pickle.loads(row.written)]
+        return [result for row in results for result in pickle.loads(row.written)]
 
     def _limit_arrow_batches(self, spark: SparkSession) -> int:
-        """Keep Arrow batches below 64 MiB on the way to Python; returns the largest payload."""
+        """Keep Arrow batches to Python below 64 MiB; returns the maximum size of a payload."""
         if int(spark.version.split(".")[0]) >= 4:
-            # The limit in bytes, which the session sets, ends a batch first.
+            # The session also limits the bytes of a batch, and that limit is reached first.
             spark.conf.set(ROWS_IN_ARROW_BATCH, 100_000)
             return CHUNK_BYTES
         rows = max(1, MAX_ARROW_BATCH_BYTES // self._max_message_bytes)
@@ -85,7 +88,7 @@ class SparkExchange:
 
 @dataclass(frozen=True)
 class _Mapper:
-    """Stage one: raw Arrow batches in, payloads out."""
+    """The first stage: converts Arrow batches of raw records to payloads."""
 
     prepare: Prepare
     routes: tuple[int, ...]
@@ -103,13 +106,13 @@ class _Mapper:
     def _by_reducer(self, records: pa.Table) -> dict[int, list[Portion]]:
         divided: dict[int, list[Portion]] = defaultdict(list)
         for portion in self.prepare(records):
-            divided[reducer_of(portion.target, portion.bucket, len(self.routes))].append(portion)
+            divided[reducer_of(portion.kind, portion.bucket, len(self.routes))].append(portion)
         return divided
 
 
 @dataclass(frozen=True)
 class _Reducer:
-    """Stage two: payloads in, one file for each bucket, statuses out."""
+    """The second stage: writes one file for each bucket, and returns the results."""
 
     write: Write
 
@@ -119,44 +122,44 @@ class _Reducer:
             for batch in batches:
                 for order, payload in zip(batch.column(1), batch.column(2), strict=True):
                     spool.add(order.as_py(), payload.as_buffer())
-            written = [self.write(*key, spool.read(key)) for key in spool.keys()]
-        sync_process()  # the driver forces only what its own process wrote
-        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(written)])], schema=_RESULT)
+            results = [self.write(*key, spool.read(key)) for key in spool.keys()]
+        sync_process()  # the driver forces only the files of its own process to the disk
+        yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(results)])], schema=_RESULT)
 
 
 class _Spool:
-    """Payloads on the worker's disk, and where in them each bucket's changes are."""
+    """Payloads on the worker's disk, with the positions of the portions in them."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._payloads = 0
-        self._places: dict[tuple[Target, Bucket], list[tuple[str, Path, int]]] = {}
+        self._positions: dict[tuple[PortionKind, Bucket], list[tuple[str, Path, int]]] = {}
 
     def add(self, order: str, payload: pa.Buffer) -> None:
-        """Take one payload in; it is written as it is."""
+        """Store a payload unchanged."""
         path = self._folder / f"{self._payloads:08d}"
         self._payloads += 1
         with temporary_writes("changes of a batch on their way to their file group"):
             path.write_bytes(payload)
         with pa.ipc.open_file(pa.BufferReader(payload)) as file:
             listed = json.loads(file.schema.metadata[_PORTIONS])
-        for index, (target, partition_path, number) in enumerate(listed):
-            key = (Target(target), Bucket(partition_path, number))
-            self._places.setdefault(key, []).append((order, path, index))
+        for index, (kind, partition_path, number) in enumerate(listed):
+            key = (PortionKind(kind), Bucket(partition_path, number))
+            self._positions.setdefault(key, []).append((order, path, index))
 
-    def keys(self) -> list[tuple[Target, Bucket]]:
-        """The buckets in all payloads."""
-        return sorted(self._places)
+    def keys(self) -> list[tuple[PortionKind, Bucket]]:
+        """Return kind and bucket of all portions."""
+        return sorted(self._positions)
 
-    def read(self, key: tuple[Target, Bucket]) -> Iterator[pa.Table]:
-        """A bucket's changes in order of arrival, however the shuffle delivered them."""
-        for _, path, index in sorted(self._places[key]):
+    def read(self, key: tuple[PortionKind, Bucket]) -> Iterator[pa.Table]:
+        """Yield the portions of a bucket in order of arrival, whatever the order of the shuffle."""
+        for _, path, index in sorted(self._positions[key]):
             with pa.memory_map(str(path)) as mapped, pa.ipc.open_file(mapped) as file:
                 yield pa.Table.from_batches([file.get_batch(index)]).replace_schema_metadata(None)
 
 
 def chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Arrow batches gathered to about ``CHUNK_BYTES`` each."""
+    """Gather Arrow batches to tables of about ``CHUNK_BYTES`` each."""
     gathered: list[pa.RecordBatch] = []
     gathered_bytes = 0
     for batch in batches:
@@ -169,16 +172,16 @@ def chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(gathered)
 
 
-def reducer_of(target: Target, bucket: Bucket, reducers: int) -> int:
-    """Which reduce task writes a bucket; buckets of one partition spread over all of them."""
-    return (zlib.crc32(bucket.partition_path.encode()) + bucket.number + target) % reducers
+def reducer_of(kind: PortionKind, bucket: Bucket, reducers: int) -> int:
+    """Return which reduce task writes a bucket; those of one partition are on different tasks."""
+    return (zlib.crc32(bucket.partition_path.encode()) + bucket.number + kind) % reducers
 
 
 def routes(reducers: int) -> tuple[int, ...]:
-    """For each reduce task a number that Spark's ``repartition`` sends there.
+    """Return for each reduce task a number that Spark's ``repartition`` sends to it.
 
-    Spark partitions by the Murmur3 hash of the column; an arbitrary number would leave some
-    tasks with several buckets and others with none.
+    Spark partitions by the Murmur3 hash of the column. With arbitrary numbers, some tasks would
+    have several buckets, and others none.
     """
     found: dict[int, int] = {}
     candidate = 0
@@ -189,7 +192,7 @@ def routes(reducers: int) -> tuple[int, ...]:
 
 
 def _spark_hash(value: int) -> int:
-    """``Murmur3_x86_32.hashInt(value, 42)``, as Spark hashes an integer column."""
+    """Return ``Murmur3_x86_32.hashInt(value, 42)``, as Spark hashes an integer column."""
     mask = 0xFFFFFFFF
     k = _rotate(value * 0xCC9E2D51 & mask, 15) * 0x1B873593 & mask
     h = (_rotate(42 ^ k, 13) * 5 + 0xE6546B64) & mask
@@ -210,16 +213,16 @@ def _order(records: pa.Table) -> str:
 
 
 def _payloads(portions: list[Portion], max_bytes: int) -> Iterator[bytes]:
-    for group in _fitting(portions, max_bytes):
-        listed = [[int(p.target), p.bucket.partition_path, p.bucket.number] for p in group]
+    for group in _group_up_to(portions, max_bytes):
+        listed = [[int(p.kind), p.bucket.partition_path, p.bucket.number] for p in group]
         yield _ipc_file(group, json.dumps(listed).encode())
 
 
-def _fitting(portions: list[Portion], max_bytes: int) -> Iterator[list[Portion]]:
+def _group_up_to(portions: list[Portion], max_bytes: int) -> Iterator[list[Portion]]:
     group: list[Portion] = []
     for portion in _split(portions, max_bytes):
-        other_schema = bool(group) and group[0].changes.schema != portion.changes.schema
-        if group and (other_schema or sum(p.changes.nbytes for p in [*group, portion]) > max_bytes):
+        other_schema = bool(group) and group[0].table.schema != portion.table.schema
+        if group and (other_schema or sum(p.table.nbytes for p in [*group, portion]) > max_bytes):
             yield group
             group = []
         group.append(portion)
@@ -229,17 +232,17 @@ def _fitting(portions: list[Portion], max_bytes: int) -> Iterator[list[Portion]]
 
 def _split(portions: list[Portion], max_bytes: int) -> Iterator[Portion]:
     for portion in portions:
-        for part in split_batches(portion.changes, max_bytes):
-            yield Portion(portion.target, portion.bucket, part)
+        for part in split_batches(portion.table, max_bytes):
+            yield Portion(portion.kind, portion.bucket, part)
 
 
 def _ipc_file(portions: list[Portion], listed: bytes) -> bytes:
     sink = pa.BufferOutputStream()
-    schema = portions[0].changes.schema.with_metadata({_PORTIONS: listed})
+    schema = portions[0].table.schema.with_metadata({_PORTIONS: listed})
     with pa.ipc.new_file(sink, schema) as writer:
         for portion in portions:
             writer.write_batch(
-                portion.changes.combine_chunks()
+                portion.table.combine_chunks()
                 .to_batches()[0]
                 .replace_schema_metadata(schema.metadata)
             )

@@ -51,7 +51,7 @@ class ConcurrencyConfig(Section):
 
     lock: LockConfig = LockConfig()
 
-    def sharing(self) -> MultiWriter | None:
+    def multi_writer(self) -> MultiWriter | None:
         """The settings for the table; None if this pipeline is its only writer."""
         if self.mode == "single_writer":
             return None

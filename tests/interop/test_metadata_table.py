@@ -85,7 +85,7 @@ def test_apache_reads_through_the_metadata_table(oracle: Oracle, tmp_path: Path)
     # only queries that use the metadata table miss its rows.
     clean = Instant(f"{int(table.timeline.newest_time or 0) - 1}", Action.CLEAN, State.INFLIGHT)
     table.store.prepare(clean, b"{}")
-    table.context.participant.on_clean(clean, {partition: [name]}, table.timeline)
+    table.context.metadata_updater.on_clean(clean, {partition: [name]}, table.timeline)
     everything = oracle.read(path, options={"hoodie.metadata.enable": "false"})
     believed = oracle.read(path, options=THROUGH_METADATA)
     missing = pc.equal(everything.column("_hoodie_file_name"), name)
@@ -109,7 +109,7 @@ def test_apache_skips_files_by_the_recorded_statistics(oracle: Oracle, tmp_path:
     writer = LakemarkWriter.open(path, TABLE, SCHEMA)
     table = writer.writer.table
     participant = WrongStatistics(table.storage, table.store)
-    writer = replace(writer, writer=reopened(writer.writer, participant=participant))
+    writer = replace(writer, writer=reopened(writer.writer, metadata_updater=participant))
     writer.upsert(_rows(0, 24, 1))
     assert oracle.read(path).num_rows == 24
     differences = metadata_differences(open_table(StorageLocation(str(path))))

@@ -206,9 +206,9 @@ def test_apache_finishes_a_rollback_of_a_completed_commit_whose_process_died(
         dying = FaultyStorage(opened.storage, nth, "after")
         # The dead process still holds the lock; on this clock its lease expires soon.
         lock = open_lock(dying, clock=clock)
-        access = replace(OpenTable(dying, opened.properties).context, lock=lock)
+        context = replace(OpenTable(dying, opened.properties).context, lock=lock)
         with pytest.raises(SimulatedCrash):
-            roll_back_named(access, newest)
+            roll_back_named(context, newest)
         found = open_table(StorageLocation(str(path))).timeline.find(newest)
         if found is None or not found.is_completed:
             break

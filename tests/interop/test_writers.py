@@ -108,7 +108,7 @@ def test_apache_and_lakemark_write_one_table_at_the_same_time(
     oracle: Oracle, tmp_path: Path
 ) -> None:
     storage, batches = _shared_table(tmp_path), 8
-    opened = partial(_opened, sharing=SHARING, has_metadata=False, lease_s=LEASE_S)
+    opened = partial(_opened, multi_writer=SHARING, has_metadata=False, lease_s=LEASE_S)
     Streamer("lakemark", opened, storage, batches=1).run()
     write_as_apache(oracle, storage, 0, SHARED)
     streamers = [Streamer("lakemark", opened, storage, batches=batches)]
@@ -125,7 +125,7 @@ def test_no_commit_is_lost_if_apache_loads_the_timeline_long_after_its_request(
     If a commit were published in between, the base files of Apache Hudi would have older names.
     """
     storage = _shared_table(tmp_path, TableType.COPY_ON_WRITE)
-    opened = partial(_opened, sharing=SHARING, has_metadata=False, lease_s=LEASE_S)
+    opened = partial(_opened, multi_writer=SHARING, has_metadata=False, lease_s=LEASE_S)
     twin = replace(SHARED, table_type=TableType.COPY_ON_WRITE.value)
     to, met, number = opened(storage), 0, 0
     while met < 3:
@@ -153,7 +153,7 @@ def test_archival_keeps_instants_that_apache_checks_for_conflicts(
 ) -> None:
     """Apache Hudi checks for conflicts only on the active timeline."""
     storage = _shared_table(tmp_path, TableType.COPY_ON_WRITE)
-    opened = partial(_opened, sharing=SHARING, has_metadata=False, lease_s=LEASE_S)
+    opened = partial(_opened, multi_writer=SHARING, has_metadata=False, lease_s=LEASE_S)
     slow, quick = opened(storage), opened(storage)
     written = write_files(slow, Batch.at_random("apache", 0, MANY_KEYS).rows())
     for number in range(8):
@@ -279,7 +279,7 @@ def _shared_table(folder: Path, table_type: TableType = TableType.MERGE_ON_READ)
 _opened = partial(
     shared_writer,
     provider=LockProviderName.FILE_SYSTEM,
-    sharing=MORTAL_SHARING,
+    multi_writer=MORTAL_SHARING,
     lease_s=MORTAL_LEASE_S,
 )
 

@@ -35,7 +35,7 @@ NORTH, SOUTH = Row("k1", v=1), Row("k2", v=1, region="south")
 opened = partial(
     shared_writer,
     provider=LockProviderName.FILE_SYSTEM,
-    sharing=SHARING,
+    multi_writer=SHARING,
     has_metadata=False,
     lease_s=LEASE_S,
 )

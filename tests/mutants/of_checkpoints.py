@@ -18,29 +18,29 @@ _AUDIT = ("tests/unit/sinks/test_audit.py",)
 
 OF_CHECKPOINTS = (
     Mutant(
-        "sinks/hudi/sink.py",
-        "        if stored != self._known:\n",
+        "sinks/hudi/sink_progress.py",
+        "        if stored != self._checkpoint:\n",
         "        if False:\n",
         "two runs of one pipeline commit each record twice: a checkpoint that another moved counts",
         _SINK,
     ),
     Mutant(
-        "sinks/hudi/sink.py",
+        "sinks/hudi/sink_progress.py",
         "encode_progress(known.with_progress(self._identity, progress), self._identity)",
         "encode_progress(TableProgress().with_progress(self._identity, progress), self._identity)",
         "a commit forgets the other streamers: once theirs are archived they read all again",
         _SINK,
     ),
     Mutant(
-        "sinks/hudi/sink.py",
+        "sinks/hudi/sink_progress.py",
         "            applied=before.applied if before else {},\n",
         "",
         "Apache Hudi's streamer obeys a reset a second time",
         _SINK,
     ),
     Mutant(
-        "sinks/hudi/sink.py",
-        "        self._known = end\n",
+        "sinks/hudi/sink_progress.py",
+        "        self._checkpoint = end\n",
         "",
         "the second batch of each run is refused",
         _SINK,
@@ -272,8 +272,8 @@ OF_CHECKPOINTS = (
     ),
     Mutant(
         "sinks/audit.py",
-        "theirs = [gap for gap in later.gaps if gap[0] > self.last]",
-        "theirs = []",
+        "other = [gap for gap in later.gaps if gap[0] > self.last]",
+        "other = []",
         "gaps between records are not reported if a batch has several chunks",
         _AUDIT,
     ),

@@ -252,7 +252,7 @@ OF_RECORDS = (
         _AVRO,
     ),
     Mutant(
-        "sinks/hudi/sink.py",
+        "sinks/reject_limit.py",
         "return rejected > max(self.tolerated, self.max_share * records)",
         "return rejected > max(self.tolerated, self.max_share * records) + 1",
         "one reject more than is allowed does not stop the stream",

@@ -46,8 +46,8 @@ _OF_METADATA = ("tests/recovery/test_lost_lease.py", "tests/unit/metadata/test_t
 _CLEANS = (
     Mutant(
         _CLEANING,
-        "        lease.check()\n        root = access",
-        "        root = access",
+        "        lease.check()\n        root = context",
+        "        root = context",
         "a clean is planned without the lock, of files that a restore needs by now",
         _OF_CHECKS,
     ),
@@ -60,14 +60,14 @@ _CLEANS = (
     ),
     Mutant(
         _CLEANING,
-        "        lease.check()\n        access.timeline.forget(current)\n",
-        "        access.timeline.forget(current)\n",
+        "        lease.check()\n        context.timeline.forget(current)\n",
+        "        context.timeline.forget(current)\n",
         "a process without the lock removes the plan of a clean that others execute",
         _OF_CHECKS,
     ),
     Mutant(
         _CLEANING,
-        "        reason = _obsolete(planned, pending, timeline, access.timeline)\n",
+        "        reason = _obsolete(planned, pending, timeline, context.timeline)\n",
         '        reason = "" if planned else "it is lost"\n',
         "a clean deletes files that a restore or a savepoint needs since",
         _LATE_PLANS,
@@ -109,14 +109,14 @@ _CLEANS = (
     ),
     Mutant(
         _CLEANING,
-        "        if planned is None and sharing and is_fresh(",
+        "        if planned is None and multi_writer and is_fresh(",
         "        if False and is_fresh(",
         "the plan that a living writer is writing is removed",
         _OF_CLEANING,
     ),
     Mutant(
         _CLEANING,
-        "access.sharing is None or not has_heartbeat(access.storage, pending, access.sharing)",
+        "multi_writer is None or not has_heartbeat(context.storage, pending, multi_writer)",
         "True",
         "a clean that another writer executes is executed beside it",
         _OF_CLEANING,
@@ -137,7 +137,7 @@ _CLEANS = (
     ),
     Mutant(
         _CLEANING,
-        "    access.delete_files(planned.paths)\n    for partition",
+        "    context.delete_files(planned.paths)\n    for partition",
         "    for partition",
         "a clean says that files are gone which fill the disk",
         _OF_CLEANING,
@@ -147,8 +147,8 @@ _CLEANS = (
 _RESTORES = (
     Mutant(
         _RESTORE,
-        "    lease.check()\n    access.timeline.create(requested",
-        "    access.timeline.create(requested",
+        "    lease.check()\n    context.timeline.create(requested",
+        "    context.timeline.create(requested",
         "a restore is requested without the lock",
         _OF_CHECKS,
     ),
@@ -175,14 +175,14 @@ _RESTORES = (
     ),
     Mutant(
         _RESTORE,
-        "        access.timeline.withdraw_all(name, lease.check)\n",
+        "        context.timeline.withdraw_all(name, lease.check)\n",
         "        pass\n",
         "a commit that a restore undoes can still be published",
         _UNDOING,
     ),
     Mutant(
         _RESTORE,
-        "        access.timeline.unpublish(current)\n        current",
+        "        context.timeline.unpublish(current)\n        current",
         "        current",
         "a restore deletes files of commits that queries still see",
         _UNDOING,
@@ -210,14 +210,14 @@ _RESTORES = (
     ),
     Mutant(
         _RESTORE,
-        "drop_metadata_table(access.storage, read_properties(access.storage), lease.check)\n",
+        "drop_metadata_table(context.storage, read_properties(context.storage), lease.check)\n",
         "pass\n",
         "the metadata table lists files that a restore deleted",
         _UNDOING,
     ),
     Mutant(
         _RESTORE,
-        "    _forget_rollbacks(access, timeline, plan)\n",
+        "    _forget_rollbacks(context, timeline, plan)\n",
         "",
         "a pending rollback of an instant that a restore undid blocks the next writer",
         _UNDOING,
@@ -304,9 +304,10 @@ _COMPACTIONS = (
     ),
     Mutant(
         _COMPACTION,
-        "    with access.lock.hold(LOCK_WAIT_S) as lease:\n"
-        "        timeline = access.timeline.load()\n",
-        "    timeline = access.timeline.load()\n    with access.lock.hold(LOCK_WAIT_S) as lease:\n",
+        "    with context.lock.hold(LOCK_WAIT_S) as lease:\n"
+        "        timeline = context.timeline.load()\n",
+        "    timeline = context.timeline.load()\n"
+        "    with context.lock.hold(LOCK_WAIT_S) as lease:\n",
         "a compaction is planned on a timeline from before the lock: it lacks a commit",
         ("tests/unit/services/test_under_the_lock.py",),
     ),
@@ -336,8 +337,8 @@ _ARCHIVALS = (
     ),
     Mutant(
         _ARCHIVAL,
-        "    lease.check()\n    access.delete_files(found)\n",
-        "    access.delete_files(found)\n",
+        "    lease.check()\n    context.delete_files(found)\n",
+        "    context.delete_files(found)\n",
         "an archiver without the lock deletes files of a commit",
         ("tests/unit/services/test_under_the_lock.py",),
     ),
@@ -350,7 +351,7 @@ _ARCHIVALS = (
     ),
     Mutant(
         _ARCHIVAL,
-        "    access.delete_files(found)\n",
+        "    context.delete_files(found)\n",
         "",
         "late files of an undone instant count as committed once its rollback is archived",
         _LATE_FILES,
@@ -524,21 +525,21 @@ _VERSIONS = (
     ),
     Mutant(
         _UPGRADE,
-        "        _check_nothing_pending(access, timeline)\n",
+        "        _check_nothing_pending(context, timeline)\n",
         "",
         "an upgrade moves a table on which a writer is at work",
         ("tests/unit/services/test_under_the_lock.py", *_OF_UPGRADES),
     ),
     Mutant(
         _UPGRADE,
-        "        _check_merged(access, change, timeline)\n",
+        "        _check_merged(context, change, timeline)\n",
         "",
         "logs that the new version reads otherwise are taken over: rows are lost",
         _OF_UPGRADES,
     ),
     Mutant(
         _UPGRADE,
-        "            bare = drop_metadata_table(access.storage, bare, lease.check)\n",
+        "            bare = drop_metadata_table(context.storage, bare, lease.check)\n",
         "            pass\n",
         "an upgraded table has a metadata table of the old version",
         _UNDOING,

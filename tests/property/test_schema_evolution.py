@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lakemark.schema.evolution import Proposal, ValueKind, common_type, evolve
 from lakemark.storage import StorageLocation
-from sinks.hudi.sink import SchemaRefused
+from sinks.hudi.batch_columns import SchemaRefused
 from tests.depth import examples
 from tests.json_stream import JsonStream, present
 from transforms.decode.schema_policy import SchemaPolicy, UnknownFields, WiderValues

@@ -216,8 +216,8 @@ class TableScenario:
         yield _opened(unchanged, root.child(TABLE))
 
     def _started(self, root: StorageLocation, wrap: Wrap) -> TableWriter:
-        sharing = MultiWriter(_ExpiredAtStart(), clock_skew_ms=0) if self.is_shared else None
-        to = writer(wrap(storage_at(root.child(TABLE))), multi_writer=sharing)
+        multi_writer = MultiWriter(_ExpiredAtStart(), clock_skew_ms=0) if self.is_shared else None
+        to = writer(wrap(storage_at(root.child(TABLE))), multi_writer=multi_writer)
         to = on_clock(to, CLOCK)
         to.settings = replace(to.settings, metadata_table=self.has_metadata)
         if not to.table.timeline.pending(Action.RESTORE):
@@ -588,7 +588,7 @@ def delete_first_savepoint(to: TableWriter) -> None:
 def restore_first(to: TableWriter) -> None:
     is_merge_on_read = to.table.properties.is_merge_on_read
     if to.table.timeline.pending(Action.RESTORE):
-        with pytest.raises(Refused, match="has not ended"):
+        with pytest.raises(Refused, match="is pending"):
             to.recover()
         restore(to.table.context, None, is_merge_on_read)
     elif not to.table.timeline.completed(Action.RESTORE):

@@ -81,7 +81,8 @@ def storage_at(root: StorageLocation) -> Storage:
         return open_storage(root)
     bucket, _, prefix = rest.partition("/")
     client = _client(bucket, tuple(root.options.items()))
-    return ObjectStorage(root, client, prefix, StoreAbilities(copies_conditionally=False))
+    abilities = StoreAbilities(copies_conditionally=False)
+    return ObjectStorage(root, client, prefix, abilities, open_storage)
 
 
 @cache

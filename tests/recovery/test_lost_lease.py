@@ -44,8 +44,8 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
     return open_storage(StorageLocation(str(tmp_path / "table")))
 
 
-def opened(storage: Storage, sharing: MultiWriter | None = SHARING) -> TableWriter:
-    return on_clock(shared_writer(storage, sharing=sharing, has_metadata=False), CLOCK)
+def opened(storage: Storage, multi_writer: MultiWriter | None = SHARING) -> TableWriter:
+    return on_clock(shared_writer(storage, multi_writer=multi_writer, has_metadata=False), CLOCK)
 
 
 def expire_lease() -> None:
@@ -75,13 +75,13 @@ def _with_two_commits(make_table: Callable[[Storage], None]) -> Storage:
 
 
 @pytest.mark.parametrize("is_expired", [False, True], ids=["beyond lease", "beyond heartbeat"])
-@pytest.mark.parametrize("sharing", [SHARING, None], ids=["multiple", "single"])
+@pytest.mark.parametrize("multi_writer", [SHARING, None], ids=["multiple", "single"])
 def test_writer_publishes_in_time_or_not_at_all_wherever_it_is_paused(
-    plain: Storage, sharing: MultiWriter | None, is_expired: bool
+    plain: Storage, multi_writer: MultiWriter | None, is_expired: bool
 ) -> None:
     outcomes: set[str] = set()
     nth = 0
-    while outcome := _commit_paused_before(nth, copy_of(plain), sharing, is_expired):
+    while outcome := _commit_paused_before(nth, copy_of(plain), multi_writer, is_expired):
         outcomes.add(outcome)
         nth += 1
     assert outcomes >= {"published before", "fenced"}
@@ -120,7 +120,7 @@ def _steps_in_metadata_table(storage: Storage) -> dict[int, str]:
 
 
 def _commit_paused_before(
-    nth: int, storage: Storage, sharing: MultiWriter | None, is_expired: bool
+    nth: int, storage: Storage, multi_writer: MultiWriter | None, is_expired: bool
 ) -> str:
     """Pause a commit before a request, and return its outcome; "" if it has fewer requests."""
     others: list[str] = []
@@ -131,12 +131,12 @@ def _commit_paused_before(
         other = opened(storage)
         if is_expired:
             _forget_heartbeats(storage)
-            opened(storage, sharing).recover()
+            opened(storage, multi_writer).recover()
         other.compact_if_due(CompactionPolicy(1), LocalRunner(1))
         others.append(str(commit(other, [Row("b", 9, 9, region="west")]).completed_at))
 
     stopped = InterruptedStorage(storage, others_act)
-    late = opened(stopped, sharing)
+    late = opened(stopped, multi_writer)
     written = write_files(late, [Row("a", 3, 3), Row("new", 3, 3)])
     nth += stopped.requests
     stopped.is_before = lambda number, method, path: number == nth

@@ -66,7 +66,7 @@ def feed(location: StorageLocation, identity: str, topic: str) -> JsonStream:
 
 
 def open_stream(location: StorageLocation, identity: str, topic: str) -> JsonStream:
-    return JsonStream(location, topic=topic, identity=identity, sharing=SHARING)
+    return JsonStream(location, topic=topic, identity=identity, multi_writer=SHARING)
 
 
 def records_of(topic: str) -> list[Record]:

@@ -114,7 +114,7 @@ def test_rollback_of_an_inflight_compaction_keeps_its_plan() -> None:
     assert not [path for path in data_files(storage) if pending.requested_at in path]
     (planned,) = started(storage).table.timeline.pending()
     assert (planned.requested_at, planned.state) == (pending.requested_at, State.REQUESTED)
-    with pytest.raises(Refused, match="nothing was written"):
+    with pytest.raises(Refused, match="no file was written"):
         roll_back_named(started(storage).table.context, pending.requested_at)
     assert compact(storage).requested_at == pending.requested_at
     assert contents(storage) == STATES[2]
@@ -184,30 +184,30 @@ def test_writer_is_fenced_if_its_base_was_rolled_back() -> None:
 def test_rollback_or_restore_that_would_lose_rows_is_refused() -> None:
     storage = table_of(TableType.MERGE_ON_READ)
     first, second, third = (i.requested_at for i in commits(storage))
-    access = started(storage).table.context
+    context = started(storage).table.context
     for name, kind, message in (
-        (second, Refused, "came after it"),
+        (second, Refused, "is later"),
         ("20200101000000000", InvalidConfig, "not on the active timeline"),
     ):
         for undo in (plan_rollback, roll_back_named):
             with pytest.raises(kind, match=message):
-                undo(access, name)
+                undo(context, name)
     keep(started(storage), third)
     with pytest.raises(Refused, match=r"savepoint \d+ keeps it"):
-        roll_back_named(access, third)
+        roll_back_named(context, third)
     with pytest.raises(Refused, match="is later; delete it first"):
         restore_to(started(storage), first)
     with pytest.raises(Refused, match="exists"):
         keep(started(storage), third)
-    delete_savepoint(access, third)
+    delete_savepoint(context, third)
     with pytest.raises(InvalidConfig, match="no savepoint"):
-        delete_savepoint(access, third)
+        delete_savepoint(context, third)
     with pytest.raises(InvalidConfig, match="not the requested time of a completed commit"):
         restore_to(started(storage), "20200101000000000")
     dead = started(storage)
     write_files(dead, [Row("z", 9, 9)])
     with pytest.raises(Refused, match="is being written"):
-        roll_back_named(access, third)
+        roll_back_named(context, third)
     assert contents(storage) == STATES[2]
 
 
@@ -216,7 +216,7 @@ def test_commit_that_a_compaction_plan_includes_cannot_be_rolled_back() -> None:
     third = commits(storage)[-1].requested_at
     to = started(storage)
     assert request_compaction(to.table) is not None
-    with pytest.raises(Refused, match="was planned over it"):
+    with pytest.raises(Refused, match="was planned after it"):
         roll_back_named(to.table.context, third)
     compaction = compact(storage)
     roll_back_named(started(storage).table.context, compaction.requested_at)

@@ -131,8 +131,8 @@ def test_log_that_was_cleaned_meanwhile_belongs_to_no_instant() -> None:
     storage = table_with_logs()
     write_files(writer(storage), [Row("a", 3, 3)])
     dead = writer(storage).table
-    access = replace(dead.context, storage=_ConcurrentCleaner(storage))
-    assert not [path for path in files_of(access, "20200101000000000") if ".log." in path]
+    context = replace(dead.context, storage=_ConcurrentCleaner(storage))
+    assert not [path for path in files_of(context, "20200101000000000") if ".log." in path]
 
 
 def test_damaged_log_belongs_to_no_instant_unless_a_marker_names_it() -> None:

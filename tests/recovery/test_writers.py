@@ -36,7 +36,7 @@ from lakemark.transaction.heartbeat import (
     HeartbeatExpired,
     HeartbeatPolicy,
     WriterAlive,
-    beating,
+    find_alive,
 )
 from lakemark.transaction.multi_writer import MultiWriter
 from lakemark.transaction.rollback import plan_rollback
@@ -115,7 +115,7 @@ def share(storage: Storage, batches: int, faults: int, has_metadata: bool) -> li
     opened = partial(
         shared_writer,
         provider=provider,
-        sharing=MORTAL_SHARING,
+        multi_writer=MORTAL_SHARING,
         has_metadata=has_metadata,
         lease_s=MORTAL_LEASE_S,
     )
@@ -157,7 +157,7 @@ def test_commit_of_a_dead_writer_is_rolled_back_and_of_a_living_one_is_not(
     local: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     create_shared_table(local)
-    living = shared_writer(local, sharing=MultiWriter(HeartbeatPolicy(0.05, 12_000), 1))
+    living = shared_writer(local, multi_writer=MultiWriter(HeartbeatPolicy(0.05, 12_000), 1))
     dead = shared_writer(local)  # its heartbeat is never renewed
     with monkeypatch.context() as changed:
         changed.setattr(clock, "datetime", _AnHourAgo)
@@ -167,7 +167,7 @@ def test_commit_of_a_dead_writer_is_rolled_back_and_of_a_living_one_is_not(
     for one in (living, dead):
         beat = Path(local.location.url, HEARTBEAT_FOLDER, one.pending_instant)
         os.utime(beat, (began_s - 3_600, began_s - 3_600))
-    until(lambda: len(beating(local, SHARING.heartbeats)) == 1)
+    until(lambda: len(find_alive(local, SHARING.heartbeats)) == 1)
     other = shared_writer(local)
     assert other.recover() == [dead.pending_instant]
     living.commit(written, {})
@@ -192,11 +192,13 @@ def test_writer_whose_heartbeat_expired_publishes_nothing_and_can_restart(
     local: Storage,
 ) -> None:
     create_shared_table(local)
-    silent = shared_writer(local, sharing=HOURLY_SHARING)
+    silent = shared_writer(local, multi_writer=HOURLY_SHARING)
     written = write_files(silent, [Row("a", 1, 1)])
     with two_hours_later():
-        assert shared_writer(local, sharing=HOURLY_SHARING).recover() == [silent.pending_instant]
-        with pytest.raises(HeartbeatExpired, match="no sign of life"):
+        assert shared_writer(local, multi_writer=HOURLY_SHARING).recover() == [
+            silent.pending_instant
+        ]
+        with pytest.raises(HeartbeatExpired, match="had no heartbeat"):
             silent.commit(written, {})
         silent.abandon()
     assert not data_files(local)
@@ -301,7 +303,7 @@ def test_single_pipeline_survives_a_command_that_executes_its_plan(
     local: Storage, begins_first: str
 ) -> None:
     create_shared_table(local)
-    pipeline, command = shared_writer(local, sharing=None), shared_writer(local)
+    pipeline, command = shared_writer(local, multi_writer=None), shared_writer(local)
     for value in (1, 2):
         commit(pipeline, [Row("a", value, value)])
     first, second = (command, pipeline) if begins_first == "command" else (pipeline, command)
@@ -356,7 +358,7 @@ def test_publication_waits_no_longer_than_a_heartbeat_is_valid(local: Storage) -
     create_shared_table(local, TableType.COPY_ON_WRITE)
     theirs = requested_as_apache(local, Action.COMMIT)
     policy = HeartbeatPolicy(0.5, 6)
-    ours = commit(shared_writer(local, sharing=MultiWriter(policy, 1)), [Row("a", 1, 1)])
+    ours = commit(shared_writer(local, multi_writer=MultiWriter(policy, 1)), [Row("a", 1, 1)])
     waited = UTC_CLOCK.parse(ours.completed_at or "") - UTC_CLOCK.parse(theirs.requested_at)
     assert waited.total_seconds() >= policy.expires_after_s
     assert contents(local) == {"a": (1, 1)}
@@ -454,7 +456,7 @@ def test_rollback_of_a_completed_commit_is_abandoned_unless_it_has_deleted_files
     if meanwhile is not None:
         meanwhile(local, dead, written)
     with two_hours_later():
-        undone = shared_writer(local, sharing=HOURLY_SHARING).recover()
+        undone = shared_writer(local, multi_writer=HOURLY_SHARING).recover()
     assert undone == ([] if left else [dead.requested_at])
     assert not writer(local).table.timeline.pending()
     if left:
@@ -465,25 +467,25 @@ def test_rollback_of_a_completed_commit_is_abandoned_unless_it_has_deleted_files
 
 def leave_a_rollback(to: TableWriter, pending: Instant) -> None:
     """Begin a rollback whose writer dies before it deletes any file."""
-    access = to.table.context
+    context = to.table.context
     to.table.context.storage.delete([f"{HEARTBEAT_FOLDER}/{pending.requested_at}"])
-    plan = plan_rollback(access, pending.requested_at)
+    plan = plan_rollback(context, pending.requested_at)
     requested = Instant(
-        access.generate_time(pending.requested_at), Action.ROLLBACK, State.REQUESTED
+        context.generate_time(pending.requested_at), Action.ROLLBACK, State.REQUESTED
     )
-    access.timeline.create(requested, encode_rollback_plan(plan))
-    access.timeline.create(requested.inflight())
+    context.timeline.create(requested, encode_rollback_plan(plan))
+    context.timeline.create(requested.inflight())
 
 
 def complete_as_apache(to: TableWriter, pending: Instant, written: WriteStat) -> None:
     """Complete an instant without a check for rollbacks, as Apache Hudi does."""
-    access = to.table.context
+    context = to.table.context
     metadata = CommitMetadata(
         write_stats=(written,), extra_metadata=to._table_facts(), operation="UPSERT"
     )
-    content = encode_commit(pending.action, metadata, access.timeline.version)
-    access.timeline.prepare(pending, content)
-    access.timeline.publish(
-        pending, access.generate_time(access.timeline.load().newest_time), lambda: None
+    content = encode_commit(pending.action, metadata, context.timeline.version)
+    context.timeline.prepare(pending, content)
+    context.timeline.publish(
+        pending, context.generate_time(context.timeline.load().newest_time), lambda: None
     )
     to.table.context.storage.delete([f"{HEARTBEAT_FOLDER}/{pending.requested_at}"])

@@ -22,12 +22,12 @@ def _nothing(*_: object, **__: object) -> None:
 
 
 def _begin_over_old_timeline(
-    access: TableContext, action: Action, decide: Callable[[Timeline], Any]
+    context: TableContext, action: Action, decide: Callable[[Timeline], Any]
 ) -> tuple[Transaction, Any]:
-    timeline = access.timeline.load()
+    timeline = context.timeline.load()
     decided = decide(timeline)
-    with access.lock.hold(90.0):
-        begun = Transaction._requested(access, action, timeline)
+    with context.lock.hold(90.0):
+        begun = Transaction._requested(context, action, timeline)
     return begun, decided
 
 
@@ -40,8 +40,8 @@ RULES: Mapping[str, tuple[str, Any]] = {
         staticmethod(_begin_over_old_timeline),
     ),
     "lease": ("lakemark.timeline.locks.table_lock.Lease.check", _nothing),
-    "heartbeats": ("lakemark.transaction.multi_writer.beating", lambda *_: frozenset[str]()),
-    "validity": ("lakemark.transaction.transaction.Transaction._check_standing", _nothing),
+    "heartbeats": ("lakemark.transaction.multi_writer.find_alive", lambda *_: frozenset[str]()),
+    "validity": ("lakemark.transaction.transaction.Transaction._check_inflight", _nothing),
 }
 
 

@@ -14,7 +14,7 @@ from lakemark.operations.open_table import open_table
 from lakemark.operations.stored_rows import repeated_keys
 from lakemark.storage import StorageLocation
 from sinks.batch import KafkaBatch
-from sinks.hudi.exchange import OpenWrite, Prepare, Written
+from sinks.hudi.exchange import OpenWrite, PortionResult, Prepare
 from sinks.hudi.partition_rule import PartitionChange
 from sinks.hudi.spark_exchange import SparkExchange
 from tests.json_stream import InThisProcess, JsonStream
@@ -31,7 +31,9 @@ class OnExecutors(InThisProcess):
 
     spark: SparkSession | None = None
 
-    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+    def run(
+        self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
+    ) -> list[PortionResult]:
         """Run like the streamer does for a batch that does not fit the driver."""
         assert self.spark is not None
         rows = [tuple(row.values()) for row in cast(pa.Table, batch.records).to_pylist()]

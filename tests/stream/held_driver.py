@@ -21,7 +21,7 @@ from pyspark import TaskContext
 
 from lakemark.write.partitioner import Bucket
 from sinks.batch import KafkaBatch
-from sinks.hudi.exchange import OpenWrite, Prepare, Target, Write, Written
+from sinks.hudi.exchange import OpenWrite, PortionKind, PortionResult, Prepare, Write
 from sinks.hudi.spark_exchange import SparkExchange
 from streamer import pipeline
 from streamer.config.load import load
@@ -37,7 +37,9 @@ class HeldExchange:
 
     folder: Path
 
-    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+    def run(
+        self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
+    ) -> list[PortionResult]:
         def open_held(may_reject: bool) -> Write:
             return HeldWrite(open_write(may_reject), self.folder)
 
@@ -51,13 +53,15 @@ class HeldWrite:
     write: Write
     folder: Path
 
-    def __call__(self, target: Target, bucket: Bucket, changes: Iterable[pa.Table]) -> Written:
+    def __call__(
+        self, kind: PortionKind, bucket: Bucket, changes: Iterable[pa.Table]
+    ) -> PortionResult:
         context = TaskContext.get()
         assert context is not None
         second = self.folder / f"second-{context.partitionId()}"
         if (self.folder / f"first-{context.partitionId()}").exists():
             second.touch()
-        written = self.write(target, bucket, changes)
+        written = self.write(kind, bucket, changes)
         with suppress(FileExistsError):
             (self.folder / "begun").mkdir()
             (self.folder / f"first-{context.partitionId()}").touch()

@@ -16,8 +16,8 @@ from lakemark.model.action import Action
 from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
 from sinks.hudi.exchange import DriverExchange, Exchange
-from sinks.hudi.sink import TooManyRejects
 from sinks.hudi.spark_exchange import SparkExchange
+from sinks.reject_limit import TooManyRejects
 from streamer import pipeline
 from streamer.demo import expected_orders, produce
 from streamer.events import BatchWritten, CompactionCompleted, Event, OffsetsLost

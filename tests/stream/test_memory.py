@@ -22,8 +22,8 @@ from sinks.hudi.exchange import (
     DriverExchange,
     OpenWrite,
     Portion,
+    PortionResult,
     Prepare,
-    Written,
 )
 from sinks.hudi.spark_exchange import SparkExchange
 from streamer import pipeline
@@ -62,7 +62,9 @@ class WatchedExchange(SparkExchange):
 
     batches = 0
 
-    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+    def run(
+        self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
+    ) -> list[PortionResult]:
         self.batches += 1
         return super().run(batch, Watched(prepare), open_write)
 

@@ -23,7 +23,7 @@ from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.timeline.locks.open_lock import open_lock
 from lakemark.timeline.locks.table_lock import Lease
 from sinks.batch import KafkaBatch
-from sinks.hudi.exchange import OpenWrite, Prepare, Written
+from sinks.hudi.exchange import OpenWrite, PortionResult, Prepare
 from streamer import pipeline
 from streamer.config.load import load
 from streamer.events import ignore
@@ -116,7 +116,9 @@ def test_a_job_that_does_not_end_in_time_is_cancelled(
     begun = threading.Event()
 
     class Endless:
-        def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+        def run(
+            self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
+        ) -> list[PortionResult]:
             def wait(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 time.sleep(ENDS_WITHIN_S)
                 yield from batches

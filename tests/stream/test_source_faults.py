@@ -28,7 +28,7 @@ from lakemark.model.instant import Instant
 from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.storage import StorageLocation
 from sinks.batch import KafkaBatch
-from sinks.hudi.exchange import DriverExchange, OpenWrite, Prepare, Written
+from sinks.hudi.exchange import DriverExchange, OpenWrite, PortionResult, Prepare
 from streamer import pipeline
 from streamer.broker import EmbeddedBroker
 from streamer.events import (
@@ -272,7 +272,9 @@ class FailsOnce(DriverExchange):
 
     failed = False
 
-    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+    def run(
+        self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
+    ) -> list[PortionResult]:
         if not self.failed:
             self.failed = True
             message = "the storage is away for a moment"
@@ -309,7 +311,9 @@ def test_a_first_run_at_the_latest_offset_leaves_out_nothing_when_it_starts_agai
 class Dies(DriverExchange):
     """An exchange in a process that dies with its first batch."""
 
-    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+    def run(
+        self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
+    ) -> list[PortionResult]:
         message = "the process is dead"
         raise Permanent(message)
 
@@ -460,7 +464,9 @@ class Withholds(DriverExchange):
     again: tuple[int, ...] = ()
     afterwards: Callable[[], None] = staticmethod(lambda: None)
 
-    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+    def run(
+        self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
+    ) -> list[PortionResult]:
         withheld, self.offsets, self.again = self.offsets, self.again, ()
         records = batch.records.filter(~batch.records["offset"].isin(list(withheld)))
         written = super().run(replace(batch, records=records), prepare, open_write)
@@ -557,7 +563,8 @@ def test_lost_offsets_of_a_batch_that_is_written_again_are_reported_once(
             skipped.append(event)
 
     with pipeline.build(pipeline_of, listener, exchange) as built:
-        monkeypatch.setattr(built.sink, "_publish", fails_once(built.sink._publish))
+        writer = built.sink._writer
+        monkeypatch.setattr(writer, "_publish", fails_once(writer._publish))
         built.loop.run()
     (audit,) = audits(open_table(StorageLocation(str(tmp_path / "orders"))))
     assert audit["lost"] == 3

@@ -71,7 +71,8 @@ class AvroDecoder(ColumnDecoder):
         Raises:
             RegistryError: the registry does not provide a writer's schema, see ``Framing``.
         """
-        decoding, start = AvroDecoding(self), 0
+        decoding = AvroDecoding(self, self.framing, self.record_limit_bytes)
+        start = 0
         for chunk in _chunks(values):
             decoding.add(chunk, start)
             start += len(chunk)
@@ -96,7 +97,7 @@ class AvroDecoder(ColumnDecoder):
         found: dict[str, Differences] = {}
         for chunk in _chunks(values):
             valid = chunk.is_valid().to_numpy(zero_copy_only=False).astype(np.bool_)
-            for group in group_by_schema(self, byte_strings(chunk), valid):
+            for group in group_by_schema(self.framing, byte_strings(chunk), valid):
                 if isinstance(group.schema, WriterSchema):
                     found[group.schema.name] = find_schema_differences(self, group.schema)
         return list(found.values())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +21,11 @@ from transforms.decode.avro_differences import (
     column_types,
     find_differences,
 )
-from transforms.decode.avro_framing import SchemaGroup, WriterSchema
+from transforms.decode.avro_framing import Framing, SchemaGroup, WriterSchema
 from transforms.decode.avro_rescue import rescue_texts
 from transforms.decode.column_limit import ColumnLimit
 from transforms.decode.decode_result import DecodeResult, Indices
-
-if TYPE_CHECKING:
-    from transforms.decode.avro import AvroDecoder
+from transforms.decode.decoder import ColumnDecoder
 
 Mask = npt.NDArray[np.bool_]
 
@@ -54,25 +51,30 @@ class _RowOutcomes:
     wider: dict[int, set[str]] = field(default_factory=dict)
 
 
-def group_by_schema(
-    decoder: AvroDecoder, values: ByteStrings, valid: Mask
-) -> Iterator[SchemaGroup]:
+def group_by_schema(framing: Framing, values: ByteStrings, valid: Mask) -> Iterator[SchemaGroup]:
     """Group values that are not null or empty by their writer's schema."""
     present = np.flatnonzero(valid & (values.lengths > 0))
-    return decoder.framing.groups(values, present)
+    return framing.groups(values, present)
 
 
-def find_schema_differences(decoder: AvroDecoder, schema: WriterSchema) -> Differences:
+def find_schema_differences(decoder: ColumnDecoder, schema: WriterSchema) -> Differences:
     """Compare a writer's schema with the columns of a decoder."""
     columns = decoder.policy.with_aliases(decoder.schema)
     return find_differences(schema.root.arrow, columns, decoder.policy)
 
 
 class AvroDecoding:
-    """The state of one call of ``decode``."""
+    """The state of one call of ``decode``.
 
-    def __init__(self, decoder: AvroDecoder) -> None:
-        self._decoder = decoder
+    Args:
+        decoder: the decoder that is called.
+        framing: how values refer to their writer's schema.
+        record_limit_bytes: maximum bytes of columns of one record.
+    """
+
+    def __init__(self, decoder: ColumnDecoder, framing: Framing, record_limit_bytes: int) -> None:
+        self._decoder, self._framing = decoder, framing
+        self._record_limit_bytes = record_limit_bytes
         self._schema = decoder.policy.with_aliases(decoder.schema)
         self._column_limit = ColumnLimit(self._schema, decoder.policy)
         self._tables: list[pa.Table] = []
@@ -87,7 +89,7 @@ class AvroDecoding:
         valid: Mask = chunk.is_valid().to_numpy(zero_copy_only=False)
         for index in np.flatnonzero(~valid | (values.lengths == 0)).tolist():
             self._reasons[start + index] = f"the value is {'empty' if valid[index] else 'null'}"
-        for group in group_by_schema(self._decoder, values, valid):
+        for group in group_by_schema(self._framing, values, valid):
             if isinstance(group.schema, str):
                 self._reject(group.indices + start, group.schema)
             else:
@@ -155,7 +157,7 @@ class AvroDecoding:
     @property
     def record_limit_bytes(self) -> int:
         """Maximum bytes of columns of one record."""
-        return self._decoder.record_limit_bytes
+        return self._record_limit_bytes
 
     def reject(self, index: int, reason: str) -> None:
         """Reject one value."""
@@ -221,7 +223,7 @@ class _Block:
     ) -> None:
         self._decoding, self._schema, self._found = decoding, schema, found
         self._values, self._start = values, start
-        self._header_bytes = decoding._decoder.framing.header_bytes
+        self._header_bytes = decoding._framing.header_bytes
 
     def parts(self, indices: Indices) -> list[Indices]:
         """Divide values into parts to read at a time, and reject those that are too large."""

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +14,7 @@ import pyarrow.compute as pc
 
 from transforms.decode.aliases import fold_aliases
 from transforms.decode.decode_result import DecodeResult, Indices
+from transforms.decode.decoder import ColumnDecoder
 from transforms.decode.json_block import BlockReader, Forms, TimestampForm, count_timestamps
 from transforms.decode.json_inspection import Finding, RecordInspector, SeenForms, merge_forms
 from transforms.decode.json_overflow import find_possible_overflows
@@ -30,9 +30,6 @@ from transforms.decode.json_rescue import (
 )
 from transforms.decode.json_screening import screen
 from transforms.decode.schema_policy import SchemaPolicy
-
-if TYPE_CHECKING:
-    from transforms.decode.json import JsonDecoder
 
 #: Measured: the parser is as fast on 1 MB as on 40 MB, and a broken record affects fewer others.
 _BLOCK_VALUES = 4096
@@ -57,7 +54,7 @@ _NO_POLICY = SchemaPolicy()
 class JsonDecoding:
     """The state of one call of ``decode``."""
 
-    def __init__(self, decoder: JsonDecoder) -> None:
+    def __init__(self, decoder: ColumnDecoder) -> None:
         self._decoder = decoder
         self._schema = schema = decoder.policy.with_aliases(decoder.schema)
         self._unknown_fields = decoder.unknown_fields

@@ -27,7 +27,6 @@ row with the ``_hoodie_operation`` D is a delete), so that users must declare th
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Collection
@@ -40,13 +39,7 @@ import pyarrow as pa
 from lakemark.errors import InvalidConfig
 from lakemark.model.meta_columns import is_reserved
 from lakemark.schema.evolution import ELEMENT, MAX_EVOLVED_DEPTH, Path, dotted
-from transforms.decode.json_inspection import (
-    LongInteger,
-    count_digits,
-    read_decimal,
-    read_integer,
-    spell_out_infinity,
-)
+from transforms.decode.json_scanner import LongInteger, count_digits, parse
 from transforms.decode.json_screening import screen
 
 SAMPLED_VALUES = 10_000
@@ -57,7 +50,6 @@ _DECIMAL_DIGITS = 38
 #: 17 digits distinguish a ``double`` from all others.
 _DOUBLE_DIGITS = 17
 
-_DECODER = json.JSONDecoder(parse_int=read_integer, parse_float=read_decimal)
 _TIMESTAMP = pa.timestamp("us", "UTC")
 
 
@@ -119,7 +111,7 @@ def infer_schema(
 def _parse(value: bytes) -> object:
     """Parse a record, or return None if it is broken."""
     try:
-        return _DECODER.decode(spell_out_infinity(value.decode()))
+        return parse(value.decode(), exact=True)
     except (ValueError, RecursionError):
         return None
 

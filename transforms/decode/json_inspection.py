@@ -13,12 +13,19 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import TypeGuard
 
 import pyarrow as pa
 
 from transforms.decode.json_block import TimestampForm, count_timestamps
+from transforms.decode.json_scanner import (
+    LongInteger,
+    RepeatingObject,
+    count_digits,
+    parse,
+    read_decimal,
+)
 
 #: A form for each timestamp of the schema; None if the record has no value for it.
 SeenForms = tuple[TimestampForm | None, ...]
@@ -45,77 +52,22 @@ class RecordInspector:
     def __init__(self, schema: pa.Schema) -> None:
         self._timestamps = sum(count_timestamps(field.type) for field in schema)
         self._check = _object_check(list(schema), iter(range(self._timestamps)))
-        # Only decimals need all digits, and parsing to float takes half the time.
-        parse_float = Decimal if any(map(_holds_decimals, schema.types)) else float
-        self._json = json.JSONDecoder(
-            object_pairs_hook=to_object, parse_float=parse_float, parse_constant=_Constant
-        )
+        self._exact = any(map(_holds_decimals, schema.types))
 
     def inspect(self, value: bytes) -> Finding:
         """Return what is wrong with a record, if anything, and the forms of its timestamps."""
-        text = spell_out_infinity(value.decode())
         try:
-            try:
-                return self._inspect(text, self._json)
-            except json.JSONDecodeError as error:
-                return self._without_forms(f"invalid JSON: {error}")
-            except (ValueError, ArithmeticError):
-                return self._inspect(text, _ANY_NUMBER)
-        except (RecursionError, ValueError, ArithmeticError):
+            record = parse(value.decode(), exact=self._exact)
+        except json.JSONDecodeError as error:
+            return self._without_forms(f"invalid JSON: {error}")
+        except RecursionError:
             return self._without_forms(None, is_complete=False)
-
-    def _inspect(self, text: str, decoder: json.JSONDecoder) -> Finding:
         seen: _Seen = [None] * self._timestamps
-        reason = _format_fault(self._check(decoder.decode(text), seen))
+        reason = _format_fault(self._check(record, seen))
         return Finding(reason, tuple(seen))
 
     def _without_forms(self, reason: str | None, *, is_complete: bool = True) -> Finding:
         return Finding(reason, (None,) * self._timestamps, is_complete)
-
-
-class LongInteger(Decimal):
-    """An integer with more digits than any type has."""
-
-
-class _Constant(float):
-    """``NaN``, ``Infinity`` or ``-Infinity`` in the text; other infinities are overflows."""
-
-
-#: Python converts only some thousands of digits to an ``int``.
-_MAX_INTEGER_CHARACTERS = 400
-
-#: Replaces numbers whose exponent is too large for ``Decimal``.
-_TOO_LARGE = Decimal("1e999999")
-
-
-def read_integer(text: str) -> int | LongInteger:
-    """Parse an integer of JSON, of any length."""
-    return int(text) if len(text) <= _MAX_INTEGER_CHARACTERS else LongInteger(text)
-
-
-def read_number(text: str) -> float | Decimal:
-    """Parse any other number of JSON, to a ``Decimal`` if it is too large for a ``double``."""
-    number = float(text)
-    return read_decimal(text) if math.isinf(number) else number
-
-
-def read_decimal(text: str) -> Decimal:
-    """Parse a number exactly, or to 1e999999 if its exponent is too large for ``Decimal``."""
-    try:
-        return Decimal(text)
-    except InvalidOperation:
-        is_tiny = float(text) == 0.0
-        return Decimal(0) if is_tiny else _TOO_LARGE.copy_sign(Decimal(f"{text[0]}1"))
-
-
-_BARE_INF = re.compile(r'("(?:[^"\\]|\\.)*")|Inf(?!inity)')
-
-
-def spell_out_infinity(text: str) -> str:
-    """Replace ``Inf`` by ``Infinity``, because pyarrow accepts both, but Python does not."""
-    if "Inf" not in text:
-        return text
-    return _BARE_INF.sub(lambda match: match[1] or f"{match[0]}inity", text)
 
 
 def _format_fault(fault: str | None) -> str | None:
@@ -132,33 +84,9 @@ _Seen = list[TimestampForm | None]
 _Check = Callable[[object, _Seen], str | None]
 
 
-class RepeatingObject(dict[str, object]):
-    """A JSON object that names a field more than once."""
-
-    def __init__(self, members: list[tuple[str, object]]) -> None:
-        super().__init__(members)
-        names = [name for name, _ in members]
-        self.repeated = {name for name in names if names.count(name) > 1}
-
-
 def _holds_decimals(data_type: pa.DataType) -> bool:
     nested = [data_type.field(i).type for i in range(data_type.num_fields)]
     return pa.types.is_decimal(data_type) or any(map(_holds_decimals, nested))
-
-
-def to_object(members: list[tuple[str, object]]) -> dict[str, object]:
-    """Create a JSON object that knows its repeated fields; a hook for ``JSONDecoder``."""
-    plain = dict(members)
-    return plain if len(plain) == len(members) else RepeatingObject(members)
-
-
-#: Parses all numbers, but slowly; for records with numbers that do not fit ``int`` and ``float``.
-_ANY_NUMBER = json.JSONDecoder(
-    object_pairs_hook=to_object,
-    parse_int=read_integer,
-    parse_float=read_decimal,
-    parse_constant=_Constant,
-)
 
 
 def _check_for(wanted: pa.DataType, timestamps: Iterator[int]) -> _Check:
@@ -298,17 +226,12 @@ def _check_float(value: object, _: _Seen) -> str | None:
 
 
 def _floating_fault(value: object, ceiling: float, name: str) -> str | None:
-    """Return what is wrong with a number whose type requires less than ``ceiling``.
-
-    Raises:
-        OverflowError: the number was parsed to infinity, so that its digits are not known.
-    """
+    """Return what is wrong with a number whose type requires less than ``ceiling``."""
     if not _is_number(value):
         return f": {_describe(value)} is not a number"
-    if isinstance(value, _Constant) or abs(_to_double(value)) < ceiling:
+    is_special = isinstance(value, float) and not math.isfinite(value)
+    if is_special or abs(_to_double(value)) < ceiling:
         return None
-    if isinstance(value, float) and math.isinf(value):
-        raise OverflowError
     return f": {_describe(value)} does not fit {name}"
 
 
@@ -341,16 +264,6 @@ def _decimal_check(wanted: pa.DataType) -> _Check:
         return None
 
     return check
-
-
-def count_digits(number: Decimal) -> tuple[int, int]:
-    """Count the digits that a number needs before and after the point."""
-    _, digits, exponent = number.as_tuple()
-    assert isinstance(exponent, int), number
-    trailing_zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))
-    if trailing_zeros == len(digits):
-        return 0, 0
-    return max(0, len(digits) + exponent), max(0, -exponent - trailing_zeros)
 
 
 _LEAF_CHECKS: dict[pa.DataType, _Check] = {

@@ -8,7 +8,6 @@ Each unknown field of a record is either found or reported as a fault, so that n
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -21,14 +20,8 @@ from lakemark.errors import InvalidConfig
 from lakemark.schema.canonical import canonical
 from lakemark.schema.evolution import ELEMENT, MAX_EVOLVED_DEPTH, Path, ValueKind, depth, dotted
 from transforms.decode.aliases import conflict_reason
-from transforms.decode.json_inspection import (
-    RepeatingObject,
-    read_integer,
-    read_number,
-    spell_out_infinity,
-    to_object,
-)
 from transforms.decode.json_rescue import field_types
+from transforms.decode.json_scanner import RepeatingObject, parse
 from transforms.decode.schema_policy import SchemaPolicy
 
 _INT32 = range(-(2**31), 2**31)
@@ -80,7 +73,7 @@ class MismatchFinder:
         """Return the mismatches of a record."""
         found = Mismatches()
         try:
-            record = _DECODER.decode(spell_out_infinity(value.decode()))
+            record = parse(value.decode())
             if isinstance(record, dict):
                 self._search_object(record, self._types, (), found)
                 found.fault = found.fault or self._alias_conflict(record)
@@ -144,12 +137,6 @@ class MismatchFinder:
             if _unknown_part(record[column], known) != _unknown_part(record[alias], known):
                 return conflict_reason(column, alias)
         return None
-
-
-#: Numbers that fit no column become ``Decimal``.
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=to_object, parse_int=read_integer, parse_float=read_number
-)
 
 
 def _exceeds_column(value: object, known: pa.DataType) -> bool:

@@ -1,7 +1,7 @@
 """Finds JSON objects that have a field, even if it is null; decoded columns do not show this.
 
 If the quoted name does not occur in an object, the object does not have the field. If it occurs, it
-may also be a value, or the name of a nested field. Objects are then read token by token, with two
+may also be a value, or the name of a nested field. Its names are then read one by one, with two
 exceptions. Without a backslash, a name can be written in only one way. With a single brace, all
 names are at the top level.
 """
@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from transforms.decode.json_scanner import find_names
+
 Mask = npt.NDArray[np.bool_]
 
 _BLANKS = r"[ \t\r\n]*"
-_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[{}\[\]:]', re.DOTALL)
 
 #: Characters between two strings of an object. With quotes around it, such a name could match
 #: the end of one string and the start of the next.
@@ -48,23 +48,8 @@ def find_present(objects: pa.Array | pa.ChunkedArray, name: str) -> Mask:
         found = pc.match_substring_regex(texts.take(pa.array(flat)), pattern)
         present[flat], unclear[flat] = _to_mask(found), False
     for row in np.flatnonzero(unclear).tolist():
-        present[row] = name in _top_names(texts[row].as_py())
+        present[row] = name in find_names(texts[row].as_py())
     return present
-
-
-def _top_names(text: str) -> Iterator[str]:
-    """Yield the unescaped names of the top-level fields, for values of any depth."""
-    depth, last = 0, ""
-    for match in _TOKEN.finditer(text):
-        token = match[0]
-        if token in "{[":
-            depth += 1
-        elif token in "}]":
-            depth -= 1
-        elif token == ":" and depth == 1:
-            yield json.loads(last) if "\\" in last else last[1:-1]
-        elif depth == 1:
-            last = token
 
 
 def _to_mask(booleans: pa.Array) -> Mask:

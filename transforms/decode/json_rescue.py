@@ -11,7 +11,6 @@ have unknown fields is kept whole. A field that is null is treated as absent.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -20,7 +19,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from transforms.decode.json_inspection import spell_out_infinity
+from transforms.decode.json_scanner import (
+    find_elements,
+    find_members,
+    parse_structure,
+    spell_out_constants,
+)
 
 Mask = npt.NDArray[np.bool_]
 
@@ -93,7 +97,7 @@ def unknown_fields(text: str, schema: pa.Schema, kept: pa.Schema | None = None) 
         ValueError: the record is nested too deeply, or an object has two values for a field, of
             which JSON readers would keep only one.
     """
-    text = spell_out_infinity(text)
+    text = spell_out_constants(text)
     wanted = None if kept is None else field_types(kept)
     with _depth_error():
         return _unknown_members(text, text.index("{"), field_types(schema), wanted)
@@ -105,7 +109,7 @@ def known_fields(text: str, schema: pa.Schema) -> str:
     Raises:
         ValueError: as ``unknown_fields``.
     """
-    text = spell_out_infinity(text)
+    text = spell_out_constants(text)
     with _depth_error():
         return _known_members(text, text.index("{"), field_types(schema))
 
@@ -162,22 +166,12 @@ def _find_unknown(
     return found
 
 
-#: Numbers are not used. Python converts only some thousands of digits to an ``int``.
-_DECODER = json.JSONDecoder(parse_int=str, parse_float=str)
-_STRING = r'"([^"\\]*(?:\\.[^"\\]*)*)"'
-#: A member of a valid JSON object; the group of the value is empty if the value is nested.
-_MEMBER = re.compile(
-    rf"[ \t\n\r,]*{_STRING}[ \t\n\r]*:[ \t\n\r]*"
-    rf"({_STRING.replace('(', '(?:', 1)}|[^ \t\n\r,{{}}\[\]\"]+|(?=[\[{{]))"
-)
-
-
 _Types = Mapping[str, pa.DataType]
 
 
 def _unknown_members(text: str, start: int, known: _Types, wanted: _Types | None) -> str | None:
     kept: dict[str, str] = {}
-    for name, begin, end in _members(text, start):
+    for name, begin, end in find_members(text, start):
         part: str | None = text[begin:end]
         if name in known:
             part = _unknown_part(text, begin, end, known[name], wanted and wanted.get(name))
@@ -196,7 +190,7 @@ def _unknown_members(text: str, start: int, known: _Types, wanted: _Types | None
 def _known_members(text: str, start: int, known: _Types) -> str:
     parts = [
         f"{json.dumps(name)}:{_known_part(text, begin, end, known[name])}"
-        for name, begin, end in _members(text, start)
+        for name, begin, end in find_members(text, start)
         if name in known
     ]
     return "{" + ",".join(parts) + "}"
@@ -206,23 +200,9 @@ def _known_part(text: str, begin: int, end: int, known: pa.DataType) -> str:
     if pa.types.is_struct(known) and text[begin] == "{":
         return _known_members(text, begin, field_types(known))
     if pa.types.is_list(known) and text[begin] == "[" and pa.types.is_nested(known.value_type):
-        elements = _elements(text, begin)
+        elements = find_elements(text, begin)
         return f"[{','.join(_known_part(text, *span, known.value_type) for span in elements)}]"
     return text[begin:end]
-
-
-def _elements(text: str, start: int) -> Iterator[tuple[int, int]]:
-    """Yield the span of each element of the array that starts at ``start``."""
-    position = start + 1
-    while text[begin := _after_blanks(text, position)] != "]":
-        _, position = _DECODER.raw_decode(text, begin)
-        yield begin, position
-
-
-def _after_blanks(text: str, position: int) -> int:
-    while text[position] in " \t\n\r,":
-        position += 1
-    return position
 
 
 def _unknown_part(
@@ -235,7 +215,7 @@ def _unknown_part(
         return _unknown_members(text, begin, types, inside)
     if wanted is not None:
         return None  # arrays are kept whole, or not at all
-    if pa.types.is_list(known) and _has_unknown(_DECODER.raw_decode(text, begin)[0], known):
+    if pa.types.is_list(known) and _has_unknown(parse_structure(text, begin)[0], known):
         return text[begin:end]
     return None
 
@@ -250,14 +230,3 @@ def _has_unknown(value: object, known: pa.DataType) -> bool:
             for name, member in value.items()
         )
     return False
-
-
-def _members(text: str, start: int) -> Iterator[tuple[str, int, int]]:
-    """Yield the name of each member of the object at ``start``, and the span of its value."""
-    position = start + 1
-    while (member := _MEMBER.match(text, position)) is not None:
-        begin, position = member.span(2)
-        if begin == position:
-            _, position = _DECODER.raw_decode(text, begin)
-        name = member[1]
-        yield json.loads(f'"{name}"') if "\\" in name else name, begin, position

@@ -134,6 +134,28 @@ class Lease:
         with self._mutex:
             self._valid_claim()  # model: check time of lease
 
+    @contextmanager
+    def reporting_loss(self, valid: tuple[type[HudiError], ...] = ()) -> Iterator[None]:
+        """Run a block, and report the loss of the lease if it may have caused an error.
+
+        Args:
+            valid: errors that are valid even if the lease was lost.
+
+        Raises:
+            LeaseLost: the block failed with another error, and the lease is not valid.
+        """
+        try:
+            yield
+        except HudiError as error:
+            if not isinstance(error, valid):
+                try:
+                    self.check()
+                except LeaseLost as loss:
+                    raise loss from error
+                except StorageUnavailable:
+                    _log.warning("the lease of lock %s cannot be checked after an error", LOCK_PATH)
+            raise
+
     def renew(self) -> None:
         """Extend it: its time starts again now.
 
@@ -222,15 +244,13 @@ class TableLock:
         every_s = self._lease_s / _RENEWALS
         try:
             threading.Thread(target=_keep, args=(lease, every_s, ended), daemon=True).start()
-            yield lease
-        except BaseException as error:
+            with lease.reporting_loss(_VALID_WITHOUT_LEASE):
+                yield lease
+        except BaseException:
             ended.set()
-            loss = _loss(lease, error)
             with suppress(HudiError):
                 self._withdraw_prepared(lease)  # model: withdraw on failure
                 lease.release()  # model: release on failure
-            if loss is not None:
-                raise loss from error
             raise
         ended.set()
         # model: release
@@ -267,16 +287,6 @@ class TableLock:
 
     def _is_free(self, record: LockRecord) -> bool:
         return record.expired or self._clock.now_ms() > record.valid_until_ms + CLOCK_DRIFT_MS
-
-
-def _loss(lease: Lease, error: BaseException) -> LeaseLost | None:
-    """The loss of the lease, if it may have caused a block's error; else None."""
-    if isinstance(error, HudiError) and not isinstance(error, _VALID_WITHOUT_LEASE):
-        try:
-            lease.check_time()
-        except LeaseLost as loss:
-            return loss
-    return None
 
 
 def _keep(lease: Lease, every_s: float, ended: threading.Event) -> None:

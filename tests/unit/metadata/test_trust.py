@@ -39,7 +39,7 @@ from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage
 from lakemark.timeline.clock import UTC_CLOCK
 from lakemark.timeline.timeline import Timeline
-from lakemark.transaction.participant import NoParticipant
+from lakemark.transaction.metadata_updater import NoMetadataUpdater
 from tests.storages import CountingStorage
 from tests.table_services import as_of, make_plain, new_storage, since
 from tests.tables import Row, commit, contents, make, writer
@@ -101,7 +101,7 @@ def test_a_plan_takes_the_logs_of_a_commit_that_it_lacks() -> None:
 
 def test_a_commit_missing_from_the_metadata_table_costs_no_rows() -> None:
     storage, to = table(1, 2)
-    foreign = writer(storage, participant=NoParticipant())
+    foreign = writer(storage, metadata_updater=NoMetadataUpdater())
     commit(foreign, [Row("a", 3, 3), Row("b", 3, 3, region="south")])
     to.table.refresh()
     with pytest.raises(Unsupported, match="lacks deltacommit"):

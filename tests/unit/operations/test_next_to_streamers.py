@@ -32,7 +32,7 @@ def streamer(request: pytest.FixtureRequest) -> JsonStream:
     table_type, version = request.param
     place = StorageLocation(f"memory://{uuid4().hex}/orders")
     return JsonStream(
-        place, table_type=table_type, version=version, sharing=FAST, metadata_table=False
+        place, table_type=table_type, version=version, multi_writer=FAST, metadata_table=False
     )
 
 
@@ -122,7 +122,7 @@ def test_rollback_of_a_write_leaves_the_position(streamer: JsonStream) -> None:
 
 def test_only_writer_refuses_while_a_streamer_writes() -> None:
     place = StorageLocation(f"memory://{uuid4().hex}/orders")
-    streamer = JsonStream(place, sharing=FAST, metadata_table=False)
+    streamer = JsonStream(place, multi_writer=FAST, metadata_table=False)
     streamer.write([{"id": "a", "ts": 1, "n": 1}])
     streamer.rows.begin()
     table = lakemark.open(place.url, only_writer=True)

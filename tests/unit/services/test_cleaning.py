@@ -50,8 +50,8 @@ def test_nothing_is_planned_beside_a_plan() -> None:
 
 def test_where_writers_share_the_table_every_clock_passes_the_plans_time() -> None:
     table = expired().table
-    access = replace(table.context, sharing=MultiWriter(clock_skew_ms=300))
-    assert request(access, lambda _: table.view(), ONE_COMMIT) is not None
+    context = replace(table.context, multi_writer=MultiWriter(clock_skew_ms=300))
+    assert request(context, lambda _: table.view(), ONE_COMMIT) is not None
     planned_at = table.store.load().pending(Action.CLEAN)[0].requested_at
     assert datetime.now(UTC) - table.store.clock.parse(planned_at) >= timedelta(milliseconds=300)
 
@@ -82,7 +82,7 @@ def test_a_plan_of_another_writer_that_is_being_written_is_not_removed() -> None
     at = table.store.clock.next_instant(table.store.load().newest_time)
     pending = Instant(at, Action.CLEAN, State.REQUESTED)
     table.store.create(pending)
-    shared = replace(table.context, sharing=MultiWriter())
+    shared = replace(table.context, multi_writer=MultiWriter())
     assert claim(shared, pending) is None
     assert table.store.load().find(at) == pending
     assert claim(table.context, pending) is None
@@ -150,8 +150,8 @@ def test_nothing_goes_while_a_restore_is_pending() -> None:
     pending = Instant(at, Action.RESTORE, State.REQUESTED)
     table.store.create(pending, encode_restore_plan(RestorePlan(at, ())))
     fresh, files = writer(table.storage).table, data_files(table.storage)
-    with pytest.raises(Refused, match="has not ended; finish it first"):
+    with pytest.raises(Refused, match="is pending; complete it first"):
         clean(fresh, ONE_COMMIT)
-    with pytest.raises(Refused, match="has not ended; finish it first"):
+    with pytest.raises(Refused, match="is pending; complete it first"):
         archive(fresh, ArchivalPolicy(1, 2), None)
     assert data_files(table.storage) == files

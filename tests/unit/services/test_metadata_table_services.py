@@ -56,20 +56,20 @@ def test_what_cleans_still_look_at_is_not_taken_for_too_long_a_timeline_at_every
     data = Timeline.of(_told(hours_ago) for hours_ago in range(25))
     assert len(own.instants) > policies.archival.max_commits
     storage = new_storage()
-    access = TableContext(storage, TimelineStore(storage), open_lock(storage))
-    assert maintain(access, own, data, policies) is None
+    context = TableContext(storage, TimelineStore(storage), open_lock(storage))
+    assert maintain(context, own, data, policies) is None
 
 
 @pytest.mark.parametrize("retention", list(Retention))
 def test_nothing_is_due_in_a_metadata_table_that_was_just_made(retention: Retention) -> None:
     storage = new_storage()
-    access = TableContext(storage, TimelineStore(storage), open_lock(storage))
+    context = TableContext(storage, TimelineStore(storage), open_lock(storage))
     made = Timeline.of(
         Instant(initial(number), Action.DELTA_COMMIT, State.COMPLETED, "20260303000000000")
         for number in range(3)
     )
     policies = MetadataPolicies.for_data_table(CleaningPolicy(retention))
-    assert maintain(access, made, Timeline.of([]), policies) is None
+    assert maintain(context, made, Timeline.of([]), policies) is None
 
 
 def _told(hours_ago: int) -> Instant:

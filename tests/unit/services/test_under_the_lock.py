@@ -125,7 +125,7 @@ def test_nothing_is_done_if_a_restore_began_before_the_lock_was_acquired(
         to.table.store.create(Instant(next_time(to), Action.RESTORE, State.REQUESTED))
 
     before = names_in(table.storage, ".hoodie/timeline")
-    with pytest.raises(Refused, match="finish it first"):
+    with pytest.raises(Refused, match="complete it first"):
         service(meeting(table, restore, is_lock))
     added = set(names_in(table.storage, ".hoodie/timeline")) - set(before)
     assert [name.endswith(".restore.requested") for name in added] == [True]

@@ -140,8 +140,8 @@ def test_a_clean_that_two_processes_execute_is_completed_once(clock: VirtualTime
     done: list[Instant] = []
 
     def finish() -> None:
-        access = table.open().table.context
-        done.append(cleaning.execute(access, pending.inflight(), planned)[0])
+        context = table.open().table.context
+        done.append(cleaning.execute(context, pending.inflight(), planned)[0])
 
     meeting = InterruptedStorage(table.storage, finish)
     meeting.is_before = lambda _, method, path: ".locks/" in path
@@ -213,7 +213,7 @@ def test_what_a_pending_clean_may_be_deleting_is_neither_kept_nor_brought_back(
 def test_a_commit_whose_replaced_files_were_cleaned_is_not_undone(clock: VirtualTime) -> None:
     table = with_commits(clock)
     assert clean(table.open().table, CLEANING)
-    with pytest.raises(Refused, match="which it replaced, was cleaned away"):
+    with pytest.raises(Refused, match="which it replaced, was cleaned"):
         undo(table.open(), commits(table)[-1].requested_at)
     assert table.rows() == {"a": 4}
 
@@ -230,7 +230,7 @@ def test_nothing_is_kept_while_a_restore_is_pending(clock: VirtualTime) -> None:
     table = with_commits(clock)
     to = table.open()
     to.table.store.create(Instant(next_time(to), Action.RESTORE, State.REQUESTED))
-    with pytest.raises(Refused, match="finish it first"):
+    with pytest.raises(Refused, match="complete it first"):
         keep(table.open(), commits(table)[-1].requested_at)
 
 
@@ -241,10 +241,10 @@ def test_a_restore_leaves_nothing_of_what_came_after(clock: VirtualTime) -> None
     table = with_commits(clock)
     assert keep_metadata_table(table.open().table)
     first, second, *later = commits(table)
-    access = table.open().table.context
-    content = encode_rollback_plan(plan_rollback(access, later[-1].requested_at))
-    at = access.generate_time(access.timeline.load().newest_time)
-    access.timeline.create(Instant(at, Action.ROLLBACK, State.REQUESTED), content)
+    context = table.open().table.context
+    content = encode_rollback_plan(plan_rollback(context, later[-1].requested_at))
+    at = context.generate_time(context.timeline.load().newest_time)
+    context.timeline.create(Instant(at, Action.ROLLBACK, State.REQUESTED), content)
     restore_to(table.open(), second.requested_at)
     assert commits(table) == [first, second]
     assert table.pending() == []
@@ -516,7 +516,7 @@ def test_compaction_plan_that_is_removed_leaves_no_heartbeat(clock: VirtualTime)
     table = with_commits(clock, 2, TableType.MERGE_ON_READ)
     executor = table.open()
     ((planned, _),) = executor.compactions_to_do(CompactionPolicy(1))
-    Transaction.take_up(executor.table.context, planned)
+    Transaction.resume(executor.table.context, planned)
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
     commit(table.open(), [Row("a", 9, 9)])
     restore_to(table.open(), commits(table)[-1].requested_at)

@@ -20,8 +20,8 @@ from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
 from sinks.audit import Audit, AuditFailed, OffsetGap, RecordsRead, audit
 from sinks.batch import KafkaBatch
-from sinks.hudi.exchange import OpenWrite, Prepare, Target, Written
-from sinks.hudi.sink import RejectLimit
+from sinks.hudi.exchange import BucketWritten, OpenWrite, PortionKind, PortionResult, Prepare
+from sinks.reject_limit import RejectLimit
 from tests.json_stream import InThisProcess, JsonStream
 
 records = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50)), unique=True, max_size=30)
@@ -196,10 +196,16 @@ def test_ignored_record_that_is_lost_contradicts_the_count() -> None:
 class LosesOne(InThisProcess):
     """An exchange that loses one change between reading and writing."""
 
-    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+    def run(
+        self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
+    ) -> list[PortionResult]:
         written = super().run(batch, prepare, open_write)
-        rows = [n for n, one in enumerate(written) if one.target is Target.ROWS and one.arrived]
-        written[rows[0]] = replace(written[rows[0]], arrived=written[rows[0]].arrived - 1)
+        n, one = next(
+            (n, one)
+            for n, one in enumerate(written)
+            if isinstance(one, BucketWritten) and one.kind is PortionKind.ROWS and one.arrived
+        )
+        written[n] = replace(one, arrived=one.arrived - 1)
         return written
 
 

@@ -10,7 +10,7 @@ from lakemark.operations.open_table import open_table
 from lakemark.operations.stored_rows import repeated_keys
 from lakemark.storage import StorageLocation
 from sinks.hudi.partition_rule import PartitionChange
-from sinks.hudi.sink import RejectLimit, TooManyRejects
+from sinks.reject_limit import RejectLimit, TooManyRejects
 from tests.json_stream import JsonStream
 
 COLUMNS = {"id": "string", "ts": "bigint", "region": "string"}

@@ -24,7 +24,7 @@ from lakemark.operations.open_table import open_table
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import StorageLocation
 from sinks.hudi.partition_rule import PartitionChange
-from sinks.hudi.sink import RejectLimit
+from sinks.reject_limit import RejectLimit
 from tests.depth import examples
 from tests.json_stream import INDEX, JsonStream
 

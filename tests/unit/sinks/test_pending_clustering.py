@@ -88,7 +88,7 @@ def test_a_plan_stops_neither_compaction_nor_checkpoints_nor_looks_like_a_dead_w
     tmp_path: Path, version: FormatVersion
 ) -> None:
     location = StorageLocation(str(tmp_path / "t"))
-    stream = JsonStream(location, version=version, sharing=MultiWriter(clock_skew_ms=0))
+    stream = JsonStream(location, version=version, multi_writer=MultiWriter(clock_skew_ms=0))
     stream.write(ROWS)
     table = stream.rows.table
     groups = [one.group for one in table.view().latest_slices()]

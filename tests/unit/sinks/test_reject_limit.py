@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from lakemark.storage import StorageLocation
-from sinks.hudi.sink import RejectLimit, TooManyRejects
+from sinks.reject_limit import RejectLimit, TooManyRejects
 from streamer.config.run import DeadLettersConfig
 from tests.json_stream import JsonStream
 

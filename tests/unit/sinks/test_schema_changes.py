@@ -25,8 +25,8 @@ from lakemark.services.cleaning_plan import CleaningPolicy, Retention
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage, StorageLocation
 from sinks.batch import KafkaBatch
-from sinks.hudi.exchange import OpenWrite, Prepare, Written
-from sinks.hudi.sink import SchemaRefused, TooManyColumns
+from sinks.hudi.batch_columns import SchemaRefused, TooManyColumns
+from sinks.hudi.exchange import OpenWrite, PortionResult, Prepare
 from tests.json_stream import COLUMNS, INDEX, InThisProcess, JsonStream, Record
 from tests.storages.wrapped_storage import T, WrappedStorage
 from tests.table_services import make_plain, new_storage
@@ -336,7 +336,9 @@ class Interrupted(InThisProcess):
     interrupt: Callable[[], None] = lambda: None
     after: int = 1
 
-    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+    def run(
+        self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
+    ) -> list[PortionResult]:
         """As usual, and then that."""
         written = super().run(batch, prepare, open_write)
         if len(self.attempts) == self.after:
@@ -394,7 +396,9 @@ def test_one_conflict_too_many_starts_the_stream_again() -> None:
     class Losing(InThisProcess):
         """Another writer is faster each time, with one column more."""
 
-        def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+        def run(
+            self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
+        ) -> list[PortionResult]:
             written = super().run(batch, prepare, open_write)
             name = f"extra{len(self.attempts)}"
             commit_nothing(other_writer(location, pa.field(name, pa.string())))

@@ -21,7 +21,7 @@ from lakemark.schema.evolution import (
     unite_schemas,
 )
 from lakemark.storage import StorageLocation
-from sinks.hudi.sink import SchemaRefused, TooManyColumns
+from sinks.hudi.batch_columns import SchemaRefused, TooManyColumns
 from tests.json_stream import COLUMNS, JsonStream, Record
 from transforms.decode.decode_result import DecodeResult
 from transforms.decode.json import JsonDecoder

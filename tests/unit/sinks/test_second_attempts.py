@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from lakemark.model.action import Action
 from lakemark.storage import StorageLocation
 from sinks.batch import KafkaBatch
-from sinks.hudi.exchange import OpenWrite, Prepare, Written
+from sinks.hudi.exchange import OpenWrite, PortionResult, Prepare
 from tests.json_stream import InThisProcess, JsonStream
 from tests.tables import data_files
 
@@ -21,7 +21,9 @@ from tests.tables import data_files
 class CompactedMeanwhile(InThisProcess):
     """Its first run is lost after it has written, and by the second the first record is gone."""
 
-    def run(self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite) -> list[Written]:
+    def run(
+        self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
+    ) -> list[PortionResult]:
         if not self.attempts:
             super().run(batch, prepare, open_write)
         left = cast(pa.Table, batch.records).slice(1)

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from obstore.store import MemoryStore
 
-from lakemark.storage import StorageLocation
+from lakemark.storage import StorageLocation, open_storage
 from lakemark.storage.object_storage import ObjectStorage, StoreAbilities
 from lakemark.storage.storage import ObjectInfo
 
@@ -27,7 +27,7 @@ class CopiesInBackground(ObjectStorage):
 
 def opened(abilities: StoreAbilities) -> CopiesInBackground:
     location = StorageLocation(f"memory://{uuid4().hex}")
-    return CopiesInBackground(location, MemoryStore(), "", abilities)
+    return CopiesInBackground(location, MemoryStore(), "", abilities, open_storage)
 
 
 def test_publication_ends_once_the_copy_is_made() -> None:

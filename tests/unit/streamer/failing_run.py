@@ -15,7 +15,8 @@ from typing import Any, cast
 from lakemark.execution.runner import LocalRunner, Result, Task
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import StorageLocation, open_storage
-from sinks.hudi.sink import NO_REJECTS, HudiSink
+from sinks.hudi.sink import HudiSink
+from sinks.reject_limit import NO_REJECTS
 from streamer import cli, pipeline
 from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
 from streamer.config.pipeline import PipelineConfig

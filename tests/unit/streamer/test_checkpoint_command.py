@@ -191,7 +191,7 @@ def test_running_writer_continues_unless_its_own_checkpoint_was_changed(
         stream.rows.begin()
         run("set", f"{TOPIC},0:1", "--id", identity)
         with outcome:
-            stream.rows.commit([], {}, stream.sink._check_checkpoint)
+            stream.rows.commit([], {}, stream.sink._progress.check)
     assert run("get", "--id", "a")["offsets"] == {"0": 1}
 
 

@@ -18,7 +18,8 @@ from lakemark.errors import HudiError, OutcomeUnknown, Permanent, StorageUnavail
 from lakemark.execution.runner import LocalRunner, Result, Runner, Task
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.timeline.clock import ClockBehind
-from sinks.hudi.sink import NO_REJECTS, HudiSink
+from sinks.hudi.sink import HudiSink
+from sinks.reject_limit import NO_REJECTS
 from streamer.backoff import pause_after
 from streamer.config.run import RetryConfig, RunConfig
 from streamer.events import Event, OffsetsLost, Retrying, RunStopped, ServiceCompleted

@@ -173,7 +173,7 @@ def write_row(sink: HudiSink, **row: object) -> None:
     """One commit of one row, as a batch of an earlier run."""
     writer = sink._rows
     schema = with_meta_columns(writer.schema).append(CHANGE_KIND_FIELD)
-    keys = sink._prepare.converter.key_generator
+    keys = sink._columns.prepare.converter.key_generator
     rows = pa.Table.from_pylist([row], schema=writer.schema)
     values = dict.fromkeys(schema.names) | row | {CHANGE_KIND_FIELD.name: ChangeKind.UPSERT}
     values[RECORD_KEY] = keys.record_keys(rows)[0].as_py()

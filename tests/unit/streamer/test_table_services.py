@@ -255,7 +255,7 @@ def test_command_with_nothing_to_do_says_so(
     ("words", "code", "message"),
     [
         ("rollback {t} 20200101000000000", MISUSED, "is not on the active timeline"),
-        ("rollback {t} {first} --run", FAILED, "came after it; roll that back first"),
+        ("rollback {t} {first} --run", FAILED, "is later; roll that back first"),
         (
             "savepoint {t} --create 20200101000000000",
             MISUSED,

@@ -92,8 +92,8 @@ def test_an_attempt_that_was_published_does_not_delete_its_files(table: Table) -
     """Its answer was lost, so it may take itself for lost."""
     ours = Attempt(table)
     ours.publish()
-    access = ours.to.table.context
-    discard(access, ours.instant, access.timeline.load())
+    context = ours.to.table.context
+    discard(context, ours.instant, context.timeline.load())
     assert ours.paths <= set(data_files(table.storage))
     assert table.rows() == {"a": 2}
 

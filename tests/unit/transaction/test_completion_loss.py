@@ -19,7 +19,7 @@ from lakemark.timeline.content import encode_commit, encode_compaction_plan
 from lakemark.timeline.locks.open_lock import open_lock
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.completion_loss import check_never_completed
-from lakemark.transaction.participant import NoParticipant
+from lakemark.transaction.metadata_updater import NoMetadataUpdater
 from lakemark.transaction.table_context import TableContext
 from lakemark.write.markers import create_marker
 from tests.table_services import make_plain
@@ -29,10 +29,10 @@ V6, V9 = FormatVersion.V6, FormatVersion.V9
 GROUP = "00000001-0000-4000-8000-000000000000-0"
 
 
-class KnowsAll(NoParticipant):
+class KnowsAll(NoMetadataUpdater):
     """A metadata table that was told of every commit."""
 
-    def was_told(self, requested_at: str) -> bool:
+    def has_commit(self, requested_at: str) -> bool:
         return True
 
 
@@ -82,14 +82,14 @@ class Case:
         self.at.publish(savepoint, content)
 
     def check(self, *, is_told: bool = False) -> Timeline:
-        access = TableContext(
+        context = TableContext(
             self.at.storage,
             self.at.store,
             open_lock(self.at.storage),
-            KnowsAll() if is_told else NoParticipant(),
+            KnowsAll() if is_told else NoMetadataUpdater(),
         )
         timeline = self.at.load()
-        check_never_completed(access, self.pending, timeline)
+        check_never_completed(context, self.pending, timeline)
         return timeline
 
 
@@ -120,7 +120,7 @@ def test_a_savepoint_of_its_name_proves_it_and_another_does_not() -> None:
 def test_files_without_markers_that_the_metadata_table_was_told_of_prove_it() -> None:
     case = Case()
     case.write_file()
-    refused(case, f"the metadata table tells of {case.path}", is_told=True)
+    refused(case, f"the metadata table lists {case.path}", is_told=True)
 
 
 @pytest.mark.parametrize("trace", ["marker", "prepared content", "no file", "another's commit"])
@@ -148,7 +148,7 @@ def test_a_damaged_inflight_file_does_not_say_that_the_commit_is_ours() -> None:
 def test_a_later_commit_over_its_base_file_proves_it(version: FormatVersion) -> None:
     case = Case(version)
     case.write_over(case.at.begin(Action.COMMIT))
-    refused(case, "was written over a base file of it")
+    refused(case, "replaced a base file of it")
 
 
 def test_a_later_commit_over_other_files_or_one_that_has_not_completed_proves_nothing() -> None:
@@ -178,4 +178,4 @@ def test_a_compaction_planned_over_its_logs_proves_it_where_logs_name_their_comm
     if version is V6:
         case.check()
     else:
-        refused(case, "was planned over logs of it")
+        refused(case, "contains logs of it")

@@ -208,7 +208,7 @@ def test_a_commit_that_completed_and_was_archived_since_may_have_touched_anythin
         now = at.store.without(at.load(), [done])
         check_conflicts(pending, metadata, began_with, now, at.store, lambda _: False)
 
-    with pytest.raises(WriteConflict, match="was archived since"):
+    with pytest.raises(WriteConflict, match="was archived after"):
         check()
 
 
@@ -260,13 +260,13 @@ SHARING = MultiWriter(HeartbeatPolicy(60.0, 10))
 AN_AGE = HeartbeatPolicy(100 * 365 * 24 * 3600.0, 1)
 
 
-@pytest.mark.parametrize("sharing", [None, MultiWriter(AN_AGE)])
+@pytest.mark.parametrize("multi_writer", [None, MultiWriter(AN_AGE)])
 @pytest.mark.parametrize("ours", [Action.COMMIT, Action.DELTA_COMMIT])
 @pytest.mark.parametrize("theirs", [Action.COMMIT, Action.DELTA_COMMIT, Action.CLEAN])
 @pytest.mark.parametrize("state", ["requested", "inflight", "completed"])
 @pytest.mark.parametrize("is_earlier", [True, False])
 def test_only_an_earlier_commit_that_has_yet_to_look_is_waited_for(
-    sharing: MultiWriter | None, ours: Action, theirs: Action, state: str, is_earlier: bool
+    multi_writer: MultiWriter | None, ours: Action, theirs: Action, state: str, is_earlier: bool
 ) -> None:
     at = TimelineInMaking()
     mine = None if is_earlier else at.begin(ours)
@@ -276,8 +276,8 @@ def test_only_an_earlier_commit_that_has_yet_to_look_is_waited_for(
     if state == "completed":
         at.complete(other, written()) if theirs.is_write else at.publish(other)
     mine = mine or at.begin(ours)
-    found = earlier_unseen_commits(mine, at.load(), sharing, UTC_CLOCK)
-    is_waited_for = sharing and is_earlier and state == "requested"
+    found = earlier_unseen_commits(mine, at.load(), multi_writer, UTC_CLOCK)
+    is_waited_for = multi_writer and is_earlier and state == "requested"
     expected = [other] if is_waited_for and ours is theirs is Action.COMMIT else []
     assert found == expected
 

@@ -19,12 +19,12 @@ from lakemark.transaction.heartbeat import (
     HeartbeatExpired,
     HeartbeatPolicy,
     WriterAlive,
-    beating,
     clear_expired,
+    find_alive,
     forget_heartbeat,
     is_fresh,
 )
-from lakemark.transaction.multi_writer import MultiWriter, dead, has_heartbeat
+from lakemark.transaction.multi_writer import MultiWriter, find_dead, has_heartbeat
 from tests.storages import CountingStorage
 
 POLICY = HeartbeatPolicy(60.0, 2)
@@ -73,7 +73,7 @@ def test_a_writer_is_dead_without_a_recent_beat_unless_it_has_only_just_begun(
         beat(storage, name, age_s=121.0 if beats == "expired" else 60.0)
     is_alive = beats == "recent" or is_just_requested
     expected = [] if is_alive else [instant]
-    assert dead(storage, [instant], MultiWriter(POLICY), UTC_CLOCK) == expected
+    assert find_dead(storage, [instant], MultiWriter(POLICY), UTC_CLOCK) == expected
     assert has_heartbeat(storage, instant, MultiWriter(POLICY)) == (beats == "recent")
 
 
@@ -87,22 +87,22 @@ def test_to_the_only_writer_of_a_table_all_others_are_dead_or_one_is_where_none_
         beat(storage, name, age_s=121.0 if beats == "expired" else 60.0)
     if beats == "recent":
         with pytest.raises(WriterAlive, match=instant.requested_at):
-            dead(storage, [instant], None, UTC_CLOCK)
+            find_dead(storage, [instant], None, UTC_CLOCK)
     else:
-        assert dead(storage, [instant], None, UTC_CLOCK) == [instant]
+        assert find_dead(storage, [instant], None, UTC_CLOCK) == [instant]
     assert has_heartbeat(storage, instant, None) == (beats == "recent")
 
 
 def test_each_of_several_writers_is_judged_by_its_own_beat(storage: Storage) -> None:
     both = [pending(OLD), pending(OTHER)]
     beat(storage, OTHER)
-    assert dead(storage, both, MultiWriter(POLICY), UTC_CLOCK) == [pending(OLD)]
-    assert beating(storage, POLICY) == {OTHER}
+    assert find_dead(storage, both, MultiWriter(POLICY), UTC_CLOCK) == [pending(OLD)]
+    assert find_alive(storage, POLICY) == {OTHER}
 
 
 def test_nothing_is_asked_of_storage_when_nothing_is_pending(storage: Storage) -> None:
     counting = CountingStorage(storage)
-    assert dead(counting, [], MultiWriter(POLICY), UTC_CLOCK) == []
+    assert find_dead(counting, [], MultiWriter(POLICY), UTC_CLOCK) == []
     assert counting.requests == []
 
 
@@ -142,9 +142,9 @@ def test_a_writer_beats_from_the_beginning_and_stops_for_good(heartbeat: Heartbe
 def test_a_writer_beats_again_while_it_is_alive(heartbeat: Heartbeat) -> None:
     storage = heartbeat._storage
     beat(storage, OLD, age_s=121.0)
-    assert beating(storage, POLICY) == set()
+    assert find_alive(storage, POLICY) == set()
     heartbeat._beat()
-    assert beating(storage, POLICY) == {OLD}
+    assert find_alive(storage, POLICY) == {OLD}
 
 
 def test_a_writer_that_was_silent_for_too_long_does_not_come_back_to_life(

@@ -43,12 +43,12 @@ def test_content_that_is_there_after_the_lease_ran_out_is_not_gone_on_with() -> 
         publication.prepare(b"content")
 
 
-def test_what_a_participant_finds_without_the_lock_is_no_failure_of_its_own() -> None:
+def test_error_of_the_metadata_table_after_the_lease_expired_is_reported_as_its_loss() -> None:
     storage, clock = new_storage(), SharedClock()
-    publication, reason = begun(storage, storage, clock), "behind"
-    with pytest.raises(Refused, match=reason), publication.telling():
+    lease, reason = begun(storage, storage, clock).lease, "behind"
+    with pytest.raises(Refused, match=reason), lease.reporting_loss():
         raise Refused(reason)
-    with pytest.raises(LeaseLost), publication.telling():
+    with pytest.raises(LeaseLost), lease.reporting_loss():
         clock.sleep(A_LEASE_AND_MORE_S)
         raise Refused(reason)
 

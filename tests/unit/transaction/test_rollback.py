@@ -257,13 +257,13 @@ def test_content_that_its_target_prepares_during_a_rollback_is_never_published(
 
 def leave_a_rollback(table: Table, target: TableWriter, *, is_begun: bool = True) -> Instant:
     """One whose writer has deleted nothing yet, and beats."""
-    access = table.open().table.context
-    content = encode_rollback_plan(plan_rollback(access, target.pending_instant))
-    name = access.generate_time(access.timeline.load().newest_time)
+    context = table.open().table.context
+    content = encode_rollback_plan(plan_rollback(context, target.pending_instant))
+    name = context.generate_time(context.timeline.load().newest_time)
     requested = Instant(name, Action.ROLLBACK, State.REQUESTED)
-    access.timeline.create(requested, content)
+    context.timeline.create(requested, content)
     if is_begun:
-        access.timeline.create(requested.inflight())
+        context.timeline.create(requested.inflight())
     table.storage.put(f"{HEARTBEAT_FOLDER}/{name}", b"")
     return requested
 
@@ -337,15 +337,15 @@ def test_the_rollback_that_another_process_left_does_not_undo_what_others_have_b
 ) -> None:
     table = Table(clock)
     newest = commit(table.open(), [Row("b", 2, 2)])
-    access = table.open().table.context
-    content = encode_rollback_plan(plan_rollback(access, newest.requested_at))
-    name = access.generate_time(newest.completed_at)
-    access.timeline.create(Instant(name, Action.ROLLBACK, State.REQUESTED), content)
+    context = table.open().table.context
+    content = encode_rollback_plan(plan_rollback(context, newest.requested_at))
+    name = context.generate_time(newest.completed_at)
+    context.timeline.create(Instant(name, Action.ROLLBACK, State.REQUESTED), content)
     commit(table.open(), [Row("b", 3, 3)])
-    with pytest.raises(Refused, match="came after it"):
-        roll_back_named(access, newest.requested_at)
+    with pytest.raises(Refused, match="is later"):
+        roll_back_named(context, newest.requested_at)
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
-    assert recover(access) == []
+    assert recover(context) == []
     assert table.rows() == {"a": 1, "b": 3}
     assert table.pending() == []
 
@@ -402,7 +402,7 @@ def test_a_writer_does_not_publish_over_a_commit_that_was_undone_meanwhile(
     meeting = InterruptedStorage(table.storage, begin)
     meeting.is_before = lambda _, method, path: path.endswith(".rollback.requested")
     roll_back_named(table.open(meeting).table.context, newest)
-    with pytest.raises(Fenced, match="which it was written over, was rolled back"):
+    with pytest.raises(Fenced, match="on which it is based, was rolled back"):
         living.commit(written, {})
     assert table.rows() == {"a": 1}
 
@@ -416,13 +416,13 @@ def test_nothing_is_undone_or_published_while_a_restore_is_pending(clock: Virtua
     store = table.open().table.store
     restore = Instant(next_time(living), Action.RESTORE, State.REQUESTED)
     store.create(restore)
-    access = table.open().table.context
+    context = table.open().table.context
     for refused in (
-        lambda: recover(access),
-        lambda: plan_rollback(access, dead.pending_instant),
-        lambda: roll_back_named(access, dead.pending_instant),
+        lambda: recover(context),
+        lambda: plan_rollback(context, dead.pending_instant),
+        lambda: roll_back_named(context, dead.pending_instant),
     ):
-        with pytest.raises(Refused, match="finish it first"):
+        with pytest.raises(Refused, match="complete it first"):
             refused()
     with pytest.raises(Fenced, match="is under way"):
         living.commit(written, {})
@@ -433,11 +433,11 @@ def test_recovery_refuses_a_pending_restore_though_there_is_nothing_to_undo(
     clock: VirtualTime,
 ) -> None:
     table = Table(clock)
-    access = table.open().table.context
-    name = access.generate_time(access.timeline.load().newest_time)
-    access.timeline.create(Instant(name, Action.RESTORE, State.REQUESTED))
-    with pytest.raises(Refused, match="finish it first"):
-        recover(access)
+    context = table.open().table.context
+    name = context.generate_time(context.timeline.load().newest_time)
+    context.timeline.create(Instant(name, Action.RESTORE, State.REQUESTED))
+    with pytest.raises(Refused, match="complete it first"):
+        recover(context)
 
 
 def test_nothing_is_undone_if_a_restore_began_before_the_lock_was_acquired(
@@ -450,7 +450,7 @@ def test_nothing_is_undone_if_a_restore_began_before_the_lock_was_acquired(
     restore = Instant(next_time(dead), Action.RESTORE, State.REQUESTED)
     meeting = InterruptedStorage(table.storage, lambda: dead.table.store.create(restore))
     meeting.is_before = lambda _, method, path: ".locks/" in path
-    with pytest.raises(Refused, match="finish it first"):
+    with pytest.raises(Refused, match="complete it first"):
         recover(table.open(meeting).table.context)
     assert len(table.pending()) == 2
 
@@ -659,12 +659,12 @@ def test_a_plan_that_a_living_writer_executes_is_not_taken_up(
 ) -> None:
     table = compactable(clock)
     planned = plan_a_compaction(table)
-    first = Transaction.take_up(table.open().table.context, planned)
+    first = Transaction.resume(table.open().table.context, planned)
     other = table.open(mode=mode).table.context
     with pytest.raises(WriteConflict, match="another writer, whose heartbeat is alive"):
-        Transaction.take_up(other, planned)
+        Transaction.resume(other, planned)
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
-    second = Transaction.take_up(other, planned)
+    second = Transaction.resume(other, planned)
     assert second.instant.requested_at == first.instant.requested_at
     second.leave()
 
@@ -681,7 +681,7 @@ def test_a_plan_that_was_completed_or_removed_is_not_taken_up(
         table.open().table.store.forget(planned)
     for mode in Mode:
         with pytest.raises(WriteConflict, match="removed by another writer"):
-            Transaction.take_up(table.open(mode=mode).table.context, planned)
+            Transaction.resume(table.open(mode=mode).table.context, planned)
     assert not table.pending()
     assert table.beats() == []
 
@@ -691,7 +691,7 @@ def test_the_rollback_of_a_compaction_keeps_its_plan_for_a_living_writer(
 ) -> None:
     table = compactable(clock)
     planned = plan_a_compaction(table)
-    dead = Transaction.take_up(table.open().table.context, planned)
+    dead = Transaction.resume(table.open().table.context, planned)
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
     assert recover(table.open().table.context) == []
     assert roll_back(table.open().table.context, dead.instant)

@@ -127,12 +127,12 @@ def test_of_two_writers_that_claim_a_plan_at_the_same_time_one_waits_for_the_oth
 
     def claim() -> None:
         with pytest.raises(LockTimeout):
-            Transaction.take_up(table.open().table.context, planned, lock_wait_s=0)
+            Transaction.resume(table.open().table.context, planned, lock_wait_s=0)
         outcomes.append("refused")
 
     meeting = InterruptedStorage(table.storage, claim)
     meeting.is_before = lambda _, method, path: method == "put" and HEARTBEAT_FOLDER in path
-    Transaction.take_up(table.open(meeting).table.context, planned).leave()
+    Transaction.resume(table.open(meeting).table.context, planned).leave()
     assert outcomes == ["refused"]
 
 
@@ -142,7 +142,7 @@ def test_of_two_writers_that_claim_a_plan_at_the_same_time_one_waits_for_the_oth
 def executed(table: Table, planned: Instant) -> TableWriter:
     """A writer whose transaction executes the plan."""
     to = table.open()
-    to._transaction = Transaction.take_up(to.table.context, planned)
+    to._transaction = Transaction.resume(to.table.context, planned)
     return to
 
 
@@ -194,12 +194,12 @@ def test_no_attempt_at_a_plan_begins_while_a_rollback_is_to_undo_one(clock: Virt
     table, planned = compactable(clock)
     executed(table, planned)
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
-    access = table.open().table.context
-    content = encode_rollback_plan(plan_rollback(access, planned.requested_at))
-    name = access.generate_time(access.timeline.load().newest_time)
-    access.timeline.create(Instant(name, Action.ROLLBACK, State.REQUESTED), content)
-    with pytest.raises(WriteConflict, match="is to undo an attempt"):
-        Transaction.take_up(access, planned)
+    context = table.open().table.context
+    content = encode_rollback_plan(plan_rollback(context, planned.requested_at))
+    name = context.generate_time(context.timeline.load().newest_time)
+    context.timeline.create(Instant(name, Action.ROLLBACK, State.REQUESTED), content)
+    with pytest.raises(WriteConflict, match=r"of an attempt at .* has not completed"):
+        Transaction.resume(context, planned)
 
 
 def test_a_commit_that_appears_completed_is_not_published_again(clock: VirtualTime) -> None:

@@ -143,6 +143,7 @@ def test_json_tombstone_key_contains_nested_key_and_partition() -> None:
         (b'{"id":"a","day":null,"at":{"place":"x"}}', f"{DEFAULT}/x"),
         (b'{"id":"a","date":null,"at":{"place":null}}', f"{DEFAULT}/{DEFAULT}"),
         (b'{"id":"a","day":null,"at":null}', f"{DEFAULT}/{DEFAULT}"),
+        (b'{"id":"a","day":null,"at":{"place":null},"n":[Inf,-NaN]}', f"{DEFAULT}/{DEFAULT}"),
         (b'{"id":"a","at":{"place":"x"}}', None),
         (b'{"id":"day","at":{"place":"x","day":null}}', None),
         (b'{"id":"a","day":null,"at":{}}', None),

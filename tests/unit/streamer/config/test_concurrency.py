@@ -12,12 +12,12 @@ from tests.unit.streamer.config.test_cross_checks import reported
 
 
 def test_a_pipeline_is_the_only_writer_unless_it_says_otherwise() -> None:
-    assert ConcurrencyConfig().sharing() is None
+    assert ConcurrencyConfig().multi_writer() is None
     assert ConcurrencyConfig().provider() is LockProviderName.STORAGE
 
 
 def test_apaches_defaults_are_the_defaults_of_several() -> None:
-    assert ConcurrencyConfig(mode="multi_writer").sharing() == MultiWriter()
+    assert ConcurrencyConfig(mode="multi_writer").multi_writer() == MultiWriter()
     assert MultiWriter().heartbeats == HeartbeatPolicy(60.0, 2)
     assert MultiWriter().heartbeats.expires_after_s == 120
     assert MultiWriter().clock_skew_ms == 200
@@ -31,7 +31,7 @@ def test_settings_become_the_policy() -> None:
         clock_skew_ms=0,
         lock=LockConfig(provider="file_system"),
     )
-    assert config.sharing() == MultiWriter(HeartbeatPolicy(5.0, 3), 0)
+    assert config.multi_writer() == MultiWriter(HeartbeatPolicy(5.0, 3), 0)
     assert config.provider() is LockProviderName.FILE_SYSTEM
 
 

@@ -163,6 +163,18 @@ def test_number_beyond_double_is_rejected_instead_of_becoming_infinity(
     assert len(infinities) == neighbours + 1
 
 
+@pytest.mark.parametrize("number", ["Inf", "-Inf", "-Infinity", "NaN", "-NaN"])
+@pytest.mark.parametrize("neighbour", ['{"d":1}', '{"d":"x"}'])
+def test_special_number_is_read_whether_or_not_its_neighbour_is_broken(
+    number: str, neighbour: str
+) -> None:
+    decoder = JsonDecoder(parse_schema({"d": "double", "s": "string"}))
+    texts = [f'{{"d":{number},"s":"-NaN Inf"}}', neighbour]
+    row = decoder.decode(pa.array(texts, pa.binary())).rows.to_pylist()[0]
+    assert str(row["d"]) == str(float(number.replace("-NaN", "NaN")))
+    assert row["s"] == "-NaN Inf"
+
+
 @pytest.mark.parametrize("number", TOO_LARGE, ids=IDS)
 @pytest.mark.parametrize("column", ["i", "l", "m", "s", "at", "day"])
 def test_reason_names_the_column_of_a_number_that_is_too_large(column: str, number: str) -> None:

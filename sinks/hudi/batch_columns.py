@@ -1,0 +1,109 @@
+"""The columns in which the records of a batch become rows, and their evolution.
+
+Records may request columns (``transforms.schema_request``). The requests of all records of a batch
+are merged, and the batch is written again with these columns. They become part of the table when
+the batch is committed. If it is not committed, the columns are restored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from lakemark.errors import HudiError, InvalidRecords
+from lakemark.operations.table_writer import TableWriter
+from lakemark.schema.evolution import (
+    MAX_EVOLVED_COLUMNS,
+    Proposal,
+    changes_between,
+    column_count,
+    evolve,
+)
+from sinks.hudi.prepare import PrepareChunk
+
+
+class SchemaRefused(HudiError):
+    """The policy stops the run at a record that does not fit the schema; nothing was published."""
+
+    def __init__(self, record: str) -> None:
+        super().__init__(f"{record}; declare the column, or choose another policy")
+        self.record = record
+
+
+class TooManyColumns(HudiError):
+    """Records request so many columns that the names of their fields must be values."""
+
+    def __init__(self, columns: int, first: str) -> None:
+        super().__init__(
+            f"the records' unknown fields would make {columns} columns (the first: {first}), more "
+            f"than {MAX_EVOLVED_COLUMNS}; such names are values: declare decode.schema, and keep "
+            "the others with decode.unknown_fields: rescue"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SavedColumns:
+    """Columns to restore if a batch is not committed."""
+
+    prepare: PrepareChunk
+    schema: pa.Schema
+
+
+class BatchColumns:
+    """The current columns of a stream.
+
+    Attributes:
+        prepare: converts records to rows of these columns, in the workers.
+
+    Args:
+        rows: writes the table; it always has the same columns.
+        prepare: converts records to rows of the table's columns.
+    """
+
+    def __init__(self, rows: TableWriter, prepare: PrepareChunk) -> None:
+        self._rows = rows
+        self.prepare = prepare
+
+    def save(self) -> SavedColumns:
+        """Return the current columns, for ``restore``."""
+        return SavedColumns(self.prepare, self._rows.schema)
+
+    def restore(self, saved: SavedColumns) -> None:
+        """Undo the evolution since ``save``: nothing of it was committed."""
+        self.prepare = saved.prepare
+        self._rows.evolve(saved.schema)
+
+    def has_changed_since(self, saved: SavedColumns) -> bool:
+        """Return whether the table's writer has other columns than saved."""
+        return not self._rows.schema.equals(saved.schema)
+
+    def changes_since(self, saved: SavedColumns) -> tuple[str, ...]:
+        """Return the columns that were added or widened, for a report."""
+        return tuple(map(str, changes_between(saved.schema, self._rows.schema)))
+
+    def follow_table(self) -> None:
+        """Convert records to the columns that the table has by now."""
+        if not self._rows.schema.equals(self.prepare.converter.table_schema):
+            self._set(self._rows.schema)
+
+    def evolve(self, proposal: Proposal) -> None:
+        """Add and widen columns as records request.
+
+        Raises:
+            InvalidRecords: the schema cannot have these columns.
+            TooManyColumns: they are more than a table should have.
+        """
+        schema = evolve(self._rows.schema, proposal)
+        changes = changes_between(self._rows.schema, schema)
+        if not changes:
+            message = f"records ask for columns that the schema cannot have: {sorted(proposal)[:3]}"
+            raise InvalidRecords(message)
+        columns = column_count(schema)
+        if columns > max(MAX_EVOLVED_COLUMNS, column_count(self._rows.schema)):
+            raise TooManyColumns(columns, changes[0].name)
+        self._set(schema)
+
+    def _set(self, columns: pa.Schema) -> None:
+        self.prepare = replace(self.prepare, converter=self.prepare.converter.for_table(columns))
+        self._rows.evolve(columns)

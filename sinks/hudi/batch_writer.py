@@ -1,0 +1,209 @@
+"""One attempt to write a batch: from its instant to its commit.
+
+1. ``TableWriter.begin``     requests the instant
+2. ``Exchange.run``          reads the records, and writes the files of each bucket
+3. ``WrittenBatch``          merges the results. If the batch must be written again, the attempt
+                             ends here, and its instant is rolled back
+4. ``RejectCounter``, audit  check the numbers
+5. dead letters              are committed before the batch. If the run dies in between, the batch
+                             is read again, and its dead letters get the same keys
+6. ``TableWriter.commit``    publishes files and checkpoint in one commit
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+
+from checkpoints.checkpoint import KafkaCheckpoint
+from lakemark.config import keys
+from lakemark.errors import Retriable, WriteConflict
+from lakemark.model.commit_metadata import WriteStat
+from lakemark.model.instant import Instant
+from lakemark.operations.table_writer import TableWriter
+from lakemark.schema.evolution import Proposal
+from lakemark.write.write_context import WriteContext
+from sinks.audit import NOTHING_READ, Audit
+from sinks.batch import BatchResult, KafkaBatch
+from sinks.hudi.batch_columns import BatchColumns
+from sinks.hudi.exchange import Exchange
+from sinks.hudi.partition_rule import ChangedRows, PartitionChange
+from sinks.hudi.prepare import BucketWriter, WriteBuckets
+from sinks.hudi.sink_progress import SinkProgress
+from sinks.hudi.written_batch import WrittenBatch
+from sinks.reject_limit import RejectCounter
+
+
+@dataclass(slots=True)
+class StageTimer:
+    """Measures the stages of a batch; the durations of its attempts are added.
+
+    Attributes:
+        seconds: duration of each stage.
+    """
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def measure(self, stage: str) -> Iterator[None]:
+        """Add the duration of a block."""
+        started = time.monotonic()
+        yield
+        self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - started
+
+
+class BatchWriter:
+    """Writes batches to a table, and their rejects to its dead letters.
+
+    Args:
+        rows: writes the table.
+        rejects: writes the dead-letter table, if there is one.
+        columns: the columns of the rows.
+        progress: the streamer's progress in the table.
+        reject_counter: limits the rejects.
+        partition_change: the rule for rows whose key exists in another partition.
+    """
+
+    def __init__(
+        self,
+        rows: TableWriter,
+        rejects: TableWriter | None,
+        *,
+        columns: BatchColumns,
+        progress: SinkProgress,
+        reject_counter: RejectCounter,
+        partition_change: PartitionChange,
+    ) -> None:
+        self._rows, self._rejects = rows, rejects
+        self._columns, self._progress = columns, progress
+        self._reject_counter, self._partition_change = reject_counter, partition_change
+
+    def attempt(
+        self,
+        batch: KafkaBatch,
+        exchange: Exchange,
+        timer: StageTimer,
+        refused: ChangedRows | None,
+    ) -> BatchResult | Proposal | ChangedRows:
+        """Write and publish a batch; or undo all, and return why it must be written again.
+
+        Args:
+            batch: the batch.
+            exchange: brings its records to their buckets.
+            timer: measures the stages.
+            refused: rows that become dead letters because of their partition.
+
+        Returns:
+            The result of the published batch; or the schema change that its records request; or
+            more rows to refuse.
+
+        Raises:
+            HudiError: as ``HudiSink.write``. Nothing was published.
+        """
+        with self._undo_on_failure():
+            with timer.measure("begin"):
+                context = self._begin()
+            with timer.measure("write"):
+                prepare = self._columns.prepare
+                prepare = replace(prepare, refused=refused) if refused else prepare
+                written = WrittenBatch.merge(exchange.run(batch, prepare, self._opener(context)))
+            proposal, changed = written.proposal(), written.partition_changes
+            if proposal:
+                self.abandon()
+                return proposal
+            if len(changed) and self._partition_change is PartitionChange.REJECT:
+                self.abandon()
+                return changed
+            if written.rejects:
+                first = written.first_reject or "unknown"
+                self._reject_counter.check(written.rejected, written.records, first)
+            audited = written.audit(batch)
+            lost = batch.check_source(written.read.gaps(batch.start, batch.end))
+            audited = audited.with_lost(lost)
+            with timer.measure("commit"):
+                self._commit_rejects(written)
+                instant = self._publish(
+                    written.row_stats, batch.start, batch.end, batch.topic_id, audited, lost
+                )
+        return written.to_result(instant, timer.seconds, audited.skipped)
+
+    def commit_start(
+        self, start: KafkaCheckpoint, topic_id: str, lost: Sequence[Mapping[str, object]]
+    ) -> Instant:
+        """See ``HudiSink.commit_start``."""
+        with self._undo_on_failure():
+            self._begin()
+            return self._publish([], start, start, topic_id, NOTHING_READ, lost)
+
+    def abandon(self) -> None:
+        """Roll back the pending instants of both tables.
+
+        Raises:
+            Fenced: another writer rolled one back, so this run must stop.
+        """
+        with ExitStack() as abandoned:
+            for writer in (self._rows, self._rejects):
+                if writer is not None:
+                    abandoned.callback(writer.abandon)
+
+    @contextmanager
+    def _undo_on_failure(self) -> Iterator[None]:
+        try:
+            yield
+        except WriteConflict:
+            self.abandon()  # must succeed, because the batch is written again
+            raise
+        except BaseException:
+            with suppress(Retriable):  # otherwise the next start rolls back
+                self.abandon()
+            raise
+
+    def _begin(self) -> WriteContext:
+        """Request the instant of an attempt, with the columns that the table has by now."""
+        context = self._rows.begin()
+        self._columns.follow_table()
+        return context
+
+    def _opener(self, context: WriteContext) -> Callable[[bool], WriteBuckets]:
+        """Return what the exchange calls as soon as it knows whether there may be rejects."""
+
+        def open_write(may_reject: bool) -> WriteBuckets:
+            rows = BucketWriter(context, self._rows.assign_file_groups())
+            if self._rejects is None or not may_reject:
+                return WriteBuckets(rows, None)
+            reject_context = self._rejects.begin()
+            rejects = BucketWriter(reject_context, self._rejects.assign_file_groups())
+            return WriteBuckets(rows, rejects)
+
+        return open_write
+
+    def _commit_rejects(self, written: WrittenBatch) -> None:
+        if self._rejects is None or not self._rejects.is_writing:
+            return
+        if written.rejects:
+            # If another writer has widened columns, these records may fit them.
+            self._rows.check_columns(self._rows.table.store.load())
+            self._rejects.commit(written.reject_stats, {})
+        else:
+            self._rejects.cancel()
+
+    def _publish(
+        self,
+        stats: Sequence[WriteStat],
+        start: KafkaCheckpoint,
+        end: KafkaCheckpoint,
+        topic_id: str,
+        audited: Audit,
+        lost: Sequence[Mapping[str, object]],
+    ) -> Instant:
+        """Commit files together with the offsets from ``start`` to ``end`` of their records."""
+        facts = {keys.SOURCE_START: str(start), keys.AUDIT: audited.to_json()}
+        if lost:
+            facts[keys.SOURCE_LOST] = json.dumps(list(lost))
+        progress = self._progress.metadata(end, topic_id)
+        instant = self._rows.commit(stats, {**facts, **progress}, self._progress.check)
+        self._progress.advance(end)
+        return instant

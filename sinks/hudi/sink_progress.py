@@ -1,0 +1,71 @@
+"""The progress of a sink's streamer, as the commits of its table record it.
+
+The table is the only source of progress. A commit contains the offsets of its rows, and it is
+published only if the table's checkpoint is the one that the batch started from.
+"""
+
+from __future__ import annotations
+
+from checkpoints.checkpoint import KafkaCheckpoint
+from checkpoints.lookup import find_progress, find_table_progress
+from checkpoints.progress import Progress, encode_progress
+from lakemark.errors import Fenced
+from lakemark.operations.table_writer import TableWriter
+from lakemark.timeline.timeline import Timeline
+
+
+class SinkProgress:
+    """The progress of one streamer in one table.
+
+    Args:
+        rows: writes the table.
+        identity: name under which commits record the streamer's progress
+            (``checkpoints.progress``).
+    """
+
+    def __init__(self, rows: TableWriter, identity: str) -> None:
+        self._rows, self._identity = rows, identity
+        #: The checkpoint onto which the next batch is committed.
+        self._checkpoint: KafkaCheckpoint | None = None
+
+    def find(self) -> Progress | None:
+        """Find the newest progress in the table, and commit the next batch onto it."""
+        table = self._rows.table
+        progress = find_progress(table, table.timeline, self._identity)
+        self._checkpoint = None if progress is None else progress.checkpoint
+        return progress
+
+    def metadata(self, end: KafkaCheckpoint, topic_id: str) -> dict[str, str]:
+        """Return the metadata of a commit: this streamer's progress, and that of all others.
+
+        Args:
+            end: next offset of each partition after the commit.
+            topic_id: Kafka's id of the topic.
+        """
+        known = find_table_progress(self._rows.table, self._rows.table.timeline)
+        before = known.streamers.get(self._identity)
+        progress = Progress(
+            end,
+            self._rows.pending_instant,
+            topic_id=topic_id,
+            applied=before.applied if before else {},
+        )
+        return encode_progress(known.with_progress(self._identity, progress), self._identity)
+
+    def check(self, timeline: Timeline) -> None:
+        """Check that the table still has the checkpoint that the batch started from.
+
+        Otherwise rows would be lost or written twice.
+
+        Raises:
+            Fenced: another writer moved the checkpoint.
+        """
+        progress = find_progress(self._rows.table, timeline, self._identity)
+        stored = None if progress is None else progress.checkpoint
+        if stored != self._checkpoint:
+            reason = f"the table has read up to {stored}; this run went on from {self._checkpoint}"
+            raise Fenced(self._rows.pending_instant, reason)
+
+    def advance(self, end: KafkaCheckpoint) -> None:
+        """Commit the next batch onto ``end``, which was published."""
+        self._checkpoint = end

@@ -1,0 +1,135 @@
+"""The results of all workers for one batch, before it is published."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lakemark.model.commit_metadata import WriteStat
+from lakemark.model.instant import Instant
+from lakemark.schema.evolution import Proposal
+from sinks.audit import Audit, RecordsRead, audit
+from sinks.batch import BatchResult, KafkaBatch
+from sinks.hudi.batch_columns import SchemaRefused
+from sinks.hudi.exchange import BucketWritten, PortionKind, PortionResult
+from sinks.hudi.partition_rule import ChangedRows
+from transforms.schema_request import SchemaRequest
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenBatch:
+    """What the workers read and wrote.
+
+    Attributes:
+        rows: buckets of the table.
+        rejects: buckets of the dead letters.
+        read: the records, counted where they were read.
+        request: the schema change that the records request.
+        partition_changes: rows whose key exists in another partition.
+    """
+
+    rows: Sequence[BucketWritten]
+    rejects: Sequence[BucketWritten]
+    read: RecordsRead
+    request: SchemaRequest
+    partition_changes: ChangedRows
+
+    @classmethod
+    def merge(cls, results: Sequence[PortionResult]) -> WrittenBatch:
+        """Merge the results of the workers, in any order."""
+        written = [one for one in results if isinstance(one, BucketWritten)]
+        return cls(
+            rows=[one for one in written if one.kind is PortionKind.ROWS],
+            rejects=[one for one in written if one.kind is PortionKind.REJECTS],
+            read=RecordsRead.merged(one for one in results if isinstance(one, RecordsRead)),
+            request=SchemaRequest.merge(one for one in results if isinstance(one, SchemaRequest)),
+            partition_changes=ChangedRows.merged(
+                one.rows for one in results if isinstance(one, ChangedRows)
+            ),
+        )
+
+    @property
+    def row_stats(self) -> list[WriteStat]:
+        """The files of the table."""
+        return _stats(self.rows)
+
+    @property
+    def reject_stats(self) -> list[WriteStat]:
+        """The files of the dead letters."""
+        return _stats(self.rejects)
+
+    @property
+    def rejected(self) -> int:
+        """The number of rejects."""
+        return _arrived(self.rejects)
+
+    @property
+    def records(self) -> int:
+        """The number of records that became rows, deletes or rejects."""
+        return _arrived(self.rows) + self.rejected
+
+    @property
+    def first_reject(self) -> str | None:
+        """Origin of a reject, and its reason; None if there is none."""
+        return next((one.first_reject for one in self.rejects if one.first_reject), None)
+
+    def proposal(self) -> Proposal:
+        """Return the schema change that the records request; empty if they request none.
+
+        Raises:
+            SchemaRefused: the policy stops the run at one of the records.
+        """
+        if self.request.refused is not None:
+            raise SchemaRefused(str(self.request.refused))
+        return self.request.proposal
+
+    def audit(self, batch: KafkaBatch) -> Audit:
+        """Compare the records that were read with those that were written.
+
+        Raises:
+            AuditFailed: they differ.
+        """
+        stats = self.row_stats
+        return audit(
+            batch.start,
+            batch.end,
+            self.read,
+            arrived=_arrived(self.rows),
+            written=sum(s.num_inserts + s.num_update_writes + s.num_deletes for s in stats),
+            rejected=self.rejected,
+        )
+
+    def to_result(
+        self, instant: Instant, seconds: Mapping[str, float], skipped: int
+    ) -> BatchResult:
+        """Return the result of the published batch.
+
+        Args:
+            instant: its commit.
+            seconds: duration of each stage.
+            skipped: offsets at which the topic has no record.
+        """
+        stats = self.row_stats
+        return BatchResult(
+            instant=instant.requested_at,
+            records=self.records + self.read.ignored,
+            rows=sum(stat.num_writes for stat in stats),
+            deletes=sum(stat.num_deletes for stat in stats),
+            rejected=self.rejected,
+            written_bytes=sum(stat.total_write_bytes for stat in stats),
+            files=len(stats),
+            first_reject=self.first_reject,
+            seconds=dict(seconds),
+            ignored=self.read.ignored,
+            partition_changes=self.partition_changes.count,
+            first_partition_change=self.partition_changes.first,
+            skipped=skipped,
+        )
+
+
+def _stats(written: Iterable[BucketWritten]) -> list[WriteStat]:
+    return [one.stat for one in written if one.stat is not None]
+
+
+def _arrived(written: Iterable[BucketWritten]) -> int:
+    return sum(one.arrived for one in written)

@@ -1,0 +1,81 @@
+"""Stops a run if too many of its records are rejected."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+
+from lakemark.errors import HudiError
+
+#: Records of earlier batches of the run that count together with those of a batch.
+_RECENT_RECORDS = 10_000
+
+
+class TooManyRejects(HudiError):
+    """More records were rejected than the pipeline allows; nothing of the batch was published."""
+
+    def __init__(self, rejected: int, records: int, max_share: float, first: str) -> None:
+        super().__init__(
+            f"{rejected} of {records} records were rejected ({rejected / records:.1%}), more than "
+            f"the {max_share:.1%} that dead_letters.max_share allows; the first: {first}; "
+            "mend the source or the declared schema, or allow a larger share"
+        )
+        self.rejected, self.records, self.max_share = rejected, records, max_share
+
+
+@dataclass(frozen=True, slots=True)
+class RejectLimit:
+    """How many records may be rejected, of a batch and of the most recent records.
+
+    Attributes:
+        max_share: share of the records.
+        tolerated: number of rejects that is always allowed, because the share of a few records
+            means little.
+    """
+
+    max_share: float
+    tolerated: int = 0
+
+    def is_exceeded(self, rejected: int, records: int) -> bool:
+        """Return whether so many rejects of so many records are too many."""
+        return rejected > max(self.tolerated, self.max_share * records)
+
+
+#: Without dead letters, the first rejected record stops a run.
+NO_REJECTS = RejectLimit(0.0)
+
+
+class RejectCounter:
+    """Counts the rejects of the batches that a run has published."""
+
+    def __init__(self, limit: RejectLimit) -> None:
+        self._limit = limit
+        #: Rejects and records of published batches, newest first.
+        self._recent: list[tuple[int, int]] = []
+
+    def check(self, rejected: int, records: int, first: str) -> None:
+        """Check the rejects of a batch, alone and together with those of recent batches.
+
+        Args:
+            rejected: rejects of the batch.
+            records: its records.
+            first: one of the rejects, for the error.
+
+        Raises:
+            TooManyRejects: they are more than the limit allows.
+        """
+        recent = _most_recent([(rejected, records), *self._recent])
+        together = sum(r for r, _ in recent), sum(n for _, n in recent)
+        for counted in ((rejected, records), together):
+            if self._limit.is_exceeded(*counted):
+                raise TooManyRejects(*counted, self._limit.max_share, first)
+
+    def add(self, rejected: int, records: int) -> None:
+        """Count a batch that was published."""
+        self._recent = _most_recent([(rejected, records), *self._recent])
+
+
+def _most_recent(counts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Keep the newest counts of rejects and records, until they cover the recent records."""
+    before = accumulate((records for _, records in counts), initial=0)
+    return [one for one, newer in zip(counts, before, strict=False) if newer < _RECENT_RECORDS]
