@@ -178,7 +178,7 @@ def test_archival_keeps_instants_that_apache_checks_for_conflicts(
     ("table_type", "batches", "apaches", "commits"),
     [(TableType.MERGE_ON_READ, 132, 12, 300), (TableType.COPY_ON_WRITE, 12, 4, 28)],
 )
-def test_hundreds_of_commits_by_writers_and_services_are_all_in_the_history(
+def test_hundreds_of_commits_by_writers_and_services_are_in_the_history(
     oracle: Oracle,
     tmp_path: Path,
     table_type: TableType,
