@@ -357,7 +357,7 @@ _COMPLETION = (
 _ROLLBACKS = (
     Mutant(
         "lakemark/transaction/instant_files.py",
-        "may_name_slice = names_slice or _was_version_6(storage)",
+        "may_name_slice = names_slice or was_version_6(storage)",
         "may_name_slice = names_slice",
         "after an upgrade, rows in logs of version 6 stay when their commit is undone",
         ("tests/recovery/test_version_6.py",),

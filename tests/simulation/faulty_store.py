@@ -225,9 +225,11 @@ class FaultyStore(WrappedStorage):
         self, method: str, path: str, call: Callable[[], T], *, is_repeated: bool = False
     ) -> None:
         def land() -> None:
+            is_gone = self.inner.head(path) is None
             with suppress(HudiError):
                 self._carry_out(method, path, call, "late: ")
-                if is_repeated and method == "create" and not path.startswith(".hoodie"):
+                is_data = method == "create" and not path.startswith(".hoodie")
+                if is_repeated and is_data and is_gone:
                     self._faults.brought_back.add(path)
 
         lasts_ms = self._scheduler.draw.choice(_LASTS_MS)

@@ -126,7 +126,7 @@ def test_only_writer_refuses_while_a_streamer_writes() -> None:
     streamer.write([{"id": "a", "ts": 1, "n": 1}])
     streamer.rows.begin()
     table = lakemark.open(place.url, only_writer=True)
-    with pytest.raises(lakemark.WriterAlive, match="another writer is at work"):
+    with pytest.raises(lakemark.WriterAlive, match="another writer is writing to this table"):
         table.upsert(order("b", 1, 1))
     streamer.rows.abandon()
     table.upsert(order("b", 1, 1))
