@@ -42,7 +42,7 @@ ENGINES = {
 _PER_RECORD = Engine(_COMPACT, ("--merger", MERGER.class_path), on_spark35=False)
 #: The log updates one in so many base rows.
 _COLLIDING = {"colliding_0.1%": 1000, "colliding_1%": 100, "colliding_10%": 10}
-#: Those that leave a table.
+#: The engines that write a table.
 _COMPACTORS = (LAKEMARK, "hudi")
 _COMPARED = [COMMIT_TIME, RECORD_KEY, *orders.SCHEMA.names]
 

@@ -100,9 +100,9 @@ class Delta:
     deletes: Condition = no_row
 
 
-#: A fifth of the keys updated, half of them once more, and one in a hundred deleted.
+#: Delta commits that update a fifth of the keys, then half of them again, and delete one in 100.
 UPDATES = (Delta(1, one_in(5)), Delta(2, one_in(10), one_in(100, which=1)))
-#: Every key updated.
+#: A delta commit that updates every key.
 REWRITE = (Delta(1, every_row),)
 
 

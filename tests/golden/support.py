@@ -14,27 +14,27 @@ from tests.golden.test_answers import COMES_BACK, FROM_PATH, REFUSED
 _TESTS = Path(__file__).parents[1]
 _DOCUMENT = _TESTS.parent / "docs" / "support.md"
 
-_HEAD = """# What is read
+_HEAD = """# Tables that lakemark reads
 
-Printed by `python -m tests.golden.support` from the tests. Apache Hudi 1.2.0 (Spark 3.5) wrote each
-table below and answered the queries. The tests read the same tables and compare every row and every
-column, Hudi's own columns included.
+`python -m tests.golden.support` prints this page from the tests. Apache Hudi 1.2.0 (Spark 3.5)
+wrote each table below, and ran the queries. The tests run the same queries, and compare every row
+and every column, meta columns included.
 
 | Table | What it shows | Queries that give Apache Hudi's answer |
 |---|---|---|
 """
 
 _NOTES = """
-¹ A partition column is omitted from the comparison: on Spark, Apache Hudi fills it from the path,
-with another spelling or type than the value that was written. lakemark returns the written value.
+¹ A partition column is not compared. On Spark, Apache Hudi derives it from the path, in another
+spelling or type than the written value; lakemark returns the written value.
 
-² At some instants of the range, Apache Hudi returns a row that a newer one in a compacted base file
-has replaced. lakemark omits it.
+² At some instants of the span Apache Hudi returns a row that a newer one in a compacted base file
+has replaced; lakemark does not.
 
-## What is not read
+## Tables that lakemark refuses
 
-Each of these is refused by name, so that no query returns wrong rows.
-[foreign_tables.md](foreign_tables.md) lists what each table property means for reading and writing.
+The error names the reason; no query returns wrong rows. [foreign_tables.md](foreign_tables.md)
+lists the effect of each table property on reading and writing.
 
 """
 

@@ -32,7 +32,7 @@ def test_no_schedule_breaks_the_protocol(scenario: Scenario) -> None:
 @pytest.mark.parametrize(
     ("scenario", "missing"), BROKEN, ids=[f"{s.name}, {' and '.join(m)}" for s, m in BROKEN]
 )
-def test_a_schedule_breaks_the_protocol_without_a_rule(
+def test_schedule_breaks_the_protocol_without_a_rule(
     scenario: Scenario, missing: tuple[str, ...]
 ) -> None:
     found = search(scenario.without(*missing))

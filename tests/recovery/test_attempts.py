@@ -339,7 +339,7 @@ def test_files_of_a_dead_attempt_of_apache_hudi_are_deleted(storage: Storage) ->
 def test_attempt_that_begins_after_the_compaction_was_archived_is_removed(
     version: FormatVersion,
 ) -> None:
-    """Its inflight instant appears after the compaction has completed and has been archived."""
+    """The inflight instant appears after the compaction has completed and has been archived."""
     storage = copy_of(_planned(version, has_metadata=False))
     stopped = InterruptedStorage(storage, lambda: complete_and_archive(storage))
     stopped.is_before = lambda _, method, path: (
@@ -386,7 +386,7 @@ def test_process_that_completes_the_compaction_of_a_dead_one_reads_its_own_files
 def test_late_attempt_deletes_its_files_although_its_heartbeat_has_expired(
     version: FormatVersion,
 ) -> None:
-    """It writes its last file after the next attempt has deleted its others and has completed."""
+    """The attempt writes its last file after the next one deleted its others and completed."""
     with on_virtual_time() as clock:
         store = ClockedStore(clock)
         opened_by_any = partial(actors.open_writer, clock=clock, has_metadata=True)

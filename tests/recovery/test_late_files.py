@@ -39,7 +39,7 @@ def test_late_files_of_a_rolled_back_instant_are_not_read(storage: Storage, is_f
         commit(writer(storage), [Row("b", 1, 1)])
         expected["b"] = (1, 1)
     late = writer(storage)
-    context, placement = late.begin(), late.assign_file_groups()
+    context, assignment = late.begin(), late.assign_file_groups()
 
     replacement = writer(storage)
     assert replacement.recover() == [context.instant]
@@ -47,7 +47,7 @@ def test_late_files_of_a_rolled_back_instant_are_not_read(storage: Storage, is_f
     kept = data_files(storage)
 
     for bucket, part in divide(changes([Row("a", 9, 9), Row("c", 9, 9)]), late.settings.index):
-        write_file_group(context, placement.task(bucket), [part])
+        write_file_group(context, assignment.task(bucket), [part])
     assert contents(storage) == expected
     commit(writer(storage), [Row("a", 4, 4)])
     assert contents(storage) == {**expected, "a": (4, 4)}
@@ -76,7 +76,7 @@ def written_after_its_rollback_was_archived(
 ) -> tuple[TableWriter, str, dict[str, tuple[int, int]]]:
     """Return a writer that wrote a file too late, its instant, and the rows of the table."""
     late = writer(storage)
-    context, placement = late.begin(), late.assign_file_groups()
+    context, assignment = late.begin(), late.assign_file_groups()
     to = on_clock(writer(storage), CLOCK)
     assert to.recover() == [context.instant]
     for value in (1, 5):
@@ -84,7 +84,7 @@ def written_after_its_rollback_was_archived(
     archive_rollbacks(to)
     expected = contents(storage)
     for bucket, part in divide(changes([Row("a", 1, 1)]), late.settings.index):
-        write_file_group(context, placement.task(bucket), [part])
+        write_file_group(context, assignment.task(bucket), [part])
     return late, context.instant, expected
 
 
@@ -123,7 +123,7 @@ def test_late_file_is_not_read_before_its_writer_has_deleted_it(
     assert contents(storage) == {**expected, "a": (6, 6)}
 
 
-def test_files_of_commits_that_were_archived_are_read_however_late_they_were_written(
+def test_files_of_archived_commits_are_read_whatever_their_modification_times(
     tmp_path: Path,
 ) -> None:
     """A copied table has new modification times; a lost or damaged history hides no row."""

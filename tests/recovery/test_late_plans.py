@@ -289,7 +289,7 @@ def test_file_of_an_undone_instant_is_not_read_while_a_late_plan_is_pending() ->
     assert contents(storage) == {"a": (3, 3), "b": (9, 9)}
 
 
-def leave_a_dead_commit(storage: Storage) -> None:
+def leave_commit_of_dead_writer(storage: Storage) -> None:
     write_files(started(storage), [Row("a", 8, 8)])
 
 
@@ -303,7 +303,7 @@ def commit_without_recovery(storage: Storage) -> None:
     commit(started(storage), [Row("c", 1, 1)])
 
 
-def undo_a_dead_compaction(storage: Storage) -> None:
+def roll_back_a_dead_compaction(storage: Storage) -> None:
     to = started(storage)
     requested = request_compaction(to.table)
     assert requested is not None
@@ -327,17 +327,17 @@ def restore_the_newest_but_one(storage: Storage) -> None:
     [
         commit_without_recovery,
         roll_back_the_newest,
-        undo_a_dead_compaction,
+        roll_back_a_dead_compaction,
         compact_a_plan,
         restore_the_newest_but_one,
-        leave_a_dead_commit,
+        leave_commit_of_dead_writer,
     ],
 )
-def test_a_rollback_that_begins_after_it_was_archived_blocks_no_writer(
+def test_rollback_that_begins_after_it_was_archived_blocks_no_writer(
     then: Act, dies: bool, version: FormatVersion
 ) -> None:
     storage = three_commits(version)
-    leave_a_dead_commit(storage)
+    leave_commit_of_dead_writer(storage)
     late = LatePlan(storage, ".rollback.inflight", recover_and_archive, dies)
     with pytest.raises(SimulatedCrash if dies else LeaseLost):
         started(late).recover()
@@ -360,7 +360,7 @@ def clean_and_archive(storage: Storage) -> None:
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["resumes", "dies"])
-def test_a_clean_that_begins_after_it_was_archived_is_not_completed_again(dies: bool) -> None:
+def test_clean_that_begins_after_it_was_archived_is_not_completed_again(dies: bool) -> None:
     storage = five_versions()
     late = LatePlan(storage, ".clean.inflight", clean_and_archive, dies)
     with pytest.raises(SimulatedCrash if dies else Fenced):

@@ -1,4 +1,4 @@
-"""A savepoint that a dead process begins after the commit was archived says nothing of the commit.
+"""A savepoint that begins late, after its commit was archived, does not hide the commit.
 
 A request may reach storage long after its process has died.
 """

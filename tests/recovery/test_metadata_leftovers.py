@@ -245,7 +245,7 @@ def test_late_archival_may_delete_instants_of_a_rebuilt_metadata_table(
 def test_writer_reports_the_lost_lock_if_the_table_version_changed_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It loads the timeline of its metadata table again, which is in another folder by then."""
+    """The writer loads the timeline of its metadata table again, which is in another folder now."""
     monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
     made = new_table(FormatVersion.V6)
     commit(started(made), [Row("z", 2, 2)])

@@ -204,7 +204,7 @@ class History:
         self._scheduler.start(process, run)
 
     def _recover(self) -> None:
-        """Let others end what the dead have left."""
+        """Have another process finish or undo the instants of dead processes."""
         self._scheduler.move_clock_to(self._scheduler.time.passed_ms + 2 * _A_HEARTBEAT_MS)
         self._store.delete(sorted(self._faults.brought_back))
         to = self._opened()
@@ -233,7 +233,7 @@ class History:
             self._change_version(self.drawn.version)
 
     def _change_version(self, version: FormatVersion) -> None:
-        """Change the table's version, as an operator does who has stopped all writers."""
+        """Change the table's version, as operators do after they have stopped all writers."""
         self._note("end", "change version", f"to {version:d}")
         try:
             self._oracle.note(actors.change_to(self._opened(), version))

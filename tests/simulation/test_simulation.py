@@ -26,7 +26,7 @@ def test_histories_of_this_seed_pass() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_seed_is_replayed_exactly() -> None:
+def test_seed_is_replayed_exactly() -> None:
     first, second = (simulate("--seed", str(SEED % 1000)) for _ in range(2))
     assert len(first.stdout.splitlines()) > 100
     assert first.stdout == second.stdout

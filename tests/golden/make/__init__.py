@@ -1,6 +1,6 @@
-"""Makes the golden tables: Apache Hudi writes them and says what it reads from them.
+"""Creates the golden tables: Apache Hudi writes them, and its queries give the expected rows.
 
-Run by hand, never by the tests: ``.venv-spark35/bin/python -m tests.golden.make NAME``. What a row
-holds follows from its number and its version, so a table made again differs from the first only in
-what Apache Hudi chooses itself: times, file ids and sequence numbers.
+Run it by hand, the tests never do: ``.venv-spark35/bin/python -m tests.golden.make NAME``. The
+values of a row are derived from its number and its version. So a table that is created again
+differs only in values that Apache Hudi generates: times, file ids and sequence numbers.
 """

@@ -54,7 +54,7 @@ ATTEMPT_UNDONE = Scenario(
     earlier=2,
 )
 
-#: The same with a writer of another bucket, whose commit moves the cursor.
+#: A writer and a compaction, and a writer of another bucket, whose commit moves the cursor.
 THREE = Scenario(
     "two writers and a compaction",
     (commit(1), commit(2, 1), service("compact")),
