@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
@@ -234,8 +234,28 @@ def as_table(records: list[Record]) -> pa.Table:
     )
 
 
+PLAIN = Setup(False, True, "raw", True)
+IN_PART = replace(PLAIN, flag_declared=False, in_part=True)
+
+
+def sent(partition: int, offset: int, key: bytes | None = None, **fields: object) -> Record:
+    """A record; a tombstone if it has no fields."""
+    return Record(partition, offset, key, json.dumps(fields).encode() if fields else None)
+
+
 @settings(max_examples=examples(150), deadline=None)
 @given(setup=setups, records=batches)
+@example(PLAIN, [sent(0, 1, id=1, _hoodie_is_deleted=True)])
+@example(PLAIN, [sent(1, 1, id=1, ts=1), sent(0, 2, b"1"), sent(0, 1, id=1, ts=1)])
+@example(IN_PART, [sent(0, 1, id=1, ts=1, _hoodie_is_deleted=True), sent(0, 2, id=1, ts=2)])
+@example(replace(IN_PART, partitioned=True, tombstone_key=None), [sent(0, 1, id=1, ts=1)])
+@example(
+    replace(PLAIN, operation_declared=True),
+    [
+        sent(0, offset, id=1, ts=1, _hoodie_operation=operation)
+        for offset, operation in enumerate(("I", "-U", "D", "+U"))
+    ],
+)
 def test_each_record_becomes_one_change_or_one_reject(setup: Setup, records: list[Record]) -> None:
     converter = setup.converter()
     arrived = sorted(records, key=lambda record: (record.partition, record.offset))

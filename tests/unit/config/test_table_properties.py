@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakemark.config import keys
@@ -65,6 +65,7 @@ def test_new_properties_are_read_back() -> None:
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=20), st.text(max_size=30)))
+@example({"path": "C:\\data\\", "text": " begins with a space", "clé 時刻😀": "é"})
 def test_any_key_and_value_survive(extra: dict[str, str]) -> None:
     written = TableProperties({**extra, **new().values}).to_bytes()
     read = TableProperties.parse(written).values

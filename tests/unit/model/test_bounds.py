@@ -64,6 +64,8 @@ def test_long_bounds_are_cut() -> None:
         "a" * MAX_LENGTH,
         "b" * (MAX_LENGTH - 1) + "c",
     )
+    before_surrogates = "a" * (MAX_LENGTH - 1) + "\ud7ff" + "b"
+    assert bounds(column([before_surrogates], pa.string()))[1] == "a" * (MAX_LENGTH - 1) + "\ue000"
     last = b"\xff" * LONG
     assert bounds(column([last], pa.binary())) == (b"\xff" * MAX_LENGTH, last), "nothing is after"
 
