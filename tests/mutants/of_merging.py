@@ -200,7 +200,10 @@ OF_MERGING = (
         "chunk.offset * width : (chunk.offset + len(chunk)) * width",
         "0 : len(chunk) * width",
         "partial rows in a slice of a table take the written columns of other rows",
-        _FILLING,
+        (
+            "tests/unit/merge/partial_update/test_missing_columns.py::"
+            "test_each_of_many_columns_is_taken_from_the_row_that_has_it",
+        ),
     ),
     Mutant(
         "lakemark/merge/join.py",

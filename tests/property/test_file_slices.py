@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from lakemark.model.action import Action, State
@@ -120,6 +120,13 @@ def test_log_belongs_to_the_newest_slice_at_its_completion(events: list[Event]) 
 
 @settings(deadline=None)
 @given(histories())
+@example(
+    [  # a log of the newer slice was requested before that of the older slice
+        Event("100", "106", ("g0",), is_compaction=False),
+        Event("102", "103", ("g0",), is_compaction=False),
+        Event("104", None, ("g0",), is_compaction=True),
+    ]
+)
 def test_readers_see_all_files_while_a_compaction_is_pending(events: list[Event]) -> None:
     with_pending = view_of(events).latest_slices()
     planless = view_of([e for e in events if e.completed_at or not e.is_compaction]).latest_slices()

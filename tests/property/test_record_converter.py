@@ -238,7 +238,7 @@ PLAIN = Setup(False, True, "raw", True)
 IN_PART = replace(PLAIN, flag_declared=False, in_part=True)
 
 
-def sent(partition: int, offset: int, key: bytes | None = None, /, **fields: object) -> Record:
+def sent(partition: int, offset: int, key: bytes | None = None, **fields: object) -> Record:
     """A record; a tombstone if it has no fields."""
     return Record(partition, offset, key, json.dumps(fields).encode() if fields else None)
 
@@ -252,7 +252,7 @@ def sent(partition: int, offset: int, key: bytes | None = None, /, **fields: obj
 @example(
     replace(PLAIN, operation_declared=True),
     [
-        sent(0, offset, id=1, ts=1, **{OPERATION: operation})
+        sent(0, offset, id=1, ts=1, _hoodie_operation=operation)
         for offset, operation in enumerate(("I", "-U", "D", "+U"))
     ],
 )

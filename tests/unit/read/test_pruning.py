@@ -148,6 +148,13 @@ def test_slice_is_read_only_if_a_value_in_its_range_or_a_null_matches(
         assert is_left == bool(found)
 
 
+def test_slice_is_read_for_nulls_if_one_of_its_files_has_a_null() -> None:
+    files: list[Rows] = [[{"a": 1}], [{"a": 1}, {"a": None}]]
+    for ordered in (files, files[::-1]):
+        assert left_of([ordered], pc.field("a").is_null()) == [True]
+    assert left_of([[files[0], files[0]]], pc.field("a").is_null()) == [False]
+
+
 def test_conditions_on_several_columns_are_combined() -> None:
     rows: Rows = [{"a": 1, "b": "x"}, {"a": None, "b": None}]
     either = (pc.field("a") > 5) | (pc.field("b") == "z")
