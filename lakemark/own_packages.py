@@ -64,7 +64,7 @@ def find_clashes() -> Iterator[str]:
 class PreferOwnPackages:
     """Unpickling it calls ``prefer_own_packages``, if the process that pickled it had called it.
 
-    A task contains it before anything else that other packages of lakemark are imported for.
+    It comes first in a task, so that it is unpickled before other packages are imported.
     """
 
     def __reduce__(self) -> tuple[object, tuple[bool]]:

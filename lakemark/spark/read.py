@@ -75,7 +75,7 @@ def read_table(
         storage_options: options with which this process and the workers reach the store; Spark's
             own file systems are configured in the session (``spark.hadoop.…``).
         mergers: custom mergers, for a table in merge mode ``CUSTOM``; workers must be able to
-            import their classes.
+            import their classes, except for those of a ``FILE.py``.
         spark_reads_files: if False, the Python workers read all files, for stores that Spark's file
             systems cannot reach.
 

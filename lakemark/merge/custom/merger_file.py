@@ -14,6 +14,7 @@ from importlib.abc import ExecutionLoader
 from importlib.util import decode_source, module_from_spec, spec_from_loader
 from operator import attrgetter
 from pathlib import Path
+from threading import RLock
 from types import ModuleType
 
 from lakemark.errors import InvalidConfig
@@ -22,6 +23,8 @@ _PREFIX = "lakemark_merger_file_"
 
 #: The files that other processes have sent to this one, by path.
 _received: dict[str, MergerFile] = {}
+
+_loading = RLock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +68,18 @@ class MergerFile:
             Exception: any that the file raises.
         """
         name = _PREFIX + hashlib.sha256(self.path.encode() + b"\0" + self.content).hexdigest()[:16]
-        if name in sys.modules:
-            return sys.modules[name]
-        spec = spec_from_loader(name, _Loader(self), origin=self.path)
+        with _loading:  # another thread must not find a module that is executed only in part
+            return sys.modules.get(name) or self._execute(name)
+
+    def _execute(self, name: str) -> ModuleType:
+        loader = _Loader(self)
+        spec = spec_from_loader(name, loader, origin=self.path)
         assert spec is not None
         spec.has_location = True
         module = module_from_spec(spec)
-        sys.modules[name] = (
-            module  # before it is executed, as an import does; dataclasses ask for it
-        )
+        sys.modules[name] = module  # before it is executed, because dataclasses look for it
         try:
-            _Loader(self).exec_module(module)
+            loader.exec_module(module)
         except BaseException:
             del sys.modules[name]
             raise

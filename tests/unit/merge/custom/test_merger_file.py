@@ -6,6 +6,7 @@ import os
 import pickle
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -146,6 +147,14 @@ def test_changed_file_is_loaded_again(tmp_path: Path) -> None:
     assert type(load_merger(f"{file}:Adding")) is type(first)
     file.write_text(ADDING.replace("Adding", "Changed"))
     assert type(load_merger(f"{file}:Changed")).__name__ == "Changed"
+
+
+def test_threads_wait_for_a_file_that_is_being_loaded(tmp_path: Path) -> None:
+    file = tmp_path / "slow.py"
+    file.write_text(f"import time; time.sleep(0.3)\n{ADDING}")
+    with ThreadPoolExecutor(4) as threads:
+        loaded = list(threads.map(load_merger, [f"{file}:Adding"] * 4))
+    assert len({type(one) for one in loaded}) == 1
 
 
 def test_error_in_a_file_of_a_worker_shows_its_line(tmp_path: Path) -> None:

@@ -160,7 +160,8 @@ CASES: Mapping[str, tuple[list[str], str]] = {
     ),
     "a merger that is no class": (
         ["table.merger=shop.Totals"],
-        "table.merger: merger 'shop.Totals' is not a class path; write it as package.module:Class",
+        "table.merger: merger 'shop.Totals' is not a class path; write package.module:Class or "
+        "FILE.py:Class",
     ),
     "a merger and a partial update": (
         ["table.merger=shop:Totals", "table.partial_update=ignore_defaults"],
