@@ -96,7 +96,7 @@ def write_checkpoint(
     return completed
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _CheckpointEdit:
     """A change of one streamer's checkpoint, and the state of the table when it began.
 
@@ -135,7 +135,9 @@ class _CheckpointEdit:
             raise InvalidConfig(message)
         table_keys = {k: v for k, v in newest.extra_metadata.items() if k in _TABLE_KEYS}
         known = find_table_progress(table, timeline, skips_damaged=True)
-        return cls(table, identity, timeline, known, table_keys)
+        return cls(
+            table=table, identity=identity, began_with=timeline, known=known, table_keys=table_keys
+        )
 
     def plan(self, checkpoint: KafkaCheckpoint | None) -> CheckpointPlan:
         """Plan the change from the progress that was known when it began."""
@@ -146,8 +148,8 @@ class _CheckpointEdit:
         before = self.known.streamers.get(self.identity)
         plan = self.plan(checkpoint)
         progress = Progress(
-            plan.checkpoint,
-            commit,
+            checkpoint=plan.checkpoint,
+            commit=commit,
             topic_id=plan.topic_id,
             applied={} if before is None else before.applied,
         )

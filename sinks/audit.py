@@ -62,7 +62,7 @@ class OffsetGap:
 _Gap: TypeAlias = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionRead:
     """The records that were read from one partition.
 
@@ -90,11 +90,11 @@ class PartitionRead:
         own = [gap for gap in self.gaps if gap[1] <= later.first]
         other = [gap for gap in later.gaps if gap[0] > self.last]
         return PartitionRead(
-            self.count + later.count,
-            min(self.first, later.first),
-            max(self.last, later.last),
-            self.ignored + later.ignored,
-            _lowest_and_widest([*own, *between, *other]),
+            count=self.count + later.count,
+            first=min(self.first, later.first),
+            last=max(self.last, later.last),
+            ignored=self.ignored + later.ignored,
+            gaps=_lowest_and_widest([*own, *between, *other]),
         )
 
 
@@ -119,9 +119,14 @@ class RecordsRead:
         rows = zip(*(counted.column(name).to_pylist() for name in names), strict=True)
         return cls(
             {
-                p: PartitionRead(*span, (ignored or {}).get(p, 0), _gaps(records, p, *span))
-                for p, *numbers in rows
-                for span in [(numbers[0], numbers[1], numbers[2])]
+                partition: PartitionRead(
+                    count=count,
+                    first=first,
+                    last=last,
+                    ignored=(ignored or {}).get(partition, 0),
+                    gaps=_gaps(records, partition, count, first, last),
+                )
+                for partition, count, first, last in rows
             }
         )
 
@@ -184,7 +189,7 @@ def _pieces(table: pa.Table) -> Iterator[tuple[int, PartitionRead]]:
         *(table.column(name).to_pylist() for name in _SCHEMA.names), strict=True
     ):
         gaps = tuple(zip(flat[::2], flat[1::2], strict=True))
-        yield p, PartitionRead(count, first, last, ignored, gaps)
+        yield p, PartitionRead(count=count, first=first, last=last, ignored=ignored, gaps=gaps)
 
 
 def _gaps(records: pa.Table, partition: int, count: int, first: int, last: int) -> tuple[_Gap, ...]:

@@ -15,7 +15,7 @@ from sinks.audit import OffsetGap
 CheckSource: TypeAlias = Callable[[Sequence[OffsetGap]], Sequence[Mapping[str, object]]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class KafkaBatch:
     """A micro-batch that was not read yet.
 

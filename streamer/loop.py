@@ -363,7 +363,13 @@ class StreamLoop:
         # The first batch of a stream runs even if there is no data.
         if end != self._position:
             check = partial(self._check_read, end)
-            batch = KafkaBatch(records, self._position, end, self._topic_id, check)
+            batch = KafkaBatch(
+                records=records,
+                start=self._position,
+                end=end,
+                topic_id=self._topic_id,
+                check_source=check,
+            )
             self._write(batch, batch_id)
 
     def _write(self, batch: KafkaBatch, batch_id: int) -> None:

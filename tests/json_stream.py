@@ -203,7 +203,7 @@ def kafka_batch(topic: str, start: int, records: Iterable[Record | None]) -> Kaf
         }
     )
     began, ended = (KafkaCheckpoint(topic, {0: offset}) for offset in (start, end))
-    return KafkaBatch(cast(DataFrame, table), began, ended)
+    return KafkaBatch(records=cast(DataFrame, table), start=began, end=ended)
 
 
 def present(row: Mapping[str, object]) -> dict[str, object]:

@@ -39,7 +39,7 @@ _AMBIGUOUS_KEY = (
 _UNKNOWN_OPERATION = f"column {OPERATION!r}: not one of {', '.join(OPERATIONS)}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertedBatch:
     """The result of converting a batch.
 
@@ -163,7 +163,13 @@ class ChangeBuilder:
             order = np.argsort(arrivals)
             changes, arrivals = changes.take(pa.array(order)), arrivals[order]
         rejects = Rejects.concat(self._rejects)
-        return ConvertedBatch(changes, rejects, arrivals, self._request, self._ignored)
+        return ConvertedBatch(
+            changes=changes,
+            rejects=rejects,
+            arrivals=arrivals,
+            request=self._request,
+            ignored=self._ignored,
+        )
 
     def _build_request(self, decoded: DecodeResult, arrivals: Indices) -> SchemaRequest:
         """Return the schema change that records request.

@@ -184,10 +184,10 @@ class ConversionConfig:
         keys = self.key_generator.config
         required = (*keys.record_key_fields, *keys.partition_fields, *self.ordering_fields)
         return WrittenFields(
-            tuple(self.table_schema.names),
-            frozenset(self.decoder.schema.names),
-            self.decoder.rescue_column,
-            frozenset(top_column(name, self.table_schema) for name in required),
-            self._never_written,
-            self.decoder.policy.aliases,
+            columns=tuple(self.table_schema.names),
+            declared=frozenset(self.decoder.schema.names),
+            rescue_column=self.decoder.rescue_column,
+            always_written=frozenset(top_column(name, self.table_schema) for name in required),
+            never_written=self._never_written,
+            aliases=self.decoder.policy.aliases,
         )

@@ -132,7 +132,7 @@ class TombstoneKeyDecoder:
         rejected = np.flatnonzero(texts.is_null().to_numpy(zero_copy_only=False))
         rows = pa.table([texts.drop_null()], schema=self.decoder.schema)
         reasons = ["the Kafka key is null, empty or not UTF-8"] * len(rejected)
-        return DecodeResult(rows, accepted, rejected, reasons)
+        return DecodeResult(rows=rows, accepted=accepted, rejected=rejected, reasons=reasons)
 
 
 def _key_decoder(
@@ -181,7 +181,9 @@ def _schema_has_field(written: pa.DataType, path: Sequence[str]) -> bool:
 
 def _prefix_reasons(decoded: DecodeResult) -> DecodeResult:
     reasons = [f"Kafka key: {reason}" for reason in decoded.reasons]
-    return DecodeResult(decoded.rows, decoded.accepted, decoded.rejected, reasons)
+    return DecodeResult(
+        rows=decoded.rows, accepted=decoded.accepted, rejected=decoded.rejected, reasons=reasons
+    )
 
 
 #: A text of these characters cannot end a JSON string or add a field to an object.

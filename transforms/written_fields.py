@@ -30,7 +30,7 @@ class SourceRecords:
     accepted: Indices
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenFields:
     """Finds the columns of a table that JSON records write.
 

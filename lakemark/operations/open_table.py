@@ -146,12 +146,12 @@ class OpenTable:
         from lakemark.transaction.table_context import TableContext
 
         return TableContext(
-            self.storage,
-            self.store,
-            self._lock or open_lock(self.storage),
-            self._metadata_updater or self.metadata_writer,
-            self._multi_writer,
-            self.runner or LocalRunner(1),
+            storage=self.storage,
+            timeline=self.store,
+            lock=self._lock or open_lock(self.storage),
+            metadata_updater=self._metadata_updater or self.metadata_writer,
+            multi_writer=self._multi_writer,
+            runner=self.runner or LocalRunner(1),
         )
 
     def with_properties(self, properties: TableProperties) -> OpenTable:

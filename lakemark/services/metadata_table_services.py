@@ -198,11 +198,16 @@ def _keep_from(own: Timeline, data: Timeline) -> Iterator[str]:
 
 
 def _as_table(context: TableContext) -> TableContext:
-    """The metadata table, under its data table's lock; no participant is informed of changes."""
+    """Return the context of the metadata table, whose lock is that of its data table."""
     storage = FolderStorage(context.storage, METADATA_FOLDER)
     clock = context.timeline.clock
     instants = TimelineStore.of_table(storage, read_properties(storage), clock=clock)
-    return _MetadataTableContext(storage, instants, context.lock, multi_writer=context.multi_writer)
+    return _MetadataTableContext(
+        storage=storage,
+        timeline=instants,
+        lock=context.lock,
+        multi_writer=context.multi_writer,
+    )
 
 
 def _clean(metadata: TableContext, own: Timeline, policy: CleaningPolicy) -> tuple[str, ...]:

@@ -73,7 +73,7 @@ class DamagedCheckpoint(Permanent):
         self.commit, self.key, self.value = commit, key, value
 
 
-@dataclass(frozen=True)  # no slots: an alias with a type argument can be called
+@dataclass(frozen=True, kw_only=True)  # no slots: an alias with a type argument can be called
 class StreamerProgress(Generic[Checkpoint]):
     """How far one streamer has read.
 
@@ -153,7 +153,11 @@ def decode_progress(
         return recorded.with_progress(DEFAULT_IDENTITY, replace(default, key=key))
     applied = applied_options(extra_metadata)
     progress = StreamerProgress(
-        checkpoint, instant.requested_at, known_at, key=key, applied=applied
+        checkpoint=checkpoint,
+        commit=instant.requested_at,
+        known_at=known_at,
+        key=key,
+        applied=applied,
     )
     return recorded.with_progress(DEFAULT_IDENTITY, progress)
 
@@ -428,10 +432,10 @@ def _from_json(
     # request.
     known_at = instant.completed_at or "" if is_own else str(entry.get("known_at") or commit)
     return StreamerProgress(
-        None if text is None else parse(text),
-        commit,
-        known_at,
-        str(entry.get("topic_id", "")),
+        checkpoint=None if text is None else parse(text),
+        commit=commit,
+        known_at=known_at,
+        topic_id=str(entry.get("topic_id", "")),
         applied={str(k): str(v) for k, v in entry.get("obeyed", {}).items()},
     )
 

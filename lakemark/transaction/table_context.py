@@ -19,7 +19,7 @@ from lakemark.transaction.multi_writer import MultiWriter
 LOCK_WAIT_S = 90.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableContext:
     """A table's storage and timeline, and the lock under which writers publish and roll back.
 

@@ -103,7 +103,9 @@ class BaseFileWriter:
         self._parquet.add_key_value_metadata(footer)
         self._parquet.close()
         ranges = self._unite_ranges() if self._indexed else None
-        return WriteStatus(close_file(self._file), self._num_writes, column_ranges=ranges)
+        return WriteStatus(
+            size_bytes=close_file(self._file), num_writes=self._num_writes, column_ranges=ranges
+        )
 
     def abort(self) -> None:
         """Discard the file, unless it was closed."""

@@ -145,12 +145,12 @@ class LogFileWriter:
             ContentMismatch: a file with other bytes exists at the path; see ``close_file``.
         """
         return WriteStatus(
-            close_file(self._file),
-            self._num_writes,
-            self._num_deletes,
-            self._num_data_blocks,
-            self._num_delete_blocks,
-            ColumnRanges.union(self._ranges) if self._indexed else None,
+            size_bytes=close_file(self._file),
+            num_writes=self._num_writes,
+            num_deletes=self._num_deletes,
+            num_data_blocks=self._num_data_blocks,
+            num_delete_blocks=self._num_delete_blocks,
+            column_ranges=ColumnRanges.union(self._ranges) if self._indexed else None,
         )
 
     def abort(self) -> None:

@@ -21,7 +21,7 @@ from lakemark.read.log_changes import IsVisible
 from lakemark.storage import Storage, StorageLocation, open_storage
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class WriteContext:
     """Values that all files of a commit share; small, and can be pickled for workers.
 

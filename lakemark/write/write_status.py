@@ -30,7 +30,7 @@ def close_file(file: StreamingFile) -> int:
         raise ContentMismatch(message) from error
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteStatus:
     """A complete, visible file, with the numbers for the commit's ``WriteStat``.
 

@@ -45,8 +45,8 @@ class SinkProgress:
         known = find_table_progress(self._rows.table, self._rows.table.timeline)
         before = known.streamers.get(self._identity)
         progress = Progress(
-            end,
-            self._rows.pending_instant,
+            checkpoint=end,
+            commit=self._rows.pending_instant,
             topic_id=topic_id,
             applied=before.applied if before else {},
         )

@@ -12,7 +12,7 @@ import pyarrow as pa
 Indices = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeResult:
     """Rows and rejects of one call; each index of the input is either accepted or rejected.
 
@@ -60,7 +60,14 @@ class DecodeResult:
             table, accepted = table.take(pa.array(order)), accepted[order]
         rejected = np.array(sorted(reasons), np.int64)
         listed = [reasons[index] for index in rejected.tolist()]
-        return cls(table, accepted, rejected, listed, requesting, refusals)
+        return cls(
+            rows=table,
+            accepted=accepted,
+            rejected=rejected,
+            reasons=listed,
+            requesting=requesting,
+            refusals=refusals,
+        )
 
     def __post_init__(self) -> None:
         assert self.rows.num_rows == len(self.accepted), (self.rows.num_rows, len(self.accepted))

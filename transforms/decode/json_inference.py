@@ -53,7 +53,7 @@ _DOUBLE_DIGITS = 17
 _TIMESTAMP = pa.timestamp("us", "UTC")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InferredSchema:
     """The result of the inference.
 
@@ -105,7 +105,13 @@ def infer_schema(
     types = _TypeChooser(texts, exact)
     schema = pa.schema(types.choose_fields(root, ()))
     records = root.kinds["struct"]
-    return InferredSchema(schema, records, tuple(types.untyped), reserved, tuple(types.rounded))
+    return InferredSchema(
+        schema=schema,
+        records=records,
+        untyped=tuple(types.untyped),
+        reserved=reserved,
+        rounded=tuple(types.rounded),
+    )
 
 
 def _parse(value: bytes) -> object:

@@ -1,7 +1,7 @@
 """The little of Protocol Buffers that HFiles need: messages of varints and byte strings.
 
-A message is a run of fields, each a varint ``number << 3 | type`` and its value; one that stands
-alone in a stream has its length, a varint, before it. Source: Protocol Buffers, "Encoding".
+A message is a run of fields, each a varint ``number << 3 | type`` and its value. A message in a
+stream has its length, a varint, before it. Source: Protocol Buffers, "Encoding".
 """
 
 from __future__ import annotations

@@ -29,7 +29,9 @@ def publish(table: OpenTable, identity: str, known: TableProgress) -> str:
     """A commit of a streamer that knows this of the others; its requested time."""
     one, _ = Transaction.begin(table.context, Action.DELTA_COMMIT, table.refresh)
     name = one.instant.requested_at
-    reported = encode_progress(known.with_progress(identity, Progress(None, name)), identity)
+    reported = encode_progress(
+        known.with_progress(identity, Progress(checkpoint=None, commit=name)), identity
+    )
     one.commit(CommitMetadata(extra_metadata=reported), lambda _: None)
     return name
 

@@ -8,7 +8,7 @@ from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.plan import PartitionMove, plan_checkpoint
 from checkpoints.progress import Progress
 
-READ = Progress(KafkaCheckpoint("orders", {0: 5, 1: 9}), "1", topic_id="id")
+READ = Progress(checkpoint=KafkaCheckpoint("orders", {0: 5, 1: 9}), commit="1", topic_id="id")
 
 
 def orders(offsets: dict[int, int]) -> KafkaCheckpoint:
@@ -42,7 +42,9 @@ def test_partitions_of_the_previous_topic_have_no_offset_after_a_change() -> Non
     assert {(move.read_again, move.skipped) for move in plan.moves} == {(None, None)}
 
 
-@pytest.mark.parametrize("known", [None, Progress(None, "1")], ids=["none", "reset"])
+@pytest.mark.parametrize(
+    "known", [None, Progress(checkpoint=None, commit="1")], ids=["none", "reset"]
+)
 def test_without_known_offsets_only_the_named_partitions_are_set(known: Progress | None) -> None:
     plan = plan_checkpoint(known, orders({1: 4}))
     assert plan.checkpoint == orders({1: 4})

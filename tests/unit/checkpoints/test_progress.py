@@ -52,7 +52,7 @@ def written(
     """A commit of one streamer that has seen ``known`` when it began."""
     as_of = max((i.completed_at or "" for i, _ in known), default="")
     checkpoint = None if offset is None else orders(offset)
-    progress = Progress(checkpoint, at(began), topic_id=f"topic of {identity}")
+    progress = Progress(checkpoint=checkpoint, commit=at(began), topic_id=f"topic of {identity}")
     reported = TableProgress(newest_table_progress(known).streamers, as_of).with_progress(
         identity, progress
     )
@@ -124,7 +124,9 @@ def test_default_streamer_shares_its_checkpoint_with_apache_hudis_streamer() -> 
     )
     theirs: Commit = (instant(5, 6), {carried_metadata.CHECKPOINT_KEY_V2: "orders,0:20"})
     progress = newest_progress([ours, other, theirs])
-    assert progress == Progress(orders(20), at(5), at(6), key=carried_metadata.CHECKPOINT_KEY_V2)
+    assert progress == Progress(
+        checkpoint=orders(20), commit=at(5), known_at=at(6), key=carried_metadata.CHECKPOINT_KEY_V2
+    )
 
 
 def test_applied_options_of_apache_hudis_streamer_are_kept() -> None:
@@ -134,7 +136,7 @@ def test_applied_options_of_apache_hudis_streamer_are_kept() -> None:
     )
     before = newest_progress([theirs])
     assert before is not None
-    ours = Progress(orders(6), at(3), applied=before.applied)
+    ours = Progress(checkpoint=orders(6), commit=at(3), applied=before.applied)
     reported = encode_progress(TableProgress({"": ours}), "")
     assert {k: v for k, v in reported.items() if k != keys.CHECKPOINTS} == {
         carried_metadata.CHECKPOINT_KEY: "orders,0:6",
@@ -151,7 +153,9 @@ def test_a_reset_is_newer_than_what_it_dropped() -> None:
     reset = written([first], 3, 4, "a", None)
     later = written([first, reset], 5, 6, "b", 3)
     progress = newest_progress([first, reset, later], "a")
-    assert progress == Progress(None, at(3), at(4), "topic of a")
+    assert progress == Progress(
+        checkpoint=None, commit=at(3), known_at=at(4), topic_id="topic of a"
+    )
 
 
 def test_only_commits_with_newest_progress_are_kept() -> None:
@@ -224,8 +228,8 @@ def test_damaged_progress_stops_the_run(text: str) -> None:
 
 
 def test_the_stored_form_is_one_json_value() -> None:
-    known = Progress(orders(1), at(1), at(2), "id")
-    own = Progress(orders(5), at(3), applied={carried_metadata.IGNORE_KEY: "i"})
+    known = Progress(checkpoint=orders(1), commit=at(1), known_at=at(2), topic_id="id")
+    own = Progress(checkpoint=orders(5), commit=at(3), applied={carried_metadata.IGNORE_KEY: "i"})
     (text,) = encode_progress(TableProgress({"": known, "a": own}, at(2)), "a").values()
     assert json.loads(text) == {
         "as_of": at(2),

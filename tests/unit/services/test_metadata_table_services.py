@@ -52,18 +52,22 @@ def test_one_instant_more_stays_active_than_of_the_data_table_and_what_cleans_lo
 
 def test_what_cleans_still_look_at_is_not_taken_for_too_long_a_timeline_at_every_batch() -> None:
     policies = MetadataPolicies.for_data_table(CleaningPolicy(Retention.HOURS, hours=24))
-    own = Timeline.of(_told(hours_ago) for hours_ago in range(32))
-    data = Timeline.of(_told(hours_ago) for hours_ago in range(25))
+    own = Timeline.of(_commit_of_hour(hours_ago) for hours_ago in range(32))
+    data = Timeline.of(_commit_of_hour(hours_ago) for hours_ago in range(25))
     assert len(own.instants) > policies.archival.max_commits
     storage = new_storage()
-    context = TableContext(storage, TimelineStore(storage), open_lock(storage))
+    context = TableContext(
+        storage=storage, timeline=TimelineStore(storage), lock=open_lock(storage)
+    )
     assert maintain(context, own, data, policies) is None
 
 
 @pytest.mark.parametrize("retention", list(Retention))
 def test_nothing_is_due_in_a_metadata_table_that_was_just_made(retention: Retention) -> None:
     storage = new_storage()
-    context = TableContext(storage, TimelineStore(storage), open_lock(storage))
+    context = TableContext(
+        storage=storage, timeline=TimelineStore(storage), lock=open_lock(storage)
+    )
     made = Timeline.of(
         Instant(initial(number), Action.DELTA_COMMIT, State.COMPLETED, "20260303000000000")
         for number in range(3)
@@ -72,7 +76,7 @@ def test_nothing_is_due_in_a_metadata_table_that_was_just_made(retention: Retent
     assert maintain(context, made, Timeline.of([]), policies) is None
 
 
-def _told(hours_ago: int) -> Instant:
+def _commit_of_hour(hours_ago: int) -> Instant:
     at = datetime(2026, 3, 3, tzinfo=UTC) - timedelta(hours=hours_ago)
     time = f"{at:%Y%m%d%H%M%S}000"
     return Instant(time, Action.DELTA_COMMIT, State.COMPLETED, time)

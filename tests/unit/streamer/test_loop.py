@@ -152,7 +152,9 @@ def test_lost_offsets_are_reported_once_however_often_their_commit_is_tried(
 
     def commit_start(start: KafkaCheckpoint, topic_id: str, lost: object) -> None:
         if not failures or isinstance(failures[0], OutcomeUnknown):
-            committed.append(Progress(start, "20260101000000000", topic_id=topic_id))
+            committed.append(
+                Progress(checkpoint=start, commit="20260101000000000", topic_id=topic_id)
+            )
         if failures:
             raise failures.pop()
 

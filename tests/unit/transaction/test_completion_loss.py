@@ -83,10 +83,10 @@ class Case:
 
     def check(self, *, is_told: bool = False) -> Timeline:
         context = TableContext(
-            self.at.storage,
-            self.at.store,
-            open_lock(self.at.storage),
-            KnowsAll() if is_told else NoMetadataUpdater(),
+            storage=self.at.storage,
+            timeline=self.at.store,
+            lock=open_lock(self.at.storage),
+            metadata_updater=KnowsAll() if is_told else NoMetadataUpdater(),
         )
         timeline = self.at.load()
         check_never_completed(context, self.pending, timeline)
