@@ -4,7 +4,7 @@ A column of datums is a list of *pieces*; the datum of row ``i`` is row ``i`` of
 after the other. A piece is either ``Digits`` (few bytes a row, in a matrix) or a column of byte
 strings that may be in memory of other objects; ``join`` copies them together once.
 
-A null's row has the bytes that Arrow left there: ``only`` takes it out.
+The bytes in the row of a null are undefined; ``only`` removes them.
 Source: Avro 1.11, "Binary Encoding".
 """
 
@@ -37,7 +37,7 @@ Piece: TypeAlias = Digits | pa.LargeBinaryArray
 
 
 def constant(value: bytes, row_count: int) -> Digits:
-    """The same bytes in each row."""
+    """Return a piece with the same bytes in each row."""
     cells = np.broadcast_to(np.frombuffer(value, np.uint8), (row_count, len(value)))
     return Digits(cells, np.ones(cells.shape, np.bool_))
 
@@ -125,7 +125,7 @@ def fixed(column: pa.Array) -> Digits:
 
 
 def only(piece: Piece, rows: Mask) -> Piece:
-    """The piece with nothing in the rows that are not in ``rows``."""
+    """Return the piece without the bytes of all rows that are not in ``rows``."""
     if rows.all():
         return piece
     if isinstance(piece, Digits):
@@ -134,7 +134,7 @@ def only(piece: Piece, rows: Mask) -> Piece:
 
 
 def join(pieces: Sequence[Piece]) -> ByteStrings:
-    """Each row's bytes of all the pieces, one after the other."""
+    """Join the bytes of all pieces, row by row."""
     columns: list[pa.LargeBinaryArray] = []
     run: list[Digits] = []
     for piece in pieces:

@@ -1,8 +1,8 @@
-"""Avro schemas whose values could be without end, refused before anything is read by them.
+"""Refuses Avro schemas whose values could be endless, before they are used to read.
 
-A value that takes no bytes is never at the end of its file. An array says how many items it has,
-so one damaged byte in a schema, which robs the items of their fields, makes a file of a kilobyte
-claim a billion of them: the memory of the machine goes before anyone sees an error.
+The end of a file does not stop the reading of values that take no bytes. An array contains the
+number of its items. So if one damaged byte in a schema removes the fields of the items, a file of
+a kilobyte can claim a billion items, and reading them would fill the memory without an error.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from lakemark.errors import CorruptData
 
 
 def check_bounded(schema: object, path: str) -> None:
-    """Pass when every value of a schema takes a byte at least, and none contains itself.
+    """Check that each value of a schema takes at least one byte, and that no type contains itself.
 
     Args:
         schema: as a container or a log block stores it.
@@ -30,7 +30,7 @@ def check_bounded(schema: object, path: str) -> None:
 
 
 def _takes_bytes(schema: object, path: str, around: tuple[str, ...]) -> bool:
-    """Whether no value of the schema is empty.
+    """Return whether each value of the schema takes at least one byte.
 
     Args:
         schema: a name refers to a type that was checked where it was defined.

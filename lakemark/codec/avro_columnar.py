@@ -1,4 +1,4 @@
-"""Avro schemas whose values fit columns, derived from those that nearly do.
+"""Derives Avro schemas whose values fit columns from schemas that nearly do.
 
 - A union of numbers is a column of the one among them that represents the others exactly: ``int``
   and ``long`` are a ``long``; ``int`` or ``float`` and ``double`` a ``double``. No such number is
@@ -17,7 +17,7 @@ _EXACT_IN = {"long": {"int", "long"}, "double": {"int", "float", "double"}}
 
 
 def with_one_type(avro: object) -> object:
-    """The schema with each union of numbers as the type of its column, nullable if it was."""
+    """Replace each union of numbers by the type of its column, nullable if the union was."""
     if not isinstance(avro, list):
         return _with_parts(avro, with_one_type)
     wide = _widest([_primitive(branch) for branch in avro])
@@ -27,7 +27,7 @@ def with_one_type(avro: object) -> object:
 
 
 def without_null_fields(avro: object) -> object:
-    """The schema without the fields that are always null, at any depth."""
+    """Remove the fields that are always null, at any depth."""
     if isinstance(avro, list):
         return [without_null_fields(branch) for branch in avro]
     changed = _with_parts(avro, without_null_fields)

@@ -1,4 +1,4 @@
-"""Avro object containers of one record: how the timeline keeps plans and commit metadata.
+"""Reads and writes Avro object containers of one record, the form of plans and commit metadata.
 
     4 bytes   "Obj", 1
     map       "avro.schema" -> the schema as JSON; no "avro.codec", so nothing is compressed
@@ -33,7 +33,7 @@ MAGIC = b"Obj\x01"
 
 
 def load_schema(name: str) -> dict[str, object]:
-    """One of Apache Hudi's own schemas, such as ``HoodieCommitMetadata``, with all its properties.
+    """Return one of Apache Hudi's own schemas, such as ``HoodieCommitMetadata``, unabridged.
 
     Raises:
         FileNotFoundError: there is no schema of that name.
@@ -43,7 +43,7 @@ def load_schema(name: str) -> dict[str, object]:
 
 
 def encode(schema_name: str, record: dict[str, object]) -> bytes:
-    """A container of ``record``; fields that it leaves out get the schema's defaults.
+    """Encode a record as a container; missing fields get the defaults of the schema.
 
     Raises:
         ValueError: the record has a field that the schema lacks, or a value of another type.
@@ -57,7 +57,7 @@ def encode(schema_name: str, record: dict[str, object]) -> bytes:
 
 
 def decode(data: bytes, path: str) -> dict[str, object]:
-    """The one record of a container, by the schema written in it.
+    """Decode the record of a container, with the schema in the container.
 
     Raises:
         CorruptData: ``data`` is not a container of exactly one record.

@@ -1,7 +1,7 @@
 """Reads Avro's binary encoding from many rows at once: one cursor in each row, moved together.
 
-No cursor ever leaves its row; bytes that would need it to are ``CorruptData``. Rows follow
-each other, so the positions of the cursors are in ascending order.
+A cursor never leaves its row: if a value would end behind its row, ``CorruptData`` is raised. Rows
+follow each other, so the positions of the cursors are in ascending order.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class Cursors:
 
     @property
     def data(self) -> npt.NDArray[np.uint8]:
-        """What the cursors point into."""
+        """The bytes of all rows."""
         return self._data
 
     @property
     def ends(self) -> npt.NDArray[np.int64]:
-        """Where each row ends in the data."""
+        """The position after the last byte of each row."""
         return self._ends
 
     @property
@@ -57,7 +57,7 @@ class Cursors:
         return self._path
 
     def pick(self, rows: npt.NDArray[np.bool_] | Rows) -> Cursors:
-        """Cursors of some rows alone, in the same order; ``put`` brings them back."""
+        """Return the cursors of some rows, in the same order; ``put`` writes them back."""
         return Cursors(self._data, self.at[rows], self._ends[rows], self._path)
 
     def put(self, rows: npt.NDArray[np.bool_] | Rows, picked: Cursors) -> None:
@@ -65,7 +65,7 @@ class Cursors:
         self.at[rows] = picked.at
 
     def longs(self) -> npt.NDArray[np.int64]:
-        """The next ``int`` or ``long`` of each row."""
+        """Read the next ``int`` or ``long`` of each row."""
         values = np.zeros(len(self), np.uint64)
         rows = np.arange(len(self))
         for index in range(_LONGEST_VARINT):
@@ -81,7 +81,7 @@ class Cursors:
         raise self.corrupt(int(self.at[rows[0]]), "an integer of ten bytes at most", "more")
 
     def integers(self, arrow: pa.DataType) -> pa.Array:
-        """The next ``int`` or ``long`` of each row, as a column of a type of 32 or 64 bits."""
+        """Read the next ``int`` or ``long`` of each row, as a column of a type of 32 or 64 bits."""
         values = self.longs()
         if arrow.bit_width == 64:
             return pa.array(values).view(arrow)
@@ -90,18 +90,18 @@ class Cursors:
         return pa.array(narrow).view(arrow)
 
     def booleans(self) -> npt.NDArray[np.bool_]:
-        """The next ``boolean`` of each row."""
+        """Read the next ``boolean`` of each row."""
         cells = self.fixed(1).reshape(-1)
         self._check(cells <= 1, self.at, "a boolean, 0 or 1")
         return cells.astype(np.bool_)
 
     def fixed_values(self, arrow: pa.DataType) -> pa.Array:
-        """The next ``float``, ``double`` or ``fixed`` of each row."""
+        """Read the next ``float``, ``double`` or ``fixed`` of each row."""
         cells = self.fixed(arrow.bit_width // 8)
         return pa.Array.from_buffers(arrow, len(cells), [None, pa.py_buffer(cells)])
 
     def decimals(self) -> npt.NDArray[np.uint8]:
-        """The next unscaled value in ``bytes`` of each row, widened by its sign to one width."""
+        """Read the next unscaled value in ``bytes`` of each row, sign-extended to one width."""
         values = byte_strings(self.strings())
         longest = int(values.lengths.max(initial=0))
         self._check((values.lengths > 0) & (values.lengths <= LONGEST_DECIMAL), self.at, "digits")
@@ -113,14 +113,14 @@ class Cursors:
         return widened
 
     def fixed(self, width: int) -> npt.NDArray[np.uint8]:
-        """The next ``width`` bytes of each row, as a matrix."""
+        """Read the next ``width`` bytes of each row, as a matrix."""
         self._check(self.at + width <= self._ends, self.at, f"{width} bytes")
         cells: npt.NDArray[np.uint8] = self._data[self.at[:, None] + np.arange(width)]
         self.at = self.at + width
         return cells
 
     def strings(self) -> pa.LargeBinaryArray:
-        """The next ``bytes`` or ``string`` of each row."""
+        """Read the next ``bytes`` or ``string`` of each row."""
         lengths = self.longs()
         self._check(
             (lengths >= 0) & (lengths <= self._ends - self.at), self.at, "a string inside its row"
@@ -167,7 +167,7 @@ class Cursors:
         self._check(self.at == self._ends, self.at, "the end of the row")
 
     def corrupt(self, offset: int | None, expected: str, actual: str) -> CorruptData:
-        """The error for unexpected bytes."""
+        """Return the error for unexpected bytes."""
         return CorruptData(self._path, offset, expected, actual)
 
     def _check(

@@ -1,4 +1,4 @@
-"""An Avro schema as a tree that both directions of the rows' codec walk."""
+"""An Avro schema as a tree, for reading and writing rows."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Node:
     """One type in the tree, with the Arrow type of its values.
 
     Attributes:
-        kind: Avro's word (``long``, ``record``, ``array``, ...), logical types left out.
+        kind: type in Avro (``long``, ``record``, ``array``, ...), without logical types.
         arrow: Arrow type of the values.
         children: a record's fields, an array's items, a map's keys and values.
         branch: position of this type in a union, None when it is not in one.
         null_branch: position of null in that union, None when it has none.
-        symbols: of an enum.
-        size_bytes: of a fixed.
+        symbols: symbols of an enum.
+        size_bytes: size of a fixed.
         narrower: the other numbers of that union, each in its own branch.
     """
 

@@ -1,7 +1,8 @@
 """Reads values of a schema from many rows of Avro binary at once.
 
-Arrays and maps are read in rounds: the next item of every row that has one. Once few rows have one,
-however many, it is found first where each of their items begins; then all of them are read at once.
+Arrays and maps are read in rounds: each round reads the next item of all rows that have one. If
+only a few rows have more items, the beginnings of all these items are found first. Then all of them
+are read at once.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _FEW_ROWS = 32
 
 
 def read_value(cursors: Cursors, node: Node) -> pa.Array:
-    """The next value of each row.
+    """Read the next value of each row.
 
     Raises:
         CorruptData: bytes that are no such value.
@@ -68,7 +69,7 @@ def _struct(columns: Sequence[pa.Array], arrow: pa.DataType, row_count: int) -> 
 
 
 def _decode_blocks(cursors: Cursors, item: Node) -> tuple[pa.Array, pa.Array]:
-    """Offsets and items of every row's array."""
+    """Return offsets and items of the arrays of all rows."""
     rounds: list[tuple[Rows, pa.Array]] = []
     left = np.zeros(len(cursors), np.int64)
     rows = cursors.next_block(np.arange(len(cursors)), left)
@@ -85,7 +86,7 @@ def _decode_blocks(cursors: Cursors, item: Node) -> tuple[pa.Array, pa.Array]:
 def _decode_rest(
     cursors: Cursors, item: Node, rows: Rows, left: npt.NDArray[np.int64]
 ) -> tuple[Rows, pa.Array]:
-    """All items that a few rows still have, and the row of each."""
+    """Return the remaining items of a few rows, and the row of each item."""
     starts = [_over_rest(cursors, item, row, left[row]) for row in rows.tolist()]
     row_of_item = np.repeat(rows, [len(of_row) for of_row in starts])
     items = Cursors(cursors.data, np.concatenate(starts), cursors.ends[row_of_item], cursors.path)
@@ -93,7 +94,7 @@ def _decode_rest(
 
 
 def _over_rest(cursors: Cursors, item: Node, row: int, left: int) -> npt.NDArray[np.int64]:
-    """Where each item begins that the array of a row still has; its cursor goes to the end."""
+    """Return the beginning of each remaining item of a row's array; moves its cursor to the end."""
     walk = Walk(cursors.data.data, int(cursors.at[row]), int(cursors.ends[row]))
     try:
         starts = walk.over_rest(item, int(left))

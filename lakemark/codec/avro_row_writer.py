@@ -1,4 +1,4 @@
-"""Lays out the columns of a batch as pieces of Avro datums.
+"""Converts the columns of a batch to pieces of Avro datums (``avro_binary``).
 
 A value is written only in the rows that are *here*: those where its record, if it is in one, is
 not null. The items of an array are encoded as separate rows and joined, and since they are
@@ -32,7 +32,7 @@ from lakemark.errors import InvalidRecords
 
 
 def lay_out(batch: pa.RecordBatch, root: Node) -> list[Piece]:
-    """Pieces of the datums of the batch's rows.
+    """Return the pieces of the datums of all rows.
 
     Raises:
         InvalidRecords: a null where the schema allows none, or no symbol of an enum.
@@ -46,7 +46,7 @@ def lay_out(batch: pa.RecordBatch, root: Node) -> list[Piece]:
 
 
 def _encode(column: pa.Array, node: Node, here: Mask, name: str) -> list[Piece]:
-    """Pieces of a column's datums; rows that are not ``here`` get no bytes at all."""
+    """Return the pieces of a column; rows that are not ``here`` get no bytes."""
     valid = here & np.asarray(column.is_valid()) if column.null_count else here
     if node.null_branch is None and not np.array_equal(valid, here):
         message = f"column {name} has a null, which its schema does not allow"

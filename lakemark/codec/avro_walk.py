@@ -1,7 +1,7 @@
 """Steps over Avro values one by one, and reports the error in an invalid one.
 
-For the few values that columns are no help with: those that a reader of columns stumbled over, and
-the many items of the few rows that have many. It accepts exactly what ``avro_rows`` reads, value
+It reads the values for which columns are of no use: values that the reader of columns refused, and
+the items of the few rows that have many. It accepts exactly what ``avro_rows`` reads, value
 for value (proved in ``tests/property/test_avro_decoder.py``).
 """
 
@@ -24,7 +24,7 @@ _FLOAT_BYTES = {"float": 4, "double": 8}
 
 
 class BrokenDatum(ValueError):
-    """Bytes that are no value of their schema."""
+    """The bytes are not a value of their schema."""
 
     def __init__(self, fault: str) -> None:
         super().__init__(fault)
@@ -40,7 +40,7 @@ class BrokenDatum(ValueError):
 
 
 class Walk:
-    """A reader that keeps nothing of what it reads; each step raises ``BrokenDatum``.
+    """Steps over values without decoding them; each step may raise ``BrokenDatum``.
 
     Attributes:
         at: position in the data.
@@ -90,7 +90,7 @@ class Walk:
         return starts
 
     def over_end(self) -> None:
-        """Pass at the end of the data alone."""
+        """Check that the end of the data is reached."""
         left = self._end - self.at
         if left:
             _refuse(f"{left} bytes follow the record")
@@ -115,7 +115,7 @@ class Walk:
                 raise
 
     def _block(self) -> int:
-        """How many items the next block of an array has; 0 at its end."""
+        """Return the number of items in the next block of an array; 0 at its end."""
         count = self._long()
         if count < 0:
             self._long()  # bytes in the block, for readers who skip it

@@ -1,12 +1,12 @@
-"""The bloom filter of a base file: which record keys it may contain.
+"""The bloom filter of a base file, which shows the record keys that the file may contain.
 
     SIMPLE       int -1, int hashes, byte 1 (Murmur), int bits; then the bits, lowest first
     DYNAMIC_V0   the same header; int keys a row, int keys added to the last row, int rows;
                  then each row as a SIMPLE filter
 
 Big-endian, in Base64. The bit of a key is ``abs(h % bits)``, where ``h`` is the Murmur2 hash of
-the key seeded with the hash before it, from 0. A dynamic filter fills a row with so many keys
-before it adds the next; once it has as many rows as its maximum asks for, it goes round them.
+the key seeded with the hash before it, from 0. A dynamic filter adds a row
+after so many keys. If it has its maximum of rows, it fills the existing rows in turns.
 
 Source: ``InternalBloomFilter``, ``InternalDynamicBloomFilter`` (``org.apache.hudi.common.bloom``)
 and ``HoodieBloomFilterWriteSupport`` of Apache Hudi 1.2.0.
@@ -56,7 +56,7 @@ class BloomFilterBuilder:
 
     Args:
         keys_per_row: capacity of a row of the filter.
-        false_positives: rate at which a row so filled takes a key for one of its own.
+        false_positives: rate at which a full row claims to contain a key that it does not contain.
         max_keys: keys after which no further row is added.
     """
 
@@ -176,7 +176,7 @@ class BloomFilter:
         return cls(hash_count, unpacked[:, :bits].view(np.bool_))
 
     def might_contain(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
-        """Whether the file may contain each key.
+        """Return for each key whether the file may contain it.
 
         Raises:
             InvalidRecords: a key is null or empty.

@@ -1,4 +1,4 @@
-"""Many byte strings end to end: how the codecs see a column of strings or binary values."""
+"""Byte strings in one buffer: how codecs read a column of strings or binary values."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ByteStrings(NamedTuple):
 
 
 def byte_strings(values: pa.Array | pa.ChunkedArray) -> ByteStrings:
-    """The bytes of a column of strings or binaries, sliced or not, without a copy of them."""
+    """Return the bytes of a column of strings or binaries, without a copy; slices are allowed."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if not _has_offsets(values.type):

@@ -34,8 +34,8 @@ class DeleteRecords:
         record_keys: string column.
         partition_paths: string column.
         ordering: one for each ordering field; a record with fewer has ``NULL`` in the last ones.
-        commit_time: true where the delete wins whatever it meets: its value is the integer 0 (or
-            missing, which only other writers do).
+        commit_time: true for deletes that always win: their value is the integer 0 (or missing, if
+            another writer wrote them).
         is_array: true where several ordering values were written together.
     """
 
@@ -205,7 +205,7 @@ def _after_long(data: bytes, at: int) -> int:
 
 
 def _after(wrapper: Wrapper) -> Callable[[bytes, int], int]:
-    """What steps over the content of a wrapper."""
+    """Return the function that steps over the content of a wrapper."""
     content = CONTENT[wrapper]
     if wrapper in (Wrapper.STRING, Wrapper.BYTES, Wrapper.DECIMAL):
         return _after_string
@@ -217,7 +217,7 @@ def _after(wrapper: Wrapper) -> Callable[[bytes, int], int]:
     return _after_long
 
 
-#: What steps over a value, by the byte of its branch: zigzag doubles the branch.
+#: Functions that step over a value, by the byte of its branch: zigzag doubles the branch.
 _Steps: TypeAlias = dict[int, Callable[[bytes, int], int]]
 
 _AFTER_STRING: _Steps = {0: lambda _, at: at, 2: _after_string}

@@ -2,7 +2,7 @@
 
     h = seed ^ length
     each word of four bytes, little-endian:  k = word * M;  k ^= k >>> 24;  h = h * M ^ k * M
-    the one to three bytes left, where there are any:  h ^= tail;  h *= M
+    the last one to three bytes, if there are any:  h ^= tail;  h *= M
     h ^= h >>> 13;  h *= M;  h ^= h >>> 15
 
 ``k * M`` does not depend on the seed, so it is computed once for all the hashes of a key. That is
@@ -27,8 +27,8 @@ Words = npt.NDArray[np.uint32]
 class Murmur2:
     """Keys prepared to be hashed with many seeds; rows keep the order that ``order`` gives.
 
-    Longest keys come first, so that the keys that have a word at some position are always the first
-    so many, and every step is one operation on a slice.
+    The longest keys come first. So the keys that have a word at some position are always at the
+    beginning, and each step is one operation on a slice.
 
     Attributes:
         order: row ``i`` of the hashes belongs to key ``order[i]``; None when nothing moved.
@@ -63,7 +63,7 @@ class Murmur2:
 def _mixed_words(
     data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
 ) -> list[Words]:
-    """For each position of a word, what it adds to the hash of every key long enough to have it."""
+    """Return for each word position the terms of all keys that are long enough to have it."""
     word_at = _little_endian_words(data)
     rising = lengths[::-1]
     mixed = []

@@ -88,7 +88,7 @@ class OrderingValues:
     values: dict[Wrapper, pa.Array]
 
     def as_type(self, column: pa.DataType) -> tuple[pa.Array, Mask]:
-        """Values of an ordering column of this type, and where the class on disk is another.
+        """Convert values to the type of an ordering column, and flag those of another class.
 
         The value is null where the class is another: Hudi does not compare such a record.
 
@@ -106,7 +106,7 @@ class OrderingValues:
 
     @property
     def is_default(self) -> Mask:
-        """Where Hudi sees no ordering value: null, or the integer 0."""
+        """Flag records without an ordering value: null, or the integer 0."""
         default: Mask = self.wrappers == Wrapper.NULL
         if Wrapper.INT in self.values:
             is_zero = pc.fill_null(pc.equal(self.values[Wrapper.INT], 0), fill_value=False)
@@ -136,7 +136,7 @@ def wrapper_of(column: pa.DataType) -> Wrapper:
 
 
 def find_too_wide_for_deletes(ordering: pa.ChunkedArray) -> Mask:
-    """Which ordering values no deleted record of a log can have; null can be stored.
+    """Find ordering values that no delete in a log can store; null can be stored.
 
     Hudi stores each decimal in precision 30 and scale 15, whatever its column has.
     """

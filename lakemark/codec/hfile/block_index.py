@@ -127,14 +127,14 @@ def _check_index(
 
 
 def _row(block: Block, key: bytes) -> bytes:
-    """The key itself, without its length and what HBase adds."""
+    """Return the key without its length and the bytes that HBase adds."""
     if len(key) < _SHORT.size or len(key) < _SHORT.size + _SHORT.unpack_from(key)[0]:
         raise block.corrupt(expected="a key with its length", actual=repr(key[:40]))
     return key[_SHORT.size : _SHORT.size + _SHORT.unpack_from(key)[0]]
 
 
 def _read_vint(block: Block, at: int) -> tuple[int, int]:
-    """Where the bytes after a Hadoop VInt begin, and the value; at most a 32-bit one.
+    """Read a Hadoop VInt of at most 32 bits; returns the position after it, and the value.
 
     A first byte of -112 or more is the value. Below that it is the number of bytes of the value,
     -113 for one to -116 for four (-121 and less are negative values, which no length is).
@@ -150,7 +150,7 @@ def _read_vint(block: Block, at: int) -> tuple[int, int]:
 
 
 def _vint(value: int) -> bytes:
-    """What ``_read_vint`` reads."""
+    """Encode a VInt as ``_read_vint`` reads it."""
     if value < 0x80:
         return bytes([value])
     digits = value.to_bytes((value.bit_length() + 7) // 8)

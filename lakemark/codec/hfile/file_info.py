@@ -1,4 +1,4 @@
-"""What an HFile says about itself: entries of bytes by name.
+"""The file info of an HFile: named entries of bytes.
 
     4  "PBUF"
        length, then a message that repeats field 1, a message of 1: name and 2: value
@@ -50,7 +50,7 @@ def encode_file_info(info: Mapping[bytes, bytes]) -> bytes:
 
 
 def parse_file_info(block: Block) -> Mapping[bytes, bytes]:
-    """The entries by name.
+    """Return the entries by name.
 
     Raises:
         CorruptData: the block has other content.

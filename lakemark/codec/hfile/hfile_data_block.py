@@ -79,7 +79,7 @@ def _before_keys(key_bytes: _Offsets, value_bytes: _Offsets) -> pa.LargeBinaryAr
 
 
 def parse_entries(block: Block) -> Entries:
-    """The entries of a block, in stored order.
+    """Parse the entries of a block, in stored order.
 
     Raises:
         CorruptData: the block has other content.
@@ -110,7 +110,7 @@ def parse_entries(block: Block) -> Entries:
 
 
 def _entry_starts(block: Block) -> _Offsets:
-    """Where each entry begins, and where the last one ends.
+    """Return where each entry begins, and where the last one ends.
 
     Each length is needed to find the next one, so this step alone goes entry by entry.
     """

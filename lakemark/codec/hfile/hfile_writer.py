@@ -1,7 +1,7 @@
 """Writes an HFile as Apache Hudi's own writer does: one level of index, checksums left zero.
 
-Entries fill a block up to its size, and no entry is divided. Two files of the same entries and
-creation time are the same bytes.
+A block is filled up to its size, and no entry is divided. Files with the same entries and creation
+time have the same bytes.
 
 Source: ``HFileWriterImpl``, ``HFileBlock`` and its subclasses of Apache Hudi 1.2.0.
 """
@@ -42,7 +42,7 @@ def write_hfile(
     compression: Compression = Compression.GZ,
     block_bytes: int = BLOCK_BYTES,
 ) -> bytes:
-    """A whole file.
+    """Write a whole file.
 
     Args:
         entries: keys strictly ascending by their bytes, each shorter than 32 KiB; no nulls.
@@ -105,7 +105,7 @@ def _write_data(file: _File, entries: Entries, sizes: _Sizes, block_bytes: int) 
     for rows in _block_rows(sizes, block_bytes):
         count = rows.stop - rows.start
         block = Entries(*(column.slice(rows.start, count) for column in entries))
-        # Apache's writer takes a block's own offset for that of the block before.
+        # Apache's writer stores the block's own offset instead of that of the previous block.
         previous = locations[-1].offset + locations[-1].size_bytes if locations else -1
         locations.append(file.add(DATA, encode_entries(block), previous))
         first_keys.append(block.keys[0].as_py())

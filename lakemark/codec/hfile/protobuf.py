@@ -1,4 +1,4 @@
-"""The little of Protocol Buffers that HFiles need: messages of varints and byte strings.
+"""The part of Protocol Buffers that HFiles use: messages of varints and byte strings.
 
 A message is a run of fields, each a varint ``number << 3 | type`` and its value. A message in a
 stream has its length, a varint, before it. Source: Protocol Buffers, "Encoding".
@@ -63,7 +63,7 @@ class Message:
             yield number, self._data[value_at:at]
 
     def _extent(self, kind: int, at: int, end: int) -> tuple[int, int]:
-        """Where the bytes of a field begin, and how many they are."""
+        """Return where the bytes of a field begin, and their number."""
         if kind == _BYTES:
             size_bytes, at = self._varint(at, end)
             return at, size_bytes

@@ -1,7 +1,7 @@
-"""Which entries of an HFile a reader wants: all, those of some keys, or of some prefixes.
+"""Selects entries of an HFile: all, or those of given keys or key prefixes.
 
-A selection is handed down the index: at every level it divides itself among the blocks that may
-hold some of it, so that no other block is read.
+At each level of the index, a selection is divided among the blocks that may contain some of it, so
+that no other block is read.
 """
 
 from __future__ import annotations

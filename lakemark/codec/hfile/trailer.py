@@ -27,7 +27,7 @@ _CODEC, _ENCRYPTION_KEY = 12, 13
 
 _COMPARATOR_CLASS = b"org.apache.hudi.io.storage.HoodieHBaseKVComparator"
 
-#: A tree of so many levels, two entries a block, would index more blocks than a file can hold.
+#: With more levels, even of two entries a block, the index would name more blocks than a file has.
 _MAX_LEVELS = 16
 
 
@@ -48,7 +48,7 @@ _READABLE = (Compression.GZ, Compression.NONE)
 
 @dataclass(frozen=True, slots=True)
 class Trailer:
-    """What a reader needs of the trailer.
+    """The fields of the trailer that a reader needs.
 
     Attributes:
         load_on_open_offset: position of the root index; meta index and file info follow it.
