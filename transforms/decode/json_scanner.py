@@ -35,6 +35,22 @@ import re
 from collections.abc import Callable, Iterator
 from decimal import Decimal, InvalidOperation
 
+_STRUCTURE = json.JSONDecoder(parse_int=str, parse_float=str)
+
+#: Returns a nested value, or None, and the position after it.
+Skip = Callable[[str, int], tuple[object, int]]
+
+_STRING = r'"([^"\\]*(?:\\.[^"\\]*)*)"'
+_UNNAMED_STRING = _STRING.replace("(", "(?:", 1)
+#: A member of an object: its name, and its value. The group of the value is empty if the value is
+#: nested.
+_MEMBER = re.compile(
+    rf"[ \t\n\r,]*{_STRING}[ \t\n\r]*:[ \t\n\r]*"
+    rf"({_UNNAMED_STRING}|[^ \t\n\r,{{}}\[\]\"]+|(?=[\[{{]))",
+    re.DOTALL,
+)
+_STRING_OR_BRACKET = re.compile(rf"{_UNNAMED_STRING}|[{{}}\[\]]", re.DOTALL)
+
 
 class LongInteger(Decimal):
     """An integer that Python does not convert to an ``int``, because it has too many digits."""
@@ -90,31 +106,40 @@ def parse_structure(text: str, begin: int) -> tuple[object, int]:
     return _STRUCTURE.raw_decode(text, begin)
 
 
-def find_members(text: str, start: int) -> Iterator[tuple[str, int, int]]:
+def find_members(
+    text: str, start: int, skip: Skip = _STRUCTURE.raw_decode
+) -> Iterator[tuple[str, int, int]]:
     """Yield the name of each member of the object at ``start``, and the span of its value.
 
     Args:
         text: a valid record, after ``spell_out_constants``.
         start: position of the ``{``.
+        skip: returns the position after a nested value, as ``parse_structure``.
 
     Raises:
-        RecursionError: a value is nested too deeply.
+        RecursionError: a value is nested too deeply for ``skip``.
     """
-    return _find_members(text, start, _end_of_value)
+    position = start + 1
+    while (member := _MEMBER.match(text, position)) is not None:
+        begin, position = member.span(2)
+        if begin == position:
+            position = skip(text, begin)[1]
+        name = member[1]
+        yield json.loads(f'"{name}"') if "\\" in name else name, begin, position
 
 
 def find_elements(text: str, start: int) -> Iterator[tuple[int, int]]:
     """Yield the span of each element of the array at ``start``; otherwise as ``find_members``."""
     position = start + 1
     while text[begin := _after_blanks(text, position)] != "]":
-        position = _end_of_value(text, begin)
+        _, position = parse_structure(text, begin)
         yield begin, position
 
 
 def find_names(text: str) -> Iterator[str]:
     """Yield the names of the top-level fields of a valid record, for values of any depth."""
     text = spell_out_constants(text)
-    return (name for name, _, _ in _find_members(text, text.index("{"), _end_at_any_depth))
+    return (name for name, _, _ in find_members(text, text.index("{"), _skip_any_depth))
 
 
 #: Numbers that pyarrow accepts, but Python does not; and strings, which may contain these letters.
@@ -181,39 +206,12 @@ _EXACT_OF_ANY_LENGTH = json.JSONDecoder(
     object_pairs_hook=_to_object, parse_int=_read_integer, parse_float=read_decimal
 )
 
-_STRUCTURE = json.JSONDecoder(parse_int=str, parse_float=str)
 
-_STRING = r'"[^"\\]*(?:\\.[^"\\]*)*"'
-#: A member of an object: its name in quotes, and its value. The group of the value is empty if the
-#: value is nested.
-_MEMBER = re.compile(
-    rf"[ \t\n\r,]*({_STRING})[ \t\n\r]*:[ \t\n\r]*({_STRING}|[^ \t\n\r,{{}}\[\]\"]+|(?=[\[{{]))",
-    re.DOTALL,
-)
-_STRING_OR_BRACKET = re.compile(rf"{_STRING}|[{{}}\[\]]", re.DOTALL)
-
-
-def _find_members(
-    text: str, start: int, end_of_value: Callable[[str, int], int]
-) -> Iterator[tuple[str, int, int]]:
-    position = start + 1
-    while (member := _MEMBER.match(text, position)) is not None:
-        begin, position = member.span(2)
-        if begin == position:
-            position = end_of_value(text, begin)
-        quoted = member[1]
-        yield json.loads(quoted) if "\\" in quoted else quoted[1:-1], begin, position
-
-
-def _end_of_value(text: str, begin: int) -> int:
-    return parse_structure(text, begin)[1]
-
-
-def _end_at_any_depth(text: str, begin: int) -> int:
+def _skip_any_depth(text: str, begin: int) -> tuple[object, int]:
     try:
-        return _end_of_value(text, begin)
+        return parse_structure(text, begin)
     except RecursionError:
-        return _matching_bracket(text, begin) + 1
+        return None, _matching_bracket(text, begin) + 1
 
 
 def _matching_bracket(text: str, begin: int) -> int:
