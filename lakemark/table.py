@@ -250,7 +250,7 @@ class Table:
             retain_versions: keep this number of file slices in each file group.
 
         Raises:
-            InvalidConfig: more than one is given.
+            InvalidConfig: more than one is given, or a number below 1.
             Refused: a restore is pending.
         """
         policy = _cleaning_policy(retain_commits, retain_hours, retain_versions)
@@ -425,6 +425,10 @@ def _cleaning_policy(
     if sum(given is not None for given in (commits, hours, versions)) > 1:
         message = "pass one of retain_commits, retain_hours and retain_versions"
         raise InvalidConfig(message)
+    for given in (commits, hours, versions):
+        if given is not None and given < 1:  # of 0 versions, the newest would be deleted
+            message = f"a clean retains at least 1 commit, hour or version, not {given}"
+            raise InvalidConfig(message)
     if hours is not None:
         return CleaningPolicy(Retention.HOURS, hours=hours)
     if versions is not None:
