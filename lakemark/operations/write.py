@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +31,7 @@ from lakemark.model.action import COMMITS
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from lakemark.model.commit_metadata import Operation, WriteStat
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, without_meta_columns
+from lakemark.operations.given_keys import Keys, record_keys_of
 from lakemark.operations.incoming_rows import RowChanges, in_table_columns, with_new_columns
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.open_table import OpenTable
@@ -45,9 +46,6 @@ from lakemark.write.write_context import WriteContext
 
 #: Rows as a caller has them.
 Rows: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch]
-
-#: Record keys as text, or the columns of the record key as rows.
-Keys: TypeAlias = pa.Table | pa.RecordBatch | Sequence[str] | Sequence[Mapping[str, Any]]
 
 #: Buckets of a new table, as a pipeline's default.
 DEFAULT_BUCKETS = 4
@@ -134,7 +132,10 @@ class RowWriter:
 
     def delete(self, record_keys: Keys | None, where: pc.Expression | str | None) -> WriteResult:
         """Delete records; see ``lakemark.Table.delete``."""
-        wanted = None if record_keys is None else self._record_keys(record_keys)
+        columns, url = self._writer.schema, self._table.location.url
+        wanted = None
+        if record_keys is not None:
+            wanted = record_keys_of(record_keys, self._generator, columns, url)
 
         def changes() -> pa.Table:
             scan = self._table.scan(
@@ -214,23 +215,6 @@ class RowWriter:
 
     def _carried(self, timeline: Timeline) -> dict[str, str]:
         return repeat_table_progress(self._table.store, timeline)
-
-    def _record_keys(self, given: Keys) -> list[str]:
-        if isinstance(given, pa.RecordBatch):
-            given = pa.Table.from_batches([given])
-        if not isinstance(given, pa.Table):
-            if all(isinstance(one, str) for one in given):
-                return [str(one) for one in given]
-            given = pa.Table.from_pylist([dict(one) for one in given])  # type: ignore[arg-type]
-        fields = self._generator.config.record_key_fields
-        missing = [name for name in fields if name.partition(".")[0] not in given.column_names]
-        if missing:
-            message = f"keys lack column {missing[0]!r}; the record key is {', '.join(fields)}"
-            raise InvalidConfig(message)
-        own = {name.partition(".")[0] for name in fields}
-        columns = pa.schema([field for field in self._writer.schema if field.name in own])
-        rows = in_table_columns(given.select(columns.names), columns, self._table.location.url)
-        return [key for key in self._generator.record_keys(rows).to_pylist() if key is not None]
 
 
 def bucket_index(table: OpenTable, buckets: int | None) -> BucketIndex:
