@@ -250,15 +250,19 @@ def create(
         storage_options: as for ``open``.
 
     Raises:
-        InvalidConfig: the folder is not empty, or the settings contradict each other.
+        InvalidConfig: the folder is not empty, a setting is wrong, or settings contradict each
+            other. Nothing is created then.
+        InvalidConfig: another process created the table meanwhile, with other buckets.
         Unsupported: the store has no conditional puts.
     """
+    from lakemark.config.merge_settings import PartialUpdateMode
     from lakemark.config.merger_name import MergerName
     from lakemark.config.table_properties import MergeMode, TableType
     from lakemark.config.table_spec import TableSpec
     from lakemark.merge.custom.load import load_merger
     from lakemark.model.format_version import FormatVersion
     from lakemark.operations.create import create_with_schema
+    from lakemark.operations.create_checks import choose, column_names
     from lakemark.storage import StorageLocation
     from lakemark.table import Table
 
@@ -266,17 +270,19 @@ def create(
     loaded = None if merger is None else load_merger(merger)
     spec = TableSpec(
         name=name or location.url.rstrip("/").rpartition("/")[2],
-        record_key=tuple(record_key),
-        table_type=TableType(table_type),
-        partition_by=tuple(partition_by),
-        ordering=tuple(ordering),
-        merge_mode=None if merge_mode is None else MergeMode(merge_mode),
+        record_key=column_names(record_key, "record_key"),
+        table_type=choose(TableType, table_type, "table_type"),
+        partition_by=column_names(partition_by, "partition_by"),
+        ordering=column_names(ordering, "ordering"),
+        merge_mode=None if merge_mode is None else choose(MergeMode, merge_mode, "merge_mode"),
         hive_style=hive_style,
         url_encode=url_encode,
-        partial_update=partial_update,
+        partial_update=None
+        if partial_update is None
+        else choose(PartialUpdateMode, partial_update, "partial_update"),
         merger=MergerName(merger, loaded.merging_strategy) if merger and loaded else None,
         metadata_table=metadata_table,
-        version=FormatVersion.of(version, location.url),
+        version=choose(FormatVersion, version, "version"),
     )
     coordination = _coordination(lock_provider, lock_expire_minutes, only_writer, multi_writer)
     mergers = [] if loaded is None else [loaded]
@@ -289,12 +295,17 @@ def _coordination(
     only_writer: bool,
     multi_writer: MultiWriter | None,
 ) -> Coordination:
+    from lakemark.errors import InvalidConfig
+    from lakemark.operations.create_checks import choose
     from lakemark.operations.open_table import Coordination
     from lakemark.timeline.locks.open_lock import LockProviderName
     from lakemark.transaction.multi_writer import MultiWriter
 
+    if multi_writer is not None and not isinstance(multi_writer, MultiWriter):
+        message = f"multi_writer is {multi_writer!r}; pass a lakemark.MultiWriter, or nothing"
+        raise InvalidConfig(message)
     return Coordination(
-        lock_provider=LockProviderName(lock_provider),
+        lock_provider=choose(LockProviderName, lock_provider, "lock_provider"),
         lock_expire_minutes=lock_expire_minutes,
         multi_writer=None if only_writer else multi_writer or MultiWriter(),
     )

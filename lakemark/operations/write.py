@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.config.keys import BUCKET_HASH_FIELDS
+from lakemark.config.keys import BUCKET_COUNT, BUCKET_HASH_FIELDS
 from lakemark.config.merge_settings import merge_settings
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
@@ -96,6 +96,7 @@ class RowWriter:
         check_stored_schema(table)
         check_hashing(table)
         index = bucket_index(table, buckets)
+        self._records_first_count = table.bucket_count is None
         self._generator = check_stored_rows(table, index)
         settings = WriterSettings(
             index,
@@ -185,7 +186,10 @@ class RowWriter:
             if made is not None and not stats:
                 self._writer.cancel()
                 return WriteResult()
-            instant = self._writer.commit(stats, self._carried, operation=operation)
+            instant = self._writer.commit(
+                stats, self._carried, self._check_bucket_count, operation=operation
+            )
+            self._records_first_count = False
         except WriteConflict:
             self._writer.abandon()  # nothing of it is left, or the caller writes again
             raise
@@ -212,6 +216,25 @@ class RowWriter:
 
         written = self._runner.map(write, divide(changes, self._writer.settings.index))
         return [stat for stat in written if stat is not None]
+
+    def _check_bucket_count(self, timeline: Timeline) -> None:
+        """Pass unless another writer has recorded another bucket count since this one opened.
+
+        No commit recorded a count when this writer opened the table, so that two processes that
+        create the table at the same time may have chosen different ones.
+        """
+        if not self._records_first_count:
+            return
+        ours = self._writer.settings.index.bucket_count
+        for instant in timeline.completed(*COMMITS):
+            theirs = self._table.store.read_commit(instant).extra_metadata.get(BUCKET_COUNT)
+            if theirs is not None and int(theirs) != ours:
+                message = (
+                    f"table {self._table.location.url} has {theirs} buckets in each partition, "
+                    f"not {ours}, because another process created it at the same time; open the "
+                    "table with lakemark.open"
+                )
+                raise InvalidConfig(message)
 
     def _carried(self, timeline: Timeline) -> dict[str, str]:
         return repeat_table_progress(self._table.store, timeline)
