@@ -11,7 +11,7 @@ import is fast.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from lakemark.read.cdc.scan import CdcScan
     from lakemark.read.queries import Incremental, Query, ReadOptimized, Snapshot
     from lakemark.read.scan import Scan
+    from lakemark.storage import StorageLocation
     from lakemark.table import ServiceResult, Table
     from lakemark.timeline.locks.open_lock import LockProviderName
     from lakemark.transaction.heartbeat import HeartbeatPolicy, WriterAlive
@@ -179,7 +180,8 @@ def open(
             any other writer are rolled back.
         multi_writer: heartbeats and the clock skew that the writers have agreed on.
         runner: runs tasks (files to write, merge and delete); None for threads of this process.
-        storage_options: of the object store's client, such as ``aws_endpoint``.
+        storage_options: of the object store's client, such as ``aws_endpoint``. A local path takes
+            none, so that a misspelled parameter is refused.
 
     Raises:
         InvalidConfig: the path names no known kind of store, or an option is wrong.
@@ -188,11 +190,10 @@ def open(
         Unsupported: a table that this project does not read.
     """
     from lakemark.operations.open_table import open_table
-    from lakemark.storage import StorageLocation
     from lakemark.table import Table
 
     table = open_table(
-        StorageLocation(os.fspath(path), storage_options),
+        _location(path, storage_options, open),
         mergers=mergers,
         timezone=timezone,
         coordination=_coordination(lock_provider, lock_expire_minutes, only_writer, multi_writer),
@@ -263,10 +264,9 @@ def create(
     from lakemark.model.format_version import FormatVersion
     from lakemark.operations.create import create_with_schema
     from lakemark.operations.create_checks import choose, column_names
-    from lakemark.storage import StorageLocation
     from lakemark.table import Table
 
-    location = StorageLocation(os.fspath(path), storage_options)
+    location = _location(path, storage_options, create)
     loaded = None if merger is None else load_merger(merger)
     spec = TableSpec(
         name=name or location.url.rstrip("/").rpartition("/")[2],
@@ -289,11 +289,31 @@ def create(
     return Table(create_with_schema(location, spec, schema, buckets, coordination, mergers))
 
 
+def _location(
+    path: str | os.PathLike[str], options: dict[str, str], function: Callable[..., Table]
+) -> StorageLocation:
+    """The location; a misspelled parameter would be an option that a local path ignores."""
+    import difflib
+    import inspect
+
+    from lakemark.errors import InvalidConfig
+    from lakemark.storage import StorageLocation
+
+    url = os.fspath(path)
+    if options and url.partition("://")[0] in (url, "file", "memory"):
+        name = next(iter(options))
+        near = difflib.get_close_matches(name, inspect.signature(function).parameters, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else "; leave it out"
+        message = f"{name!r} is no parameter, and {url} takes no storage options{hint}"
+        raise InvalidConfig(message)
+    return StorageLocation(url, options)
+
+
 def _coordination(
     lock_provider: str | LockProviderName,
     lock_expire_minutes: int,
     only_writer: bool,
-    multi_writer: MultiWriter | None,
+    multi_writer: object,
 ) -> Coordination:
     from lakemark.errors import InvalidConfig
     from lakemark.operations.create_checks import choose

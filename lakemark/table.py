@@ -410,6 +410,7 @@ class Table:
         return self._table
 
     def _newest_commit(self) -> str:
+        self._table.refresh()  # another writer may have committed
         completed = [i for i in self._table.timeline.completed() if i.action.is_ingest]
         if not completed:
             message = f"table {self.location} has no commit to keep"

@@ -19,6 +19,7 @@ from lakemark.config import keys
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
 from lakemark.config.table_properties import TableProperties
+from lakemark.errors import InvalidConfig
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.merge.custom.api import CustomMerger
 from lakemark.metadata.column_stats.lookup import ColumnStatistics
@@ -247,6 +248,9 @@ class OpenTable:
         record_keys: Sequence[str] | None = None,
     ) -> Scan:
         """Plan to read rows; see ``lakemark.Table.scan``."""
+        if not isinstance(where, pc.Expression | str | None):
+            message = f"where is {where!r}; pass an Arrow expression, or a condition as text"
+            raise InvalidConfig(message)
         planner = self._planner(
             is_filtered=where is not None or record_keys is not None,
             names_keys=record_keys is not None,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -114,8 +114,8 @@ class RowWriter:
 
     def upsert(self, rows: Rows, *, add_columns: bool = False) -> WriteResult:
         """Write rows; see ``lakemark.Table.upsert``."""
-        incoming = _as_table(rows)
         before = self._writer.schema
+        incoming = _as_table(rows, before)
         if add_columns:
             url = self._table.location.url
             self._writer.evolve(with_new_columns(before, incoming.schema, url))
@@ -126,10 +126,13 @@ class RowWriter:
             return RowChanges.of(self._table, self._generator, columns).upserts(own)
 
         try:
-            return self._write(changes, Operation.UPSERT)
+            result = self._write(changes, Operation.UPSERT)
         except BaseException:
             self._writer.evolve(before)
             raise
+        if result.instant is None:  # no row, so no commit records the new columns
+            self._writer.evolve(before)
+        return result
 
     def delete(self, record_keys: Keys | None, where: pc.Expression | str | None) -> WriteResult:
         """Delete records; see ``lakemark.Table.delete``."""
@@ -282,14 +285,29 @@ def merger_class(table: OpenTable) -> str | None:
     return None
 
 
-def _as_table(rows: Rows) -> pa.Table:
+def _as_table(rows: Rows, columns: pa.Schema) -> pa.Table:
     if isinstance(rows, pa.Table):
         return rows.combine_chunks()
     if isinstance(rows, pa.RecordBatch):
         return pa.Table.from_batches([rows])
     if isinstance(rows, pa.RecordBatchReader):
         return rows.read_all().combine_chunks()
-    return pa.Table.from_batches(list(rows)).combine_chunks()
+    is_batches = isinstance(rows, Iterable) and not isinstance(rows, str | bytes | Mapping)
+    batches: list[object] = list(rows) if is_batches else [rows]
+    for one in batches:
+        if not isinstance(one, pa.RecordBatch):
+            message = (
+                f"rows are or contain {repr(one)[:80]}, which is no record batch; pass an Arrow "
+                "table, for dictionaries pyarrow.Table.from_pylist(…)"
+            )
+            raise InvalidConfig(message)
+    if not batches:
+        return columns.empty_table()
+    try:
+        return pa.Table.from_batches(batches).combine_chunks()
+    except pa.ArrowInvalid as error:
+        message = f"the batches have different columns: {error}; convert them first"
+        raise InvalidConfig(message) from error
 
 
 def _array(table: pa.Table, name: str) -> pa.Array:
