@@ -34,7 +34,7 @@ from lakemark.operations.cached_snapshot import CachedSnapshot
 from lakemark.read.cdc.scan import CdcScan
 from lakemark.read.index_protocols import FileStatistics, KeyLocations
 from lakemark.read.instant_range import EARLIEST
-from lakemark.read.queries import Query, Snapshot
+from lakemark.read.queries import Incremental, Query, Snapshot
 from lakemark.read.renamed_columns import check_no_renamed_columns
 from lakemark.read.scan import Scan
 from lakemark.read.scan_planner import ScanPlanner, table_schema
@@ -257,6 +257,8 @@ class OpenTable:
         )
         if isinstance(where, str):
             where = parse_where(where, planner.schema)
+        elif where is not None and (isinstance(query, Incremental) or query.as_of is None):
+            _check_condition(where, planner.schema)
         wanted = None if record_keys is None else pa.array(record_keys, pa.string())
         return planner.plan(query, columns, where, wanted)
 
@@ -296,6 +298,18 @@ class OpenTable:
     def _key_locations(self) -> KeyLocations | None:
         metadata = self.snapshot.metadata_with(PartitionKind.RECORD_INDEX)
         return None if metadata is None else RecordIndex(metadata)
+
+
+def _check_condition(where: pc.Expression, columns: pa.Schema) -> None:
+    """Pass if Arrow can evaluate an expression on rows with these columns."""
+    try:
+        columns.empty_table().filter(where)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        message = (
+            f"where cannot be evaluated on the columns {', '.join(columns.names)}: "
+            f"{str(error).splitlines()[0]}; correct the expression"
+        )
+        raise InvalidConfig(message) from error
 
 
 def open_table(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import lakemark
@@ -58,3 +59,16 @@ def test_condition_that_is_none_is_refused(table: lakemark.Table) -> None:
     with pytest.raises(lakemark.InvalidConfig, match="where is True; pass an Arrow expression"):
         table.delete(where=wrong)
     assert list(contents(table)) == ["a"]
+
+
+@pytest.mark.parametrize(
+    "where", [pc.field("zz") == 1, pc.field("id") == pa.scalar([1]), pc.field("v") + 1], ids=str
+)
+def test_expression_that_does_not_fit_the_columns_is_refused(
+    table: lakemark.Table, where: pc.Expression
+) -> None:
+    with pytest.raises(lakemark.InvalidConfig, match="where cannot be evaluated on the columns"):
+        table.delete(where=where)
+    with pytest.raises(lakemark.InvalidConfig, match="where cannot be evaluated on the columns"):
+        table.scan(where=where)
+    assert not table.timeline.pending()
