@@ -11,7 +11,7 @@ import pytest
 from tests.unit.operations.tables import contents, create, rows
 
 
-class Text(pa.ExtensionType):
+class Text(pa.ExtensionType):  # type: ignore[misc]
     """A text of a kind of its own."""
 
     def __init__(self) -> None:
