@@ -11,7 +11,7 @@ import is fast.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from lakemark.read.cdc.scan import CdcScan
     from lakemark.read.queries import Incremental, Query, ReadOptimized, Snapshot
     from lakemark.read.scan import Scan
+    from lakemark.storage import StorageLocation
     from lakemark.table import ServiceResult, Table
     from lakemark.timeline.locks.open_lock import LockProviderName
     from lakemark.transaction.heartbeat import HeartbeatPolicy, WriterAlive
@@ -179,7 +180,8 @@ def open(
             any other writer are rolled back.
         multi_writer: heartbeats and the clock skew that the writers have agreed on.
         runner: runs tasks (files to write, merge and delete); None for threads of this process.
-        storage_options: of the object store's client, such as ``aws_endpoint``.
+        storage_options: of the object store's client, such as ``aws_endpoint``. A local path takes
+            none, so that a misspelled parameter is refused.
 
     Raises:
         InvalidConfig: the path names no known kind of store, or an option is wrong.
@@ -188,11 +190,10 @@ def open(
         Unsupported: a table that this project does not read.
     """
     from lakemark.operations.open_table import open_table
-    from lakemark.storage import StorageLocation
     from lakemark.table import Table
 
     table = open_table(
-        StorageLocation(os.fspath(path), storage_options),
+        _location(path, storage_options, open),
         mergers=mergers,
         timezone=timezone,
         coordination=_coordination(lock_provider, lock_expire_minutes, only_writer, multi_writer),
@@ -251,51 +252,81 @@ def create(
         storage_options: as for ``open``.
 
     Raises:
-        InvalidConfig: the folder is not empty, or the settings contradict each other.
+        InvalidConfig: the folder is not empty, a setting is wrong, or settings contradict each
+            other. Nothing is created then.
+        InvalidConfig: another process created the table meanwhile, with other buckets.
         Unsupported: the store has no conditional puts.
     """
+    from lakemark.config.merge_settings import PartialUpdateMode
     from lakemark.config.merger_name import MergerName
     from lakemark.config.table_properties import MergeMode, TableType
     from lakemark.config.table_spec import TableSpec
     from lakemark.merge.custom.load import load_merger
     from lakemark.model.format_version import FormatVersion
     from lakemark.operations.create import create_with_schema
-    from lakemark.storage import StorageLocation
+    from lakemark.operations.create_checks import choose, column_names
     from lakemark.table import Table
 
-    location = StorageLocation(os.fspath(path), storage_options)
+    location = _location(path, storage_options, create)
     loaded = None if merger is None else load_merger(merger)
     spec = TableSpec(
         name=name or location.url.rstrip("/").rpartition("/")[2],
-        record_key=tuple(record_key),
-        table_type=TableType(table_type),
-        partition_by=tuple(partition_by),
-        ordering=tuple(ordering),
-        merge_mode=None if merge_mode is None else MergeMode(merge_mode),
+        record_key=column_names(record_key, "record_key"),
+        table_type=choose(TableType, table_type, "table_type"),
+        partition_by=column_names(partition_by, "partition_by"),
+        ordering=column_names(ordering, "ordering"),
+        merge_mode=None if merge_mode is None else choose(MergeMode, merge_mode, "merge_mode"),
         hive_style=hive_style,
         url_encode=url_encode,
-        partial_update=partial_update,
+        partial_update=None
+        if partial_update is None
+        else choose(PartialUpdateMode, partial_update, "partial_update"),
         merger=MergerName(merger, loaded.merging_strategy) if merger and loaded else None,
         metadata_table=metadata_table,
-        version=FormatVersion.of(version, location.url),
+        version=choose(FormatVersion, version, "version"),
     )
     coordination = _coordination(lock_provider, lock_expire_minutes, only_writer, multi_writer)
     mergers = [] if loaded is None else [loaded]
     return Table(create_with_schema(location, spec, schema, buckets, coordination, mergers))
 
 
+def _location(
+    path: str | os.PathLike[str], options: dict[str, str], function: Callable[..., Table]
+) -> StorageLocation:
+    """The location; a misspelled parameter would be an option that a local path ignores."""
+    import difflib
+    import inspect
+
+    from lakemark.errors import InvalidConfig
+    from lakemark.storage import StorageLocation
+
+    url = os.fspath(path)
+    if options and url.partition("://")[0] in (url, "file", "memory"):
+        name = next(iter(options))
+        near = difflib.get_close_matches(name, inspect.signature(function).parameters, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else "; leave it out"
+        message = f"{name!r} is no parameter, and {url} takes no storage options{hint}"
+        raise InvalidConfig(message)
+    return StorageLocation(url, options)
+
+
 def _coordination(
     lock_provider: str | LockProviderName,
     lock_expire_minutes: int,
     only_writer: bool,
-    multi_writer: MultiWriter | None,
+    multi_writer: object,
 ) -> Coordination:
+    from lakemark.errors import InvalidConfig
+    from lakemark.operations.create_checks import choose
     from lakemark.operations.open_table import Coordination
     from lakemark.timeline.locks.open_lock import LockProviderName
     from lakemark.transaction.multi_writer import MultiWriter
 
+    if multi_writer is not None and not isinstance(multi_writer, MultiWriter):
+        message = f"multi_writer is {multi_writer!r}; pass a lakemark.MultiWriter, or nothing"
+        raise InvalidConfig(message)
     return Coordination(
-        lock_provider=LockProviderName(lock_provider),
+        lock_provider=choose(LockProviderName, lock_provider, "lock_provider"),
         lock_expire_minutes=lock_expire_minutes,
         multi_writer=None if only_writer else multi_writer or MultiWriter(),
     )

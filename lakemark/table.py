@@ -25,6 +25,7 @@ from lakemark.operations.archive import archive
 from lakemark.operations.change_version import PlannedChange, change_table_version
 from lakemark.operations.clean import clean
 from lakemark.operations.compact import Compaction, pending_compactions, request_compaction
+from lakemark.operations.given_keys import Keys
 from lakemark.operations.metadata_table import (
     compact_and_maintain_metadata_table,
     metadata_differences,
@@ -34,7 +35,7 @@ from lakemark.operations.open_table import LATEST, OpenTable
 from lakemark.operations.restore import restore_table
 from lakemark.operations.rollback import roll_back_instant
 from lakemark.operations.savepoint import create_savepoint, delete_savepoint, list_savepoints
-from lakemark.operations.write import Keys, Rows, RowWriter, WriteResult, merger_class
+from lakemark.operations.write import Rows, RowWriter, WriteResult, merger_class
 from lakemark.operations.write_checks import check_maintainable
 from lakemark.read.cdc.scan import CdcScan
 from lakemark.read.instant_range import EARLIEST
@@ -194,11 +195,14 @@ class Table:
         """Delete records in one commit, whatever their ordering values.
 
         Args:
-            keys: record keys as text, or rows with the columns of the record key.
+            keys: record keys as text, or rows with the columns of the record key. An Arrow array
+                may have the type of the key's only column.
             where: a condition on rows, as for ``scan``. With ``keys``, both must hold.
 
         Raises:
-            InvalidConfig: neither is given; or as for ``scan``.
+            InvalidConfig: neither is given, or ``keys`` are not keys (a text alone is none); or as
+                for ``scan``.
+            InvalidRecords: a key is null.
             WriteConflict, WriterAlive, OutcomeUnknown: as for ``upsert``.
         """
         if keys is None and where is None:
@@ -250,7 +254,7 @@ class Table:
             retain_versions: keep this number of file slices in each file group.
 
         Raises:
-            InvalidConfig: more than one is given.
+            InvalidConfig: more than one is given, or a number below 1.
             Refused: a restore is pending.
         """
         policy = _cleaning_policy(retain_commits, retain_hours, retain_versions)
@@ -406,6 +410,7 @@ class Table:
         return self._table
 
     def _newest_commit(self) -> str:
+        self._table.refresh()  # another writer may have committed
         completed = [i for i in self._table.timeline.completed() if i.action.is_ingest]
         if not completed:
             message = f"table {self.location} has no commit to keep"
@@ -425,6 +430,10 @@ def _cleaning_policy(
     if sum(given is not None for given in (commits, hours, versions)) > 1:
         message = "pass one of retain_commits, retain_hours and retain_versions"
         raise InvalidConfig(message)
+    for given in (commits, hours, versions):
+        if given is not None and given < 1:  # of 0 versions, the newest would be deleted
+            message = f"a clean retains at least 1 commit, hour or version, not {given}"
+            raise InvalidConfig(message)
     if hours is not None:
         return CleaningPolicy(Retention.HOURS, hours=hours)
     if versions is not None:

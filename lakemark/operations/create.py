@@ -11,11 +11,11 @@ from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
 from lakemark.config.table_spec import TableSpec
 from lakemark.errors import InvalidConfig
 from lakemark.merge.custom.api import CustomMerger
+from lakemark.operations.create_checks import check_new_table
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.open_table import Coordination, OpenTable
 from lakemark.operations.write import DEFAULT_BUCKETS, RowWriter
 from lakemark.schema import avro
-from lakemark.schema.field_path import column_at
 from lakemark.schema.table_columns import check_columns
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.storage.probe import check_conditional_puts
@@ -118,17 +118,17 @@ def create_with_schema(
         mergers: as for ``open_table``.
 
     Raises:
-        InvalidConfig: there is a table already; or the schema lacks a column that the spec names,
-            or has one that a table cannot have.
+        InvalidConfig: there is a table already; or the schema has a column that a table cannot
+            have; or as ``check_new_table``. Nothing is created then.
+        InvalidConfig: another process created the table meanwhile, with other buckets.
+        Unsupported: as ``check_new_table``.
     """
     storage = open_storage(location)
     if storage.head(PROPERTIES_PATH) is not None:
         message = f"{location.url} is a table already; use lakemark.open"
         raise InvalidConfig(message)
     columns = check_columns(schema)
-    nothing = columns.empty_table()
-    for name in (*spec.record_key, *spec.partition_by, *spec.ordering):
-        column_at(nothing, name)
+    check_new_table(spec, columns, buckets, location.url)
     coordination = coordination or Coordination()
     stored = avro.to_json(avro.to_avro(columns, spec.name))
     table = create_on(

@@ -35,7 +35,9 @@ _KINDS = (
     pa.types.is_integer,
     pa.types.is_floating,
     pa.types.is_decimal,
-    lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind),
+    lambda kind: (
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    ),
     lambda kind: (
         pa.types.is_binary(kind)
         or pa.types.is_large_binary(kind)
@@ -61,7 +63,8 @@ def with_new_columns(table: pa.Schema, rows: pa.Schema, table_url: str) -> pa.Sc
     Raises:
         InvalidConfig: a column that a table cannot have, or whose two types have none in common.
     """
-    plain = _plain_schema(rows)
+    given = [f for f in rows if not (pa.types.is_null(f.type) and f.name in table.names)]
+    plain = _plain_schema(pa.schema(given))  # nulls alone change no type
     for name in plain.names:
         if name not in table.names and is_reserved(name):
             message = f"column {name!r} cannot be added: names that begin with _hoodie_ are Hudi's"
@@ -195,8 +198,7 @@ class RowChanges:
 def _converted(column: pa.ChunkedArray, field: pa.Field, table_url: str) -> pa.ChunkedArray:
     if column.type.equals(field.type):
         return column
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    column = _decoded(column)
     if not _may_convert(column.type, field.type):
         message = (
             f"column {field.name!r} is {column.type} in the rows and {field.type} in table "
@@ -211,6 +213,18 @@ def _converted(column: pa.ChunkedArray, field: pa.Field, table_url: str) -> pa.C
             f"table {table_url}: {error}"
         )
         raise InvalidRecords(message) from error
+
+
+def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values of a dictionary, of runs, or of an extension type."""
+    if pa.types.is_dictionary(column.type):
+        return column.cast(column.type.value_type)
+    if pa.types.is_run_end_encoded(column.type):
+        plain = [pc.run_end_decode(chunk) for chunk in column.chunks]
+        return pa.chunked_array(plain, column.type.value_type)
+    if isinstance(column.type, pa.BaseExtensionType):
+        return pa.chunked_array([c.storage for c in column.chunks], column.type.storage_type)
+    return column
 
 
 def _may_convert(given: pa.DataType, wanted: pa.DataType) -> bool:
@@ -228,9 +242,11 @@ def _plain_schema(rows: pa.Schema) -> pa.Schema:
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_dictionary(kind):
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return _plain_type(kind.value_type)
-    if pa.types.is_large_string(kind):
+    if isinstance(kind, pa.BaseExtensionType):
+        return _plain_type(kind.storage_type)
+    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
         return pa.string()
     if pa.types.is_large_binary(kind):
         return pa.binary()

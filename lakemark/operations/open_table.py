@@ -20,6 +20,7 @@ from lakemark.config import keys
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
 from lakemark.config.table_properties import TableProperties
+from lakemark.errors import InvalidConfig
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.merge.custom.api import CustomMerger
 from lakemark.metadata.metadata_table_opener import MetadataTableOpener
@@ -30,7 +31,7 @@ from lakemark.model.format_version import FormatVersion
 from lakemark.operations.cached_snapshot import CachedSnapshot
 from lakemark.read.index_protocols import FileStatistics, KeyLocations
 from lakemark.read.instant_range import EARLIEST
-from lakemark.read.queries import Query, Snapshot
+from lakemark.read.queries import Incremental, Query, Snapshot
 from lakemark.read.renamed_columns import check_no_renamed_columns
 from lakemark.read.scan import Scan
 from lakemark.read.scan_planner import ScanPlanner, table_schema
@@ -251,6 +252,9 @@ class OpenTable:
         record_keys: Sequence[str] | None = None,
     ) -> Scan:
         """Plan to read rows; see ``lakemark.Table.scan``."""
+        if not isinstance(where, pc.Expression | str | None):
+            message = f"where is {where!r}; pass an Arrow expression, or a condition as text"
+            raise InvalidConfig(message)
         planner = self._planner(
             is_filtered=where is not None or record_keys is not None,
             names_keys=record_keys is not None,
@@ -259,6 +263,8 @@ class OpenTable:
             from lakemark.read.where import parse_where
 
             where = parse_where(where, planner.schema)
+        elif where is not None and (isinstance(query, Incremental) or query.as_of is None):
+            _check_condition(where, planner.schema)
         wanted = None if record_keys is None else pa.array(record_keys, pa.string())
         return planner.plan(query, columns, where, wanted)
 
@@ -302,6 +308,18 @@ class OpenTable:
 
         metadata = self.snapshot.metadata_with(PartitionKind.RECORD_INDEX)
         return None if metadata is None else RecordIndex(metadata)
+
+
+def _check_condition(where: pc.Expression, columns: pa.Schema) -> None:
+    """Pass if Arrow can evaluate an expression on rows with these columns."""
+    try:
+        columns.empty_table().filter(where)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        message = (
+            f"where cannot be evaluated on the columns {', '.join(columns.names)}: "
+            f"{str(error).splitlines()[0]}; correct the expression"
+        )
+        raise InvalidConfig(message) from error
 
 
 def open_table(

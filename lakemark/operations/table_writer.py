@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
 
 from lakemark.config import keys
+from lakemark.config.merge_settings import merge_settings
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
-from lakemark.errors import WriteConflict
+from lakemark.errors import Retriable, WriteConflict
 from lakemark.execution.runner import Runner
 from lakemark.model.action import COMMITS, Action
 from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
@@ -30,6 +32,7 @@ from lakemark.operations.write_context import avro_schema_text, write_context
 from lakemark.operations.writer_settings import WriterSettings
 from lakemark.schema import avro
 from lakemark.schema.evolution import changes_between, unite_schemas
+from lakemark.schema.field_path import column_at
 from lakemark.services.compaction_plan import CompactionPolicy, is_due
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.conflicts import REPLACING, check_not_planned
@@ -126,7 +129,12 @@ class TableWriter:
         is_merge_on_read = self.table.properties.is_merge_on_read
         action = Action.DELTA_COMMIT if is_merge_on_read else Action.COMMIT
         self._transaction, _ = Transaction.begin(self.table.context, action, self._load_base)
-        return self._context(self._transaction.instant.requested_at)
+        try:
+            return self._context(self._transaction.instant.requested_at)
+        except BaseException:
+            with suppress(Retriable):  # a later ``recover`` rolls it back
+                self.abandon()
+            raise
 
     @property
     def may_be_clustered(self) -> bool:
@@ -323,6 +331,9 @@ class TableWriter:
         """Load the file groups and columns of the timeline that the commit is based on."""
         self.table.refresh(timeline)
         self._add_columns_of_table()
+        nothing = self.schema.empty_table()
+        for name in merge_settings(self.table.properties).ordering_fields:
+            column_at(nothing, name)  # fails before the instant exists
 
     def _add_columns_of_table(self) -> None:
         newest = self.table.newest_metadata()

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.config.keys import BUCKET_HASH_FIELDS
+from lakemark.config.keys import BUCKET_COUNT, BUCKET_HASH_FIELDS
 from lakemark.config.merge_settings import merge_settings
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
@@ -31,6 +31,7 @@ from lakemark.model.action import COMMITS
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from lakemark.model.commit_metadata import Operation, WriteStat
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, without_meta_columns
+from lakemark.operations.given_keys import Keys, record_keys_of
 from lakemark.operations.incoming_rows import RowChanges, in_table_columns, with_new_columns
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.open_table import OpenTable
@@ -45,9 +46,6 @@ from lakemark.write.write_context import WriteContext
 
 #: Rows as a caller has them.
 Rows: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch]
-
-#: Record keys as text, or the columns of the record key as rows.
-Keys: TypeAlias = pa.Table | pa.RecordBatch | Sequence[str] | Sequence[Mapping[str, Any]]
 
 #: Buckets of a new table, as a pipeline's default.
 DEFAULT_BUCKETS = 4
@@ -98,6 +96,7 @@ class RowWriter:
         check_stored_schema(table)
         check_hashing(table)
         index = bucket_index(table, buckets)
+        self._records_first_count = table.bucket_count is None
         self._generator = check_stored_rows(table, index)
         settings = WriterSettings(
             index,
@@ -115,8 +114,8 @@ class RowWriter:
 
     def upsert(self, rows: Rows, *, add_columns: bool = False) -> WriteResult:
         """Write rows; see ``lakemark.Table.upsert``."""
-        incoming = _as_table(rows)
         before = self._writer.schema
+        incoming = _as_table(rows, before)
         if add_columns:
             url = self._table.location.url
             self._writer.evolve(with_new_columns(before, incoming.schema, url))
@@ -127,14 +126,20 @@ class RowWriter:
             return RowChanges.of(self._table, self._generator, columns).upserts(own)
 
         try:
-            return self._write(changes, Operation.UPSERT)
+            result = self._write(changes, Operation.UPSERT)
         except BaseException:
             self._writer.evolve(before)
             raise
+        if result.instant is None:  # no row, so no commit records the new columns
+            self._writer.evolve(before)
+        return result
 
     def delete(self, record_keys: Keys | None, where: pc.Expression | str | None) -> WriteResult:
         """Delete records; see ``lakemark.Table.delete``."""
-        wanted = None if record_keys is None else self._record_keys(record_keys)
+        columns, url = self._writer.schema, self._table.location.url
+        wanted = None
+        if record_keys is not None:
+            wanted = record_keys_of(record_keys, self._generator, columns, url)
 
         def changes() -> pa.Table:
             scan = self._table.scan(
@@ -184,7 +189,10 @@ class RowWriter:
             if made is not None and not stats:
                 self._writer.cancel()
                 return WriteResult()
-            instant = self._writer.commit(stats, self._carried, operation=operation)
+            instant = self._writer.commit(
+                stats, self._carried, self._check_bucket_count, operation=operation
+            )
+            self._records_first_count = False
         except WriteConflict:
             self._writer.abandon()  # nothing of it is left, or the caller writes again
             raise
@@ -212,25 +220,27 @@ class RowWriter:
         written = self._runner.map(write, divide(changes, self._writer.settings.index))
         return [stat for stat in written if stat is not None]
 
+    def _check_bucket_count(self, timeline: Timeline) -> None:
+        """Pass unless another writer has recorded another bucket count since this one opened.
+
+        No commit recorded a count when this writer opened the table, so that two processes that
+        create the table at the same time may have chosen different ones.
+        """
+        if not self._records_first_count:
+            return
+        ours = self._writer.settings.index.bucket_count
+        for instant in timeline.completed(*COMMITS):
+            theirs = self._table.store.read_commit(instant).extra_metadata.get(BUCKET_COUNT)
+            if theirs is not None and int(theirs) != ours:
+                message = (
+                    f"table {self._table.location.url} has {theirs} buckets in each partition, "
+                    f"not {ours}, because another process created it at the same time; open the "
+                    "table with lakemark.open"
+                )
+                raise InvalidConfig(message)
+
     def _carried(self, timeline: Timeline) -> dict[str, str]:
         return repeat_table_progress(self._table.store, timeline)
-
-    def _record_keys(self, given: Keys) -> list[str]:
-        if isinstance(given, pa.RecordBatch):
-            given = pa.Table.from_batches([given])
-        if not isinstance(given, pa.Table):
-            if all(isinstance(one, str) for one in given):
-                return [str(one) for one in given]
-            given = pa.Table.from_pylist([dict(one) for one in given])  # type: ignore[arg-type]
-        fields = self._generator.config.record_key_fields
-        missing = [name for name in fields if name.partition(".")[0] not in given.column_names]
-        if missing:
-            message = f"keys lack column {missing[0]!r}; the record key is {', '.join(fields)}"
-            raise InvalidConfig(message)
-        own = {name.partition(".")[0] for name in fields}
-        columns = pa.schema([field for field in self._writer.schema if field.name in own])
-        rows = in_table_columns(given.select(columns.names), columns, self._table.location.url)
-        return [key for key in self._generator.record_keys(rows).to_pylist() if key is not None]
 
 
 def bucket_index(table: OpenTable, buckets: int | None) -> BucketIndex:
@@ -275,14 +285,29 @@ def merger_class(table: OpenTable) -> str | None:
     return None
 
 
-def _as_table(rows: Rows) -> pa.Table:
+def _as_table(rows: Rows, columns: pa.Schema) -> pa.Table:
     if isinstance(rows, pa.Table):
         return rows.combine_chunks()
     if isinstance(rows, pa.RecordBatch):
         return pa.Table.from_batches([rows])
     if isinstance(rows, pa.RecordBatchReader):
         return rows.read_all().combine_chunks()
-    return pa.Table.from_batches(list(rows)).combine_chunks()
+    is_batches = isinstance(rows, Iterable) and not isinstance(rows, str | bytes | Mapping)
+    batches: list[object] = list(rows) if is_batches else [rows]
+    for one in batches:
+        if not isinstance(one, pa.RecordBatch):
+            message = (
+                f"rows are or contain {repr(one)[:80]}, which is no record batch; pass an Arrow "
+                "table, for dictionaries pyarrow.Table.from_pylist(…)"
+            )
+            raise InvalidConfig(message)
+    if not batches:
+        return columns.empty_table()
+    try:
+        return pa.Table.from_batches(batches).combine_chunks()
+    except pa.ArrowInvalid as error:
+        message = f"the batches have different columns: {error}; convert them first"
+        raise InvalidConfig(message) from error
 
 
 def _array(table: pa.Table, name: str) -> pa.Array:

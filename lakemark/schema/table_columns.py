@@ -16,6 +16,9 @@ def check_columns(schema: pa.Schema) -> pa.Schema:
         InvalidConfig: there is no column; or a column is one of Hudi's own, has a name that Avro
             does not allow, or differs from another only by case, which Spark cannot tell apart.
     """
+    if not isinstance(schema, pa.Schema):
+        message = f"schema is {schema!r}; pass a pyarrow.Schema"
+        raise InvalidConfig(message)
     if not schema.names:
         message = "a schema needs at least one column"
         raise InvalidConfig(message)

@@ -237,6 +237,17 @@ def test_bucket_count_of_the_table_is_used(tmp_path: Path) -> None:
     assert len(contents(table)) == 60
 
 
+@pytest.mark.parametrize("retention", ["retain_commits", "retain_hours", "retain_versions"])
+@pytest.mark.parametrize("number", [0, -1])
+def test_clean_that_would_retain_nothing_is_refused(
+    plain: lakemark.Table, retention: str, number: int
+) -> None:
+    plain.upsert(rows(("1", "a", 1, 1)))
+    with pytest.raises(lakemark.InvalidConfig, match=f"at least 1 .*, not {number}"):
+        plain.clean(**{retention: number})
+    assert plain.snapshot(["v"]).read_all().to_pylist() == [{"v": 1}]
+
+
 def test_delete_needs_keys_or_a_condition(plain: lakemark.Table) -> None:
     with pytest.raises(lakemark.InvalidConfig, match="keys=… or where=…"):
         plain.delete()

@@ -1,0 +1,90 @@
+"""Settings of a new table, checked before anything is on storage.
+
+A setting that only the first write refused would remain: a table cannot be created again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import TypeVar
+
+import pyarrow as pa
+
+from lakemark.codec.ordering_wrappers import wrapper_of
+from lakemark.config.property_check import check_allows
+from lakemark.config.property_rule import Purpose
+from lakemark.config.table_spec import TableSpec
+from lakemark.errors import InvalidConfig
+from lakemark.index.bucket import BucketIndex
+from lakemark.keygen.key_generator import KeyGeneratorConfig
+from lakemark.keygen.key_value import key_value
+from lakemark.schema.field_path import column_at
+
+Choice = TypeVar("Choice", bound=Enum)
+
+
+def choose(kind: type[Choice], value: object, parameter: str) -> Choice:
+    """The member of an enumeration that a caller names.
+
+    Raises:
+        InvalidConfig: there is no such member.
+    """
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(repr(one.value) for one in kind)
+        message = f"{parameter} is {value!r}; choose one of {known}"
+        raise InvalidConfig(message) from None
+
+
+def column_names(given: Sequence[str], parameter: str) -> tuple[str, ...]:
+    """Names of columns that a caller gives.
+
+    Raises:
+        InvalidConfig: they are no list of texts, or one occurs twice.
+    """
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        message = f"{parameter} is {given!r}; pass a list of column names"
+        raise InvalidConfig(message)
+    for name in given:
+        if not isinstance(name, str) or not name:
+            message = f"{parameter} contains {name!r}; name a column"
+            raise InvalidConfig(message)
+        if given.count(name) > 1:
+            message = f"{parameter} names column {name!r} twice; name it once"
+            raise InvalidConfig(message)
+    return tuple(given)
+
+
+def check_new_table(spec: TableSpec, columns: pa.Schema, buckets: int, url: str) -> None:
+    """Pass if this project can write a table with these settings and columns.
+
+    The checks are those of the writer, on a table without rows.
+
+    Args:
+        spec: of the table.
+        columns: of the table, without meta columns.
+        buckets: file groups in each partition.
+        url: of the table, for errors.
+
+    Raises:
+        InvalidConfig: a column is missing, or its type cannot be a key, a partition or an ordering
+            value; or the bucket count is not one; or settings contradict each other.
+        Unsupported: a setting that this project does not write.
+    """
+    if not spec.record_key:
+        message = "record_key is empty; name the columns of the record key"
+        raise InvalidConfig(message)
+    if isinstance(buckets, bool) or not isinstance(buckets, int):
+        message = f"buckets is {buckets!r}; pass a positive integer"
+        raise InvalidConfig(message)
+    BucketIndex(buckets, spec.record_key)
+    nothing = columns.empty_table()
+    for name in (*spec.record_key, *spec.partition_by):
+        key_value(nothing, name)
+    for name in spec.ordering:
+        wrapper_of(column_at(nothing, name).type)
+    properties = spec.to_properties()
+    check_allows(properties, Purpose.WRITE, url)
+    KeyGeneratorConfig.of(properties, url)

@@ -1,0 +1,80 @@
+"""``create`` refuses what no write would accept, and leaves nothing on storage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import lakemark
+from lakemark.operations.write import RowWriter
+from tests.unit.operations.tables import FAST, SCHEMA, create, reopen, rows
+
+COLUMNS = pa.schema(
+    [
+        ("id", pa.string()),
+        ("f", pa.float64()),
+        ("s", pa.struct({"x": pa.int32()})),
+        ("l", pa.list_(pa.int32())),
+        ("m", pa.map_(pa.string(), pa.int32())),
+        ("b", pa.binary()),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        *(({"record_key": [name]}, f"field '{name}' of type .* cannot be") for name in "fslb"),
+        *(({"partition_by": [name]}, f"field '{name}' of type .* cannot be") for name in "fs"),
+        *(({"ordering": [name]}, "records cannot be ordered by a column of") for name in "slm"),
+        ({"record_key": []}, "record_key is empty"),
+        ({"record_key": [None]}, "record_key contains None"),
+        ({"record_key": "id"}, "record_key is 'id'; pass a list"),
+        ({"record_key": ["id", "id"]}, "record_key names column 'id' twice"),
+        ({"partition_by": ["zz"]}, "field 'zz' is not among the columns"),
+        *(({"buckets": n}, f"bucket count {n} is not between") for n in (0, -1, 10**9)),
+        *(({"buckets": n}, f"buckets is {n!r}; pass a positive") for n in (True, 2.5, "4", None)),
+        ({"table_type": "mor"}, "table_type is 'mor'; choose one of .*'MERGE_ON_READ'"),
+        ({"merge_mode": "foo"}, "merge_mode is 'foo'; choose one of .*'COMMIT_TIME_ORDERING'"),
+        ({"partial_update": "foo"}, "partial_update is 'foo'; choose one of .*IGNORE_DEFAULTS"),
+        ({"lock_provider": "zk"}, "lock_provider is 'zk'; choose one of 'storage'"),
+        ({"version": 7}, "version is 7; choose one of 6, 8, 9"),
+        ({"version": "9"}, "version is '9'; choose one of 6, 8, 9"),
+        ({"multi_writer": "x"}, "multi_writer is 'x'; pass a lakemark.MultiWriter"),
+        ({"schema": None}, "schema is None; pass a pyarrow.Schema"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_wrong_setting_leaves_nothing(
+    settings: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "orders"
+    with pytest.raises(lakemark.InvalidConfig, match=message):
+        lakemark.create(str(path), **{"schema": COLUMNS, "record_key": ["id"], **settings})
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("version", [6, 8, 9])
+def test_second_creator_with_other_buckets_is_refused(
+    version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, original = str(tmp_path / "orders"), RowWriter.commit_schema
+
+    def first_creator_is_faster(second: RowWriter) -> object:
+        monkeypatch.setattr(RowWriter, "commit_schema", original)
+        table = reopen(path)
+        RowWriter(table._table, 3).commit_schema()
+        table.upsert(rows(("a", "north", 1, 1)))
+        return original(second)
+
+    monkeypatch.setattr(RowWriter, "commit_schema", first_creator_is_faster)
+    with pytest.raises(lakemark.InvalidConfig, match="has 3 buckets in each partition, not 8"):
+        create(path, version=version, buckets=8)
+    table = reopen(path)
+    assert not table.timeline.pending()
+    table.upsert(rows(("a", "north", 2, 2)))
+    assert table.snapshot(SCHEMA.names).read_all().num_rows == 1
+    assert lakemark.open(path, buckets=3, multi_writer=FAST).upsert(rows(("b", "x", 1, 1))).files
