@@ -132,17 +132,22 @@ def execute(
 def claim(context: TableContext, pending: Instant) -> CleanPlan | None:
     """The plan of a pending clean, if it may be executed; None if it was removed or has completed.
 
-    A plan is removed if its content is lost. An inflight file without a plan is removed, too: a
-    process that was suspended created it after the clean was completed and archived. A plan is
-    also removed if, after its time, the table was restored, an older instant was rolled back, or a
-    savepoint began to keep some of the files. Restores, savepoints and rollbacks of completed
-    commits refuse to begin while they see a plan. So a writer that had lost the lock created it,
-    and it may name files that are needed again. The
-    rollback of an instant that was requested after the plan removes nothing: the plan does not
-    count on that instant, and may have been executed in part, which only its completion records. A
-    plan that the metadata table records was executed in full; without its completion the metadata
-    table would be ahead of the timeline. Source for lost plans: ``CleanActionExecutor.execute``,
-    ``deleteEmptyInstantIfExists`` of Apache Hudi 1.2.0.
+    A plan is removed in these cases:
+
+    - Its content is lost.
+    - It has an inflight file and no plan: a process that was suspended created that file after the
+      clean was completed and archived.
+    - After its time the table was restored, or a savepoint began to keep some of its files, or, if
+      the clean has not begun, an older instant was rolled back. Restores, savepoints and rollbacks
+      of completed commits refuse to begin while they find a plan. So a writer that had lost the
+      lock created it, and it may name files that are needed again.
+
+    A plan is kept if an instant was rolled back that was requested after it, or once the clean had
+    begun: that instant had never completed, and the plan does not count on it. The plan may have
+    been executed in part, which only its completion records. A plan that the metadata table
+    records was executed in full; without its completion the metadata table would be ahead of the
+    timeline. Source for lost plans: ``CleanActionExecutor.execute``, ``deleteEmptyInstantIfExists``
+    of Apache Hudi 1.2.0.
     """
     with context.lock.hold(LOCK_WAIT_S) as lease:
         timeline = context.timeline.load()
@@ -151,7 +156,7 @@ def claim(context: TableContext, pending: Instant) -> CleanPlan | None:
             return None
         is_planned = current.state is State.REQUESTED or context.timeline.is_requested(current)
         planned = context.timeline.read_clean_plan(pending.requested_at) if is_planned else None
-        reason = _obsolete(planned, pending, timeline, context.timeline)
+        reason = _obsolete(planned, current, timeline, context.timeline)
         if planned is not None and (not reason or _is_recorded(context, pending)):
             return planned
         # The plan of a living writer may be empty while it is being written.
@@ -276,6 +281,7 @@ def _obsolete(
     for change in later:
         if change.action is Action.RESTORE or (
             change.action is Action.ROLLBACK
+            and pending.state is State.REQUESTED
             and store.read_rollback(change).instant < pending.requested_at
         ):
             return f"{change} came after it"

@@ -75,7 +75,7 @@ def check_undoable(
     for problem in (
         *_later(target, timeline),
         *_only(target, timeline, store),
-        *_cleaned(target, timeline, store, storage),
+        *_cleaned(target, store, storage),
     ):
         message = f"{target} cannot be rolled back: {problem}"
         raise Refused(message)
@@ -116,12 +116,11 @@ def _only(target: Instant, timeline: Timeline, store: TimelineStore) -> Iterator
         )
 
 
-def _cleaned(
-    target: Instant, timeline: Timeline, store: TimelineStore, storage: Storage
-) -> Iterator[str]:
-    """Find cleaned files that the commit replaced: without it, their rows would be lost."""
-    if not any(i.requested_at > target.requested_at for i in timeline.completed(Action.CLEAN)):
-        return
+def _cleaned(target: Instant, store: TimelineStore, storage: Storage) -> Iterator[str]:
+    """Find cleaned files that the commit replaced: without it, their rows would be lost.
+
+    The clean may be archived, or may have died before it completed, so the files decide.
+    """
     metadata = store.read_commit(target)
     for path in _replaced_files(target, metadata, store):
         if storage.head(path) is None:

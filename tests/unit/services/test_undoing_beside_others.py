@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -170,7 +171,7 @@ def die() -> None:
 
 def test_a_clean_that_is_removed_leaves_no_heartbeat(clock: VirtualTime) -> None:
     table = with_commits(clock)
-    clean_until(table, "delete", ".parquet")
+    clean_until(table, "create", ".clean.inflight")
     removed = table.pending()[0].requested_at
     # The process died before it could remove its heartbeat.
     table.storage.put(f"{HEARTBEAT_FOLDER}/{removed}", b"")
@@ -345,6 +346,53 @@ def test_restore_to_a_commit_that_its_archiver_has_still_to_delete_is_refused(
     with pytest.raises(Refused, match="restore to a later commit"):
         restore_to(table.open(), second.requested_at)
     assert table.rows() == {"a": 4}
+
+
+def test_clean_that_died_before_it_completed_is_completed_after_an_older_dead_commit_was_undone(
+    clock: VirtualTime,
+) -> None:
+    """Otherwise nothing records what it deleted, and the commit over it could be rolled back."""
+    table = Table(clock)
+    dead = table.open()
+    write_files(dead, [Row("b", 1, 1, region="south")])
+    for value in range(2, 6):
+        commit(table.open(), [Row("a", value, value)])
+    requested, planned = plan_clean(table)
+    assert planned.files
+
+    def die() -> None:
+        raise SimulatedCrash
+
+    cleaner = InterruptedStorage(table.storage, die)
+    to = table.open(cleaner)
+    cleaner.is_before = lambda _, method, path: method == "put" and ".aux/prepared" in path
+    with pytest.raises(SimulatedCrash):
+        clean(to.table, CLEANING)
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    other = table.open()
+    assert other.recover() == [dead.pending_instant]
+    clean(other.table, CLEANING)
+    assert [i.requested_at for i in table.open().table.timeline.completed(Action.CLEAN)] == [
+        requested.requested_at
+    ]
+    for name in [i.requested_at for i in reversed(commits(table))][:-1]:
+        with suppress(Refused):
+            undo(table.open(), name)
+    assert table.rows()["a"] >= 3
+
+
+def test_commit_whose_replaced_files_an_archived_clean_deleted_is_not_rolled_back(
+    clock: VirtualTime,
+) -> None:
+    table = with_commits(clock)
+    clean(table.open().table, CLEANING)
+    for completed in table.open().table.timeline.completed(Action.CLEAN):
+        table.open().table.store.archive([completed], lambda: None)
+    assert not table.open().table.timeline.completed(Action.CLEAN)
+    with pytest.raises(Refused, match="was cleaned"):
+        for name in [i.requested_at for i in reversed(commits(table))]:
+            undo(table.open(), name)
+    assert table.rows()["a"] >= 2
 
 
 # Histories
