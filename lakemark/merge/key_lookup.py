@@ -32,7 +32,7 @@ class KeyLookup:
         is_first[1:] = ascending[1:] != ascending[:-1]
         self._keys = keys
         self._hashes, self._rows = ascending[is_first], order[is_first]
-        #: Rows behind another key of the same hash: few, unless the keys were chosen to collide.
+        #: All rows but the first of each hash: repeated keys, and other keys with the same hash.
         self._hidden = np.sort(order[~is_first])
         self._hidden_keys = keys.take(self._hidden).combine_chunks()
 

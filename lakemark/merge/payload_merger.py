@@ -91,7 +91,7 @@ class _PayloadMerger:
 
 
 def _has_one_java_class(kind: pa.DataType) -> bool:
-    """Whether Spark's rows and Avro's records hold such a value in the same class."""
+    """Whether Spark rows and Avro records hold values of this type in the same Java class."""
     return bool(
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)

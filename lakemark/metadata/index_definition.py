@@ -85,7 +85,7 @@ def define_column_statistics(
 
     Args:
         storage: the data table's root.
-        columns: names of the columns, all of them.
+        columns: names of all columns that have statistics.
         version: of the column statistics.
         check_lease: raises if another process may be changing the table. It is called right before
             the definitions are written, because they are replaced as a whole.

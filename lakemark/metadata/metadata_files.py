@@ -29,7 +29,7 @@ FIRST_WRITE_TOKEN = "0-0-0"
 _BLOOM_BLOCK = b"bloomFilter"
 _BLOOM_KEYS_PER_ROW = 10_000
 
-#: Names in file info of the parts of a base file's footer.
+#: The name that the file info of an HFile has for each entry of a base file's footer.
 _INFO_OF_FOOTER = {
     bloom.TYPE_CODE: file_info.BLOOM_FILTER_TYPE,
     bloom.MIN_RECORD_KEY: file_info.MIN_KEY,

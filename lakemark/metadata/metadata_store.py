@@ -231,7 +231,10 @@ class MetadataStore:
         self.timeline = self.timeline.with_instant(completed)
 
     def compaction_time(self) -> str:
-        """Requested time of a compaction of all commits so far."""
+        """Make the requested time for a compaction of all commits so far.
+
+        In version 6 it derives from the newest delta commit, else a new time is generated.
+        """
         if not self._names_slices:
             return self.next_time(ClockSlot.SERVICE)
         return compaction_v6(max(i.requested_at for i in self.timeline.completed(_DELTA)))

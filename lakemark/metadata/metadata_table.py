@@ -41,8 +41,8 @@ class MetadataTable:
         rows: reads the rows of a slice.
         definitions: of its indexes, by partition.
         inconsistency: why its timeline does not match the data table's; None if it does.
-        find_file_mismatch: why the files of a partition are not as its commits wrote them; None if
-            they are.
+        find_file_mismatch: takes a partition, and says how its files differ from those that the
+            commits recorded; None if they do not.
     """
 
     partitions: frozenset[str]

@@ -218,9 +218,9 @@ class WriterStateLoader:
     def _committed_columns(
         self, defined: Iterable[str], properties: TableProperties, timeline: Timeline
     ) -> set[str]:
-        """The columns that are in the schema of the newest completed commit that has one.
+        """Find the columns that the newest completed commit with a schema has.
 
-        If no active commit has a schema, all of them.
+        If no active commit has a schema, these are all columns.
         """
         for instant in reversed(timeline.completed(*COMMITS)):
             text = self.instants.read_commit(instant).extra_metadata.get(keys.SCHEMA)

@@ -50,7 +50,7 @@ def decode_record(data: bytes, path: str) -> Record:
 
 
 def decode_as(build: Callable[[Record], T], data: bytes, path: str) -> T:
-    """Decode the content of such a file as a value.
+    """Decode content that ``decode_record`` reads, and build a value from it.
 
     Args:
         build: builds the value from the record.

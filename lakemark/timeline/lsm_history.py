@@ -387,7 +387,7 @@ class HistoryFile:
     is_range: bool = True
 
     def may_hold(self, since: str, until: str | None) -> bool:
-        """Whether the range of its name overlaps the range."""
+        """Whether it may contain an instant requested from ``since`` on and before ``until``."""
         is_inside = since <= self.last and (until is None or self.first < until)
         return is_inside or not self.is_range
 

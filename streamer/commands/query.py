@@ -125,6 +125,6 @@ def _print(rows: pa.RecordBatchReader, limit: int | None) -> None:
     row_output.print_rows(row_output.first_rows(limited.to_batches(), shown), Console())
     if limit is None and limited.num_rows > shown:
         print(
-            f"only the first {counted(shown, 'row')}; --limit prints more, --out all",
+            f"only the first {counted(shown, 'row')}; use --limit for more, --out FILE for all",
             file=sys.stderr,
         )

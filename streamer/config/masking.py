@@ -52,7 +52,7 @@ _USER_ALONE = re.compile(
 #: an ``@`` after a port; then it masks more than necessary.
 _ODD_PASSWORD = re.compile(r"[:/]/?[^\s:/]*:(?P<of_url>\S*)@")
 _PASSWORD_IN_URL = re.compile(r"://[^\s:/]*:\S*@")
-#: Shorter texts are user names rather than tokens, and may be part of any word.
+#: Shorter texts are not masked: they are user names, and could be parts of ordinary words.
 _MIN_TOKEN_LENGTH = 8
 _PATH_OR_CLASS = re.compile(r"(file:)?[\w/$-]*[./][\w./$-]*")
 _END_OF_NAME = re.compile(r"[=:\s]")

@@ -27,8 +27,9 @@ class CompactionConfig(Section):
     pool of its own."""
 
     max_wait_s: Annotated[float, Field(ge=0)] = 10.0
-    """With ``async``: the longest time in seconds that a batch waits for a compaction. It waits
-    only if more than ``backlog_commits`` delta commits are not compacted."""
+    """With ``async``: about how many seconds a batch waits for a compaction. It waits while the
+    compaction is published, and if more than ``backlog_commits`` delta commits are not compacted,
+    but not for a compaction that has failed."""
 
     backlog_commits: Annotated[int, Field(ge=1)] = 20
     """With ``async``: how many delta commits may be uncompacted before batches wait."""

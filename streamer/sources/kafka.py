@@ -293,7 +293,7 @@ class KafkaSource:
 
     def _first(self) -> Start:
         starting = self._starting()
-        # Read after the times are resolved, so that the ranges include records that arrived since.
+        # Read after the start time was resolved, so that they include what arrived in between.
         available = self._admin.ranges()
         if isinstance(starting, dict) and not starting.keys() <= available.keys():
             unknown = starting.keys() - available.keys()

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from checkpoints.checkpoint import KafkaCheckpoint
 from sinks.audit import OffsetGap
 
-#: The end of a partition at which to continue.
+#: Where to continue if a partition lacks the wanted offset: at its first offset, or after its last.
 Fallback: TypeAlias = Literal["earliest", "latest"]
 
 #: The start of a first run: an end of all partitions, or these offsets.

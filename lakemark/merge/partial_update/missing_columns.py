@@ -58,7 +58,7 @@ class MissingIfDefault:
 
 @dataclass(frozen=True, slots=True)
 class MissingIfUnavailable:
-    """A column of strings or bytes is missing if it holds this text."""
+    """A row lacks a column of strings or bytes if the value is this text."""
 
     text: str
 

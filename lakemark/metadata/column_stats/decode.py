@@ -148,7 +148,8 @@ def decode_values(
         wrapped: of type ``WRAPPED``.
         value_types: of type ``VALUE_TYPE``.
         target: the column's type.
-        printed: the value to use for a value that is not text, if the column has become text.
+        printed: the text that replaces a stored value of another type, if the column has become
+            text.
     """
     count = len(wrapped)
     decoded_rows, parts = [np.empty(0, np.int64)], [pa.nulls(0, target)]

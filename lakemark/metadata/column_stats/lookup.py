@@ -306,7 +306,7 @@ def _unite(rows: pa.Table, bounds: _Bounds, name_column: str, label: str | None)
 
 
 def _is_consistent(low: pa.Array, high: pa.Array, payload: pa.StructArray) -> npt.NDArray[np.bool_]:
-    """Whether there are bounds, or no values; a footer may count values without bounds."""
+    """Whether there are both bounds, or only nulls. A footer may count values and lack bounds."""
     is_empty = pc.equal(_field(payload, "nullCount"), _field(payload, "valueCount"))
     has_bounds = pc.and_(low.is_valid(), high.is_valid())
     consistent: npt.NDArray[np.bool_] = np.asarray(
