@@ -35,6 +35,7 @@ from lakemark.operations.open_table import LATEST, OpenTable
 from lakemark.operations.restore import restore_table
 from lakemark.operations.rollback import roll_back_instant
 from lakemark.operations.savepoint import create_savepoint, delete_savepoint, list_savepoints
+from lakemark.operations.scan_arguments import check_scan_arguments
 from lakemark.operations.write import Rows, RowWriter, WriteResult, merger_class
 from lakemark.operations.write_checks import check_maintainable
 from lakemark.read.cdc.scan import CdcScan
@@ -146,6 +147,7 @@ class Table:
             SnapshotChanged: other writers cleaned or rolled back while the query was planned.
             CorruptData, Unsupported: the table cannot be read.
         """
+        check_scan_arguments(query, columns, record_keys)
         return self._table.scan(query, columns, where, record_keys)
 
     def changes(self, begin: str = EARLIEST, end: str | None = None) -> CdcScan:

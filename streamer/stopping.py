@@ -1,7 +1,7 @@
 """Handles Ctrl-C and SIGTERM: the first stops after the batch in progress, the second at once.
 
-Before the stream runs, the first signal interrupts the start at once. It leaves no more behind than
-a crash would, and the next start removes that.
+Before the stream runs, the first signal interrupts the start at once. What an interrupted start
+leaves is what a crash leaves, and the next start removes it.
 """
 
 from __future__ import annotations

@@ -28,8 +28,9 @@ class ConversionConfig:
 
     A null value with a key is a tombstone. It deletes the row regardless of event time, unless
     ``tombstone_ordering`` gives it an ordering value. A row that is marked as deleted (see
-    ``lakemark.write.delete_marks``) deletes by its ordering value. If it has none, it deletes as a
-    tombstone, as in Apache Hudi. A mark is a column of the table only if it is declared.
+    ``lakemark.write.delete_marks``) deletes by its ordering value. A marked row without one
+    deletes regardless of event time, as in Apache Hudi. The table has the column of a mark only if
+    the schema declares it.
 
     Attributes:
         decoder: decodes the values; its schema is the declared one.

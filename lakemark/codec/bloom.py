@@ -169,8 +169,10 @@ class BloomFilter:
         hash_count, bits = _parse_header(rows[0], path)
         if any(_parse_header(row, path) != (hash_count, bits) for row in rows):
             raise CorruptData(path, None, "rows of one shape", "rows that differ")
-        if any(len(row) != _row_bytes(bits) for row in rows):
-            raise CorruptData(path, None, f"{_row_bytes(bits)} bytes", f"{len(rows[0])}")
+        expected = _row_bytes(bits)
+        wrong = next((len(row) for row in rows if len(row) != expected), None)
+        if wrong is not None:
+            raise CorruptData(path, None, f"{expected} bytes in a row", f"{wrong} bytes")
         packed = np.frombuffer(b"".join(row[_HEADER.size :] for row in rows), np.uint8)
         unpacked = np.unpackbits(packed.reshape(len(rows), -1), axis=1, bitorder="little")
         return cls(hash_count, unpacked[:, :bits].view(np.bool_))

@@ -97,7 +97,7 @@ is_unknown_partial_update = is_none_of("NONE", *PartialUpdateMode)
 
 
 def is_unknown_payload(properties: TableProperties, value: str) -> bool:
-    """Whether the payload class alone makes the merge rules unknown."""
+    """Whether the payload class, and not the partial update mode, makes the merge rules unknown."""
     partial_update = properties.values.get(keys.PARTIAL_UPDATE_MODE, "")
     is_its_fault = not is_unknown_partial_update(properties, partial_update)
     return is_set(properties, value) and is_its_fault and _merges_unknown(properties)

@@ -252,7 +252,9 @@ _MERGING = (
         ),
     ),
     _honoured(keys.MERGE_STRATEGY_ID, "a user's merger is found by it"),
-    _honoured(keys.OLD_MERGE_STRATEGY_ID, "the same, before version 8"),
+    _honoured(
+        keys.OLD_MERGE_STRATEGY_ID, f"the name of `{keys.MERGE_STRATEGY_ID}` before version 8"
+    ),
     _honoured(
         keys.PAYLOAD_CLASS,
         "a query that merges logs refuses an unknown payload as well",
@@ -264,7 +266,7 @@ _MERGING = (
             _ANOTHER_PATH,
         ),
     ),
-    _honoured(keys.LEGACY_PAYLOAD_CLASS, "must equal the pipeline's payload, if it names one"),
+    _honoured(keys.LEGACY_PAYLOAD_CLASS, "if the pipeline names a payload, it must be this one"),
     _honoured(
         keys.PARTIAL_UPDATE_MODE,
         "a query that merges logs refuses an unknown mode as well",

@@ -51,7 +51,7 @@ class SpilledDivisions:
         """Divide rows and write them; called once.
 
         Args:
-            tables: rows with a record key, in the order in which a division returns them.
+            tables: rows with a record key. A division returns its rows in the same order.
 
         Raises:
             StorageUnavailable: the disk of the temporary folder is full.

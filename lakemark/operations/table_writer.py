@@ -214,9 +214,9 @@ class TableWriter:
         return instant
 
     def check_columns(self, timeline: Timeline) -> None:
-        """Pass if ``schema`` contains all columns of the table.
+        """Check that ``schema`` contains all columns of the table.
 
-        It is compared with the newest commit and all commits that completed since ``begin``.
+        These are the columns of the newest commit and of all that completed since ``begin``.
 
         Args:
             timeline: as just loaded.

@@ -91,7 +91,7 @@ def to_arrow(avro: Mapping[str, object] | str) -> pa.Schema:
     try:
         arrow = _arrow_type(parsed, "", {})
     except RecursionError:
-        raise _not_avro(parsed, "types nested a few deep") from None
+        raise _not_avro(parsed, "types with fewer levels of nesting") from None
     if not pa.types.is_struct(arrow):
         raise _not_avro(parsed, "a record")
     return pa.schema(arrow.fields)

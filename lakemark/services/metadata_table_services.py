@@ -47,8 +47,8 @@ class MetadataPolicies:
     """How much of a metadata table is kept.
 
     Attributes:
-        cleaning: which of its files.
-        archival: how long its active timeline may be.
+        cleaning: which files are kept.
+        archival: how long the active timeline may become.
     """
 
     cleaning: CleaningPolicy

@@ -1,4 +1,4 @@
-"""A file for an object store, which is kept on this machine until it is complete, then sent."""
+"""Writes a file on this machine, and uploads it to an object store once it is complete."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class FileGroup:
         return cls(group, by_name, compaction, slices)
 
     def as_of(self, instant: str, version: FormatVersion) -> FileGroup:
-        """The group without slices, and logs in them, of later instants.
+        """The group without the slices of later instants, and without their logs in other slices.
 
         Instants are compared by requested time, as in Apache Hudi. In table version 6 a log holds
         several commits, so it stays, and ``VisibleInstants`` selects its blocks. From version 8 on,

@@ -103,7 +103,7 @@ class BucketWriter:
         return write_file_group(self.context, self.assignment.task(bucket), changes)
 
     def find_in_other_partitions(self, number: int, keys: Iterable[pa.Table]) -> ChangedRows:
-        """Find keys of buckets with this number that exist in other partitions."""
+        """Find which of the keys exist in other partitions, in buckets with this number."""
         appends = self.context.table_type is TableType.MERGE_ON_READ
         groups = self.assignment.groups_in(number)
         return ChangedRows(

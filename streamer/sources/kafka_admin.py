@@ -84,7 +84,9 @@ class KafkaAdmin:
             raise self._translate(error) from None
 
     def topic_id(self) -> str:
-        """Read the topic's id, which a topic created again does not have; "" from old brokers.
+        """Read the topic's id; "" from old brokers.
+
+        A topic that was deleted and created again has a different id.
 
         Raises:
             SourceError: as for ``ranges``.

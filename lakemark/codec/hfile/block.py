@@ -1,15 +1,15 @@
 """One block of an HFile: a header of 33 bytes, its content, maybe compressed, and checksums.
 
     8  magic, the kind of block
-    4  bytes after the header, checksums included
+    4  number of bytes after the header, with the checksums
     4  bytes of the content once it is uncompressed
-    8  offset of the block before of the same kind, -1 for none
+    8  offset of the previous block of the same kind, -1 for none
     1  kind of checksum
     4  bytes that a checksum covers
     4  bytes without the checksums, header included
 
-Checksums are passed over, as Apache Hudi does, whose own writer leaves them zero; a gzip stream
-carries a CRC of its own. Source: ``HFileBlock`` of Apache Hudi 1.2.0.
+Checksums are not verified. Apache Hudi does not verify them either, and its writer sets them to
+zero; a gzip stream carries a CRC of its own. Source: ``HFileBlock`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Loads mergers from a file of Python, ``FILE.py:Class``, in this process and in workers.
+"""Loads mergers from a Python file, ``FILE.py:Class``, in this process and in workers.
 
 The module gets a name of its own, so a file may have the name of any other module, such as
 ``json.py``. What is pickled for a worker contains the text of the file, so only the driver needs

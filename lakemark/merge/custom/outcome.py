@@ -116,7 +116,7 @@ def conform_rows(merger: CustomMerger, rows: object, wanted: pa.Table) -> pa.Tab
 
 
 def combine_outcomes(use_first: Mask, first: Outcome, second: Outcome) -> Outcome:
-    """Combine the results of two ways to merge: the mask selects the first for a row."""
+    """Combine two outcomes: rows where ``use_first`` is true come from ``first``."""
     positions = (
         np.where(use_first, np.cumsum(use_first), len(first.keep) + np.cumsum(~use_first)) - 1
     )

@@ -76,8 +76,9 @@ class GenerationStorageLock:
     def try_acquire(self, ours: LockRecord, is_free: Callable[[LockRecord], bool]) -> Claim | None:
         """See ``LockProvider.try_acquire``.
 
-        The records are read before and after the new file is created. The second time shows a
-        higher number, if this process was paused, or a record that its owner has renewed since.
+        The records are read before and after the new file is created. The second read detects a
+        file with a higher number, if this process was paused, and a record that its owner renewed
+        in between.
         """
         seen = self._records()
         highest = max(seen, default=0)
