@@ -40,13 +40,9 @@ def check_retained(
             "use an earlier instant, or wait for it"
         )
         raise InvalidConfig(message)
-    retained = max(
-        filter(
-            None, (_earliest_retained(timeline, store, instant), _being_cleaned(timeline, store))
-        ),
-        default=None,
-    )
-    if retained is not None and instant < retained and not savepoint_keeps():
+    completed = _earliest_retained(timeline, store, instant) or ""
+    retained = max(completed, _being_cleaned(timeline, store) or "")
+    if instant < retained and not savepoint_keeps():
         message = (
             f"the state as of {instant} was cleaned, or a clean is deleting it; "
             f"the earliest readable instant is {retained}; "

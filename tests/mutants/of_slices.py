@@ -248,7 +248,7 @@ OF_SLICES = (
     ),
     Mutant(
         "lakemark/view/retention.py",
-        "if retained is not None and instant < retained and not savepoint_keeps():",
+        "if instant < retained and not savepoint_keeps():",
         "if False:",
         "a query of a cleaned past returns some of its rows",
         _TRAVEL,

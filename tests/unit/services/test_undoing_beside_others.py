@@ -333,9 +333,6 @@ def test_restore_to_a_commit_that_its_archiver_has_still_to_delete_is_refused(
     table = with_commits(clock)
     oldest, second, *_ = commits(table)
 
-    def die() -> None:
-        raise SimulatedCrash
-
     archiver = InterruptedStorage(table.storage, die)
     to = table.open(archiver)
     archiver.is_before = lambda _, method, path: (
@@ -359,9 +356,6 @@ def test_clean_that_died_before_it_completed_is_completed_after_an_older_dead_co
         commit(table.open(), [Row("a", value, value)])
     requested, planned = plan_clean(table)
     assert planned.files
-
-    def die() -> None:
-        raise SimulatedCrash
 
     cleaner = InterruptedStorage(table.storage, die)
     to = table.open(cleaner)

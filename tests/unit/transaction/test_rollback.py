@@ -612,9 +612,6 @@ def test_a_rollback_that_lost_the_lock_takes_nothing_out_of_the_metadata_table(
     table = Table(clock)
     assert keep_metadata_table(table.open().table)
 
-    def die() -> None:
-        raise SimulatedCrash
-
     dying = InterruptedStorage(table.storage, die)
     dying.is_before = lambda _, method, path: (
         method == "publish" and path.startswith(".hoodie/timeline/")
@@ -707,9 +704,6 @@ def test_a_completed_compaction_whose_rollback_died_at_its_end_is_not_executed_a
 ) -> None:
     table = compactable(clock)
     ((done, _),) = table.open().compact_if_due(CompactionPolicy(1), LocalRunner(1))
-
-    def die() -> None:
-        raise SimulatedCrash
 
     dying = InterruptedStorage(table.storage, die)
     name = f"{done.requested_at}.compaction.inflight"
