@@ -29,7 +29,7 @@ from lakemark.log.hfile_rows import read_hfile_rows
 from lakemark.log.log_block import BlockType, LogBlock
 from lakemark.log.parquet_format import (
     avro_key_values,
-    check_row_count,
+    check_value_counts,
     open_parquet,
     parquet_writer,
 )
@@ -118,7 +118,7 @@ def _read_parquet(block: LogBlock, schema: pa.Schema) -> pa.Table:
     try:
         with open_parquet(block.content.open(), pre_buffer=True) as file:
             stored = file.read(columns=schema.names)
-            check_row_count(stored.num_rows, file.metadata)
+            check_value_counts(stored, file)
         return stored.select(schema.names).cast(schema)
     except (pa.ArrowException, ValueError, KeyError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:

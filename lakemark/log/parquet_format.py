@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakemark.model.column_ranges import NO_SIZE, ColumnSize
@@ -61,24 +62,82 @@ def open_parquet(source: BinaryIO | pa.NativeFile, pre_buffer: bool = False) -> 
     return pq.ParquetFile(source, pre_buffer=pre_buffer, page_checksum_verification=True)
 
 
-def check_row_count(
-    found: int, footer: pq.FileMetaData, groups: Sequence[int] | None = None
-) -> None:
-    """Check that no page was skipped: Arrow skips a page whose header has an unknown type.
+class ValueCounts:
+    """Counts the values that were read of a Parquet file, to notice what Arrow leaves out silently.
 
-    Args:
-        found: number of rows that were read.
-        footer: of the file.
-        groups: the row groups that were read; None for all.
-
-    Raises:
-        pyarrow.ArrowInvalid: the number differs from the footer's.
+    Arrow skips a page whose header has an unknown type, and reads fewer entries of a list or map if
+    the header has a smaller count. No checksum covers the headers of pages.
     """
-    read = range(footer.num_row_groups) if groups is None else groups
-    expected = sum(footer.row_group(group).num_rows for group in read)
+
+    def __init__(self) -> None:
+        self._num_rows = 0
+        self._levels: dict[str, list[list[int]]] = {}  # of each array, for each leaf
+
+    def add(self, rows: pa.RecordBatch | pa.Table) -> None:
+        """Count rows as they were read, before any cast."""
+        self._num_rows += rows.num_rows
+        for name, column in zip(rows.schema.names, rows.columns, strict=True):
+            if not pa.types.is_nested(column.type):
+                continue  # the number of its values is the number of rows
+            for array in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
+                self._levels.setdefault(name, []).append(_num_levels(array))
+
+    def check(self, file: pq.ParquetFile, groups: Sequence[int] | None = None) -> None:
+        """Compare with the footer.
+
+        Args:
+            file: that was read.
+            groups: the row groups that were read; None for all.
+
+        Raises:
+            pyarrow.ArrowInvalid: a number differs from the footer's.
+        """
+        read = range(file.num_row_groups) if groups is None else groups
+        of_groups = [file.metadata.row_group(number) for number in read]
+        _check_equal("rows", self._num_rows, sum(group.num_rows for group in of_groups))
+        first = 0
+        for field in file.schema_arrow:
+            leaves = range(first, first + _num_leaves(field.type))
+            first = leaves.stop
+            if field.name in self._levels:
+                found = [sum(of_leaf) for of_leaf in zip(*self._levels[field.name], strict=True)]
+                expected = [sum(group.column(n).num_values for group in of_groups) for n in leaves]
+                _check_equal(f"values of {field.name}", found, expected)
+
+
+def check_value_counts(
+    rows: pa.Table, file: pq.ParquetFile, groups: Sequence[int] | None = None
+) -> None:
+    """Check that rows that were read at once are whole; see ``ValueCounts.check``."""
+    counts = ValueCounts()
+    counts.add(rows)
+    counts.check(file, groups)
+
+
+def _check_equal(of_what: str, found: object, expected: object) -> None:
     if found != expected:
-        message = f"read {found} rows, but the footer has {expected}"
+        message = f"read {found} {of_what}, but the footer has {expected}"
         raise pa.ArrowInvalid(message)
+
+
+def _num_leaves(kind: pa.DataType) -> int:
+    """Number of Parquet columns that hold an Arrow column."""
+    if not pa.types.is_nested(kind):
+        return 1
+    return sum(_num_leaves(kind.field(place).type) for place in range(kind.num_fields))
+
+
+def _num_levels(array: pa.Array) -> list[int]:
+    """Number of values that Parquet stores for each leaf; a null or empty list counts as one."""
+    kind = array.type
+    if not pa.types.is_nested(kind):
+        return [len(array)]
+    if pa.types.is_struct(kind):
+        return [n for place in range(kind.num_fields) for n in _num_levels(array.field(place))]
+    lists = array.cast(pa.list_(kind.field(0).type)) if pa.types.is_map(kind) else array
+    lengths = pc.fill_null(pc.list_value_length(lists), 0)
+    num_empty = pc.sum(pc.equal(lengths, 0), min_count=0).as_py()
+    return [num_empty + levels for levels in _num_levels(lists.flatten())]
 
 
 def column_sizes(footer: pq.FileMetaData) -> dict[str, ColumnSize]:

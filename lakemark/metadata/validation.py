@@ -27,7 +27,9 @@ from lakemark.model.file_slice import FileSlice, LogFile, join
 from lakemark.model.format_version import FormatVersion
 from lakemark.storage.storage import NotFound, Storage
 from lakemark.timeline.timeline import Timeline
+from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_lister import DataFile, StorageFileLister
+from lakemark.view.view_loader import list_without_rolled_back
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +52,9 @@ class Difference:
 
 def find_differences(
     storage: Storage,
+    store: TimelineStore,
     metadata: MetadataTable,
     timeline: Timeline,
-    version: FormatVersion,
     columns: pa.Schema,
     latest: Iterable[FileSlice],
     runner: Runner,
@@ -65,9 +67,9 @@ def find_differences(
 
     Args:
         storage: the data table's root.
+        store: of its timeline.
         metadata: as of ``timeline``.
         timeline: the data table's.
-        version: the data table's.
         columns: the columns with statistics, with their current types.
         latest: the slices that queries read; statistics of partitions need not cover others.
         runner: reads the files.
@@ -80,7 +82,8 @@ def find_differences(
     damaged = list(_partition_file_differences(metadata))
     if damaged:
         return found + damaged  # the rest may not be readable
-    on_storage = StorageFileLister(storage).list_files()
+    version = store.version
+    on_storage = list_without_rolled_back(store, timeline, StorageFileLister(storage), version)
     visible = visible_files(on_storage, timeline, version)
     listed = [file for some in MetadataFileLister(metadata).list_files().values() for file in some]
     known = {file.path for file in listed}

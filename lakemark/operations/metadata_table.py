@@ -114,9 +114,7 @@ def metadata_differences(table: OpenTable, runner: Runner | None = None) -> list
         return []
     columns, latest = _indexed_columns(table), view.latest_slices()
     where = runner or LocalRunner()
-    return find_differences(
-        table.storage, metadata, timeline, table.version, columns, latest, where
-    )
+    return find_differences(table.storage, table.store, metadata, timeline, columns, latest, where)
 
 
 def _build(table: OpenTable, timeline: Timeline, check_lease: Callable[[], None]) -> None:

@@ -15,7 +15,7 @@ from lakemark.codec.hfile.file_info import SCHEMA
 from lakemark.codec.hfile.reader import HFileReader
 from lakemark.errors import CorruptData, HudiError, SnapshotChanged, Unsupported
 from lakemark.log.hfile_rows import read_hfile_rows
-from lakemark.log.parquet_format import check_row_count, open_parquet
+from lakemark.log.parquet_format import ValueCounts, check_value_counts, open_parquet
 from lakemark.model.file_slice import BaseFile
 from lakemark.read.projection import conform, project_schema
 from lakemark.read.row_filter import filter_rows, referenced_columns, select_row_groups
@@ -64,11 +64,11 @@ def read_base_file(
             if _has_comparable_statistics(condition, file.schema_arrow, schema):
                 groups = select_row_groups(condition, stream, schema)
             groups = [g for g in groups if _has_match(file, g, condition, schema, base.path)]
-        num_rows = 0
+        counts = ValueCounts()
         for batch in file.iter_batches(batch_rows, row_groups=groups, columns=read):
-            num_rows += batch.num_rows
+            counts.add(batch)
             yield conform(pa.Table.from_batches([batch]), schema, base.path)
-        check_row_count(num_rows, file.metadata, groups)
+        counts.check(file, groups)
 
 
 def read_footer(storage: Storage, base: BaseFile) -> pq.FileMetaData:
@@ -93,9 +93,9 @@ def _has_match(
     stored = [name for name in deciding.names if name in file.schema_arrow.names]
     if not stored or 2 * len(stored) > len(schema):
         return True
-    rows = conform(file.read_row_group(group, columns=stored), deciding, path)
-    check_row_count(rows.num_rows, file.metadata, [group])
-    return bool(filter_rows(rows, condition).num_rows)
+    rows = file.read_row_group(group, columns=stored)
+    check_value_counts(rows, file, [group])
+    return bool(filter_rows(conform(rows, deciding, path), condition).num_rows)
 
 
 def _has_comparable_statistics(

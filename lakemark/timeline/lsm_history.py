@@ -36,7 +36,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lakemark.errors import CorruptData, HudiError, SnapshotChanged
-from lakemark.log.parquet_format import check_row_count, open_parquet
+from lakemark.log.parquet_format import ValueCounts, check_value_counts, open_parquet
 from lakemark.model.action import Action, State
 from lakemark.model.instant import Instant
 from lakemark.storage.storage import NotFound, Storage
@@ -210,18 +210,18 @@ class LsmHistory:
     def rows_of(self, file: ManifestFile, version: int) -> Iterator[pa.RecordBatch]:
         """Read a file, some rows at a time. Errors as for ``ArchiveFile.instants``."""
         with self._open(self._file(file, version, True)) as parquet:
-            num_rows = 0
+            counts = ValueCounts()
             for batch in parquet.iter_batches(_COMMIT_BATCH_ROWS):
-                num_rows += batch.num_rows
+                counts.add(batch)
                 yield batch
-            check_row_count(num_rows, parquet.metadata)
+            counts.check(parquet)
 
     def instants_of(self, file: HistoryFile) -> tuple[Instant, ...]:
         """Completed instants of a file. Errors as for ``ArchiveFile.instants``."""
         if file.path not in self._instants:
             with self._open(file) as parquet:
                 rows = parquet.read(columns=_NAMES)
-                check_row_count(rows.num_rows, parquet.metadata)
+                check_value_counts(rows, parquet)
                 self._instants[file.path] = tuple(_instants(rows, file.path))
         return self._instants[file.path]
 

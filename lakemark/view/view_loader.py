@@ -10,6 +10,8 @@ the listing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from lakemark.errors import CorruptData, SnapshotChanged
 from lakemark.model.action import Action, State
 from lakemark.model.compaction_plan import CompactionPlan
@@ -18,7 +20,7 @@ from lakemark.model.instant import Instant
 from lakemark.storage.storage import NotFound
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
-from lakemark.view.file_lister import FileLister, StorageFileLister
+from lakemark.view.file_lister import DataFile, FileLister, StorageFileLister
 from lakemark.view.file_system_view import FileSystemView
 from lakemark.view.late_files import find_late_instants, without_late_files
 from lakemark.view.lost_attempts import find_lost_attempts, without_paths
@@ -43,12 +45,10 @@ def load_view(
             call again.
         CorruptData: an instant, or the archive, violates the format.
     """
-    files = lister.list_files()
-    if isinstance(lister, StorageFileLister):  # the metadata table lists only files of commits
-        late = find_late_instants(store, timeline, lister.written_at())
-        files = without_late_files(files, late, version) if late else files
-        lost = find_lost_attempts(store, timeline, files)
-        files = without_paths(files, lost) if lost else files
+    if isinstance(lister, StorageFileLister):
+        files = list_without_rolled_back(store, timeline, lister, version)
+    else:
+        files = lister.list_files()  # the metadata table lists only files of commits
     try:
         view = FileSystemView.of(
             files,
@@ -70,6 +70,23 @@ def load_view(
         raise SnapshotChanged(message) from error
     check_no_deletions(timeline, store.load())
     return view
+
+
+def list_without_rolled_back(
+    store: TimelineStore, timeline: Timeline, lister: StorageFileLister, version: FormatVersion
+) -> Mapping[str, list[DataFile]]:
+    """Data files by partition path, without those of rolled back instants and of lost attempts.
+
+    Their names alone may look like those of commits: see ``late_files`` and ``lost_attempts``.
+
+    Raises:
+        SnapshotChanged: the history was rewritten meanwhile; load the timeline again.
+    """
+    files = lister.list_files()
+    late = find_late_instants(store, timeline, lister.written_at())
+    files = without_late_files(files, late, version) if late else files
+    lost = find_lost_attempts(store, timeline, files)
+    return without_paths(files, lost) if lost else files
 
 
 def check_no_deletions(before: Timeline, after: Timeline) -> None:

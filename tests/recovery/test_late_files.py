@@ -14,7 +14,7 @@ from lakemark.model.action import Action
 from lakemark.model.format_version import FormatVersion
 from lakemark.operations.archive import archive
 from lakemark.operations.compact import Compaction, request_compaction
-from lakemark.operations.metadata_table import rebuild_metadata_table
+from lakemark.operations.metadata_table import metadata_differences, rebuild_metadata_table
 from lakemark.operations.table_writer import TableWriter
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.compaction_plan import CompactionPolicy
@@ -119,6 +119,7 @@ def test_late_file_is_not_read_before_its_writer_has_deleted_it(
     assert contents(storage) == expected
     rebuild_metadata_table(writer(storage).table)
     assert contents(storage) == expected
+    assert metadata_differences(writer(storage).table) == []
     commit(writer(storage), [Row("a", 6, 6)])
     assert contents(storage) == {**expected, "a": (6, 6)}
 

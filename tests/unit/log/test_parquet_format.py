@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import io
+from contextlib import suppress
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lakemark.log.parquet_format import open_parquet, parquet_writer
+from lakemark.log.parquet_format import (
+    ValueCounts,
+    check_value_counts,
+    open_parquet,
+    parquet_writer,
+)
 
 ROWS = pa.table({"id": [f"k{number}" for number in range(50)], "v": list(range(50))})
 
@@ -45,3 +52,61 @@ def test_a_page_is_held_against_its_checksum() -> None:
     damaged = WHOLE[:position] + bytes([WHOLE[position] ^ 1]) + WHOLE[position + 1 :]
     with pytest.raises(OSError, match="page integrity"):
         open_parquet(pa.BufferReader(damaged)).read()
+
+
+_NESTED = pa.table(
+    {
+        "flat": pa.array(["a", None, "c", "d"]),
+        "list": pa.array([[1, 2], None, [], [3, None]], pa.list_(pa.int64())),
+        "map": pa.array(
+            [[("k", 1)], [], None, [("m", 2), ("n", 3)]], pa.map_(pa.string(), pa.int8())
+        ),
+        "struct": pa.array(
+            [{"deep": [[1], []]}, None, {"deep": None}, {"deep": [None, [2, 3]]}],
+            pa.struct([("deep", pa.list_(pa.list_(pa.int64())))]),
+        ),
+    }
+)
+
+
+@pytest.mark.parametrize("column", range(5))
+def test_flipped_bit_in_a_nested_column_is_noticed(column: int) -> None:
+    """Checksums do not cover the headers, which say how many values a page has."""
+    file = io.BytesIO()
+    with parquet_writer(file, _NESTED.schema) as writer:
+        writer.write_table(_NESTED)
+    whole = bytearray(file.getvalue())
+    for place in _places(pq.read_metadata(file).row_group(0).column(column)):
+        for bit in range(8):
+            whole[place] ^= 1 << bit
+            with suppress(pa.ArrowException, OSError):
+                assert _read_whole(bytes(whole)) == _NESTED
+            whole[place] ^= 1 << bit
+
+
+def test_values_of_slices_and_batches_are_counted() -> None:
+    file = io.BytesIO()
+    with parquet_writer(file, _NESTED.schema) as writer:
+        writer.write_table(_NESTED)
+    parquet, counts = open_parquet(file), ValueCounts()
+    for begin in range(_NESTED.num_rows):
+        counts.add(_NESTED.slice(begin, 1))
+    counts.check(parquet)
+    counts.add(_NESTED.slice(0, 0))
+    counts.check(parquet, [0])
+    with pytest.raises(pa.ArrowInvalid, match="read 4 rows, but the footer has 0"):
+        counts.check(parquet, [])
+
+
+def _places(chunk: pq.ColumnChunkMetaData) -> range:
+    """Return the positions of the bytes of a column chunk."""
+    dictionary = chunk.dictionary_page_offset
+    first = int(chunk.data_page_offset if dictionary is None else dictionary)
+    return range(first, first + chunk.total_compressed_size)
+
+
+def _read_whole(content: bytes) -> pa.Table:
+    with open_parquet(io.BytesIO(content)) as file:
+        rows = file.read()
+        check_value_counts(rows, file)
+    return rows.cast(_NESTED.schema)
