@@ -133,6 +133,44 @@ class BloomFilterBuilder:
         return header + _ROWS.pack(self._keys_per_row, in_last_row, len(rows)) + b"".join(rows)
 
 
+class FooterKeys:
+    """Collects the record keys of one base file for its footer.
+
+    The bloom filter is sized for the number of keys, up to Hudi's default of 60,000. Apache Hudi
+    always takes the default, so that a file of one row has 431 KB of bloom filter. It reads filters
+    of any size, because their header states the size.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[pa.Array] = []
+        self._key_count = 0
+        self._builder: BloomFilterBuilder | None = None
+
+    def add(self, keys: pa.Array) -> None:
+        """Add record keys; memory holds at most those of one row of the default filter.
+
+        Raises:
+            InvalidRecords: a key is null or empty.
+        """
+        _checked(keys)
+        self._waiting.append(keys)
+        self._key_count += len(keys)
+        if self._key_count > KEYS_PER_ROW:
+            self._add_waiting()
+
+    def entries(self) -> dict[str, str]:
+        """Return the key-values of the Parquet footer, as ``BloomFilterBuilder.footer``."""
+        return self._add_waiting().footer()
+
+    def _add_waiting(self) -> BloomFilterBuilder:
+        if self._builder is None:
+            self._builder = BloomFilterBuilder(max(1, min(self._key_count, KEYS_PER_ROW)))
+        for keys in self._waiting:
+            self._builder.add(keys)
+        self._waiting.clear()
+        return self._builder
+
+
 @dataclass(frozen=True, slots=True)
 class BloomFilter:
     """A filter as it was read; a key that it does not contain is not in the file.

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
-from lakemark.codec.bloom import BloomFilterBuilder
+from lakemark.codec.bloom import FooterKeys
 from lakemark.log.parquet_format import avro_key_values, column_sizes, parquet_writer
 from lakemark.model.column_ranges import ColumnRanges
 from lakemark.model.meta_columns import RECORD_KEY
@@ -63,7 +63,7 @@ class BaseFileWriter:
         assert 0 < row_group_bytes <= ROW_GROUP_BYTES, row_group_bytes
         self._avro_schema, self._key_column = avro_schema, key_column
         self._row_groups = RowGroups(schema, row_group_bytes)
-        self._keys = BloomFilterBuilder()
+        self._keys = FooterKeys()
         self._num_writes = 0
         self._indexed, self._ranges = indexed, list[ColumnRanges]()
         self._file = storage.create_streaming(path)
@@ -99,7 +99,7 @@ class BaseFileWriter:
         """
         for row_group in self._row_groups.flush():
             self._write_row_group(row_group)
-        footer = {**avro_key_values(self._avro_schema), **self._keys.footer()}
+        footer = {**avro_key_values(self._avro_schema), **self._keys.entries()}
         self._parquet.add_key_value_metadata(footer)
         self._parquet.close()
         ranges = self._unite_ranges() if self._indexed else None

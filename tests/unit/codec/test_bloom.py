@@ -24,6 +24,7 @@ from lakemark.codec.bloom import (
     TYPE_CODE,
     BloomFilter,
     BloomFilterBuilder,
+    FooterKeys,
 )
 from lakemark.errors import CorruptData, InvalidRecords, Unsupported
 from tests.depth import examples
@@ -75,6 +76,30 @@ def test_a_filter_of_hudis_defaults_equals_apaches(key_count: int, sha256: str) 
     builder = BloomFilterBuilder()
     builder.add(mixed_keys(key_count))
     assert hashlib.sha256(builder.footer()[BLOOM_FILTER].encode()).hexdigest() == sha256
+
+
+@pytest.mark.parametrize(("key_count", "largest_bytes"), [(0, 100), (1, 100), (1_000, 8_000)])
+def test_a_filter_of_few_keys_is_small_and_finds_only_them(
+    key_count: int, largest_bytes: int
+) -> None:
+    entries = FooterKeys()
+    for begin in range(0, key_count, 300):
+        entries.add(mixed_keys(key_count)[begin : begin + 300])
+    footer = entries.entries()
+    assert len(footer[BLOOM_FILTER]) <= largest_bytes
+    bloom = BloomFilter.parse(footer[BLOOM_FILTER], footer[TYPE_CODE])
+    assert bloom.might_contain(mixed_keys(key_count)).all()
+    others = pa.array([f"other {number}" for number in range(10_000)])
+    assert not bloom.might_contain(others).any()
+
+
+@pytest.mark.parametrize("part_keys", [7_000, 130_001])
+def test_a_filter_of_many_keys_equals_apaches(part_keys: int) -> None:
+    entries, builder, keys = FooterKeys(), BloomFilterBuilder(), mixed_keys(130_001)
+    builder.add(keys)
+    for begin in range(0, len(keys), part_keys):
+        entries.add(keys[begin : begin + part_keys])
+    assert entries.entries() == builder.footer()
 
 
 @given(st.lists(st.integers(0, 37), max_size=4))
