@@ -107,8 +107,10 @@ class CommitStatistics:
             files += found.read
             partitions = [StatisticsEntry(path, "", one) for path, one in found.ranges.items()]
             partitions += self._nulls_of_new_columns(state, found.ranges, timeline)
-            written = encode_partition_statistics(partitions, version)
-            deleted = delete_partition_statistics(state.columns, found.emptied)
+            may_be_late = _is_write_before(instant, timeline)
+            written = encode_partition_statistics(partitions, version, is_tight=not may_be_late)
+            emptied = [] if may_be_late else found.emptied
+            deleted = delete_partition_statistics(state.columns, emptied)
             changes[_PARTITIONS] = RecordChanges.union([written, deleted])
             state.ranges.update(found.ranges)
         names = _columns_of(entry.ranges for entry in files).names
@@ -214,6 +216,20 @@ class CommitStatistics:
             state.columns += new
             version = self._instants.version.column_statistics
             define_column_statistics(self._storage, state.columns, version, check_not_fenced)
+
+
+def _is_write_before(instant: Instant, timeline: Timeline) -> bool:
+    """Whether a write is pending that was requested earlier, and may complete later.
+
+    Readers merge the records of a partition by the requested times of their commits, so they merge
+    the record of that write before this one. This one must therefore widen it, and not replace it.
+    A table service adds no values.
+    """
+    return any(
+        one.action.is_write and not one.action.is_table_service
+        for one in timeline.pending()
+        if one.requested_at < instant.requested_at
+    )
 
 
 def _partitions_of(statistics: PartitionStatistics, field: pa.Field) -> set[str]:

@@ -13,7 +13,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from lakemark.codec.hfile import Entries
+from lakemark.metadata.column_stats.encode import StatisticsEntry, encode_partition_statistics
+from lakemark.metadata.column_stats.lookup import PartitionStatistics
 from lakemark.metadata.file_records import FilesOfPartition, encode_files
 from lakemark.metadata.index_keys import partition_path_of
 from lakemark.metadata.metadata_file_lister import MetadataFileLister
@@ -44,13 +48,17 @@ def last_compaction(timeline: Timeline) -> str:
 
 
 def compact_if_due(
-    store: MetadataStore, data: Timeline, check_not_fenced: Callable[[], None]
+    store: MetadataStore,
+    data: Timeline,
+    columns: Callable[[], pa.Schema],
+    check_not_fenced: Callable[[], None],
 ) -> None:
     """Compact if enough delta commits have accumulated and all of them have completed.
 
     Args:
         store: the metadata table.
         data: the data table's timeline, just loaded.
+        columns: returns the data table's columns.
         check_not_fenced: raises if another writer may write the table now. The compaction would
             lack the commits that the other writer adds to the metadata table.
 
@@ -71,7 +79,8 @@ def compact_if_due(
     content = encode_compaction_plan(plan)
     requested = Instant(store.compaction_time(), Action.COMPACTION, State.REQUESTED)
     pending = store.begin(requested, content)
-    stats = [_rewrite(store, one, pending.requested_at) for one in slices if one.logs]
+    rewritten = [_rewrite(store, one, columns, pending.requested_at) for one in slices if one.logs]
+    stats = [stat for stat in rewritten if stat is not None]
     metadata = commit_metadata(stats, Operation.COMPACT, compacted=True)
     store.publish(pending, metadata, check_not_fenced)
 
@@ -103,11 +112,22 @@ def _slices_to_compact(store: MetadataStore) -> list[FileSlice]:
     return view.slices_for_writing()
 
 
-def _rewrite(store: MetadataStore, file_slice: FileSlice, instant: str) -> WriteStat:
+def _rewrite(
+    store: MetadataStore, file_slice: FileSlice, columns: Callable[[], pa.Schema], instant: str
+) -> WriteStat | None:
+    """Write the base file of a slice; None if its records cannot be merged."""
     partition = file_slice.group.partition_path
     rows = SliceRows(store.storage, store.timeline.is_committed, store.instants.version)
-    is_files = partition == PartitionKind.FILES.stored_name
-    merged = _merged_files(file_slice, rows) if is_files else _newest(file_slice, rows)
+    merged: RecordChanges | None
+    if partition == PartitionKind.FILES.stored_name:
+        merged = _merged_files(file_slice, rows)
+    elif partition == PartitionKind.PARTITION_STATS.stored_name:
+        version = store.instants.version.column_statistics
+        merged = _merged_statistics(file_slice, rows, columns, version)
+    else:
+        merged = _newest(file_slice, rows)
+    if merged is None:
+        return None
     stat = store.write_base(partition, file_slice.group.file_id, instant, merged)
     return replace(
         stat,
@@ -120,6 +140,35 @@ def _rewrite(store: MetadataStore, file_slice: FileSlice, instant: str) -> Write
 
 def _newest(file_slice: FileSlice, rows: SliceRows) -> RecordChanges:
     return RecordChanges(rows.newest_entries(file_slice), pa.array([], pa.binary()))
+
+
+def _merged_statistics(
+    file_slice: FileSlice, rows: SliceRows, columns: Callable[[], pa.Schema], version: str
+) -> RecordChanges | None:
+    """Merge the statistics of partitions: a record that is not tight widens older ones.
+
+    Returns None if the table has such a column no longer, or with a type in which its bounds cannot
+    be compared. The logs then stay, because a base file with the newest record alone would lack the
+    values of the others, and queries of Apache Hudi would skip their rows.
+    """
+    newest = _newest(file_slice, rows)
+    name = PartitionKind.PARTITION_STATS.stored_name
+    statistics = PartitionStatistics(MetadataTable(frozenset([name]), lambda _: [file_slice], rows))
+    merged = statistics.merged_columns()
+    if not merged:
+        return newest
+    fields = [field for field in columns() if field.name in {name for _, name in merged}]
+    ranges = statistics.ranges(sorted({path for path, _ in merged}), pa.schema(fields))
+    entries = [
+        StatisticsEntry(path, "", one.select([n for n in one.columns if (path, n) in merged]))
+        for path, one in ranges.items()
+    ]
+    if sum(len(entry.ranges.columns) for entry in entries) < len(merged):
+        return None
+    changed = encode_partition_statistics(entries, version, is_tight=False)
+    is_kept = pc.invert(pc.is_in(newest.written.keys, value_set=changed.written.keys))
+    kept = Entries(*(column.filter(is_kept) for column in newest.written))
+    return RecordChanges.union([RecordChanges(kept, newest.deleted), changed])
 
 
 def _merged_files(file_slice: FileSlice, rows: SliceRows) -> RecordChanges:

@@ -197,9 +197,14 @@ class MetadataWriter:
         self, state: WriterState, timeline: Timeline, check_not_fenced: Callable[[], None]
     ) -> None:
         try:
-            compact_if_due(state.store, timeline, check_not_fenced)
+            compact_if_due(state.store, timeline, lambda: self._columns(timeline), check_not_fenced)
         except (FilesDiffer, CorruptData) as error:
             raise self._loader.refusal(str(error)) from error
+
+    def _columns(self, timeline: Timeline) -> pa.Schema:
+        """The columns of the data table; none if no active commit has a schema."""
+        schema = self._loader.newest_schema(read_properties(self._storage), timeline)
+        return pa.schema([]) if schema is None else schema
 
     def _check_not_fenced(self, instant: Instant) -> None:
         if not self._instants.is_prepared(instant):

@@ -222,12 +222,18 @@ class WriterStateLoader:
 
         If no active commit has a schema, these are all columns.
         """
+        schema = self.newest_schema(properties, timeline)
+        if schema is None:
+            return set(defined)
+        return {name for name in defined if name.partition(".")[0] in schema.names}
+
+    def newest_schema(self, properties: TableProperties, timeline: Timeline) -> pa.Schema | None:
+        """The columns of the newest completed commit with a schema; None if none is active."""
         for instant in reversed(timeline.completed(*COMMITS)):
             text = self.instants.read_commit(instant).extra_metadata.get(keys.SCHEMA)
             if text:
-                names = set(table_schema(json.loads(text), properties).names)
-                return {name for name in defined if name.partition(".")[0] in names}
-        return set(defined)
+                return table_schema(json.loads(text), properties)
+        return None
 
     def _find_inconsistency(self, timeline: Timeline) -> str | None:
         """Check the metadata table's timeline and index version; None if both are right."""

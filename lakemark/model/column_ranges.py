@@ -8,7 +8,7 @@ columns of the table whose values have an order. Source:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias
@@ -102,6 +102,17 @@ class ColumnRanges:
         bounds = [pa.nulls(2, field.type) for field in schema]
         counts = (row_count,) * len(schema)
         return cls(pa.RecordBatch.from_arrays(bounds, schema.names), counts, counts)
+
+    def select(self, names: Collection[str]) -> ColumnRanges:
+        """The ranges of these columns, as far as there are any."""
+        places = [at for at, name in enumerate(self.columns) if name in names]
+        kept = [self.columns[at] for at in places]
+        return ColumnRanges(
+            self.bounds.select(places),
+            tuple(self.null_counts[at] for at in places),
+            tuple(self.value_counts[at] for at in places),
+            {name: size for name, size in self.sizes.items() if name in kept},
+        )
 
     @classmethod
     def union(cls, parts: Sequence[ColumnRanges]) -> ColumnRanges:

@@ -54,35 +54,43 @@ def encode_column_statistics(
         parts = [encode_column_batch(name, table, version) for name, table in tables]
         return RecordChanges.union(parts)
     keys, records = [], []
-    for one, column, encode in _encoders(files, COLUMN_STATS_TYPE, version):
+    for one, column, encode in _encoders(files, COLUMN_STATS_TYPE, version, is_tight=False):
         keys.append(column_stats_key(column, one.partition_path, one.file_name))
         records.append(encode(one.file_name))
     return RecordChanges.of(keys, pa.array(records, pa.large_binary()))
 
 
 def encode_partition_statistics(
-    partitions: Sequence[StatisticsEntry], version: str = VERSION
+    partitions: Sequence[StatisticsEntry], version: str = VERSION, *, is_tight: bool = True
 ) -> RecordChanges:
-    """Encode the records of these partitions, each given once, in a version of the index."""
+    """Encode the records of these partitions, each given once.
+
+    Args:
+        partitions: their statistics.
+        version: of the index, ``V1`` or ``V2``.
+        is_tight: as for ``encode_partition_batch``.
+    """
     if len(partitions) > _FEW:
         tables = _by_column(partitions)
         parts = [
-            encode_partition_batch(name, table, version, is_tight=True) for name, table in tables
+            encode_partition_batch(name, table, version, is_tight=is_tight)
+            for name, table in tables
         ]
         return RecordChanges.union(parts)
     keys, records = [], []
-    for one, column, encode in _encoders(partitions, PARTITION_STATS_TYPE, version):
+    for one, column, encode in _encoders(
+        partitions, PARTITION_STATS_TYPE, version, is_tight=is_tight
+    ):
         keys.append(partition_stats_key(column, one.partition_path))
         records.append(encode(stored_path(one.partition_path)))
     return RecordChanges.of(keys, pa.array(records, pa.large_binary()))
 
 
 def _encoders(
-    entries: Iterable[StatisticsEntry], record_type: int, version: str
+    entries: Iterable[StatisticsEntry], record_type: int, version: str, *, is_tight: bool
 ) -> Iterator[tuple[StatisticsEntry, str, Callable[[str], bytes]]]:
     """Each column of each entry, and a function that encodes its record under a name."""
     encoders: dict[pa.DataType, _EncodeRecord] = {}
-    is_tight = record_type == PARTITION_STATS_TYPE
     for entry in entries:
         ranges = entry.ranges
         for at, column in enumerate(ranges.columns):

@@ -179,6 +179,16 @@ class PartitionStatistics:
         stored, named = (column.to_pylist() for column in names)
         return {(partition_path_of(path), name) for path, name in zip(stored, named, strict=True)}
 
+    def merged_columns(self) -> set[tuple[str, str]]:
+        """Partition path and name of the columns whose bounds are merged from several records."""
+        rows = self.metadata.history(self.metadata.parts(self.partition), _PAYLOAD)
+        rows = rows.filter(pa.array(_is_effective(rows)))
+        codes = key_codes(rows, [KEY]).codes
+        payload = rows.filter(pa.array(np.bincount(codes)[codes] > 1)).column(PAYLOAD)
+        merged = payload.combine_chunks()
+        names = (_field(merged, name).to_pylist() for name in ("fileName", "columnName"))
+        return {(partition_path_of(path), name) for path, name in zip(*names, strict=True)}
+
     def _rows(self, partitions: Sequence[str], columns: pa.Schema) -> pa.Table:
         keys = [partition_stats_key(name, path) for name in columns.names for path in partitions]
         wanted = Keys.of_any(pa.array(keys, pa.binary()))

@@ -1,0 +1,93 @@
+"""Statistics of a partition whose commits complete in another order than they were requested.
+
+Readers, Apache Hudi among them, merge the records of a partition by the requested times of their
+commits. So the record of the commit that was requested last must not replace what an earlier one
+adds later: Apache Hudi would skip the partition, and a query would lack rows.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from lakemark.config.table_properties import TableType
+from lakemark.metadata.column_stats.lookup import PartitionStatistics
+from lakemark.metadata.metadata_compaction import EVERY_DELTA_COMMITS
+from lakemark.metadata.metadata_table_opener import open_metadata_table
+from lakemark.model.changes import ChangeKind
+from lakemark.operations.metadata_table import metadata_differences
+from lakemark.operations.table_writer import TableWriter
+from lakemark.storage import Storage
+from lakemark.timeline.clock import UTC_CLOCK
+from lakemark.write.partitioner import divide
+from tests.clocks import SharedClock, on_clock
+from tests.table_services import new_storage
+from tests.tables import INDEX, Row, changes, commit, contents, make, write_files, writer
+from tests.writers import shared_writer
+
+CLOCK = SharedClock()
+
+
+def _opened(storage: Storage) -> TableWriter:
+    return on_clock(shared_writer(storage), CLOCK)
+
+
+def _keys_of_two_buckets() -> tuple[str, str]:
+    """Return the smallest key of one bucket, and a larger one of another bucket."""
+    numbers = {key: _bucket_of(key) for key in "abcdefgh"}
+    return "a", next(key for key in "hgfedcb" if numbers[key] != numbers["a"])
+
+
+def _bucket_of(key: str) -> int:
+    ((bucket, _),) = divide(changes([Row(key)]), INDEX)
+    return bucket.number
+
+
+def _made(table_type: TableType) -> Storage:
+    storage = new_storage()
+    make(storage, table_type)
+    return storage
+
+
+def _largest_id(storage: Storage) -> dict[str, str]:
+    """Return the largest key by partition, as the metadata table has it."""
+    table = writer(storage).table
+    metadata = open_metadata_table(table.storage, table.properties, table.timeline, UTC_CLOCK)
+    assert metadata is not None
+    rows = PartitionStatistics(metadata).of_column("id", pa.string()).to_pylist()
+    return {row["partition_path"]: row["max"] for row in rows}
+
+
+def _compact_metadata_table(storage: Storage) -> None:
+    for number in range(EVERY_DELTA_COMMITS + 1):
+        commit(_opened(storage), [Row("s", number, number, region="south")])
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+@pytest.mark.parametrize("table_type", TableType)
+def test_statistics_cover_a_commit_that_completes_after_a_later_one(
+    table_type: TableType, is_compacted: bool
+) -> None:
+    storage, (small, large) = _made(table_type), _keys_of_two_buckets()
+    commit(_opened(storage), [Row(small, 1, 1)])
+    first = _opened(storage)
+    written = write_files(first, [Row(large, 9, 9)])
+    commit(_opened(storage), [Row(small, 2, 2)])
+    first.commit(written, {})
+    assert metadata_differences(writer(storage).table) == []
+    if is_compacted:
+        _compact_metadata_table(storage)
+        assert metadata_differences(writer(storage).table) == []
+    commit(_opened(storage), [Row(small, 3, 3)])
+    assert metadata_differences(writer(storage).table) == []
+
+
+def test_statistics_cover_a_commit_to_a_partition_that_was_emptied_meanwhile() -> None:
+    storage, (small, large) = _made(TableType.COPY_ON_WRITE), _keys_of_two_buckets()
+    commit(_opened(storage), [Row(small, 1, 1)])
+    first = _opened(storage)
+    written = write_files(first, [Row(large, 9, 9)])
+    commit(_opened(storage), [Row(small, 2, 0, kind=ChangeKind.DELETE)])
+    first.commit(written, {})
+    assert contents(storage) == {large: (9, 9)}
+    assert _largest_id(storage) == {"north": large}
