@@ -170,29 +170,36 @@ class PartitionStatistics:
     def tight_columns(self, partitions: Sequence[str], columns: pa.Schema) -> set[tuple[str, str]]:
         """Partition path and name of the columns whose bounds are marked as exact.
 
-        Arguments as for ``ranges``.
+        They are not if a record that is not tight widens them. Arguments as for ``ranges``.
         """
         rows = self._rows(partitions, columns)
         payload = rows.column(PAYLOAD).combine_chunks()
-        is_tight = pa.array(_is_effective(rows) & _flags(payload, "isTightBound"))
-        names = (_field(payload, name).filter(is_tight) for name in ("fileName", "columnName"))
-        stored, named = (column.to_pylist() for column in names)
-        return {(partition_path_of(path), name) for path, name in zip(stored, named, strict=True)}
+        is_effective, is_tight = _is_effective(rows), _flags(payload, "isTightBound")
+        exact = _partitions_and_columns(payload, is_effective & is_tight)
+        return exact - _partitions_and_columns(payload, is_effective & ~is_tight)
 
     def merged_columns(self) -> set[tuple[str, str]]:
         """Partition path and name of the columns whose bounds are merged from several records."""
         rows = self.metadata.history(self.metadata.parts(self.partition), _PAYLOAD)
         rows = rows.filter(pa.array(_is_effective(rows)))
         codes = key_codes(rows, [KEY]).codes
-        payload = rows.filter(pa.array(np.bincount(codes)[codes] > 1)).column(PAYLOAD)
-        merged = payload.combine_chunks()
-        names = (_field(merged, name).to_pylist() for name in ("fileName", "columnName"))
-        return {(partition_path_of(path), name) for path, name in zip(*names, strict=True)}
+        payload = rows.column(PAYLOAD).combine_chunks()
+        return _partitions_and_columns(payload, np.bincount(codes)[codes] > 1)
 
     def _rows(self, partitions: Sequence[str], columns: pa.Schema) -> pa.Table:
         keys = [partition_stats_key(name, path) for name in columns.names for path in partitions]
         wanted = Keys.of_any(pa.array(keys, pa.binary()))
         return self.metadata.history(self.metadata.parts(self.partition, wanted), _PAYLOAD)
+
+
+def _partitions_and_columns(
+    payload: pa.StructArray, are_chosen: npt.NDArray[np.bool_]
+) -> set[tuple[str, str]]:
+    """Partition path and column name of the chosen statistics."""
+    chosen = pa.array(are_chosen)
+    names = (_field(payload, name).filter(chosen) for name in ("fileName", "columnName"))
+    stored, named = (column.to_pylist() for column in names)
+    return {(partition_path_of(path), name) for path, name in zip(stored, named, strict=True)}
 
 
 def _file_keys(column: str, files: Mapping[str, Collection[str]]) -> dict[bytes, tuple[str, str]]:

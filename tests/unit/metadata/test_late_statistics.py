@@ -91,3 +91,13 @@ def test_statistics_cover_a_commit_to_a_partition_that_was_emptied_meanwhile() -
     first.commit(written, {})
     assert contents(storage) == {large: (9, 9)}
     assert _largest_id(storage) == {"north": large}
+
+
+def test_statistics_are_not_exact_while_an_earlier_write_is_pending() -> None:
+    """The commit narrows the values of the partition, but its record only widens the older one."""
+    storage, (small, _) = _made(TableType.COPY_ON_WRITE), _keys_of_two_buckets()
+    commit(_opened(storage), [Row(small, 1, 1), Row("b", 1, 1)])
+    pending = _opened(storage)
+    write_files(pending, [Row("s", 1, 1, region="south")])
+    commit(_opened(storage), [Row(small, 2, 2), Row("b", 2, 2)])
+    assert metadata_differences(writer(storage).table) == []

@@ -26,7 +26,7 @@ def test_small_files_and_pending_services_are_counted() -> None:
     }
     assert {"compaction", "clustering", "restore"} <= shape.pending.keys(), "0 is shown as well"
     assert {each: count for each, count in shape.files.items() if count} == {
-        ("base", "1MiB"): 2,  # most of it is the bloom filter
+        ("base", "64KiB"): 2,
         ("log", "64KiB"): 2,
     }
     assert len(shape.files) == 10
