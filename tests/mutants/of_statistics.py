@@ -11,6 +11,7 @@ _FOOTERS = ("tests/unit/metadata/column_stats/test_derive.py",)
 _FOLDED = ("tests/unit/metadata/column_stats/test_lookup.py",)
 _LISTING = ("tests/unit/metadata/test_metadata_file_lister.py",)
 _TRUST = ("tests/unit/metadata/test_trust.py",)
+_LATE_COMMITS = ("tests/unit/metadata/test_late_statistics.py",)
 _TABLE = ("tests/unit/metadata/test_trust.py", "tests/property/test_metadata_table.py")
 
 OF_STATISTICS = (
@@ -289,7 +290,7 @@ OF_STATISTICS = (
     ),
     Mutant(
         "lakemark/metadata/commit_statistics.py",
-        "deleted = delete_partition_statistics(state.columns, found.emptied)",
+        "deleted = delete_partition_statistics(state.columns, emptied)",
         "deleted = delete_partition_statistics([], [])",
         "a partition whose last row is gone keeps its statistics",
         _TRUST,
@@ -384,5 +385,47 @@ OF_STATISTICS = (
         "pending = iter(())",
         "the metadata table archives what a pending commit of the data table still needs",
         ("tests/unit/services/test_archival_plan.py",),
+    ),
+    Mutant(
+        "lakemark/metadata/commit_statistics.py",
+        "encode_partition_statistics(partitions, version, is_tight=not may_be_late)",
+        "encode_partition_statistics(partitions, version)",
+        "Apache Hudi skips a partition of which a commit completed after a later one",
+        _LATE_COMMITS,
+    ),
+    Mutant(
+        "lakemark/metadata/commit_statistics.py",
+        "emptied = [] if may_be_late else found.emptied",
+        "emptied = found.emptied",
+        "Apache Hudi skips a partition that was emptied while a pending commit added a row",
+        _LATE_COMMITS,
+    ),
+    Mutant(
+        "lakemark/metadata/metadata_compaction.py",
+        "        merged = _merged_statistics(file_slice, rows, columns, version)\n",
+        "        merged = _newest(file_slice, rows)\n",
+        "the compaction of the metadata table forgets the values of older commits of a partition",
+        _LATE_COMMITS,
+    ),
+    Mutant(
+        "lakemark/metadata/column_stats/lookup.py",
+        "        return exact - _partitions_and_columns(payload, is_effective & ~is_tight)\n",
+        "        return exact\n",
+        "the check of a metadata table reports statistics that were widened on purpose",
+        _LATE_COMMITS,
+    ),
+    Mutant(
+        "lakemark/log/parquet_format.py",
+        "            if not pa.types.is_nested(column.type):\n",
+        "            if True:\n",
+        "a flipped bit in the header of a page shortens a list or map",
+        ("tests/unit/log/test_parquet_format.py",),
+    ),
+    Mutant(
+        "lakemark/metadata/validation.py",
+        "list_without_rolled_back(store, timeline, StorageFileLister(storage), version)",
+        "StorageFileLister(storage).list_files()",
+        "the check of a metadata table reports files that were rolled back and archived",
+        ("tests/recovery/test_late_files.py",),
     ),
 )
