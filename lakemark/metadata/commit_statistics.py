@@ -175,8 +175,10 @@ class CommitStatistics:
             for path in unknown
             if path not in losing and not is_outdated(view.latest_slices(path), timeline)
         ]
-        stored = PartitionStatistics(metadata).ranges(valid, columns)
-        known |= _with_all_columns(columns, stored)
+        statistics = PartitionStatistics(metadata)
+        exact = statistics.tight_columns(valid, columns)
+        valid = [path for path in valid if all((path, name) in exact for name in columns.names)]
+        known |= _with_all_columns(columns, statistics.ranges(valid, columns))
         unknown = [path for path in unknown if path not in known]
         derived = derive_remaining_ranges(
             metadata, self._storage, self._instants, view, commit, unknown, columns

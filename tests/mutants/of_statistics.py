@@ -428,4 +428,18 @@ OF_STATISTICS = (
         "the check of a metadata table reports files that were rolled back and archived",
         ("tests/recovery/test_late_files.py",),
     ),
+    Mutant(
+        "lakemark/metadata/commit_statistics.py",
+        "        valid = [path for path in valid if all((path, name) in exact for name in columns.names)]\n",
+        "",
+        "widened statistics of a partition are called exact for ever",
+        _LATE_COMMITS,
+    ),
+    Mutant(
+        "lakemark/metadata/metadata_compaction.py",
+        "        _has_completed(i, data) for i in commits\n",
+        "        _has_completed(i, data) for i in commits if _is_new(i, store)\n",
+        "a metadata table of version 6 lists the files of an attempt that was never published",
+        ("tests/recovery/test_metadata_leftovers.py",),
+    ),
 )

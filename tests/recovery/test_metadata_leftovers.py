@@ -20,6 +20,7 @@ from lakemark.model.rollback_plan import RollbackPlan
 from lakemark.operations.archive import archive
 from lakemark.operations.change_version import change_table_version
 from lakemark.operations.clean import clean
+from lakemark.operations.compact import request_compaction
 from lakemark.operations.metadata_table import (
     compact_and_maintain_metadata_table,
     compact_metadata_table,
@@ -261,6 +262,36 @@ def test_writer_reports_the_lost_lock_if_the_table_version_changed_meanwhile(
             break
         assert contents(storage) in ({"z": (2, 2)}, {"z": (2, 2), "new": (9, 9)})
     assert listings > 2
+
+
+def test_compaction_that_died_at_its_publication_is_not_compacted_into_the_metadata_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In version 6 its commit of the metadata table is named before the last compaction there.
+
+    The next attempt at the compaction writes other files.
+    """
+    monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
+    storage = new_table(FormatVersion.V6)
+    commit(started(storage), [Row("z", 2, 2)])
+    planned = request_compaction(started(storage).table)
+    assert planned is not None
+    published = f".hoodie/{planned[0].requested_at}.commit"
+    for number in (3, 4):
+        commit(started(storage), [Row("z", number, number)])
+
+    def die() -> None:
+        raise SimulatedCrash
+
+    dying = InterruptedStorage(storage, die)
+    dying.is_before = lambda _, method, path: (method, path) == ("publish", published)
+    with pytest.raises(SimulatedCrash):
+        started(dying).compact_if_due(CompactionPolicy(100), LocalRunner(1))
+    for number in (5, 6, 7):
+        commit(started(storage), [Row("z", number, number)])
+    assert started(storage).compact_if_due(CompactionPolicy(100), LocalRunner(1))
+    assert metadata_differences(started(storage).table) == []
+    assert contents(storage) == {"z": (7, 7)}
 
 
 def _is_listing(seen: list[int], nth: int, number: int, method: str, path: str) -> bool:
