@@ -430,8 +430,8 @@ OF_STATISTICS = (
     ),
     Mutant(
         "lakemark/metadata/commit_statistics.py",
-        "        valid = [path for path in valid if all((path, name) in exact for name in columns.names)]\n",
-        "",
+        " if all((path, name) in exact for name in columns.names)]",
+        "]",
         "widened statistics of a partition are called exact for ever",
         _LATE_COMMITS,
     ),
