@@ -10,7 +10,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +25,7 @@ from checkpoints.progress import Progress
 from lakemark.storage.scratch import scratch_folder
 from sinks.audit import OffsetGap
 from sinks.batch import BatchResult, KafkaBatch
-from sinks.hudi.exchange import Exchange
+from sinks.hudi.exchange import StreamExchange
 from sinks.hudi.sink import HudiSink
 from streamer.backoff import pause_after
 from streamer.config.run import RunConfig
@@ -50,6 +50,7 @@ from streamer.sources.kafka_admin import ANSWER_WITHIN_S
 from streamer.sources.kafka_offsets import LostRange, Start
 from streamer.sources.offset_log import planned_end
 from streamer.stopping import StopRequested
+from streamer.stream_batches import PlannedBatch, StreamBatches
 from streamer.stream_failure import is_transient, min_pause_s, translate
 
 _POLL_S = 0.2
@@ -103,7 +104,7 @@ class StreamLoop:
         name: str,
         source: KafkaSource,
         sink: HudiSink,
-        exchange: Exchange,
+        exchange: StreamExchange,
         services: TableServices,
         config: RunConfig,
         listener: Listener,
@@ -112,8 +113,6 @@ class StreamLoop:
         self._exchange, self._services = exchange, services
         self._config, self._listener = config, listener
         self._stopping = threading.Event()
-        self._idle = threading.Event()
-        self._idle.set()
         self._is_streaming = False
         self.has_unfinished_work = False
         self._stop_by = math.inf
@@ -121,7 +120,6 @@ class StreamLoop:
         self.committed_at: float | None = None
         self.created_at = time.monotonic()
         self._is_ending = False
-        self._failure: BaseException | None = None
         self._position: KafkaCheckpoint | None = None
         self._topic_id = ""
         self._loss: _Loss | None = None
@@ -224,7 +222,6 @@ class StreamLoop:
 
     def _start_from_table(self) -> None:
         """Recover the table, find the newest checkpoint, and stream from it."""
-        self._failure = None
         with self._services.mutex:
             progress = self._recover()
         checkpoint = None if progress is None else progress.checkpoint
@@ -287,10 +284,15 @@ class StreamLoop:
         return self._sink.progress()
 
     def _stream(self, start: KafkaCheckpoint, scratch: Path) -> None:
-        def on_batch(records: DataFrame, batch_id: int) -> None:
-            self._on_batch(records, batch_id, scratch)
-
-        writer = self._source.stream(start).writeStream.foreachBatch(on_batch)
+        planned = _PlannedBatches(start, self._topic_id, scratch, self._check_read)
+        batches = StreamBatches(
+            planned.next,
+            lambda batch: self._exchange.read(batch, self._sink.prepare),
+            self._publish,
+            self._stopping,
+            reads_ahead=self._config.read_ahead,
+        )
+        writer = self._source.stream(start).writeStream.foreachBatch(batches.on_batch)
         writer = writer.option("checkpointLocation", scratch.as_uri())
         if self._config.mode == "once":
             writer = writer.trigger(availableNow=True)
@@ -299,88 +301,70 @@ class StreamLoop:
         self._is_streaming = True
         query = writer.start()
         try:
-            self._await(query)
+            self._await(query, batches)
         finally:
-            in_time = self._end(query)
+            failure = self._end(query, batches)
             self._is_streaming = False
-        if in_time and self._failure is not None:
-            raise self._failure
+        if failure is not None:
+            raise failure
 
-    def _await(self, query: StreamingQuery) -> None:
-        """Wait until the stream ends by itself, fails, or is asked to stop."""
-        while query.isActive and self._failure is None:
+    def _await(self, query: StreamingQuery, batches: StreamBatches) -> None:
+        """Wait until the stream ends by itself, fails, or is asked to stop.
+
+        A stream that has read its topic ends before its last batch is published.
+        """
+        while batches.failure is None and (query.isActive or not batches.is_idle):
             self._services.check()
-            if self._idle.is_set():
+            if batches.is_idle:
                 self.waiting_at = time.monotonic()
             self._pause(_POLL_S)
             if self._stopping.is_set():
-                self._listener(RunStopping("" if self._idle.is_set() else "batch"))
+                self._listener(RunStopping("" if batches.is_idle else "batch"))
                 return
         error = query.exception()
         if error is not None:
             raise translate(error) from error
 
-    def _end(self, query: StreamingQuery) -> bool:
-        """Stop the stream; returns False if the batch did not finish in time.
+    def _end(self, query: StreamingQuery, batches: StreamBatches) -> BaseException | None:
+        """Stop the stream, and return its failure; None if it has none.
 
-        Spark then cancels its jobs, but it would wait as long as Python writes or waits, so such a
-        batch is abandoned. A stream without a batch is abandoned, too, when the run is to stop:
-        Spark may be waiting for a broker that is down, and this wait cannot be interrupted.
+        If the batch does not finish in time, Spark cancels its jobs, but it would wait as long as
+        Python writes or waits, so such a batch is abandoned. A stream without a batch is abandoned,
+        too, when the run is to stop: Spark may be waiting for a broker that is down, and this wait
+        cannot be interrupted. After a failure, nothing is published, and the batch that is being
+        read is not waited for before its jobs are cancelled.
         """
-        in_time = self._idle.wait(STOP_GRACE_S)
+        in_time = batches.failure is not None or batches.wait(STOP_GRACE_S)
+        failure = batches.failure  # before jobs fail because they are cancelled
+        batches.end()
         stop = threading.Thread(target=_stop, args=(query,), daemon=True)
         stop.start()
         while in_time and stop.is_alive() and not self._stopping.is_set():
             stop.join(_POLL_S)
         stop.join(_CANCEL_S)
-        self.has_unfinished_work |= stop.is_alive() or not self._idle.is_set()
-        return in_time
+        has_ended = batches.wait(self._at_most_s(STOP_GRACE_S) if failure else 0.0)
+        self.has_unfinished_work |= stop.is_alive() or not has_ended
+        return failure
 
     def _at_most_s(self, seconds: float) -> float:
         """The given seconds, or fewer if the run was asked to stop."""
         return max(0.0, min(seconds, self._stop_by + _CANCEL_S - time.monotonic()))
 
-    def _on_batch(self, records: DataFrame, batch_id: int, scratch: Path) -> None:
-        """Write one micro-batch.
+    def _publish(self, planned: PlannedBatch) -> None:
+        with self._services.mutex:
+            self._write(planned)
 
-        A failure is passed to the thread that waits, because Spark would only print it.
-        """
-        self._idle.clear()  # before ``_stopping`` is read: either ``_end`` waits, or nothing runs
-        try:
-            with self._services.mutex:
-                if not self._stopping.is_set() and self._failure is None:
-                    self._write_new_records(records, batch_id, planned_end(scratch, batch_id))
-        except BaseException as error:
-            self._failure = translate(error)
-        finally:
-            self._idle.set()
-
-    def _write_new_records(self, records: DataFrame, batch_id: int, end: KafkaCheckpoint) -> None:
-        assert self._position is not None
-        if not self._position <= end:
-            reason = f"the table has read up to {self._position}, but Kafka ends a batch at {end}"
-            raise TopicReplaced(reason)
-        # The first batch of a stream runs even if there is no data.
-        if end != self._position:
-            check = partial(self._check_read, end)
-            batch = KafkaBatch(
-                records=records,
-                start=self._position,
-                end=end,
-                topic_id=self._topic_id,
-                check_source=check,
-            )
-            self._write(batch, batch_id)
-
-    def _write(self, batch: KafkaBatch, batch_id: int) -> None:
+    def _write(self, planned: PlannedBatch) -> None:
+        batch, batch_id = planned.batch, planned.id
         self._listener(BatchPlanned(batch_id, batch.end.distance_from(batch.start)))
-        result = self._sink.write(batch, self._exchange)
+        result = self._sink.write(batch, planned.exchange)
         self._position, self.committed_at = batch.end, time.monotonic()
         self._report_loss(batch.end, batch.topic_id)
         self._source.forget_first_start()
         self._source.commit_group_offsets(batch.end)
         self._totals.update(batches=1, rows=result.rows)
-        self._listener(_batch_written(batch_id, result, self._source.lag(batch.end)))
+        lag = self._source.lag(batch.end)
+        self._listener(_batch_written(batch_id, result, planned.read_s, lag))
         if result.schema_changes:
             self._listener(SchemaEvolved(batch_id, result.schema_changes))
         if result.partition_changes:
@@ -403,7 +387,47 @@ def _stop(query: StreamingQuery) -> None:
         query.stop()
 
 
-def _batch_written(batch_id: int, result: BatchResult, lag: Mapping[int, int]) -> BatchWritten:
+class _PlannedBatches:
+    """Makes the batches of a stream from the plans in Spark's offset log."""
+
+    def __init__(
+        self,
+        start: KafkaCheckpoint,
+        topic_id: str,
+        scratch: Path,
+        check_read: Callable[
+            [KafkaCheckpoint, Sequence[OffsetGap]], Sequence[Mapping[str, object]]
+        ],
+    ) -> None:
+        self._read_to, self._topic_id = start, topic_id
+        self._scratch, self._check_read = scratch, check_read
+
+    def next(self, records: DataFrame, batch_id: int) -> KafkaBatch | None:
+        """Return the next batch; None if it has no new offsets, as the first batch may.
+
+        Raises:
+            TopicReplaced: the batch ends before the one before it.
+        """
+        start, end = self._read_to, planned_end(self._scratch, batch_id)
+        if not start <= end:
+            reason = f"the stream has read up to {start}, but Kafka ends a batch at {end}"
+            raise TopicReplaced(reason)
+        if end == start:
+            return None
+        self._read_to = end
+        return KafkaBatch(
+            records=records,
+            start=start,
+            end=end,
+            topic_id=self._topic_id,
+            check_source=partial(self._check_read, end),
+        )
+
+
+def _batch_written(
+    batch_id: int, result: BatchResult, read_s: float | None, lag: Mapping[int, int]
+) -> BatchWritten:
+    stage_s = result.seconds if read_s is None else {"read": read_s, **result.seconds}
     return BatchWritten(
         batch_id,
         result.instant,
@@ -412,7 +436,7 @@ def _batch_written(batch_id: int, result: BatchResult, lag: Mapping[int, int]) -
         result.deletes,
         result.rejected,
         result.written_bytes,
-        result.seconds,
+        stage_s,
         lag,
         result.files,
         result.ignored,

@@ -34,7 +34,7 @@ from lakemark.storage.probe import check_conditional_puts
 from sinks.dead_letters import INDEX as DEAD_LETTER_INDEX
 from sinks.hudi.adaptive_exchange import AdaptiveExchange
 from sinks.hudi.collect import collect_budget_bytes
-from sinks.hudi.exchange import DriverExchange, Exchange
+from sinks.hudi.exchange import DriverExchange, StreamExchange
 from sinks.hudi.partition_rule import PartitionChange
 from sinks.hudi.prepare import PrepareChunk
 from sinks.hudi.sink import HudiSink
@@ -95,7 +95,7 @@ class Pipeline:
 
 @contextmanager
 def build(
-    config: PipelineConfig, listener: Listener, exchange: Exchange | None = None
+    config: PipelineConfig, listener: Listener, exchange: StreamExchange | None = None
 ) -> Iterator[Pipeline]:
     """Open the source, the tables and Spark until the block ends.
 

@@ -32,7 +32,7 @@ from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
 from sinks.batch import BatchResult, KafkaBatch
 from sinks.dead_letters import INDEX as DEAD_LETTER_INDEX
 from sinks.dead_letters import dead_letter_spec
-from sinks.hudi.exchange import OpenWrite, PortionResult, Prepare, run_here
+from sinks.hudi.exchange import OpenWrite, PortionResult, Prepare, ReadBatch
 from sinks.hudi.partition_rule import PartitionChange
 from sinks.hudi.prepare import PrepareChunk
 from sinks.hudi.sink import HudiSink
@@ -62,7 +62,7 @@ class InThisProcess:
         """As ``DriverExchange``, with what its caller hands it instead of a DataFrame."""
         records = cast(pa.Table, batch.records)
         self.attempts.append(records.num_rows)
-        return run_here(records, prepare, open_write, LocalRunner(1))
+        return ReadBatch(records, LocalRunner(1)).run(batch, prepare, open_write)
 
 
 def _opened(

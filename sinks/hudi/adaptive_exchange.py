@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sinks.batch import KafkaBatch
 from sinks.hudi.collect import TooLarge, share_bytes
-from sinks.hudi.exchange import Exchange, OpenWrite, PortionResult, Prepare
+from sinks.hudi.exchange import Exchange, OpenWrite, PortionResult, Prepare, StreamExchange
 
 #: A batch is collected only if each of its records may have at least so many bytes.
 _MIN_SHARE_BYTES = 256
@@ -22,7 +22,7 @@ class AdaptiveExchange:
         budget_bytes: maximum size of a batch that the driver collects.
     """
 
-    def __init__(self, driver: Exchange, cluster: Exchange, budget_bytes: int) -> None:
+    def __init__(self, driver: StreamExchange, cluster: Exchange, budget_bytes: int) -> None:
         self._driver, self._cluster = driver, cluster
         self._budget_bytes = budget_bytes
         self._min_share_bytes = _MIN_SHARE_BYTES
@@ -32,15 +32,19 @@ class AdaptiveExchange:
         self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
     ) -> list[PortionResult]:
         """See ``Exchange.run``; reads the batch again if a record is larger than expected."""
+        return self.read(batch, prepare).run(batch, prepare, open_write)
+
+    def read(self, batch: KafkaBatch, prepare: Prepare) -> Exchange:
+        """See ``StreamExchange.read``."""
         share = share_bytes(batch.planned_records, self._budget_bytes)
         if share < self._required_share_bytes():
-            return self._cluster.run(batch, prepare, open_write)
+            return self._cluster
         try:
-            return self._driver.run(batch, prepare, open_write)
+            return self._driver.read(batch, prepare)
         except TooLarge:
             self._min_share_bytes = share * 4
             self._batches_to_wait = _BATCHES_ON_SPARK
-            return self._cluster.run(batch, prepare, open_write)
+            return self._cluster
 
     def _required_share_bytes(self) -> int:
         self._batches_to_wait -= 1

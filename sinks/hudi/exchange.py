@@ -6,7 +6,8 @@ An exchange runs two functions:
 ``write``     writes all changes of one bucket, in order of arrival, to one file
 
 A small batch is collected in the driver as Arrow, and threads of the driver write it, without any
-Python worker. A large batch runs as two Spark stages (``sinks.hudi.spark_exchange``).
+Python worker. So it can be read and prepared before the batch ahead of it is published
+(``ReadBatch``). A large batch runs as two Spark stages (``sinks.hudi.spark_exchange``).
 """
 
 from __future__ import annotations
@@ -120,6 +121,67 @@ class Exchange(Protocol):
         ...
 
 
+class StreamExchange(Exchange, Protocol):
+    """Brings the records of each batch of a stream to their buckets."""
+
+    def read(self, batch: KafkaBatch, prepare: Prepare) -> Exchange:
+        """Read and prepare a batch without writing any of it, if it fits in this process.
+
+        Returns:
+            The exchange that writes the batch: a ``ReadBatch``, or one that reads the batch only
+            when it writes it.
+        """
+        ...
+
+
+class ReadBatch:
+    """A batch in the memory of this process, whose records are prepared.
+
+    They are prepared again if they are written in another way than foreseen: the table may have
+    other columns by then.
+
+    Args:
+        records: the raw records, in order of arrival.
+        runner: the threads.
+    """
+
+    def __init__(self, records: pa.Table, runner: LocalRunner) -> None:
+        self._records, self._runner = records, runner
+        self._prepared_by: Prepare | None = None
+        self._portions: dict[tuple[PortionKind, Bucket], list[pa.Table]] = {}
+
+    @property
+    def size_bytes(self) -> int:
+        """Arrow memory of the raw records."""
+        return int(self._records.nbytes)
+
+    def prepare(self, prepare: Prepare) -> None:
+        """Prepare the records, unless this same object has prepared them."""
+        if self._prepared_by is prepare:
+            return
+        self._prepared_by, self._portions = None, {}
+        chunks = list(split_batches(self._records, CHUNK_BYTES))
+        self._portions = _group(self._runner.map(prepare, chunks))
+        self._prepared_by = prepare
+
+    def run(
+        self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
+    ) -> list[PortionResult]:
+        """See ``Exchange.run``.
+
+        If records request a schema change, only the request is returned, and nothing is written.
+        """
+        self.prepare(prepare)
+        requests = {
+            key: tables
+            for key, tables in self._portions.items()
+            if key[0] is PortionKind.SCHEMA_REQUEST
+        }
+        grouped = requests or self._portions
+        write = open_write(any(kind is PortionKind.REJECTS for kind, _ in grouped))
+        return self._runner.map(lambda key: write(*key, grouped[key]), sorted(grouped))
+
+
 class DriverExchange:
     """Runs in threads of the driver, for batches that fit in its memory.
 
@@ -134,34 +196,18 @@ class DriverExchange:
     def run(
         self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
     ) -> list[PortionResult]:
-        """See ``Exchange.run``.
+        """See ``Exchange.run``. Errors as for ``read``."""
+        return self.read(batch, prepare).run(batch, prepare, open_write)
+
+    def read(self, batch: KafkaBatch, prepare: Prepare) -> ReadBatch:
+        """See ``StreamExchange.read``.
 
         Raises:
             TooLarge: a record is larger than its share of the budget.
         """
-        return run_here(collect(batch, self._budget_bytes), prepare, open_write, self._runner)
-
-
-def run_here(
-    records: pa.Table, prepare: Prepare, open_write: OpenWrite, runner: LocalRunner
-) -> list[PortionResult]:
-    """Prepare and write a batch in this process.
-
-    If records request a schema change, only the request is returned, and nothing is written.
-
-    Args:
-        records: the batch.
-        prepare: converts a chunk to portions.
-        open_write: begins the commits.
-        runner: the threads.
-    """
-    grouped = _group(runner.map(prepare, list(split_batches(records, CHUNK_BYTES))))
-    requests = {
-        key: tables for key, tables in grouped.items() if key[0] is PortionKind.SCHEMA_REQUEST
-    }
-    grouped = requests or grouped
-    write = open_write(any(kind is PortionKind.REJECTS for kind, _ in grouped))
-    return runner.map(lambda key: write(*key, grouped[key]), sorted(grouped))
+        read = ReadBatch(collect(batch, self._budget_bytes), self._runner)
+        read.prepare(prepare)
+        return read
 
 
 def _group(

@@ -75,6 +75,10 @@ class SparkExchange:
         )
         return [result for row in results for result in pickle.loads(row.written)]
 
+    def read(self, batch: KafkaBatch, prepare: Prepare) -> SparkExchange:
+        """See ``StreamExchange.read``: the batch is read when it is written."""
+        return self
+
     def _limit_arrow_batches(self, spark: SparkSession) -> int:
         """Keep Arrow batches to Python below 64 MiB; returns the maximum size of a payload."""
         if int(spark.version.split(".")[0]) >= 4:

@@ -88,6 +88,11 @@ class RunConfig(Section):
     trigger_interval_s: Annotated[float, Field(ge=0)] = 1.0
     """The shortest time in seconds from the start of one batch to the start of the next."""
 
+    read_ahead: bool = True
+    """Whether the next batch is read and decoded while a batch is written and published. It is
+    published after that batch, or not at all if that batch fails. This takes the memory of a second
+    batch."""
+
     alive_interval_s: Annotated[float, Field(gt=0, le=86_400)] = 60.0
     """Seconds between two ``Alive`` lines in the log, which report the checkpoint and the lag."""
 

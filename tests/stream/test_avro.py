@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import lakemark
 from lakemark.execution.runner import LocalRunner
-from sinks.hudi.exchange import DriverExchange, Exchange
+from sinks.hudi.exchange import DriverExchange, StreamExchange
 from sinks.hudi.spark_exchange import SparkExchange
 from streamer import pipeline
 from streamer.config.load import validated
@@ -32,8 +32,8 @@ from transforms.decode.schema_registry import (
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-IN_WORKERS: Exchange = SparkExchange(2)
-IN_DRIVER: Exchange = DriverExchange(LocalRunner(2))
+IN_WORKERS: StreamExchange = SparkExchange(2)
+IN_DRIVER: StreamExchange = DriverExchange(LocalRunner(2))
 ID = ("id", "string")
 
 
@@ -176,6 +176,6 @@ def _send(kafka: Kafka, topic: str, key_id: int, records: list[tuple[str, bytes 
     kafka.produce(topic, [(_framed("string", key, key_id), value) for key, value in records])
 
 
-def _run(config: Any, exchange: Exchange) -> None:
+def _run(config: Any, exchange: StreamExchange) -> None:
     with pipeline.build(config, lambda event: None, exchange) as built:
         built.loop.run()

@@ -15,7 +15,7 @@ from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import Action
 from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
-from sinks.hudi.exchange import DriverExchange, Exchange
+from sinks.hudi.exchange import DriverExchange, StreamExchange
 from sinks.hudi.spark_exchange import SparkExchange
 from sinks.reject_limit import TooManyRejects
 from streamer import pipeline
@@ -28,20 +28,20 @@ from tests.stream.orders_pipeline import assert_holds, assert_offsets_chain, pip
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 KEYS = 700
-EXCHANGES: dict[str, Exchange] = {
+EXCHANGES: dict[str, StreamExchange] = {
     "driver": DriverExchange(LocalRunner(2)),
     "spark": SparkExchange(3),
 }
 
 
 @pytest.fixture(params=EXCHANGES)
-def exchange(request: pytest.FixtureRequest) -> Exchange:
+def exchange(request: pytest.FixtureRequest) -> StreamExchange:
     return EXCHANGES[request.param]
 
 
 @pytest.mark.parametrize("table_type", ["merge_on_read", "copy_on_write"])
 def test_the_table_holds_the_newest_state_of_every_order(
-    kafka: Kafka, spark: SparkSession, exchange: Exchange, table_type: str, tmp_path: Path
+    kafka: Kafka, spark: SparkSession, exchange: StreamExchange, table_type: str, tmp_path: Path
 ) -> None:
     topic = kafka.create_topic(partitions=4)
     path = tmp_path / "orders"
@@ -75,7 +75,7 @@ def test_the_table_holds_the_newest_state_of_every_order(
 
 
 def test_too_many_rejects_stop_the_run_and_publish_nothing(
-    kafka: Kafka, spark: SparkSession, exchange: Exchange, tmp_path: Path
+    kafka: Kafka, spark: SparkSession, exchange: StreamExchange, tmp_path: Path
 ) -> None:
     topic = kafka.create_topic()
     good = (b"a", b'{"order_id": "a", "region": "north", "updated_at": 1}')
@@ -96,7 +96,7 @@ def test_too_many_rejects_stop_the_run_and_publish_nothing(
 
 
 def test_a_tombstone_deletes_by_key(
-    kafka: Kafka, spark: SparkSession, exchange: Exchange, tmp_path: Path
+    kafka: Kafka, spark: SparkSession, exchange: StreamExchange, tmp_path: Path
 ) -> None:
     topic = kafka.create_topic()
     rows = [(k, b'{"order_id": "%s", "region": "n", "updated_at": 5}' % k) for k in (b"a", b"b")]
@@ -182,7 +182,7 @@ def test_records_lost_while_the_stream_runs_follow_the_policy(
 
 
 def test_commit_accounts_for_every_offset(
-    kafka: Kafka, spark: SparkSession, exchange: Exchange, tmp_path: Path
+    kafka: Kafka, spark: SparkSession, exchange: StreamExchange, tmp_path: Path
 ) -> None:
     topic = kafka.create_topic()
     row = b'{"order_id": "%s", "region": "n", "updated_at": %d}'

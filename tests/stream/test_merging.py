@@ -15,7 +15,7 @@ from lakemark.model.action import Action
 from lakemark.operations.open_table import open_table
 from lakemark.spark.read import read_table
 from lakemark.storage import StorageLocation
-from sinks.hudi.exchange import DriverExchange, Exchange
+from sinks.hudi.exchange import DriverExchange, StreamExchange
 from sinks.hudi.spark_exchange import SparkExchange
 from streamer import pipeline
 from streamer.config.pipeline import PipelineConfig
@@ -26,7 +26,7 @@ from tests.stream.quantity_merger import QuantityMerger
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-EXCHANGES: dict[str, Exchange] = {
+EXCHANGES: dict[str, StreamExchange] = {
     "driver": DriverExchange(LocalRunner(2)),
     "spark": SparkExchange(3),
 }
@@ -34,7 +34,7 @@ MERGER = "tests.stream.quantity_merger:QuantityMerger"
 
 
 @pytest.fixture(params=EXCHANGES)
-def exchange(request: pytest.FixtureRequest) -> Exchange:
+def exchange(request: pytest.FixtureRequest) -> StreamExchange:
     return EXCHANGES[request.param]
 
 
@@ -42,7 +42,7 @@ def _send(kafka: Kafka, topic: str, orders: Iterable[Mapping[str, object]]) -> N
     kafka.produce(topic, [(str(o["order_id"]).encode(), json.dumps(o).encode()) for o in orders])
 
 
-def _run(config: PipelineConfig, exchange: Exchange) -> list[Event]:
+def _run(config: PipelineConfig, exchange: StreamExchange) -> list[Event]:
     events: list[Event] = []
     with pipeline.build(config, events.append, exchange) as built:
         built.loop.run()
@@ -54,7 +54,7 @@ def _order(number: int, **fields: object) -> dict[str, object]:
 
 
 def test_a_schema_that_grows_in_the_middle_of_a_batch_loses_no_row(
-    kafka: Kafka, spark: SparkSession, exchange: Exchange, tmp_path: Path
+    kafka: Kafka, spark: SparkSession, exchange: StreamExchange, tmp_path: Path
 ) -> None:
     topic, path = kafka.create_topic(partitions=2), tmp_path / "orders"
     decode = {"unknown_fields": "evolve", "wider_values": "evolve"}
@@ -79,7 +79,7 @@ def test_a_schema_that_grows_in_the_middle_of_a_batch_loses_no_row(
 
 
 def test_a_merger_of_ones_own_merges_in_the_workers_in_compactions_and_in_queries(
-    kafka: Kafka, spark: SparkSession, exchange: Exchange, tmp_path: Path
+    kafka: Kafka, spark: SparkSession, exchange: StreamExchange, tmp_path: Path
 ) -> None:
     topic, path = kafka.create_topic(partitions=2), tmp_path / "orders"
     config = pipeline_config(kafka.bootstrap, topic, path, table={"merger": MERGER})
@@ -98,7 +98,7 @@ def test_a_merger_of_ones_own_merges_in_the_workers_in_compactions_and_in_querie
 
 
 def test_fields_that_a_record_lacks_stay_as_they_are(
-    kafka: Kafka, spark: SparkSession, exchange: Exchange, tmp_path: Path
+    kafka: Kafka, spark: SparkSession, exchange: StreamExchange, tmp_path: Path
 ) -> None:
     topic, path = kafka.create_topic(), tmp_path / "orders"
     parts = {"partial_update": "absent_fields"}

@@ -127,6 +127,9 @@ def test_a_job_that_does_not_end_in_time_is_cancelled(
             batch.records.mapInArrow(wait, batch.records.schema).collect()
             return []
 
+        def read(self, batch: KafkaBatch, prepare: Prepare) -> Endless:
+            return self
+
     with (
         pipeline.build(config, ignore, Endless()) as built,
         ThreadPoolExecutor(1) as elsewhere,

@@ -1,0 +1,213 @@
+"""Micro-batches are published in their order, while the next one is read."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from checkpoints.checkpoint import KafkaCheckpoint
+from lakemark.errors import Permanent
+from lakemark.execution.runner import LocalRunner
+from sinks.batch import KafkaBatch
+from sinks.hudi.exchange import Exchange, ReadBatch
+from streamer.stream_batches import PlannedBatch, StreamBatches
+
+LONG_S = 20.0
+
+#: Nothing happens in this time that the test does not allow.
+MOMENT_S = 0.05
+
+
+class ReadWhenWritten:
+    """An exchange that reads a batch when it writes it."""
+
+    def run(self, *_: object) -> list[Any]:
+        return []
+
+
+@dataclass
+class Stream:
+    """Calls ``on_batch`` as Spark does, one batch after the other, and records what happens.
+
+    Attributes:
+        happened: each batch that was read or published, in order.
+        may_publish: permission to publish, by batch.
+        sizes: Arrow bytes of a batch; a batch without size is read when it is written.
+        unreadable: batches that cannot be read.
+    """
+
+    reads_ahead: bool = True
+    happened: list[str] = field(default_factory=list)
+    may_publish: dict[int, threading.Event] = field(default_factory=dict)
+    sizes: dict[int, int | None] = field(default_factory=dict)
+    unreadable: set[int] = field(default_factory=set)
+    refused: set[int] = field(default_factory=set)
+    stopping: threading.Event = field(default_factory=threading.Event)
+    changed: threading.Condition = field(default_factory=threading.Condition)
+    batches: StreamBatches = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.batches = StreamBatches(
+            self._make, self._read, self._publish, self.stopping, reads_ahead=self.reads_ahead
+        )
+
+    @contextmanager
+    def calls(self, *numbers: int) -> Iterator[None]:
+        """Call for these batches, in a thread, during the block."""
+
+        def call() -> None:
+            for number in numbers:
+                self.batches.on_batch(cast(Any, number), number)
+
+        thread = threading.Thread(target=call, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            thread.join(LONG_S)
+            assert not thread.is_alive()
+            assert self.batches.wait(LONG_S)
+            self.batches.end()
+
+    def hold(self, number: int) -> threading.Event:
+        """Let a batch be published only when the returned event is set."""
+        return self.may_publish.setdefault(number, threading.Event())
+
+    def wait_for(self, *happened: str) -> None:
+        """Wait until exactly this has happened, and let a moment pass in which no more may."""
+        with self.changed:
+            self.changed.wait_for(lambda: len(self.happened) >= len(happened), LONG_S)
+            self.changed.wait(MOMENT_S)
+            assert self.happened == list(happened)
+
+    def _make(self, records: object, number: int) -> KafkaBatch:
+        start, end = (KafkaCheckpoint("t", {0: offset}) for offset in (number, number + 1))
+        return KafkaBatch(records=cast(Any, number), start=start, end=end)
+
+    def _read(self, batch: KafkaBatch) -> Exchange:
+        number = cast(int, batch.records)
+        if number in self.unreadable:
+            message = f"{number} is unreadable"
+            raise Permanent(message)
+        size = self.sizes.get(number, 8)
+        if size is None:
+            return ReadWhenWritten()
+        self._note(f"read {number}")
+        return ReadBatch(pa.table({"value": pa.nulls(size, pa.int8())}), LocalRunner(1))
+
+    def _publish(self, planned: PlannedBatch) -> None:
+        assert self.may_publish.get(planned.id, self._always()).wait(LONG_S)
+        if planned.id in self.refused:
+            message = f"{planned.id} is refused"
+            raise Permanent(message)
+        self._note(f"publish {planned.id}")
+
+    def _always(self) -> threading.Event:
+        event = threading.Event()
+        event.set()
+        return event
+
+    def _note(self, what: str) -> None:
+        with self.changed:
+            self.happened.append(what)
+            self.changed.notify_all()
+
+
+def test_one_batch_is_read_ahead_and_all_are_published_in_order() -> None:
+    stream = Stream()
+    may_publish = stream.hold(0)
+    with stream.calls(0, 1, 2, 3):
+        stream.wait_for("read 0", "read 1")
+        may_publish.set()
+    published = [one for one in stream.happened if one.startswith("publish")]
+    assert published == ["publish 0", "publish 1", "publish 2", "publish 3"]
+    assert stream.batches.failure is None
+
+
+def test_nothing_is_read_ahead_if_that_is_off() -> None:
+    stream = Stream(reads_ahead=False)
+    with stream.calls(0, 1):
+        pass
+    assert stream.happened == ["read 0", "publish 0", "read 1", "publish 1"]
+
+
+def test_batch_that_was_read_ahead_of_a_failure_is_dropped() -> None:
+    stream = Stream(refused={0})
+    may_publish = stream.hold(0)
+    with stream.calls(0, 1, 2):
+        stream.wait_for("read 0", "read 1")
+        may_publish.set()
+    assert stream.happened == ["read 0", "read 1"]
+    assert str(stream.batches.failure) == "0 is refused"
+
+
+def test_batch_is_published_although_the_next_one_cannot_be_read() -> None:
+    stream = Stream(unreadable={1})
+    may_publish = stream.hold(0)
+    with stream.calls(0, 1):
+        stream.wait_for("read 0")
+        assert stream.batches.failure is None, "a new start would meet the publication"
+        may_publish.set()
+    assert stream.happened == ["read 0", "publish 0"]
+    assert str(stream.batches.failure) == "1 is unreadable"
+
+
+def test_failure_of_the_earlier_batch_is_the_one_reported() -> None:
+    stream = Stream(refused={0}, unreadable={1})
+    may_publish = stream.hold(0)
+    with stream.calls(0, 1):
+        stream.wait_for("read 0")
+        may_publish.set()
+    assert str(stream.batches.failure) == "0 is refused"
+
+
+def test_stop_drops_the_batch_that_was_read_ahead() -> None:
+    stream = Stream()
+    may_publish = stream.hold(0)
+    with stream.calls(0, 1, 2):
+        stream.wait_for("read 0", "read 1")
+        stream.stopping.set()
+        assert not stream.batches.wait(0.0)
+        may_publish.set()
+    assert stream.happened == ["read 0", "read 1", "publish 0"]
+    assert stream.batches.failure is None
+
+
+@pytest.mark.parametrize("size", [None, 2 << 20])
+def test_batch_that_is_large_is_alone_in_memory(
+    size: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("streamer.stream_batches._MAX_PUBLISHED_BYTES", 1 << 20)
+    stream = Stream(sizes={1: size})
+    may_publish, may_publish_large = stream.hold(0), stream.hold(1)
+    read = ["read 1"] if size else []
+    with stream.calls(0, 1, 2):
+        stream.wait_for("read 0", *read)
+        may_publish.set()
+        stream.wait_for("read 0", *read, "publish 0")
+        may_publish_large.set()
+    assert stream.happened[-3:] == ["publish 1", "read 2", "publish 2"]
+
+
+def test_batch_is_prepared_again_only_if_it_is_prepared_otherwise() -> None:
+    calls: list[str] = []
+
+    def preparing(name: str) -> Callable[[pa.Table], list[Any]]:
+        def prepare(records: pa.Table) -> list[Any]:
+            calls.append(name)
+            return []
+
+        return prepare
+
+    first, second = preparing("first"), preparing("second")
+    read = ReadBatch(pa.table({"value": [1]}), LocalRunner(1))
+    read.prepare(first)
+    for prepare in (first, second, second, first):
+        read.run(cast(Any, None), prepare, cast(Any, lambda may_reject: None))
+    assert calls == ["first", "second", "first"]
