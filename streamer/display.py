@@ -123,7 +123,8 @@ class LiveDisplay:
         self._records += batch.records_read
         self._rows += batch.rows_written
         self._rejects += batch.rejects
-        self._busy_s += batch.total_s
+        # Not the sum of the stages: a batch is read while the one before it is written.
+        self._busy_s += time.monotonic() - self._planned_at
 
     def _header(self) -> RenderableType:
         started = self._started

@@ -287,6 +287,7 @@ class StreamLoop:
         planned = _PlannedBatches(start, self._topic_id, scratch, self._check_read)
         batches = StreamBatches(
             planned.next,
+            self._announce,
             lambda batch: self._exchange.read(batch, self._sink.prepare),
             self._publish,
             self._stopping,
@@ -350,13 +351,15 @@ class StreamLoop:
         """The given seconds, or fewer if the run was asked to stop."""
         return max(0.0, min(seconds, self._stop_by + _CANCEL_S - time.monotonic()))
 
+    def _announce(self, batch: KafkaBatch, batch_id: int) -> None:
+        self._listener(BatchPlanned(batch_id, batch.end.distance_from(batch.start)))
+
     def _publish(self, planned: PlannedBatch) -> None:
         with self._services.mutex:
             self._write(planned)
 
     def _write(self, planned: PlannedBatch) -> None:
         batch, batch_id = planned.batch, planned.id
-        self._listener(BatchPlanned(batch_id, batch.end.distance_from(batch.start)))
         result = self._sink.write(batch, planned.exchange)
         self._position, self.committed_at = batch.end, time.monotonic()
         self._report_loss(batch.end, batch.topic_id)

@@ -64,6 +64,8 @@ class StreamBatches:
 
     Args:
         make_batch: makes the batch of a DataFrame and its id; None if it has no new offsets.
+        announce: called with a batch and its id when it is the next to be published: before it is
+            read, or when the batch before it is published.
         read: reads a batch, as ``StreamExchange.read``.
         publish: publishes a batch; is never called by two threads at once.
         stopping: set when the run is to stop.
@@ -73,13 +75,15 @@ class StreamBatches:
     def __init__(
         self,
         make_batch: Callable[[DataFrame, int], KafkaBatch | None],
+        announce: Callable[[KafkaBatch, int], None],
         read: Callable[[KafkaBatch], Exchange],
         publish: Callable[[PlannedBatch], None],
         stopping: threading.Event,
         *,
         reads_ahead: bool,
     ) -> None:
-        self._make_batch, self._read, self._publish = make_batch, read, publish
+        self._make_batch, self._announce = make_batch, announce
+        self._read, self._publish = read, publish
         self._stopping, self._reads_ahead = stopping, reads_ahead
         self.failure: BaseException | None = None
         self._has_ended = False
@@ -126,6 +130,9 @@ class StreamBatches:
         batch = self._make_batch(records, batch_id)
         if batch is None or not self._may_read():
             return
+        is_announced = self._published is None
+        if is_announced:
+            self._announce(batch, batch_id)
         began = time.monotonic()
         exchange = self._read(batch)
         is_read = isinstance(exchange, ReadBatch)
@@ -133,6 +140,8 @@ class StreamBatches:
         is_ahead = self._wait_for_publication()
         if self._is_over() or (is_ahead and self._stopping.is_set()):
             return
+        if not is_announced:
+            self._announce(batch, batch_id)
         planned = PlannedBatch(id=batch_id, batch=batch, exchange=exchange, read_s=read_s)
         if is_read and self._reads_ahead:
             self._published = planned

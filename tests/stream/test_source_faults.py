@@ -28,7 +28,7 @@ from lakemark.model.instant import Instant
 from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.storage import StorageLocation
 from sinks.batch import KafkaBatch
-from sinks.hudi.exchange import DriverExchange, OpenWrite, PortionResult, Prepare
+from sinks.hudi.exchange import DriverExchange, Prepare, ReadBatch
 from streamer import pipeline
 from streamer.broker import EmbeddedBroker
 from streamer.events import (
@@ -272,14 +272,12 @@ class FailsOnce(DriverExchange):
 
     failed = False
 
-    def run(
-        self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
-    ) -> list[PortionResult]:
+    def read(self, batch: KafkaBatch, prepare: Prepare) -> ReadBatch:
         if not self.failed:
             self.failed = True
             message = "the storage is away for a moment"
             raise StorageUnavailable(message)
-        return super().run(batch, prepare, open_write)
+        return super().read(batch, prepare)
 
 
 def test_a_first_run_at_the_latest_offset_leaves_out_nothing_when_it_starts_again(
@@ -311,9 +309,7 @@ def test_a_first_run_at_the_latest_offset_leaves_out_nothing_when_it_starts_agai
 class Dies(DriverExchange):
     """An exchange in a process that dies with its first batch."""
 
-    def run(
-        self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
-    ) -> list[PortionResult]:
+    def read(self, batch: KafkaBatch, prepare: Prepare) -> ReadBatch:
         message = "the process is dead"
         raise Permanent(message)
 
@@ -456,22 +452,18 @@ class Withholds(DriverExchange):
 
     Attributes:
         offsets: of the records.
-        again: those that its second batch is not given.
         afterwards: what happens once the others were read.
     """
 
     offsets: tuple[int, ...] = ()
-    again: tuple[int, ...] = ()
     afterwards: Callable[[], None] = staticmethod(lambda: None)
 
-    def run(
-        self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
-    ) -> list[PortionResult]:
-        withheld, self.offsets, self.again = self.offsets, self.again, ()
+    def read(self, batch: KafkaBatch, prepare: Prepare) -> ReadBatch:
+        withheld, self.offsets = self.offsets, ()
         records = batch.records.filter(~batch.records["offset"].isin(list(withheld)))
-        written = super().run(replace(batch, records=records), prepare, open_write)
+        read = super().read(replace(batch, records=records), prepare)
         self.afterwards()
-        return written
+        return read
 
 
 def test_a_record_that_the_topic_has_and_a_batch_has_not_is_read_again(
@@ -551,8 +543,7 @@ def test_lost_offsets_of_a_batch_that_is_written_again_are_reported_once(
     source = {"on_offset_out_of_range": "earliest"}
     pipeline_of = pipeline_config(kafka.bootstrap, topic, tmp_path / "orders", source=source)
     exchange = Withholds(LocalRunner(2))
-    exchange.offsets, exchange.again = (2, 3, 4), (2, 3, 4)
-    # The broker keeps the records, because Spark reads the batch once more.
+    exchange.offsets = (2, 3, 4)
     exchange.afterwards = lambda: monkeypatch.setattr(
         KafkaAdmin, "ranges", lambda _: {0: OffsetRange(5, 9)}
     )

@@ -40,6 +40,9 @@ class Stream:
         may_publish: permission to publish, by batch.
         sizes: Arrow bytes of a batch; a batch without size is read when it is written.
         unreadable: batches that cannot be read.
+        refused: batches that cannot be published.
+        announced: the batches that were announced, in order.
+        stopping: set to stop the run.
     """
 
     reads_ahead: bool = True
@@ -48,13 +51,19 @@ class Stream:
     sizes: dict[int, int | None] = field(default_factory=dict)
     unreadable: set[int] = field(default_factory=set)
     refused: set[int] = field(default_factory=set)
+    announced: list[int] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
     changed: threading.Condition = field(default_factory=threading.Condition)
     batches: StreamBatches = field(init=False)
 
     def __post_init__(self) -> None:
         self.batches = StreamBatches(
-            self._make, self._read, self._publish, self.stopping, reads_ahead=self.reads_ahead
+            self._make,
+            lambda batch, number: self.announced.append(number),
+            self._read,
+            self._publish,
+            self.stopping,
+            reads_ahead=self.reads_ahead,
         )
 
     @contextmanager
@@ -124,7 +133,9 @@ def test_one_batch_is_read_ahead_and_all_are_published_in_order() -> None:
     may_publish = stream.hold(0)
     with stream.calls(0, 1, 2, 3):
         stream.wait_for("read 0", "read 1")
+        assert stream.announced == [0], "the events of two batches would mix"
         may_publish.set()
+    assert stream.announced == [0, 1, 2, 3]
     published = [one for one in stream.happened if one.startswith("publish")]
     assert published == ["publish 0", "publish 1", "publish 2", "publish 3"]
     assert stream.batches.failure is None
