@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from lakemark.config import keys
-from lakemark.errors import Fenced
+from lakemark.errors import Fenced, SnapshotChanged
 from lakemark.log.log_writers import writers_in
 from lakemark.metadata.metadata_files import (
     BASE_FILE_EXTENSION,
@@ -89,6 +89,7 @@ class MetadataStore:
 
         Raises:
             Fenced: the data instant was rolled back in the meantime.
+            SnapshotChanged: the metadata table was dropped in the meantime.
         """
         instant = data_instant.requested_at
         self.undo(instant, check_not_fenced)
@@ -246,11 +247,18 @@ class MetadataStore:
         return clock.next_instant(None if newest.startswith(INITIAL) else newest, slot)
 
     def groups_of(self, partition: str) -> list[str]:
-        """Ids of the file groups of a partition, in the order of their numbers."""
+        """Ids of the file groups of a partition, in the order of their numbers.
+
+        Raises:
+            SnapshotChanged: it has no files.
+        """
         if partition not in self.groups:
             _, objects = self.storage.list_folder(partition)
             files = (data_file(partition, o.name, o.size_bytes) for o in objects)
-            self.groups[partition] = sorted({file.name.file_id for file in files if file})
+            found = sorted({file.name.file_id for file in files if file})
+            if not found:
+                raise _has_no_files(partition)
+            self.groups[partition] = found
         return self.groups[partition]
 
     def _append(
@@ -281,7 +289,11 @@ class MetadataStore:
         return self.instants.version.logs_name_their_slice
 
     def _log_name(self, partition: str, number: int, instant: str) -> LogFileName:
-        """Name of the next log of a file group; in version 6 it begins with the newest slice."""
+        """Name of the next log of a file group; in version 6 it begins with the newest slice.
+
+        Raises:
+            SnapshotChanged: the file group has no files in version 6.
+        """
         file_id, token = self.groups_of(partition)[number], f"{number}-0-0"
         if not self._names_slices:
             return LogFileName(file_id, instant, 1, token)
@@ -290,7 +302,10 @@ class MetadataStore:
         names = [file.name for file in files if file.name.file_id == file_id]
         logs = [name for name in names if isinstance(name, LogFileName)]
         started = [name.instant for name in names if isinstance(name, BaseFileName)]
-        start = max((*self._committed(started), *(name.instant for name in logs)))
+        starts = [*self._committed(started), *(name.instant for name in logs)]
+        if not starts:
+            raise _has_no_files(join(partition, file_id))
+        start = max(starts)
         versions = (name.version for name in logs if name.instant == start)
         return LogFileName(file_id, start, 1 + max(versions, default=0), token)
 
@@ -344,6 +359,11 @@ def commit_metadata(
         operation=operation,
         compacted=compacted,
     )
+
+
+def _has_no_files(path: str) -> SnapshotChanged:
+    """The error if a rollback or restore has just dropped the metadata table."""
+    return SnapshotChanged(f"{path} of the metadata table has no files: the table was dropped")
 
 
 @cache

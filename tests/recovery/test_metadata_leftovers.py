@@ -10,8 +10,9 @@ from typing import TypeVar
 import pytest
 
 from lakemark.config.table_properties import PROPERTIES_PATH
-from lakemark.errors import Fenced, Refused
+from lakemark.errors import Fenced, Refused, SnapshotChanged
 from lakemark.execution.runner import LocalRunner
+from lakemark.metadata.bootstrap import drop_metadata_table
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import Action, State
 from lakemark.model.format_version import FormatVersion
@@ -154,6 +155,43 @@ def test_metadata_table_is_cleaned_and_archived_after_a_late_commit() -> None:
     assert own.start is not None
     assert own.start > pending.requested_at
     assert len(own.instants) < 40
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_commit_whose_metadata_table_is_dropped_meanwhile_is_refused(
+    version: FormatVersion,
+) -> None:
+    """The writer lists a partition of the metadata table that a restore has just deleted."""
+    made, listings = new_table(version), 0
+    while True:
+        storage = copy_of(made)
+        stopped = InterruptedStorage(storage, partial(drop_metadata_table_of, storage))
+        stopped.is_before = partial(_is_nth, [], listings)
+        listings += 1
+        with suppress(Fenced, LeaseLost, SnapshotChanged):
+            commit(started(stopped), [Row("new", 9, 9)])
+        if stopped.stopped_at is None:
+            break
+        started(storage).recover()
+        assert contents(storage) in ({"z": (1, 1)}, {"z": (1, 1), "new": (9, 9)})
+        commit(started(storage), [Row("z", 3, 3)])
+        assert not metadata_differences(started(storage).table)
+    assert listings > 2
+
+
+def _is_nth(seen: list[int], nth: int, number: int, method: str, path: str) -> bool:
+    """Whether a request is the nth listing of a partition of the metadata table."""
+    if (method, path) == ("list_folder", f"{METADATA_FOLDER}/files"):
+        seen.append(number)
+        return len(seen) == nth + 1
+    return False
+
+
+def drop_metadata_table_of(storage: Storage) -> None:
+    CLOCK.sleep(61)
+    context = started(storage).table.context
+    with context.lock.hold(1.0) as lease:
+        drop_metadata_table(storage, read_properties(storage), lease.check)
 
 
 def test_pending_rollback_of_apache_hudi_is_not_executed_by_lakemark() -> None:

@@ -272,10 +272,12 @@ def test_a_column_that_a_partition_has_no_statistics_of_is_looked_up_in_its_file
 ) -> None:
     storage, to = table()
 
-    def without_ts(partitions: Sequence[StatisticsEntry], version: str) -> RecordChanges:
+    def without_ts(
+        partitions: Sequence[StatisticsEntry], version: str, *, is_tight: bool
+    ) -> RecordChanges:
         rows = ColumnRanges.of(pa.table({"_hoodie_record_key": ["k"]}), ["_hoodie_record_key"])
         recorded = [one._replace(ranges=rows) for one in partitions]
-        return encode_partition_statistics(recorded, version)
+        return encode_partition_statistics(recorded, version, is_tight=is_tight)
 
     with monkeypatch.context() as patch:
         patch.setattr(commit_statistics, "encode_partition_statistics", without_ts)
@@ -292,9 +294,11 @@ def test_loose_bounds_and_statistics_of_deleted_files_are_differences(
     storage, to = table(1)
     wide = ColumnRanges.of(pa.table({"ts": [-1, 1]}), ["ts"])
 
-    def widened(partitions: Sequence[StatisticsEntry], version: str) -> RecordChanges:
+    def widened(
+        partitions: Sequence[StatisticsEntry], version: str, *, is_tight: bool
+    ) -> RecordChanges:
         both = [one._replace(ranges=ColumnRanges.union([one.ranges, wide])) for one in partitions]
-        return encode_partition_statistics(both, version)
+        return encode_partition_statistics(both, version, is_tight=is_tight)
 
     with monkeypatch.context() as patch:
         patch.setattr(commit_statistics, "encode_partition_statistics", widened)
