@@ -196,13 +196,13 @@ def _recover(context: TableContext, suspects: Collection[str], lease: Lease) -> 
     abandoned = [i for i in _abandoned(context, timeline) if i.requested_at in suspects]
     undone = []
     for rollback in (i for i in abandoned if i.action is Action.ROLLBACK):
-        timeline = context.timeline.load()
         if not _is_planned(context, rollback) or _is_obsolete(context, rollback, timeline):
             _log.warning("%s is removed: it was completed, or its target is needed", rollback)
             context.timeline.forget(rollback)
             forget_heartbeat(context.storage, rollback.requested_at)
         else:
             undone.append(_finish(context, rollback, timeline, lease))
+        timeline = context.timeline.load()  # its target is gone, and so is the plan of a compaction
     for commit in abandoned:
         if commit.action is Action.ROLLBACK:
             continue

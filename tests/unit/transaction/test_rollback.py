@@ -714,3 +714,22 @@ def test_a_completed_compaction_whose_rollback_died_at_its_end_is_not_executed_a
     recover(table.open().table.context)
     assert table.pending() == []
     assert table.rows() == {"a": 2}
+
+
+def test_a_dead_commit_is_undone_beside_a_compaction_whose_rollback_died(
+    clock: VirtualTime,
+) -> None:
+    """Completing the rollback deletes the plan of the compaction, which is not read after it."""
+    table = compactable(clock)
+    ((done, _),) = table.open().compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    dying = InterruptedStorage(table.storage, die)
+    dying.is_before = lambda _, method, path: method == "publish" and path.endswith(".rollback")
+    with pytest.raises(SimulatedCrash):
+        roll_back_named(table.open(dying).table.context, done.requested_at)
+    dead = table.open()
+    dead.begin()
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    undone = recover(table.open().table.context)
+    assert set(undone) == {done.requested_at, dead.pending_instant}
+    assert table.pending() == []
+    assert table.rows() == {"a": 2}
