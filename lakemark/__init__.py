@@ -168,7 +168,7 @@ def open(
     multi_writer`` then, so that they keep heartbeats as well.
 
     Args:
-        path: a local path or a URL (``s3://bucket/orders``).
+        path: a local path, also ``~/orders``, or a URL (``s3://bucket/orders``).
         mergers: your own, for a table in merge mode ``CUSTOM``. The first that has the table's
             strategy id is used.
         buckets: in each partition, only for a table whose commits do not record it.
@@ -303,7 +303,8 @@ def _location(
     url = os.fspath(path)
     if options and url.partition("://")[0] in (url, "file", "memory"):
         name = next(iter(options))
-        near = difflib.get_close_matches(name, inspect.signature(function).parameters, 1)
+        known = inspect.signature(function).parameters
+        near = difflib.get_close_matches(name, known, 1) or [one for one in known if name in one]
         hint = f"; did you mean {near[0]!r}?" if near else "; leave it out"
         message = f"{name!r} is no parameter, and {url} takes no storage options{hint}"
         raise InvalidConfig(message)
@@ -322,6 +323,10 @@ def _coordination(
     from lakemark.timeline.locks.open_lock import LockProviderName
     from lakemark.transaction.multi_writer import MultiWriter
 
+    if type(lock_expire_minutes) is not int or lock_expire_minutes < 0:
+        given = repr(lock_expire_minutes)
+        message = f"lock_expire_minutes is {given}; pass 0 (never expires) or a number of minutes"
+        raise InvalidConfig(message)
     if multi_writer is not None and not isinstance(multi_writer, MultiWriter):
         message = f"multi_writer is {multi_writer!r}; pass a lakemark.MultiWriter, or nothing"
         raise InvalidConfig(message)

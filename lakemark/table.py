@@ -41,6 +41,7 @@ from lakemark.operations.write_checks import check_maintainable
 from lakemark.read.cdc.scan import CdcScan
 from lakemark.read.instant_range import EARLIEST
 from lakemark.read.queries import Query, ReadOptimized
+from lakemark.read.query_instant import GivenTime
 from lakemark.read.scan import Scan
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
@@ -150,7 +151,7 @@ class Table:
         check_scan_arguments(query, columns, record_keys)
         return self._table.scan(query, columns, where, record_keys)
 
-    def changes(self, begin: str = EARLIEST, end: str | None = None) -> CdcScan:
+    def changes(self, begin: GivenTime = EARLIEST, end: GivenTime | None = None) -> CdcScan:
         """Plan to read what each commit of a range did to each record; errors as for ``scan``.
 
         Args:

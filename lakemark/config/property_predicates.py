@@ -65,6 +65,11 @@ def is_cdc_of_copy_on_write(properties: TableProperties, value: str) -> bool:
     return properties.cdc_enabled and not properties.is_merge_on_read
 
 
+def is_unknown_logging_mode(properties: TableProperties, value: str) -> bool:
+    """Whether the content of ``.cdc`` files is unknown."""
+    return properties.cdc_enabled and properties.cdc_logging_mode is None
+
+
 def names_unmaintained(properties: TableProperties, value: str) -> bool:
     """Whether the metadata table has partitions that are not updated here."""
     return any(name not in MAINTAINED for name in properties.metadata_partitions)

@@ -26,6 +26,7 @@ from lakemark.config.property_predicates import (
     is_true,
     is_unknown_generator,
     is_unknown_generator_class,
+    is_unknown_logging_mode,
     is_unknown_partial_update,
     is_unknown_payload,
     is_unknown_version,
@@ -404,7 +405,21 @@ _CHANGES = (
             "write with Apache Hudi, set it to false, or write to another path",
         ),
     ),
-    PropertyRule(keys.CDC_LOGGING_MODE, _HONOUR, _IGNORE, "the content of `.cdc` files"),
+    PropertyRule(
+        keys.CDC_LOGGING_MODE,
+        _HONOUR,
+        _IGNORE,
+        "the content of `.cdc` files",
+        (
+            Refusal(
+                _WRITE,
+                "unknown modes",
+                is_unknown_logging_mode,
+                "and it is not known which images of a change readers of that mode need",
+                "set it to DATA_BEFORE_AFTER, DATA_BEFORE or OP_KEY_ONLY, as its other writers do",
+            ),
+        ),
+    ),
 )
 
 _BOOTSTRAP = (

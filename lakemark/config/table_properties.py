@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -25,7 +25,7 @@ from lakemark.config.key_generators import (
     infer_key_generator,
     type_of_class,
 )
-from lakemark.errors import CorruptData
+from lakemark.errors import CorruptData, Unsupported
 from lakemark.model.format_version import FormatVersion
 
 PROPERTIES_PATH = ".hoodie/hoodie.properties"
@@ -45,6 +45,14 @@ class MergeMode(StrEnum):
     EVENT_TIME = "EVENT_TIME_ORDERING"
     COMMIT_TIME = "COMMIT_TIME_ORDERING"
     CUSTOM = "CUSTOM"
+
+
+class LoggingMode(StrEnum):
+    """What a copy-on-write writer logs of a change; the value is the stored word."""
+
+    OP_KEY_ONLY = "OP_KEY_ONLY"
+    DATA_BEFORE = "DATA_BEFORE"
+    DATA_BEFORE_AFTER = "DATA_BEFORE_AFTER"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +143,13 @@ class TableProperties:
         if stored:
             return MergeMode(stored)
         return MergeMode.EVENT_TIME if self.ordering_fields else MergeMode.COMMIT_TIME
+
+    @property
+    def cdc_logging_mode(self) -> LoggingMode | None:
+        """The stored mode, or Hudi's default; None if it is unknown."""
+        word = self.values.get(keys.CDC_LOGGING_MODE) or LoggingMode.DATA_BEFORE_AFTER
+        known = {mode.value: mode for mode in LoggingMode}
+        return known.get(word.strip().upper())
 
     @property
     def key_generator(self) -> str:
@@ -233,7 +248,9 @@ class TableProperties:
         """Parse the stored properties.
 
         Raises:
-            CorruptData: there is no table name, or no valid checksum.
+            CorruptData: there is no table name, or no valid checksum; or the table's version is no
+                number, or its type or merge mode is unknown.
+            Unsupported: its type or merge mode is unknown, and so is its version.
         """
         values = parse_properties(data)
         if keys.TABLE_NAME not in values:
@@ -241,14 +258,28 @@ class TableProperties:
         expected, actual = checksum(values), values.get(keys.TABLE_CHECKSUM, "none")
         if actual != expected:
             raise CorruptData(path, None, f"{keys.TABLE_CHECKSUM}={expected}", actual)
-        try:
-            properties = cls(values)
-            _ = properties.table_type, properties.version, properties.merge_mode
-        except ValueError as error:
-            raise CorruptData(
-                path, None, "a known table type, version and mode", str(error)
-            ) from None
+        properties = cls(values)
+        _check_value(properties, path, keys.TABLE_VERSION, "a number", lambda: properties.version)
+        types, modes = " or ".join(TableType), ", ".join(MergeMode)
+        _check_value(properties, path, keys.TABLE_TYPE, types, lambda: properties.table_type)
+        _check_value(properties, path, keys.MERGE_MODE, modes, lambda: properties.merge_mode)
         return properties
+
+
+def _check_value(
+    properties: TableProperties, path: str, key: str, expected: str, read: Callable[[], object]
+) -> None:
+    try:
+        read()
+    except ValueError:
+        found = repr(properties.values.get(key, ""))
+        if key != keys.TABLE_VERSION and properties.version not in [*FormatVersion]:
+            message = (
+                f"{path}: {key} is {found} in a table of version {properties.version}, which "
+                "cannot be read here; read the table with Apache Hudi"
+            )
+            raise Unsupported(message) from None
+        raise CorruptData(path, None, f"{expected} as {key}", found) from None
 
 
 def checksum(values: Mapping[str, str]) -> str:

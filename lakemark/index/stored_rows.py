@@ -193,7 +193,7 @@ def _check_same(
     key, stored, ours = rows[RECORD_KEY][at].as_py(), rows[column][at].as_py(), made[at].as_py()
     difference = "reject it" if ours is None else f"give it {ours!r}"
     message = (
-        f"record {key!r} of table {table_url} has the {what} {stored!r}, and the pipeline would "
+        f"record {key!r} of table {table_url} has the {what} {stored!r}, and this writer would "
         f"{difference}; {remedy}"
     )
     raise InvalidConfig(message)

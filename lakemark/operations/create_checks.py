@@ -5,6 +5,7 @@ A setting that only the first write refused would remain: a table cannot be crea
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from enum import Enum
 from typing import TypeVar
@@ -19,7 +20,15 @@ from lakemark.errors import InvalidConfig
 from lakemark.index.bucket import BucketIndex
 from lakemark.keygen.key_generator import KeyGeneratorConfig
 from lakemark.keygen.key_value import key_value
+from lakemark.model.meta_columns import IS_DELETED
 from lakemark.schema.field_path import column_at
+
+#: Hudi's own columns begin so. Users may have two of them, which mark deletes.
+_OWN_PREFIX = "_hoodie_"
+_COLUMNS_OF_USERS = (IS_DELETED, "_hoodie_operation")
+
+#: Catalogs, Avro schemas and metrics contain the name.
+_TABLE_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 Choice = TypeVar("Choice", bound=Enum)
 
@@ -57,6 +66,12 @@ def column_names(given: Sequence[str], parameter: str) -> tuple[str, ...]:
     return tuple(given)
 
 
+def _check_name(name: str) -> None:
+    if not _TABLE_NAME.fullmatch(name):
+        message = f"the table's name is {name!r}; pass a name of letters, digits, _, . and - only"
+        raise InvalidConfig(message)
+
+
 def check_new_table(spec: TableSpec, columns: pa.Schema, buckets: int, url: str) -> None:
     """Pass if this project can write a table with these settings and columns.
 
@@ -69,10 +84,20 @@ def check_new_table(spec: TableSpec, columns: pa.Schema, buckets: int, url: str)
         url: of the table, for errors.
 
     Raises:
-        InvalidConfig: a column is missing, or its type cannot be a key, a partition or an ordering
-            value; or the bucket count is not one; or settings contradict each other.
+        InvalidConfig: the name has other characters than letters, digits, ``_``, ``.`` and ``-``;
+            or a column is missing, or has a name like Hudi's own columns; or its type cannot be a
+            key, a partition or an ordering value; or the bucket count is not one; or settings
+            contradict each other.
         Unsupported: a setting that this project does not write.
     """
+    _check_name(spec.name)
+    for name in columns.names:
+        if name.startswith(_OWN_PREFIX) and name not in _COLUMNS_OF_USERS:
+            message = (
+                f"column {name!r} has the prefix of Hudi's own columns, which its readers leave "
+                "out; rename the column"
+            )
+            raise InvalidConfig(message)
     if not spec.record_key:
         message = "record_key is empty; name the columns of the record key"
         raise InvalidConfig(message)

@@ -32,6 +32,7 @@ from lakemark.operations.cached_snapshot import CachedSnapshot
 from lakemark.read.index_protocols import FileStatistics, KeyLocations
 from lakemark.read.instant_range import EARLIEST
 from lakemark.read.queries import Incremental, Query, Snapshot
+from lakemark.read.query_instant import GivenTime
 from lakemark.read.renamed_columns import check_no_renamed_columns
 from lakemark.read.scan import Scan
 from lakemark.read.scan_planner import ScanPlanner, table_schema
@@ -268,7 +269,7 @@ class OpenTable:
         wanted = None if record_keys is None else pa.array(record_keys, pa.string())
         return planner.plan(query, columns, where, wanted)
 
-    def changes(self, begin: str = EARLIEST, end: str | None = None) -> CdcScan:
+    def changes(self, begin: GivenTime = EARLIEST, end: GivenTime | None = None) -> CdcScan:
         """Plan to read changes; see ``lakemark.Table.changes``."""
         return self._planner().changes(begin, end)
 

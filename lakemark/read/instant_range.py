@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakemark.errors import InvalidConfig
-from lakemark.read.query_instant import parse_query_instant
+from lakemark.read.query_instant import GivenTime, parse_query_instant
 from lakemark.timeline.clock import UTC_CLOCK, TimelineClock
 
 EARLIEST = "earliest"
@@ -25,7 +25,7 @@ class InstantRange:
 
     @classmethod
     def of(
-        cls, begin: str, end: str | None = None, clock: TimelineClock = UTC_CLOCK
+        cls, begin: GivenTime, end: GivenTime | None = None, clock: TimelineClock = UTC_CLOCK
     ) -> InstantRange:
         """The range between two times in a user's notation.
 
@@ -51,7 +51,7 @@ class InstantRange:
         return self.begin < time and (self.end is None or time <= self.end)
 
 
-def _parse_bound(text: str, clock: TimelineClock) -> str:
-    word = text.strip().lower()
+def _parse_bound(given: GivenTime, clock: TimelineClock) -> str:
+    word = given.strip().lower() if isinstance(given, str) else ""
     is_start = word == EARLIEST or set(word) == {"0"}
-    return "" if is_start else parse_query_instant(text, clock)
+    return "" if is_start else parse_query_instant(given, clock)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from lakemark.read.query_instant import GivenTime
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -14,7 +16,7 @@ class Snapshot:
         as_of: time travel to this time, in one of the forms of ``parse_query_instant``.
     """
 
-    as_of: str | None = None
+    as_of: GivenTime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,7 @@ class ReadOptimized:
         as_of: as for ``Snapshot``.
     """
 
-    as_of: str | None = None
+    as_of: GivenTime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +40,8 @@ class Incremental:
         end: the last time in the range; None if it has no end.
     """
 
-    begin: str
-    end: str | None = None
+    begin: GivenTime
+    end: GivenTime | None = None
 
 
 Query: TypeAlias = Snapshot | ReadOptimized | Incremental

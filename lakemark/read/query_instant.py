@@ -6,41 +6,56 @@ Source: ``HoodieSqlCommonUtils.formatQueryInstant`` of Apache Hudi 1.2.0.
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from typing import TypeAlias
 
 from lakemark.errors import InvalidConfig
 from lakemark.timeline.clock import UTC_CLOCK, TimelineClock
 
+#: A time that a user gives: text, or a date or time of Python.
+GivenTime: TypeAlias = str | date
+
 _ACCEPTED = (
     "yyyyMMddHHmmss[SSS], yyyy-MM-dd, yyyy-MM-dd HH:mm[:ss[.SSS]] (or with T between date and "
     "time), each time also with Z or an offset such as +02:00, and seconds (10 digits) or "
-    "milliseconds (13 digits) since 1970"
+    "milliseconds (13 digits) since 1970; in Python also a datetime or a date"
 )
 _TIME = re.compile(
     r"(?P<date>\d{4}-\d{2}-\d{2})[T ](?P<minute>\d{2}:\d{2})"
-    r"(?:(?P<second>:\d{2})(?P<millis>\.\d{3})?)?(?P<zone>Z|[+-]\d{2}:\d{2})?",
+    r"(?:(?P<second>:\d{2})(?:(?P<millis>\.\d{3})(?:\d{3}){0,2})?)?(?P<zone>Z|[+-]\d{2}:\d{2})?",
     re.ASCII,
 )
 _SECONDS_DIGITS, _MILLIS_DIGITS = 10, 13
 _INSTANT_DIGITS = (14, 17)
 
 
-def parse_query_instant(text: str, clock: TimelineClock) -> str:
+def parse_query_instant(given: GivenTime, clock: TimelineClock) -> str:
     """Parse a user's time into an instant time; a whole second means its last millisecond.
 
     Args:
-        text: an instant, a date, a time, or a number of (milli)seconds since 1970.
+        given: an instant, a date, a time, or a number of (milli)seconds since 1970. Digits after
+            the milliseconds are left out. A ``datetime`` has milliseconds.
         clock: the timeline's. Dates, and times without a zone, are in its zone, which need not be
             known for them.
 
     Raises:
-        InvalidConfig: the text has another form.
+        InvalidConfig: it is no time, or text of another form.
     """
     try:
-        return _parse(text.strip(), clock)
+        return _parse(_text_of(given), clock)
     except (ValueError, OverflowError, OSError):
-        message = f"{text!r} is not a time; accepted: {_ACCEPTED}"
+        message = f"{given!r} is not a time; accepted: {_ACCEPTED}"
         raise InvalidConfig(message) from None
+
+
+def _text_of(given: GivenTime) -> str:
+    if isinstance(given, datetime):
+        return given.isoformat(timespec="milliseconds")
+    if isinstance(given, date):
+        return given.isoformat()
+    if isinstance(given, str):
+        return given.strip()
+    raise ValueError(given)
 
 
 def _parse(text: str, clock: TimelineClock) -> str:

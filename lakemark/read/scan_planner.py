@@ -33,6 +33,7 @@ from lakemark.read.path_columns import PathColumns
 from lakemark.read.projection import project_schema
 from lakemark.read.pruning import SlicePruner
 from lakemark.read.queries import Incremental, Query, ReadOptimized
+from lakemark.read.query_instant import GivenTime
 from lakemark.read.scan import Scan
 from lakemark.read.virtual_keys import VirtualKeys
 from lakemark.schema import avro
@@ -111,7 +112,7 @@ class ScanPlanner:
             slices = find_slices(slices, self.key_locations, record_keys)
         return self._plan_scan(slices, columns, condition)
 
-    def changes(self, begin: str, end: str | None) -> CdcScan:
+    def changes(self, begin: GivenTime, end: GivenTime | None) -> CdcScan:
         """Plan a CDC query: what each commit of a range did to each record.
 
         Args:
@@ -147,7 +148,7 @@ class ScanPlanner:
     def _plan_as_of(
         self,
         query: Query,
-        as_of: str,
+        as_of: GivenTime,
         columns: Sequence[str] | None,
         condition: pc.Expression | None,
     ) -> Scan:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from lakemark.config import keys
 from lakemark.model.action import COMMITS
 from lakemark.model.file_slice import FileSlice
-from lakemark.read.query_instant import parse_query_instant
+from lakemark.read.query_instant import GivenTime, parse_query_instant
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_system_view import FileSystemView
 from lakemark.view.retention import check_retained, savepoint_keeps
@@ -43,7 +43,7 @@ class TimeTravel:
 def plan(
     view: FileSystemView,
     store: TimelineStore,
-    as_of: str,
+    as_of: GivenTime,
     *,
     read_optimized: bool = False,
 ) -> TimeTravel:

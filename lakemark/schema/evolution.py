@@ -173,7 +173,7 @@ def unite_schemas(table: pa.Schema, ours: pa.Schema, table_url: str) -> pa.Schem
         if common is None:
             message = (
                 f"column {field.name} is {field.type} in table {table_url} and {own.type} in this "
-                "pipeline, and no type can hold both; declare it as it is in the table"
+                "writer, and no type can hold both; declare it as it is in the table"
             )
             raise InvalidConfig(message)
         fields.append(common)

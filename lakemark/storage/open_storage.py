@@ -109,14 +109,14 @@ def _split(url: str) -> tuple[str, str]:
 
 
 def _local_root(path: str) -> str:
-    """The absolute path of ``/x``, ``///x``, ``//localhost/x`` or a relative path."""
+    """The absolute path of ``/x``, ``///x``, ``//localhost/x``, ``~/x`` or a relative path."""
     if path.startswith("//"):
         host, _, path = path[2:].partition("/")
         if host not in ("", "localhost"):
             message = f"a file URL must begin with file:///, but has the host {host!r}"
             raise InvalidConfig(message)
         path = f"/{path}"
-    return os.path.abspath(path)
+    return os.path.abspath(os.path.expanduser(path))
 
 
 def _open_object_storage(location: StorageLocation, scheme: str, rest: str) -> ObjectStorage:

@@ -28,7 +28,7 @@ def read_properties(storage: Storage) -> TableProperties:
             continue
     message = (
         f"no Hudi table at {storage.location.url} (no {PROPERTIES_PATH}); check the path: a "
-        "table's folder contains .hoodie, and the first batch of a pipeline creates it"
+        "table's folder contains .hoodie, which lakemark.create or a first batch makes"
     )
     raise TableNotFound(message)
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lakemark.config import keys
-from lakemark.config.table_properties import TableProperties
+from lakemark.config.table_properties import LoggingMode, TableProperties
 from lakemark.errors import CorruptData, InvalidConfig
 from lakemark.log.data_block import encode_avro
 from lakemark.log.log_block import BlockType, HeaderKey, encode
@@ -23,7 +23,6 @@ from lakemark.model.action import Action
 from lakemark.model.meta_columns import COMMIT_TIME, PARTITION_PATH, RECORD_KEY
 from lakemark.operations.open_table import OpenTable
 from lakemark.read import cdc, incremental
-from lakemark.read.cdc import LoggingMode
 from lakemark.read.cdc.logged_changes import read_logged_changes
 from lakemark.read.file_group_reader import FileGroupReader
 from lakemark.read.instant_range import InstantRange

@@ -118,6 +118,6 @@ def _ours(spark: SparkSession, golden: GoldenTable, options: dict[str, str]) -> 
 
 def _options(query: Query) -> dict[str, str]:
     if isinstance(query, Incremental):
-        return {"query": "incremental", "begin": query.begin}
+        return {"query": "incremental", "begin": str(query.begin)}
     kind = "read_optimized" if isinstance(query, ReadOptimized) else "snapshot"
-    return {"query": kind, **({"as_of": query.as_of} if query.as_of else {})}
+    return {"query": kind, **({"as_of": str(query.as_of)} if query.as_of else {})}

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakemark.config.table_properties import LoggingMode
 from lakemark.errors import CorruptData, Unsupported
 from lakemark.merge.change_index import ChangeIndex
 from lakemark.merge.partial_update.missing_columns import partial_update_for
@@ -26,7 +27,7 @@ from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import COMMIT_SEQNO, COMMIT_TIME, RECORD_KEY
 from lakemark.read.cdc.image_text import AVRO, JACKSON
 from lakemark.read.cdc.logged_changes import read_logged_changes
-from lakemark.read.cdc.plan import CdcPlan, ChangeSplit, Inference, LoggingMode
+from lakemark.read.cdc.plan import CdcPlan, ChangeSplit, Inference
 from lakemark.read.file_group_reader import FileGroupReader
 
 SCHEMA = pa.schema([(name, pa.string()) for name in ("op", "ts_ms", "before", "after")])

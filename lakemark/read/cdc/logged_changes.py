@@ -17,12 +17,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from lakemark.config.table_properties import LoggingMode
 from lakemark.log.data_block import read_rows
 from lakemark.log.log_block import BlockType, HeaderKey, LogBlock
 from lakemark.log.log_reader import read_blocks
 from lakemark.model.file_slice import LogFile
 from lakemark.read.base_file import open_data_file
-from lakemark.read.cdc.plan import LoggingMode
 from lakemark.storage.storage import Storage
 
 _COLUMNS = {

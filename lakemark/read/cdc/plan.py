@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from enum import Enum, StrEnum
+from enum import Enum
 
 from lakemark.config import keys
-from lakemark.config.table_properties import TableProperties
+from lakemark.config.table_properties import LoggingMode, TableProperties
 from lakemark.errors import InvalidConfig
 from lakemark.model.action import COMMITS
 from lakemark.model.commit_metadata import CommitMetadata, WriteStat
@@ -46,14 +46,6 @@ _CHANGING_OPERATIONS = frozenset(
     }
 )
 _DELETES = ("DELETE", "DELETE_PREPPED")
-
-
-class LoggingMode(StrEnum):
-    """What a copy-on-write writer logs of a change; the value is the stored word."""
-
-    OP_KEY_ONLY = "OP_KEY_ONLY"
-    DATA_BEFORE = "DATA_BEFORE"
-    DATA_BEFORE_AFTER = "DATA_BEFORE_AFTER"
 
 
 class Inference(Enum):
@@ -143,15 +135,14 @@ def _logging_mode(properties: TableProperties) -> LoggingMode:
             "tables)"
         )
         raise InvalidConfig(message)
-    word = values.get(keys.CDC_LOGGING_MODE) or LoggingMode.DATA_BEFORE_AFTER
-    try:
-        return LoggingMode(word.strip().upper())
-    except ValueError:
-        known = ", ".join(LoggingMode)
+    mode = properties.cdc_logging_mode
+    if mode is None:
+        word, known = values[keys.CDC_LOGGING_MODE], ", ".join(LoggingMode)
         message = (
             f"{keys.CDC_LOGGING_MODE} is {word} in table {properties.table_name}; known: {known}"
         )
-        raise InvalidConfig(message) from None
+        raise InvalidConfig(message)
+    return mode
 
 
 def _check_active(view: FileSystemView, store: TimelineStore, instant_range: InstantRange) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from typing import Any
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lakemark.config import keys
+from lakemark.config.property_check import check_allows
+from lakemark.config.property_rule import Purpose
 from lakemark.config.table_properties import (
     MergeMode,
     TableProperties,
@@ -15,7 +20,7 @@ from lakemark.config.table_properties import (
     new_table_properties,
     parse_properties,
 )
-from lakemark.errors import CorruptData
+from lakemark.errors import CorruptData, Unsupported
 
 # What Apache Hudi 1.2.0 wrote for a merge-on-read table.
 APACHE = b"""#Updated at 2026-11-21T13:40:02.023435441Z
@@ -135,12 +140,27 @@ def test_the_syntax_of_java_properties(text: bytes, expected: dict[str, str]) ->
         lambda text: text[: len(text) // 2],
         lambda text: text.replace(b"=MERGE_ON_READ", b"=MERGE_ON_TUESDAYS"),
         lambda text: text.replace(b"version=9", b"version=nine"),
+        lambda text: text.replace(b"=EVENT_TIME_ORDERING", b"=FASHION"),
     ],
 )
 def test_damaged_properties_are_named(damage: object) -> None:
     assert callable(damage)
     with pytest.raises(CorruptData, match=r"hoodie\.properties"):
         TableProperties.parse(damage(new().to_bytes()))
+
+
+def test_words_of_a_later_version_are_not_called_damage() -> None:
+    text = new().to_bytes().replace(b"table.version=9", b"table.version=11")
+    with pytest.raises(Unsupported, match=r"'MERGE_ON_TUESDAYS' in a table of version 11"):
+        TableProperties.parse(text.replace(b"=MERGE_ON_READ", b"=MERGE_ON_TUESDAYS"))
+
+
+@pytest.mark.parametrize("mode", ["DATA_BEFORE", "data_before_after", "", "EVERYTHING"])
+def test_table_with_an_unknown_cdc_mode_is_not_written(mode: str) -> None:
+    stored = {**new().values, keys.CDC_ENABLED: "true", keys.CDC_LOGGING_MODE: mode}
+    refused: Any = pytest.raises(Unsupported, match=f"{keys.CDC_LOGGING_MODE} is 'EVERYTHING'")
+    with refused if mode == "EVERYTHING" else nullcontext():
+        check_allows(TableProperties(stored), Purpose.WRITE, "orders")
 
 
 @given(st.binary(max_size=300))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +73,54 @@ def test_expression_that_does_not_fit_the_columns_is_refused(
     with pytest.raises(lakemark.InvalidConfig, match="where cannot be evaluated on the columns"):
         table.scan(where=where)
     assert not table.timeline.pending()
+
+
+@pytest.mark.parametrize("minutes", [-1, 0.5, True, "5", float("nan")], ids=repr)
+def test_lock_that_expires_at_no_time_is_refused(table: lakemark.Table, minutes: Any) -> None:
+    with pytest.raises(lakemark.InvalidConfig, match=r"pass 0 .never expires. or a number"):
+        lakemark.open(table.location, lock_expire_minutes=minutes)
+
+
+def test_column_with_the_prefix_of_hudis_own_columns_is_refused(tmp_path: Path) -> None:
+    """Readers of Hudi leave such columns out."""
+    wider = SCHEMA.append(pa.field("_hoodie_source", pa.string()))
+    with pytest.raises(lakemark.InvalidConfig, match=r"_hoodie_source.*rename the column"):
+        lakemark.create(str(tmp_path / "orders"), schema=wider, record_key=["id"])
+    assert not (tmp_path / "orders").exists()
+    marked = SCHEMA.append(pa.field("_hoodie_is_deleted", pa.bool_()))
+    lakemark.create(str(tmp_path / "orders"), schema=marked, record_key=["id"])
+
+
+@pytest.mark.parametrize("name", ["a b", "a/b", "a'b", 'a"b', "a\nb", "ä", "a=b"], ids=repr)
+def test_table_name_that_catalogs_do_not_take_is_refused(tmp_path: Path, name: str) -> None:
+    path = str(tmp_path / "orders")
+    with pytest.raises(lakemark.InvalidConfig, match=r"the table's name is .* pass a name of"):
+        lakemark.create(path, schema=SCHEMA, record_key=["id"], name=name)
+    with pytest.raises(lakemark.InvalidConfig, match="the table's name is 'my orders'"):
+        lakemark.create(str(tmp_path / "my orders"), schema=SCHEMA, record_key=["id"])
+
+
+def test_part_of_a_parameters_name_is_completed(tmp_path: Path) -> None:
+    wrong: Any = {"type": "COPY_ON_WRITE"}
+    with pytest.raises(lakemark.InvalidConfig, match="did you mean 'table_type'"):
+        lakemark.create(str(tmp_path / "orders"), schema=SCHEMA, record_key=["id"], **wrong)
+
+
+def test_path_in_the_users_home_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    made = lakemark.create("~/orders", schema=SCHEMA, record_key=["id"])
+    assert (tmp_path / "orders/.hoodie").is_dir()
+    assert lakemark.open("~/orders").location == made.location == str(tmp_path / "orders")
+
+
+def test_table_is_read_as_of_a_datetime(table: lakemark.Table) -> None:
+    before = datetime.now(UTC) - timedelta(days=1)
+    now = datetime.now(UTC) + timedelta(seconds=5)
+    for given, count in ((now, 1), (now.isoformat(), 1), (before, 0), (before.date(), 0)):
+        scan = table.scan(lakemark.Snapshot(as_of=given))
+        assert scan.to_reader().read_all().num_rows == count
+    changed = table.scan(lakemark.Incremental(before, now)).to_reader().read_all()
+    assert changed.num_rows == 1
+    wrong: Any = 5
+    with pytest.raises(lakemark.InvalidConfig, match=r"5 is not a time; accepted: .* a datetime"):
+        table.scan(lakemark.Snapshot(as_of=wrong))
