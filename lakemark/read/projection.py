@@ -20,6 +20,9 @@ def project_schema(schema: pa.Schema, columns: Collection[str]) -> pa.Schema:
     if unknown:
         missing, present = ", ".join(sorted(unknown)), ", ".join(schema.names)
         message = f"the table has no column {missing}; its columns are {present}"
+        tops = sorted({name.partition(".")[0] for name in unknown} & set(schema.names))
+        if tops:
+            message += f"; a field inside a column is read with the whole column: {tops[0]}"
         raise InvalidConfig(message)
     return pa.schema([field for field in schema if field.name in columns])
 

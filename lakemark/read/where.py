@@ -49,6 +49,18 @@ _COMPARISONS: dict[str, Callable[[pc.Expression, pc.Expression], pc.Expression]]
     ">": operator.gt,
     ">=": operator.ge,
 }
+#: What people write who know other languages, and what they should write.
+_HINTS: Final = (
+    (re.compile("=="), "write = to compare"),
+    (re.compile("=>"), "write >= for at least"),
+    (re.compile("=<"), "write <= for at most"),
+    (re.compile('"'), "write text in single quotes, and a column name in backquotes"),
+    (re.compile(r"i?like\b", re.IGNORECASE), "like is not supported; a range such as >= 'a' is"),
+    (re.compile(r"between\b", re.IGNORECASE), "write column >= … and column <= …"),
+    (re.compile("&&?"), "write and"),
+    (re.compile(r"\|\|?"), "write or"),
+    (re.compile("[-+*/%]"), "a column is compared with a value; nothing is calculated"),
+)
 _MAX_DEPTH: Final = 100
 #: Decimal digits of a second, by the unit of a column; ``datetime`` has at most six.
 _MAX_FRACTION_DIGITS: Final = {"s": 0, "ms": 3, "us": 6, "ns": 6}
@@ -94,8 +106,19 @@ class InvalidWhere(InvalidConfig):
     """
 
     def __init__(self, text: str, position: int, reason: str) -> None:
-        super().__init__(f"condition {text!r}, at character {position + 1}: {reason}")
+        hint = _hint(text, position)
+        super().__init__(f"condition {text!r}, at character {position + 1}: {reason}{hint}")
         self.text, self.position, self.reason = text, position, reason
+
+
+def _hint(text: str, position: int) -> str:
+    """What to write instead; "" if it is unknown.
+
+    The error is at the second character of ``==``, because the first one is a comparison.
+    """
+    starts = [position + len(text[position:]) - len(text[position:].lstrip()), position - 1]
+    found = (hint for at in starts for form, hint in _HINTS if at >= 0 and form.match(text, at))
+    return "".join(f"; {hint}" for hint in [*found][:1])
 
 
 def parse_where(text: str, schema: pa.Schema) -> pc.Expression:

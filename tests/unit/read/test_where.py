@@ -113,6 +113,31 @@ def test_invalid_condition_is_reported_with_its_position(
     assert reason in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("condition", "hint"),
+    [
+        ("n == 1", "write = to compare"),
+        ("n => 1", "write >= for at least"),
+        ("n =< 1", "write <= for at most"),
+        ('id = "a"', "write text in single quotes, and a column name in backquotes"),
+        ("id LIKE 'a%'", "like is not supported"),
+        ("n between 1 and 2", "write column >= … and column <= …"),
+        ("n = 1 && n = 2", "write and"),
+        ("n = 1 || n = 2", "write or"),
+        ("n / 2 = 1", "nothing is calculated"),
+    ],
+)
+def test_words_of_other_languages_are_translated(condition: str, hint: str) -> None:
+    with pytest.raises(InvalidWhere, match="at character") as raised:
+        parse_where(condition, ROWS.schema)
+    assert hint in str(raised.value)
+
+
+def test_error_without_a_translation_has_no_hint() -> None:
+    with pytest.raises(InvalidWhere, match=r"expected null, found '1'$"):
+        parse_where("n is 1", ROWS.schema)
+
+
 @pytest.mark.parametrize("comparison", ["=", ">=", "<"])
 def test_time_with_more_digits_than_its_column_is_refused(comparison: str) -> None:
     """If it were truncated to the column's unit, it would match other rows."""
