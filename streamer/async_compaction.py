@@ -121,6 +121,11 @@ class _Job:
         return self.writer.table.context.multi_writer is not None
 
     @property
+    def table(self) -> str:
+        """URL of the table."""
+        return self.writer.table.location.url
+
+    @property
     def instant(self) -> str:
         """Requested time of the plan."""
         return self.planned[0].requested_at
@@ -221,7 +226,8 @@ class AsyncCompactor:
             now = time.monotonic()
         state = "ended" if is_over else "still running"
         text = f"{job.instant}: {state}, {counted(behind, 'commit')} behind"
-        self._listener(ServiceCompleted("compaction_wait", text, time.monotonic() - started))
+        waited_s = time.monotonic() - started
+        self._listener(ServiceCompleted("compaction_wait", text, waited_s, job.table))
 
     def end(self, within_s: float) -> bool:
         """Start no more compactions, and cancel the current one; the next start executes it again.
@@ -277,7 +283,7 @@ class AsyncCompactor:
         try:
             operations = compaction.execution.plan.operations
             log_bytes = sum(one.log_bytes for one in operations)
-            self._listener(CompactionStarted(job.instant, len(operations), log_bytes))
+            self._listener(CompactionStarted(job.instant, len(operations), log_bytes, job.table))
             job.reach(_Step.REWRITE)
             stats = compaction.rewrite(self._runner)
             job.reach(_Step.PUBLISH)
@@ -304,7 +310,7 @@ class AsyncCompactor:
                 job.writer.publish_compaction(compaction, stats)
                 self._deferred.pop(job.instant, None)
                 seconds = time.monotonic() - started
-                self._listener(CompactionCompleted.of(job.instant, stats, seconds))
+                self._listener(CompactionCompleted.of(job.instant, stats, seconds, job.table))
         except LockTimeout as error:
             self._handle_failure(job, error)
             return False
@@ -329,7 +335,7 @@ class AsyncCompactor:
         of_table = {name for name, one in self._deferred.items() if one.writer is writer}
         for name in sorted(of_table - pending - attempted):
             del self._deferred[name]
-            self._listener(CompactionResolved(name))
+            self._listener(CompactionResolved(name, writer.table.location.url))
 
     def _handle_failure(self, job: _Job, error: Exception) -> None:
         """Report a failure, and pause; or give up."""
@@ -340,7 +346,9 @@ class AsyncCompactor:
         pause_s = pause_after(job.failures, policy.backoff_s, policy.max_backoff_s)
         name = type(error).__name__
         self._listener(
-            CompactionFailed(job.instant, str(error), job.failures, failing_s, pause_s, name)
+            CompactionFailed(
+                job.instant, str(error), job.failures, failing_s, pause_s, name, job.table
+            )
         )
         if policy.give_up_after_s and failing_s > policy.give_up_after_s:
             self._given_up = CompactionGivenUp(job.instant, failing_s, f"{name}: {error}")

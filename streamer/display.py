@@ -193,27 +193,30 @@ def describe(event: Event) -> str:
             return f"batch {event.batch_id}: columns changed: {', '.join(event.changes)}"
         case CompactionStarted():
             return (
-                f"compaction {event.instant} started: {counted(event.file_groups, 'file group')}, "
+                f"compaction {event.instant}{_of(event.table)} started: "
+                f"{counted(event.file_groups, 'file group')}, "
                 f"{size_text(event.log_bytes)} of logs"
             )
         case CompactionFailed():
             return (
-                f"compaction {event.instant} failed ({counted(event.failures, 'failure')}), "
+                f"compaction {event.instant}{_of(event.table)} failed "
+                f"({counted(event.failures, 'failure')}), "
                 f"retrying in {event.pause_s:g} s: {event.error_type}: {event.error}"
             )
         case CompactionCompleted():
             return (
-                f"compaction {event.instant}: {counted(event.file_groups, 'file group')}, "
+                f"compaction {event.instant}{_of(event.table)}: "
+                f"{counted(event.file_groups, 'file group')}, "
                 f"{counted(event.rows_written, 'row')}, {size_text(event.bytes_written)} "
                 f"in {event.seconds:.2f} s"
             )
         case CompactionResolved():
             return (
-                f"compaction {event.instant} is no longer pending: another writer has completed or "
-                "removed it"
+                f"compaction {event.instant}{_of(event.table)} is no longer pending: another "
+                "writer has completed or removed it"
             )
         case ServiceCompleted():
-            return f"{event.service}: {event.summary} in {event.seconds:.2f} s"
+            return f"{event.service}{_of(event.table)}: {event.summary} in {event.seconds:.2f} s"
         case Retrying():
             attempts = f"attempt {event.attempt} of {event.max_attempts}"
             return f"failed ({attempts}), retrying in {event.pause_s:g} s: {event.error}"
@@ -227,6 +230,12 @@ def describe(event: Event) -> str:
                 f"{counted(event.rows_written, 'row')} in {event.seconds:.1f} s, "
                 f"next [{_offsets(event.checkpoint)}]"
             )
+
+
+def _of(table_url: str) -> str:
+    """The table of a service, by the last part of its path; "" if it is not one table."""
+    name = table_url.rstrip("/").rpartition("/")[2]
+    return f" of {name}" if name else ""
 
 
 def _describe_batch(batch: BatchWritten) -> str:

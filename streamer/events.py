@@ -217,11 +217,13 @@ class CompactionStarted:
         instant: the compaction.
         file_groups: number of file groups to rewrite.
         log_bytes: size of the log files to merge.
+        table: URL of the table.
     """
 
     instant: str
     file_groups: int
     log_bytes: int
+    table: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +237,7 @@ class CompactionFailed:
         failing_s: seconds since the first of them.
         pause_s: seconds until the next attempt.
         error_type: name of the error's class.
+        table: URL of the table.
     """
 
     instant: str
@@ -243,6 +246,7 @@ class CompactionFailed:
     failing_s: float
     pause_s: float
     error_type: str
+    table: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +259,7 @@ class CompactionCompleted:
         rows_written: rows of the new base files.
         bytes_written: size of these files.
         seconds: from plan to commit.
+        table: URL of the table.
     """
 
     instant: str
@@ -262,13 +267,16 @@ class CompactionCompleted:
     rows_written: int
     bytes_written: int
     seconds: float
+    table: str
 
     @classmethod
-    def of(cls, instant: str, stats: Sequence[WriteStat], seconds: float) -> CompactionCompleted:
+    def of(
+        cls, instant: str, stats: Sequence[WriteStat], seconds: float, table: str
+    ) -> CompactionCompleted:
         """Build the event from the statistics of the new base files."""
         rows = sum(stat.num_writes for stat in stats)
         size_bytes = sum(stat.file_size_in_bytes for stat in stats)
-        return cls(instant, len(stats), rows, size_bytes, seconds)
+        return cls(instant, len(stats), rows, size_bytes, seconds, table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,9 +287,11 @@ class CompactionResolved:
 
     Attributes:
         instant: the compaction.
+        table: URL of the table.
     """
 
     instant: str
+    table: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,11 +304,13 @@ class ServiceCompleted:
         service: name of the service.
         summary: the result in a few words.
         seconds: duration.
+        table: URL of the table; "" for the rollback at a start, which may concern both tables.
     """
 
     service: str
     summary: str
     seconds: float
+    table: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ class TableServices:
         started = time.monotonic()
         rolled_back = writer.clear_dead()
         if rolled_back:
-            self._report("rollback", ", ".join(rolled_back), started)
+            self._report("rollback", ", ".join(rolled_back), started, writer.table)
 
     def _compact(self, writer: TableWriter) -> None:
         if self._policies.compaction is None:
@@ -120,7 +120,9 @@ class TableServices:
         for instant, metadata in writer.compact_if_due(self._policies.compaction, self._runner):
             seconds = time.monotonic() - started
             self._listener(
-                CompactionCompleted.of(instant.requested_at, metadata.write_stats, seconds)
+                CompactionCompleted.of(
+                    instant.requested_at, metadata.write_stats, seconds, writer.table.location.url
+                )
             )
 
     def _clean(self, table: OpenTable) -> None:
@@ -128,7 +130,7 @@ class TableServices:
             return
         started = time.monotonic()
         for cleaned in clean(table, self._policies.cleaning):
-            self._report("cleaning", _clean_summary(cleaned), started)
+            self._report("cleaning", _clean_summary(cleaned), started, table)
 
     def _archive(self, table: OpenTable) -> None:
         policy = self._policies.archival
@@ -137,17 +139,18 @@ class TableServices:
         started = time.monotonic()
         archived = archive(table, policy, self._policies.cleaning)
         if archived is not None:
-            self._report("archival", _archive_summary(archived), started)
+            self._report("archival", _archive_summary(archived), started, table)
 
     def _maintain_metadata_table(self, table: OpenTable) -> None:
         started = time.monotonic()
         policies = MetadataPolicies.for_data_table(self._policies.cleaning, self._policies.archival)
         maintained = maintain_metadata_table(table, policies)
         if maintained is not None:
-            self._report("metadata", _metadata_summary(maintained), started)
+            self._report("metadata", _metadata_summary(maintained), started, table)
 
-    def _report(self, service: str, summary: str, started: float) -> None:
-        self._listener(ServiceCompleted(service, summary, time.monotonic() - started))
+    def _report(self, service: str, summary: str, started: float, table: OpenTable) -> None:
+        seconds = time.monotonic() - started
+        self._listener(ServiceCompleted(service, summary, seconds, table.location.url))
 
 
 def _clean_summary(cleaned: Cleaned) -> str:

@@ -269,7 +269,7 @@ def test_plan_of_another_writer_is_reported_once_and_no_longer_fails() -> None:
         for number in range(4, 6):
             scenario.batch(Row("a", number, number))
         assert [e for e in scenario.events if isinstance(e, CompactionResolved)] == [
-            CompactionResolved(plan.requested_at)
+            CompactionResolved(plan.requested_at, other.table.location.url)
         ]
         scenario.finish()
         assert_whole(scenario, {"a": (5, 5), "b": (1, 1)})

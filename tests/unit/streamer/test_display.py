@@ -81,15 +81,19 @@ DESCRIBED: list[tuple[Event, str]] = [
         "batch 2: columns changed: note string, n int32 -> int64",
     ),
     (
-        events.CompactionCompleted("20260501000000001", 4, 900, 3 * 1024**3, 1.5),
-        "compaction 20260501000000001: 4 file groups, 900 rows, 3.0 GiB in 1.50 s",
+        events.CompactionCompleted("20260501000000001", 4, 900, 3 * 1024**3, 1.5, "/lake/orders"),
+        "compaction 20260501000000001 of orders: 4 file groups, 900 rows, 3.0 GiB in 1.50 s",
     ),
     (
-        events.CompactionResolved("20260501000000001"),
-        "compaction 20260501000000001 is no longer pending: another writer has completed "
-        "or removed it",
+        events.CompactionResolved("20260501000000001", "/lake/orders"),
+        "compaction 20260501000000001 of orders is no longer pending: another writer has "
+        "completed or removed it",
     ),
-    (events.ServiceCompleted("cleaning", "3 files", 0.1), "cleaning: 3 files in 0.10 s"),
+    (
+        events.ServiceCompleted("cleaning", "3 files", 0.1, "s3://lake/orders_dead_letters/"),
+        "cleaning of orders_dead_letters: 3 files in 0.10 s",
+    ),
+    (events.ServiceCompleted("rollback", "1, 2", 0.1), "rollback: 1, 2 in 0.10 s"),
     (
         events.Retrying("no broker", 1, 5, 2.0),
         "failed (attempt 1 of 5), retrying in 2 s: no broker",

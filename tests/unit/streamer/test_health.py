@@ -77,8 +77,8 @@ def test_service_after_a_batch_may_be_stuck(run: Run) -> None:
 @pytest.mark.parametrize(
     "end",
     [
-        CompactionCompleted("20260501120000500", 2, 70, 800, 1.5),
-        CompactionResolved("20260501120000500"),
+        CompactionCompleted("20260501120000500", 2, 70, 800, 1.5, "/lake/orders"),
+        CompactionResolved("20260501120000500", "/lake/orders"),
     ],
 )
 def test_failed_compaction_is_reported_and_hides_no_stuck_batch(
@@ -88,7 +88,11 @@ def test_failed_compaction_is_reported_and_hides_no_stuck_batch(
     run.wait(5)
     run.health(BatchPlanned(0, {0: 5}))
     run.now += 40
-    run.health(CompactionFailed("20260501120000500", "busy", 3, 30.0, 1.0, "StorageUnavailable"))
+    run.health(
+        CompactionFailed(
+            "20260501120000500", "busy", 3, 30.0, 1.0, "StorageUnavailable", "/lake/orders"
+        )
+    )
     assert run.health.verdict().is_ready
     reported = "batch 0; compaction failing for 30 s (StorageUnavailable)"
     assert run.health.verdict().reason == reported
@@ -101,17 +105,22 @@ def test_failed_compaction_is_reported_and_hides_no_stuck_batch(
 def test_failing_compaction_is_not_reset_by_another(run: Run) -> None:
     run.health(STARTED)
     run.wait(5)
-    run.health(CompactionFailed("1", "busy", 3, 30.0, 1.0, "StorageUnavailable"))
-    run.health(CompactionFailed("2", "taken", 1, 0.0, 60.0, "WriteConflict"))
-    run.health(CompactionFailed("1", "busy", 1, 0.0, 1.0, "StorageUnavailable"))  # a new attempt
+    run.health(CompactionFailed("1", "busy", 3, 30.0, 1.0, "StorageUnavailable", "/lake/orders"))
+    run.health(CompactionFailed("2", "taken", 1, 0.0, 60.0, "WriteConflict", "/lake/orders"))
+    run.health(
+        CompactionFailed("1", "busy", 1, 0.0, 1.0, "StorageUnavailable", "/lake/orders")
+    )  # a new attempt
     failing = "waiting for records; compaction failing for 30 s (StorageUnavailable)"
     assert run.health.verdict().reason == failing
-    for other in (CompactionResolved("2"), CompactionCompleted("3", 2, 70, 800, 1.5)):
+    for other in (
+        CompactionResolved("2", "/lake/orders"),
+        CompactionCompleted("3", 2, 70, 800, 1.5, "/lake/orders"),
+    ):
         run.health(other)
         assert run.health.verdict().reason.endswith(
             "compaction failing for 30 s (StorageUnavailable)"
         )
-    run.health(CompactionResolved("1"))
+    run.health(CompactionResolved("1", "/lake/orders"))
     assert "compaction" not in run.health.verdict().reason
 
 

@@ -167,7 +167,7 @@ def test_failures_and_services_are_counted_by_kind(watched: Watched) -> None:
     watched.metrics(RunFailed("DataLoss", "gone"))
     lost = {"topic": "orders", "partition": 3, "from": 5, "to": 9, "count": 4}
     watched.metrics(OffsetsLost("orders", ("a", "b"), (lost, {**lost, "count": None})))
-    watched.metrics(CompactionCompleted("20260501120000500", 2, 70, 800, 1.5))
+    watched.metrics(CompactionCompleted("20260501120000500", 2, 70, 800, 1.5, "/lake/orders"))
     watched.metrics(ServiceCompleted("rollback", "1 instant", 0.5))
     watched.metrics(WarningLogged("warning", "lakemark.timeline.locks.table_lock", "it stays"))
     assert watched("warnings_total") == 1
@@ -200,22 +200,28 @@ def test_the_shape_of_the_table_is_shown(watched: Watched) -> None:
 
 
 @pytest.mark.parametrize(
-    "end", [CompactionCompleted(COMPACTION, 2, 70, 800, 1.5), CompactionResolved(COMPACTION)]
+    "end",
+    [
+        CompactionCompleted(COMPACTION, 2, 70, 800, 1.5, "/lake/orders"),
+        CompactionResolved(COMPACTION, "/lake/orders"),
+    ],
 )
 def test_asynchronous_compaction_has_its_own_metrics(
     watched: Watched, end: CompactionCompleted | CompactionResolved
 ) -> None:
-    watched.metrics(CompactionStarted(COMPACTION, 2, 800))
+    watched.metrics(CompactionStarted(COMPACTION, 2, 800, "/lake/orders"))
     assert watched("compaction_running") == 1
     for failures in (1, 2):
         watched.clock.now += 7
-        failed = CompactionFailed(COMPACTION, "busy", failures, 7.0, 1.0, "StorageUnavailable")
+        failed = CompactionFailed(
+            COMPACTION, "busy", failures, 7.0, 1.0, "StorageUnavailable", "/lake/orders"
+        )
         watched.metrics(failed)
     assert watched("compaction_running") == 0
     assert watched("consecutive_compaction_failures") == 2
     assert watched("consecutive_failures") == 0, "ingestion is well"
     assert watched("last_compaction_failure_timestamp_seconds") == watched.clock.now
-    watched.metrics(CompactionResolved("another"))
+    watched.metrics(CompactionResolved("another", "/lake/orders"))
     assert watched("consecutive_compaction_failures") == 2
     watched.metrics(end)
     assert watched("consecutive_compaction_failures") == 0
@@ -226,7 +232,7 @@ def test_asynchronous_compaction_has_its_own_metrics(
     "end", [RunStopped("interrupted", {}, 0, 0, 1.0), RunFailed("TopicReplaced", "gone")]
 )
 def test_no_compaction_is_at_work_once_the_run_has_ended(watched: Watched, end: Event) -> None:
-    watched.metrics(CompactionStarted("20260501120000500", 2, 800))
+    watched.metrics(CompactionStarted("20260501120000500", 2, 800, "/lake/orders"))
     watched.metrics(end)
     assert watched("compaction_running") == 0
 
