@@ -30,6 +30,7 @@ from lakemark.errors import Refused, WriteConflict
 from lakemark.index.bucket import bucket_or_file_id
 from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.file_names import LogFileName
 from lakemark.model.instant import Instant
 from lakemark.timeline.clock import TimelineClock
 from lakemark.timeline.timeline import Timeline
@@ -76,7 +77,7 @@ def check_conflicts(
 
     Raises:
         WriteConflict: a commit that completed in between changed one of our file groups, or a
-            clustering of one of them is being executed.
+            clustering of one of them is being executed; or a slice to which we wrote is gone.
         ClusteringPlanned: a clustering of one of them is planned, and no live writer executes it.
     """
     groups = _written(metadata)
@@ -93,6 +94,8 @@ def check_conflicts(
                 "published, and the batch can start again"
             )
             raise WriteConflict(message)
+    if store.version.logs_name_their_slice:
+        _check_slices(ours, metadata, now)
     for unseen in began_with.pending(*COMMITS):
         if now.find(unseen.requested_at) is None and now.is_archived(unseen.requested_at):
             message = f"{unseen} was archived after {ours.requested_at} began; start again"
@@ -141,6 +144,23 @@ def earlier_unseen_commits(
         and theirs.requested_at < ours.requested_at
         and is_fresh(theirs, multi_writer.heartbeats, clock)
     ]
+
+
+def _check_slices(ours: Instant, metadata: CommitMetadata, now: Timeline) -> None:
+    """Check that the slices exist after which version 6 names our logs.
+
+    A slice begins with the plan of a compaction. The plan is gone if the compaction had completed,
+    and another writer has completed a rollback of it since.
+    """
+    for stat in metadata.write_stats:
+        log = LogFileName.parse((stat.path or "").rpartition("/")[2])
+        if log is None or now.is_committed(log.instant) or now.find(log.instant) is not None:
+            continue
+        message = (
+            f"{stat.path} belongs to the slice of compaction {log.instant}, which was rolled back "
+            f"after {ours.requested_at} began; nothing was published, and the batch can start again"
+        )
+        raise WriteConflict(message)
 
 
 def _others(

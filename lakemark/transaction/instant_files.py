@@ -132,6 +132,19 @@ def _comes_after(name: str, log: LogFileName) -> bool:
     return bool(is_of_slice and other and other.version > log.version)
 
 
+def has_logs_in_slice(context: TableContext, instant: str) -> bool:
+    """Return whether logs are named after the slice of a compaction; only in version 6.
+
+    Without the compaction, no reader would find them. While a rollback of the compaction is
+    pending, commits may write such logs, because the compaction has a plan.
+    """
+    if not context.timeline.version.logs_name_their_slice:
+        return False
+    objects = list_data_objects(context.storage)
+    files = (data_file(info.folder, info.name, info.size_bytes) for info in objects)
+    return any(isinstance(file, LogFile) and file.name.instant == instant for file in files)
+
+
 def awaited_logs(store: TimelineStore, timeline: Timeline) -> set[str]:
     """Return the logs in pending compaction plans, even if their commits have not completed.
 

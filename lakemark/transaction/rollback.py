@@ -40,6 +40,7 @@ from lakemark.transaction.instant_files import (
     awaited_logs,
     files_of,
     has_all_files,
+    has_logs_in_slice,
     names_of,
 )
 from lakemark.transaction.late_completion import rolled_back_and_completed, undo_late_completions
@@ -340,7 +341,7 @@ def _execute(
     # model: publish rollback
     publication.publish(context.generate_time(context.timeline.load().newest_time))
     context.timeline.withdraw(pending)
-    keeps_plan = plan.action in _COMPACTIONS
+    keeps_plan = plan.action in _COMPACTIONS or has_logs_in_slice(context, plan.instant)
     if keeps_plan:
         lease.check()  # without the lock, another attempt may have begun by now
     if target is not None:
@@ -402,11 +403,15 @@ def _without(
 
 
 def _forget_undone(context: TableContext, timeline: Timeline) -> None:
-    """Remove compactions that were rolled back after completion, by a writer that then died."""
+    """Remove compactions that were rolled back after completion, by a writer that then died.
+
+    In version 6 a commit may have written to the slice of such a compaction since. Then the plan is
+    kept, and the compaction is executed again.
+    """
     for compaction in timeline.pending(*_COMPACTIONS):
         name = compaction.requested_at
         if any(
             plan.instant == name and plan.action not in _COMPACTIONS
             for plan in rollbacks_since(context.timeline, name, timeline)
-        ):
+        ) and not has_logs_in_slice(context, name):
             context.timeline.forget(compaction)

@@ -774,4 +774,25 @@ _MEETINGS = (
     ),
 )
 
-OF_TRANSACTIONS = (*_BEGINNING, *_ATTEMPTS, *_COMPLETION, *_ROLLBACKS, *_LIFE, *_MEETINGS)
+OF_TRANSACTIONS = (*_BEGINNING, *_ATTEMPTS, *_COMPLETION, *_ROLLBACKS, *_LIFE, *_MEETINGS    Mutant(
+        "lakemark/transaction/rollback.py",
+        "    keeps_plan = plan.action in _COMPACTIONS or has_logs_in_slice(context, plan.instant)\n",
+        "    keeps_plan = plan.action in _COMPACTIONS\n",
+        "in version 6, rows in the slice of a compaction are lost when its dead rollback goes on",
+        ("tests/unit/transaction/test_rollback.py",),
+    ),
+    Mutant(
+        "lakemark/transaction/conflicts.py",
+        "        _check_slices(ours, metadata, now)\n",
+        "        pass\n",
+        "in version 6, rows are acknowledged in a slice that was rolled back meanwhile",
+        ("tests/unit/transaction/test_rollback.py",),
+    ),
+    Mutant(
+        "lakemark/transaction/rollback.py",
+        "        timeline = context.timeline.load()  # its target is gone, and so is the plan",
+        "        pass  # its target is gone, and so is the plan",
+        "a start fails beside a compaction whose rollback died",
+        ("tests/unit/transaction/test_rollback.py",),
+    ),
+)

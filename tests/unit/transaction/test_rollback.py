@@ -25,7 +25,9 @@ from lakemark.timeline.locks.table_lock import LeaseLost
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER, HeartbeatExpired, WriterAlive
 from lakemark.transaction.rollback import plan_rollback, recover, roll_back, roll_back_named
 from lakemark.transaction.transaction import Transaction
+from lakemark.write.file_group_write import write_file_group
 from lakemark.write.markers import marked_files
+from lakemark.write.partitioner import divide
 from tests.protocol.actors import (
     A_HEARTBEAT_AND_MORE_S,
     A_LEASE_AND_MORE_S,
@@ -37,7 +39,7 @@ from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages import SimulatedCrash
 from tests.storages.interrupted_storage import InterruptedStorage
 from tests.table_services import archived_names
-from tests.tables import Row, commit, data_files, write_files
+from tests.tables import Row, changes, commit, data_files, write_files
 from tests.unit.transaction.shared_table import (
     Table,
     complete_as_apache,
@@ -733,3 +735,57 @@ def test_a_dead_commit_is_undone_beside_a_compaction_whose_rollback_died(
     assert set(undone) == {done.requested_at, dead.pending_instant}
     assert table.pending() == []
     assert table.rows() == {"a": 2}
+
+
+def compaction_whose_rollback_died(clock: VirtualTime, version: FormatVersion) -> Table:
+    """A table with a completed compaction that a dead process has made pending again."""
+    table = Table(clock, TableType.MERGE_ON_READ, version)
+    for value in (1, 2):
+        commit(table.open(), [Row("a", value, value)])
+    ((done, _),) = table.open().compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    dying = InterruptedStorage(table.storage, die)
+    dying.is_before = lambda _, method, path: method == "publish" and path.endswith(".rollback")
+    with pytest.raises(SimulatedCrash):
+        roll_back_named(table.open(dying).table.context, done.requested_at)
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    return table
+
+
+@pytest.mark.parametrize("version", [V6, V9])
+def test_rows_in_the_slice_of_a_compaction_whose_rollback_died_are_kept(
+    clock: VirtualTime, version: FormatVersion
+) -> None:
+    """Version 6 names the logs of later commits after the plan of the compaction."""
+    table = compaction_whose_rollback_died(clock, version)
+    commit(table.open(), [Row("a", 3, 3), Row("b", 3, 3)])
+    assert recover(table.open().table.context)
+    assert table.rows() == {"a": 3, "b": 3}
+    commit(table.open(), [Row("c", 4, 4)])
+    table.open().compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    recover(table.open().table.context)
+    assert table.rows() == {"a": 3, "b": 3, "c": 4}
+    assert table.pending() == []
+
+
+@pytest.mark.parametrize("version", [V6, V9])
+def test_rows_for_a_slice_that_is_rolled_back_meanwhile_are_written_again(
+    clock: VirtualTime, version: FormatVersion
+) -> None:
+    table = compaction_whose_rollback_died(clock, version)
+    late = table.open()
+    context = late.begin()
+    assignment = late.assign_file_groups()
+    assert recover(table.open().table.context)
+    written = [
+        stat
+        for bucket, part in divide(changes([Row("a", 3, 3)]), late.settings.index)
+        if (stat := write_file_group(context, assignment.task(bucket), [part]))
+    ]
+    if version is V6:
+        with pytest.raises(WriteConflict, match=r"the slice of compaction .* was rolled back"):
+            late.commit(written, {})
+        late.abandon()
+        commit(late, [Row("a", 3, 3)])
+    else:
+        late.commit(written, {})
+    assert table.rows() == {"a": 3}
