@@ -774,7 +774,8 @@ _MEETINGS = (
     ),
 )
 
-OF_TRANSACTIONS = (*_BEGINNING, *_ATTEMPTS, *_COMPLETION, *_ROLLBACKS, *_LIFE, *_MEETINGS    Mutant(
+_SLICES = (
+    Mutant(
         "lakemark/transaction/rollback.py",
         "    keeps_plan = plan.action in _COMPACTIONS or has_logs_in_slice(context, plan.instant)\n",
         "    keeps_plan = plan.action in _COMPACTIONS\n",
@@ -796,3 +797,5 @@ OF_TRANSACTIONS = (*_BEGINNING, *_ATTEMPTS, *_COMPLETION, *_ROLLBACKS, *_LIFE, *
         ("tests/unit/transaction/test_rollback.py",),
     ),
 )
+
+OF_TRANSACTIONS = (*_BEGINNING, *_ATTEMPTS, *_COMPLETION, *_ROLLBACKS, *_LIFE, *_MEETINGS, *_SLICES)
