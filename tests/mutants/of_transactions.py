@@ -777,8 +777,8 @@ _MEETINGS = (
 _SLICES = (
     Mutant(
         "lakemark/transaction/rollback.py",
-        "    keeps_plan = plan.action in _COMPACTIONS or has_logs_in_slice(context, plan.instant)\n",
-        "    keeps_plan = plan.action in _COMPACTIONS\n",
+        "plan.action in _COMPACTIONS or has_logs_in_slice(context, plan.instant)\n",
+        "plan.action in _COMPACTIONS\n",
         "in version 6, rows in the slice of a compaction are lost when its dead rollback goes on",
         ("tests/unit/transaction/test_rollback.py",),
     ),
