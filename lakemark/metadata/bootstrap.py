@@ -36,6 +36,7 @@ from lakemark.storage.folder_storage import FolderStorage
 from lakemark.storage.properties_file import replace_properties
 from lakemark.storage.storage import Storage
 from lakemark.timeline.clock import TimelineClock
+from lakemark.timeline.prepared import withdraw_properties
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_lister import DataFile, StorageFileLister
@@ -75,7 +76,8 @@ def drop_metadata_table(
     """Delete a metadata table, complete or not; under the data table's lock.
 
     It is removed from the properties first, because a ``files`` partition without some of its files
-    hides rows from readers.
+    hides rows from readers. If they do not name it, a process may have died while it built it, or
+    the store did not answer; its request to name the table in the properties must not succeed late.
 
     Args:
         storage: the data table's root.
@@ -93,10 +95,17 @@ def drop_metadata_table(
         bare = properties.without_metadata_table()
         replace_properties(storage, properties, bare, check_lease)
         properties = bare
-    paths = [info.path for info in storage.list_tree(METADATA_FOLDER)]
+        paths = _paths_of_metadata_table(storage)
+    elif paths := _paths_of_metadata_table(storage):
+        check_lease()
+        withdraw_properties(storage)
     check_lease()
     storage.delete(paths)
     return properties
+
+
+def _paths_of_metadata_table(storage: Storage) -> list[str]:
+    return [info.path for info in storage.list_tree(METADATA_FOLDER)]
 
 
 def build_metadata_table(

@@ -54,7 +54,7 @@ def all_prepared(storage: Storage) -> Iterable[str]:
 
 
 def withdraw_properties(storage: Storage) -> None:
-    """Prevent announced properties from replacing those of the table.
+    """Prevent requests that were sent before from replacing the table's properties.
 
     The table's properties are rewritten with another comment, so that a conditional replace fails.
     This has no effect on a local disk, which cannot compare.

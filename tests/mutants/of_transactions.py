@@ -796,6 +796,13 @@ _SLICES = (
         "a start fails beside a compaction whose rollback died",
         ("tests/unit/transaction/test_rollback.py",),
     ),
+    Mutant(
+        "lakemark/metadata/bootstrap.py",
+        "        withdraw_properties(storage)\n",
+        "",
+        "queries look for a metadata table that was dropped before its name arrived",
+        ("tests/recovery/test_late_copies.py",),
+    ),
 )
 
 OF_TRANSACTIONS = (*_BEGINNING, *_ATTEMPTS, *_COMPLETION, *_ROLLBACKS, *_LIFE, *_MEETINGS, *_SLICES)

@@ -15,12 +15,17 @@ from lakemark.model.action import COMMITS
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.operations.compact import request_compaction
-from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
+from lakemark.operations.metadata_table import (
+    drop_metadata_table,
+    keep_metadata_table,
+    metadata_differences,
+)
 from lakemark.operations.table_writer import TableWriter
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.restore import restore
 from lakemark.services.savepoint import create_savepoint
 from lakemark.storage import Storage
+from lakemark.storage.storage import PreconditionFailed
 from lakemark.transaction.heartbeat import HeartbeatPolicy
 from lakemark.transaction.multi_writer import MultiWriter
 from lakemark.transaction.rollback import roll_back_named
@@ -237,3 +242,35 @@ def test_next_start_finishes_undoing_a_late_commit_after_a_death_at_any_write() 
         assert len(commits(storage)) == 1
         assert not metadata_differences(started(storage).table)
     assert deaths > 3
+
+
+class SlowReplacement(WrappedStorage):
+    """Gives no answer to the request that names a metadata table in the properties."""
+
+    late: Callable[[], str] | None = None
+
+    def replace(self, path: str, data: bytes, version: str) -> str:
+        if path == PROPERTIES_PATH and b"hoodie.table.metadata.partitions" in data:
+            self.late = lambda: self.inner.replace(path, data, version)
+            message = f"no answer to replace {path}"
+            raise StorageUnavailable(message)
+        return self.inner.replace(path, data, version)
+
+
+def test_metadata_table_is_not_named_after_it_was_dropped() -> None:
+    """Queries would look for it, and fail until the next writer starts."""
+    storage = new_storage()
+    storage.create(PROPERTIES_PATH, spec().to_properties().to_bytes())
+    slow = SlowReplacement(storage)
+    with pytest.raises(StorageUnavailable):
+        keep_metadata_table(on_clock(writer(slow), CLOCK).table)
+    assert slow.late is not None
+    CLOCK.sleep(61)
+    drop_metadata_table(on_clock(writer(storage), CLOCK).table)
+    with pytest.raises(PreconditionFailed):
+        slow.late()
+    to = on_clock(writer(storage), CLOCK)
+    keep_metadata_table(to.table)
+    commit(to, [Row("a", 1, 1)])
+    assert contents(storage) == OLD
+    assert metadata_differences(to.table) == []
