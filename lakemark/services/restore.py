@@ -117,7 +117,7 @@ def restore(
 
     Raises:
         InvalidConfig: no such commit; or another restore is pending, or none to complete.
-        Refused: see ``check_restorable``.
+        Refused: see ``check_restorable``. The plan is removed, if none of it was executed.
     """
     with context.lock.hold(LOCK_WAIT_S) as lease:
         timeline = context.timeline.load()
@@ -128,9 +128,28 @@ def restore(
         pending, plan = found or _request(context, timeline, restore_to, is_merge_on_read, lease)
         if found:
             plan = _with_later_commits(plan, pending, timeline, is_merge_on_read)
+            _check_again(context, pending, plan, timeline)
         with context.alive(pending.requested_at):
             drop_metadata_table(context.storage, read_properties(context.storage), lease.check)
             return _execute(context, pending, plan, lease)
+
+
+def _check_again(
+    context: TableContext, pending: Instant, plan: RestorePlan, timeline: Timeline
+) -> None:
+    """Check a plan that was found, unless its execution has begun.
+
+    The plan may appear long after its writer gave up. A clean may have deleted files since that it
+    needs. Writers are refused while it is pending, so it is removed.
+    """
+    if pending.state is not State.REQUESTED or plan.restore_to is None:
+        return
+    try:
+        check_restorable(plan, timeline, context)
+    except Refused as error:
+        context.timeline.forget(pending)
+        message = f"{error}; {pending} was removed, and nothing was undone"
+        raise Refused(message) from error
 
 
 def _is_after(instant: Instant, target: Instant, is_merge_on_read: bool) -> bool:

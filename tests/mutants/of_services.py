@@ -195,6 +195,13 @@ _CLEANS = (
 
 _RESTORES = (
     Mutant(
+        "lakemark/services/restore.py",
+        "            _check_again(context, pending, plan, timeline)\n",
+        "",
+        "a restore that appears after its files were cleaned leaves a table without rows",
+        ("tests/recovery/test_late_plans.py",),
+    ),
+    Mutant(
         _RESTORE,
         "    lease.check()\n    context.timeline.create(requested",
         "    context.timeline.create(requested",

@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 
 from lakemark.config.table_properties import TableType
-from lakemark.errors import Fenced
+from lakemark.errors import Fenced, Refused
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import COMMITS, Action
 from lakemark.model.format_version import FormatVersion
@@ -138,6 +138,27 @@ def test_restore_planned_before_another_commit_undoes_that_commit_too(dies: bool
     assert contents(storage) == {"a": (1, 1)}
     assert not started(storage).table.timeline.pending()
     assert commits(storage)[-1] == second
+
+
+def clean_all_but_the_newest(storage: Storage) -> None:
+    clean(started(storage).table, ONE_VERSION)
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["resumes", "dies"])
+def test_restore_planned_before_its_files_were_cleaned_is_removed(dies: bool) -> None:
+    """Executed, it would undo the commits, and leave a table without rows."""
+    storage = five_versions()
+    second = commits(storage)[1]
+    late = LatePlan(storage, ".restore.requested", clean_all_but_the_newest, dies)
+    with pytest.raises(SimulatedCrash if dies else LeaseLost):
+        restore(started(late).table.context, second, False)
+    assert late.has_paused
+    with pytest.raises(Refused, match=r"may be gone; .*requested was removed, and nothing was"):
+        restore(started(storage).table.context, None, False)
+    assert contents(storage) == {"a": (4, 4)}
+    assert not started(storage).table.timeline.pending()
+    write_another_row(storage)
+    assert contents(storage) == {"a": (4, 4), "b": (9, 9)}
 
 
 def compact_all(storage: Storage) -> None:

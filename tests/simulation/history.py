@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -210,7 +211,8 @@ class History:
         to = self._opened()
         # Requests of several restores may land late. An operator finishes one after the other.
         for _ in to.table.timeline.pending(Action.RESTORE):
-            self._oracle.note(actors.restore_to(to, None))
+            with suppress(Refused):  # it appeared after a clean, and was removed
+                self._oracle.note(actors.restore_to(to, None))
             to = self._opened()
         for act in (actors.recover, actors.finish_compactions, actors.clean_up):
             self._note("end", act.__name__, "")
