@@ -35,6 +35,9 @@ ENGINES = {
     "lakemark_without_metadata": Engine(
         _STREAM, ("--set", "table.metadata_table=false"), on_spark35=False
     ),
+    "lakemark_without_read_ahead": Engine(
+        _STREAM, ("--set", "run.read_ahead=false"), on_spark35=False
+    ),
     "hudi": Engine(_SINK),
     "hudi_without_metadata": Engine(_SINK, ("--no-metadata-table",)),
 }
