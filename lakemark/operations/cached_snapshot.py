@@ -8,11 +8,10 @@ table too, the file slices are loaded again when they are needed.
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import suppress
 from dataclasses import replace
 
 from lakemark.config.table_properties import TableProperties
-from lakemark.errors import SnapshotChanged
+from lakemark.errors import CorruptData, SnapshotChanged
 from lakemark.metadata.metadata_file_lister import MetadataFileLister
 from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.metadata_table_opener import MetadataTableOpener
@@ -171,8 +170,15 @@ class CachedSnapshot:
 
     def _load_view(self) -> FileSystemView:
         for _ in range(_VIEW_ATTEMPTS - 1):
-            with suppress(SnapshotChanged):
+            try:
                 return self._list_view()
+            except SnapshotChanged:
+                pass
+            except CorruptData:
+                # Another process may have built the metadata table again since its folders were
+                # listed. In version 6 its first files have the same names.
+                if self._metadata is None:
+                    raise
             self._timeline = self._store.load()
         return self._list_view()
 

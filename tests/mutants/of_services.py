@@ -654,8 +654,8 @@ _METADATA_TABLES = (
     ),
     Mutant(
         _METADATA_COMPACTION,
-        " and all(_has_completed(i, data) for i in since)",
-        "",
+        "        _has_completed(i, data) for i in commits\n",
+        "        True for i in commits\n",
         "a base file of the metadata table holds a commit that may be rolled back",
         _UNDOING,
     ),

@@ -281,6 +281,24 @@ def test_late_archival_may_delete_instants_of_a_rebuilt_metadata_table(
     assert not metadata_differences(to.table)
 
 
+def test_query_is_planned_again_if_the_metadata_table_was_rebuilt_under_the_same_names() -> None:
+    storage = new_table(FormatVersion.V6)
+    long = "a partition with a longer path than that of the other one"
+    commit(started(storage), [Row("y", 1, 1, region=long), Row("z", 2, 2)])
+
+    def rebuild_and_commit() -> None:
+        rebuild_metadata_table(started(storage).table)
+        for value in (3, 4):
+            commit(started(storage), [Row("z", value, value)])
+
+    stopped = InterruptedStorage(storage, rebuild_and_commit)
+    stopped.is_before = lambda _, method, path: (
+        method == "open" and path.startswith(f"{METADATA_FOLDER}/files/.files")
+    )
+    assert contents(stopped) == {"y": (1, 1), "z": (4, 4)}
+    assert stopped.stopped_at
+
+
 def test_writer_reports_the_lost_lock_if_the_table_version_changed_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
