@@ -29,6 +29,7 @@ from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.metadata.record_changes import RecordChanges
 from lakemark.metadata.recorded_files import FilesDiffer
 from lakemark.metadata.writer_state import WriterState, WriterStateLoader
+from lakemark.model.column_ranges import indexed_columns
 from lakemark.model.commit_metadata import CommitMetadata, WriteStat
 from lakemark.model.instant import Instant
 from lakemark.storage.properties_file import read_properties
@@ -112,7 +113,11 @@ class MetadataWriter:
         changes = {_FILES: encode_files(files)} if files else {}
         if _COLUMNS in state.partitions:
             named = [(path, name) for path, names in removed.items() for name in names]
-            changes[_COLUMNS] = delete_column_statistics(state.columns, named)
+            # Without the index definition, each column may have statistics.
+            columns = state.columns or indexed_columns(
+                self._columns(timeline), self._instants.version
+            )
+            changes[_COLUMNS] = delete_column_statistics(columns, named)
         state.store.commit(instant, changes, lambda: self._check_not_fenced(instant))
         self._loader.keep(state, instant)
 
