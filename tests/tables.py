@@ -155,6 +155,17 @@ def contents(storage: Storage) -> dict[str, tuple[int, int]]:
     return {row["id"]: (row["ts"], row["v"]) for row in rows}
 
 
+def keys_of_two_buckets() -> tuple[str, str]:
+    """Return the smallest key of one bucket, and a larger one of another bucket."""
+    numbers = {key: _bucket_of(key) for key in "abcdefgh"}
+    return "a", next(key for key in "hgfedcb" if numbers[key] != numbers["a"])
+
+
+def _bucket_of(key: str) -> int:
+    ((bucket, _),) = divide(changes([Row(key)]), INDEX)
+    return bucket.number
+
+
 def data_files(storage: Storage) -> list[str]:
     """List the paths of all data files, whether readers see them or not."""
     found = (info.path for info in storage.list_tree("") if not info.path.startswith(".hoodie/"))

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from lakemark.config.table_properties import TableType
 from lakemark.execution.runner import LocalRunner
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.metadata.metadata_writer import MetadataWriter
@@ -22,7 +23,7 @@ from lakemark.operations.open_table import open_table
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.services.compaction_plan import CompactionPolicy
-from lakemark.storage import StorageLocation
+from lakemark.storage import StorageLocation, open_storage
 from lakemark.storage.folder_storage import FolderStorage
 from lakemark.storage.properties_file import read_properties
 from lakemark.timeline.timeline import Timeline
@@ -32,7 +33,8 @@ from tests.interop import hudi_rs, lakemark
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import CLEANS_AND_ARCHIVES, ApacheTable, Oracle
 from tests.interop.same_rows import assert_same_rows
-from tests.tables import reopened
+from tests.tables import Row, commit, keys_of_two_buckets, make, reopened, write_files
+from tests.writers import shared_writer
 
 pytestmark = pytest.mark.oracle
 
@@ -121,6 +123,22 @@ def test_apache_skips_files_by_the_recorded_statistics(oracle: Oracle, tmp_path:
     # It has some of the partition's twelve rows: the partition's statistics exclude no row.
     assert 0 < inside < 12
     assert _count(oracle, path, "ts = 1") == 24 - inside
+
+
+@pytest.mark.parametrize("table_type", TableType)
+def test_apache_skips_no_row_of_a_commit_that_completed_after_a_later_one(
+    oracle: Oracle, tmp_path: Path, table_type: TableType
+) -> None:
+    storage = open_storage(StorageLocation(str(tmp_path / "t")))
+    make(storage, table_type)
+    small, large = keys_of_two_buckets()
+    commit(shared_writer(storage), [Row(small, 1, 1)])
+    late = shared_writer(storage)
+    written = write_files(late, [Row(large, 9, 9)])
+    commit(shared_writer(storage), [Row(small, 2, 2)])
+    late.commit(written, {})
+    assert _count(oracle, tmp_path / "t", f"id = '{large}'") == 1
+    assert _count(oracle, tmp_path / "t", "v > 5") == 1
 
 
 class WrongStatistics(MetadataWriter):

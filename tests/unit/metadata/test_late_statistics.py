@@ -22,10 +22,9 @@ from lakemark.operations.table_writer import TableWriter
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage
 from lakemark.timeline.clock import UTC_CLOCK
-from lakemark.write.partitioner import divide
 from tests.clocks import SharedClock, on_clock
 from tests.table_services import new_storage
-from tests.tables import INDEX, Row, changes, commit, contents, make, write_files, writer
+from tests.tables import Row, commit, contents, keys_of_two_buckets, make, write_files, writer
 from tests.writers import shared_writer
 
 CLOCK = SharedClock()
@@ -33,17 +32,6 @@ CLOCK = SharedClock()
 
 def _opened(storage: Storage) -> TableWriter:
     return on_clock(shared_writer(storage), CLOCK)
-
-
-def _keys_of_two_buckets() -> tuple[str, str]:
-    """Return the smallest key of one bucket, and a larger one of another bucket."""
-    numbers = {key: _bucket_of(key) for key in "abcdefgh"}
-    return "a", next(key for key in "hgfedcb" if numbers[key] != numbers["a"])
-
-
-def _bucket_of(key: str) -> int:
-    ((bucket, _),) = divide(changes([Row(key)]), INDEX)
-    return bucket.number
 
 
 def _made(table_type: TableType) -> Storage:
@@ -71,7 +59,7 @@ def _compact_metadata_table(storage: Storage) -> None:
 def test_statistics_cover_a_commit_that_completes_after_a_later_one(
     table_type: TableType, is_compacted: bool
 ) -> None:
-    storage, (small, large) = _made(table_type), _keys_of_two_buckets()
+    storage, (small, large) = _made(table_type), keys_of_two_buckets()
     commit(_opened(storage), [Row(small, 1, 1)])
     first = _opened(storage)
     written = write_files(first, [Row(large, 9, 9)])
@@ -86,7 +74,7 @@ def test_statistics_cover_a_commit_that_completes_after_a_later_one(
 
 
 def test_statistics_cover_a_commit_to_a_partition_that_was_emptied_meanwhile() -> None:
-    storage, (small, large) = _made(TableType.COPY_ON_WRITE), _keys_of_two_buckets()
+    storage, (small, large) = _made(TableType.COPY_ON_WRITE), keys_of_two_buckets()
     commit(_opened(storage), [Row(small, 1, 1)])
     first = _opened(storage)
     written = write_files(first, [Row(large, 9, 9)])
@@ -98,7 +86,7 @@ def test_statistics_cover_a_commit_to_a_partition_that_was_emptied_meanwhile() -
 
 def test_statistics_are_not_exact_while_an_earlier_write_is_pending() -> None:
     """The commit narrows the values of the partition, but its record only widens the older one."""
-    storage, (small, _) = _made(TableType.COPY_ON_WRITE), _keys_of_two_buckets()
+    storage, (small, _) = _made(TableType.COPY_ON_WRITE), keys_of_two_buckets()
     commit(_opened(storage), [Row(small, 1, 1), Row("b", 1, 1)])
     pending = _opened(storage)
     write_files(pending, [Row("s", 1, 1, region="south")])
@@ -108,7 +96,7 @@ def test_statistics_are_not_exact_while_an_earlier_write_is_pending() -> None:
 
 def test_widened_statistics_are_not_carried_as_exact_ones() -> None:
     """The commit that widens them still counts a row that a compaction then drops."""
-    storage, (small, _) = _made(TableType.MERGE_ON_READ), _keys_of_two_buckets()
+    storage, (small, _) = _made(TableType.MERGE_ON_READ), keys_of_two_buckets()
     for value in (1, 2):
         commit(_opened(storage), [Row(small, value, value)])
     assert request_compaction(_opened(storage).table)
