@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 
 from lakemark.errors import Fenced
-from lakemark.model.action import Action, State
+from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.clean_plan import CleanMetadata, CleanPlan
 from lakemark.model.file_slice import join
 from lakemark.model.instant import Instant
@@ -86,7 +86,10 @@ def request(
     view_at: Callable[[Timeline], FileSystemView],
     policy: CleaningPolicy,
 ) -> tuple[Instant, CleanPlan] | None:
-    """Write a plan to the timeline; None if nothing has expired, or if a clean is pending.
+    """Write a plan to the timeline; None if nothing has expired.
+
+    It is also None if a clean is pending, or if the rollback of a completed commit has begun: the
+    request that makes the commit pending again may still take effect, and needs the older files.
 
     Args:
         context: the table.
@@ -101,6 +104,8 @@ def request(
         timeline = context.timeline.load()
         check_no_restore(timeline)
         if timeline.pending(Action.CLEAN):  # it may have the same files
+            return None
+        if _is_commit_being_rolled_back(context.timeline, timeline):
             return None
         proposed = propose(context.timeline, timeline, lambda: view_at(timeline), policy)
         if proposed is None:
@@ -203,6 +208,13 @@ def last_clean(timeline: Timeline) -> Instant | None:
     """The newest completed clean, by its request."""
     cleans = timeline.completed(Action.CLEAN)
     return max(cleans, key=lambda instant: instant.requested_at, default=None)
+
+
+def _is_commit_being_rolled_back(store: TimelineStore, timeline: Timeline) -> bool:
+    """Whether a rollback has begun that is to make a completed commit pending again."""
+    rollbacks = store.pending_rollbacks(timeline)
+    targets = {plan.instant for one, plan in rollbacks if one.state is State.INFLIGHT}
+    return any(one.requested_at in targets for one in timeline.completed(*COMMITS))
 
 
 def _savepointed(store: TimelineStore, timeline: Timeline) -> Savepointed:

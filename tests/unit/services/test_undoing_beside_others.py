@@ -475,6 +475,36 @@ def test_a_rollback_that_never_began_is_given_up_if_its_target_was_compacted_and
     assert table.rows() == {"a": 2}
 
 
+def test_nothing_is_cleaned_while_a_completed_commit_may_still_become_pending(
+    clock: VirtualTime,
+) -> None:
+    """The store may carry out the request after its process gave up, and the old rows come back."""
+    table = Table(clock, TableType.COPY_ON_WRITE)
+    for value in (1, 2):
+        commit(table.open(), [Row("a", value, value)])
+    newest = commits(table)[-1]
+    late: list[str] = []
+
+    def keep_request() -> None:
+        late.append(f"{newest.requested_at}_{newest.completed_at}.commit")
+        raise SimulatedCrash
+
+    dying = InterruptedStorage(table.storage, keep_request)
+    dying.is_before = lambda _, method, path: (
+        method == "delete" and path.startswith(f".hoodie/timeline/{newest.requested_at}_")
+    )
+    with pytest.raises(SimulatedCrash):
+        undo(table.open(dying), newest.requested_at)
+    assert not clean(table.open().table, CLEANING)
+    table.storage.delete([f".hoodie/timeline/{name}" for name in late])
+    table.wait_until_dead()
+    table.open().recover()
+    assert table.rows() == {"a": 1}
+    commit(table.open(), [Row("a", 3, 3)])
+    assert clean(table.open().table, CLEANING)
+    assert table.rows() == {"a": 3}
+
+
 def test_a_table_of_another_version_has_no_metadata_table_of_the_old_one(
     clock: VirtualTime,
 ) -> None:
