@@ -80,14 +80,18 @@ class BloomFilterBuilder:
         Raises:
             InvalidRecords: a key is null or empty.
         """
-        strings = _checked(keys)
-        rows = self._rows_of_next(len(keys))
+        self.add_strings(_checked(keys))
+
+    def add_strings(self, strings: ByteStrings) -> None:
+        """Add record keys of which none is empty."""
+        count = len(strings.lengths)
+        rows = self._rows_of_next(count)
         missing = int(rows.max(initial=0)) + 1 - len(self._set)
         if missing > 0:
             self._set = np.vstack([self._set, np.zeros((missing, self._bits), np.bool_)])
         for chunk_rows, chunk in strings.chunks(_CHUNK_BYTES):
             self._add(chunk, rows[chunk_rows])
-        self._key_count += len(keys)
+        self._key_count += count
         self._extend_range(strings)
 
     def footer(self) -> dict[str, str]:
@@ -142,18 +146,19 @@ class FooterKeys:
     """
 
     def __init__(self) -> None:
-        self._waiting: list[pa.Array] = []
+        self._waiting: list[ByteStrings] = []
         self._key_count = 0
         self._builder: BloomFilterBuilder | None = None
 
     def add(self, keys: pa.Array) -> None:
-        """Add record keys; memory holds at most those of one row of the default filter.
+        """Add record keys.
+
+        Memory holds at most the keys of one row of the default filter, and those of one call.
 
         Raises:
             InvalidRecords: a key is null or empty.
         """
-        _checked(keys)
-        self._waiting.append(keys)
+        self._waiting.append(_checked(keys))
         self._key_count += len(keys)
         if self._key_count > KEYS_PER_ROW:
             self._add_waiting()
@@ -165,8 +170,8 @@ class FooterKeys:
     def _add_waiting(self) -> BloomFilterBuilder:
         if self._builder is None:
             self._builder = BloomFilterBuilder(max(1, min(self._key_count, KEYS_PER_ROW)))
-        for keys in self._waiting:
-            self._builder.add(keys)
+        for strings in self._waiting:
+            self._builder.add_strings(strings)
         self._waiting.clear()
         return self._builder
 
