@@ -175,10 +175,13 @@ class CommitStatistics:
             for path in unknown
             if path not in losing and not is_outdated(view.latest_slices(path), timeline)
         ]
-        statistics = PartitionStatistics(metadata)
-        exact = statistics.tight_columns(valid, columns)
-        valid = [path for path in valid if all((path, name) in exact for name in columns.names)]
-        known |= _with_all_columns(columns, statistics.ranges(valid, columns))
+        stored = PartitionStatistics(metadata).ranges(valid, columns)
+        exact = {
+            path: ranges
+            for path, ranges in stored.ranges.items()
+            if all((path, name) in stored.tight for name in columns.names)
+        }
+        known |= _with_all_columns(columns, exact)
         unknown = [path for path in unknown if path not in known]
         derived = derive_remaining_ranges(
             metadata, self._storage, self._instants, view, commit, unknown, columns

@@ -9,7 +9,7 @@ Source: ``compactIfNecessary`` of ``HoodieBackedTableMetadataWriter``, Apache Hu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -79,7 +79,9 @@ def compact_if_due(
     content = encode_compaction_plan(plan)
     requested = Instant(store.compaction_time(), Action.COMPACTION, State.REQUESTED)
     pending = store.begin(requested, content)
-    rewritten = [_rewrite(store, one, columns, pending.requested_at) for one in slices if one.logs]
+    rewritten = [
+        _rewrite(store, one, slices, columns, pending.requested_at) for one in slices if one.logs
+    ]
     stats = [stat for stat in rewritten if stat is not None]
     metadata = commit_metadata(stats, Operation.COMPACT, compacted=True)
     store.publish(pending, metadata, check_not_fenced)
@@ -117,9 +119,13 @@ def _slices_to_compact(store: MetadataStore) -> list[FileSlice]:
 
 
 def _rewrite(
-    store: MetadataStore, file_slice: FileSlice, columns: Callable[[], pa.Schema], instant: str
+    store: MetadataStore,
+    file_slice: FileSlice,
+    slices: Sequence[FileSlice],
+    columns: Callable[[], pa.Schema],
+    instant: str,
 ) -> WriteStat | None:
-    """Write the base file of a slice; None if its records cannot be merged."""
+    """Write the base file of one of the slices; None if its records cannot be merged."""
     partition = file_slice.group.partition_path
     rows = SliceRows(store.storage, store.timeline.is_committed, store.instants.version)
     merged: RecordChanges | None
@@ -127,7 +133,8 @@ def _rewrite(
         merged = _merged_files(file_slice, rows)
     elif partition == PartitionKind.PARTITION_STATS.stored_name:
         version = store.instants.version.column_statistics
-        merged = _merged_statistics(file_slice, rows, columns, version)
+        of_partition = [one for one in slices if one.group.partition_path == partition]
+        merged = _merged_statistics(file_slice, of_partition, rows, columns, version)
     else:
         merged = _newest(file_slice, rows)
     if merged is None:
@@ -147,7 +154,11 @@ def _newest(file_slice: FileSlice, rows: SliceRows) -> RecordChanges:
 
 
 def _merged_statistics(
-    file_slice: FileSlice, rows: SliceRows, columns: Callable[[], pa.Schema], version: str
+    file_slice: FileSlice,
+    slices: Sequence[FileSlice],
+    rows: SliceRows,
+    columns: Callable[[], pa.Schema],
+    version: str,
 ) -> RecordChanges | None:
     """Merge the statistics of partitions: a record that is not tight widens older ones.
 
@@ -157,22 +168,27 @@ def _merged_statistics(
     """
     newest = _newest(file_slice, rows)
     name = PartitionKind.PARTITION_STATS.stored_name
-    statistics = PartitionStatistics(MetadataTable(frozenset([name]), lambda _: [file_slice], rows))
+    statistics = PartitionStatistics(MetadataTable(frozenset([name]), lambda _: slices, rows))
     merged = statistics.merged_columns()
     if not merged:
         return newest
     fields = [field for field in columns() if field.name in {name for _, name in merged}]
-    ranges = statistics.ranges(sorted({path for path, _ in merged}), pa.schema(fields))
+    ranges = statistics.ranges(sorted({path for path, _ in merged}), pa.schema(fields)).ranges
     entries = [
         StatisticsEntry(path, "", one.select([n for n in one.columns if (path, n) in merged]))
         for path, one in ranges.items()
     ]
     if sum(len(entry.ranges.columns) for entry in entries) < len(merged):
         return None
-    changed = encode_partition_statistics(entries, version, is_tight=False)
-    is_kept = pc.invert(pc.is_in(newest.written.keys, value_set=changed.written.keys))
-    kept = Entries(*(column.filter(is_kept) for column in newest.written))
-    return RecordChanges.union([RecordChanges(kept, newest.deleted), changed])
+    changed = encode_partition_statistics(entries, version, is_tight=False).written
+    is_here = pc.is_in(changed.keys, value_set=newest.written.keys)
+    is_kept = pc.invert(pc.is_in(newest.written.keys, value_set=changed.keys))
+    return RecordChanges.union([_filtered(newest.written, is_kept), _filtered(changed, is_here)])
+
+
+def _filtered(entries: Entries, are_chosen: pa.Array) -> RecordChanges:
+    chosen = Entries(*(column.filter(are_chosen) for column in entries))
+    return RecordChanges(chosen, pa.array([], pa.binary()))
 
 
 def _merged_files(file_slice: FileSlice, rows: SliceRows) -> RecordChanges:

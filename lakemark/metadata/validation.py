@@ -222,8 +222,7 @@ def _partition_differences(
     columns: pa.Schema,
 ) -> Iterator[Difference]:
     paths = sorted({one.group.partition_path for one in latest})
-    statistics = PartitionStatistics(metadata)
-    stored, tight = statistics.ranges(paths, columns), statistics.tight_columns(paths, columns)
+    stored, tight = PartitionStatistics(metadata).ranges(paths, columns)
     for path in paths:
         here = [one for one in latest if one.group.partition_path == path]
         parts = [recomputed[f.path] for f in files_of(here) if f.path in recomputed]

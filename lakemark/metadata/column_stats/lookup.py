@@ -52,6 +52,19 @@ class FileRanges(NamedTuple):
     missing: dict[tuple[str, str], list[str]]
 
 
+class RangesOfPartitions(NamedTuple):
+    """Stored statistics of some partitions.
+
+    Attributes:
+        ranges: by partition path; a column without a record has no range.
+        tight: partition path and name of the columns whose bounds are marked as exact. A column is
+            not among them if a record that is not tight widens its bounds.
+    """
+
+    ranges: dict[str, ColumnRanges]
+    tight: set[tuple[str, str]]
+
+
 @dataclass(frozen=True)
 class ColumnStatistics:
     """A ``lakemark.read.index_protocols.FileStatistics`` over the partition ``column_stats``.
@@ -149,8 +162,8 @@ class PartitionStatistics:
         found = merge_statistics(rows, column, data_type, _PARTITION_PATH)
         return _with_partition_paths(found)
 
-    def ranges(self, partitions: Sequence[str], columns: pa.Schema) -> dict[str, ColumnRanges]:
-        """The ranges of these partitions; a column without a record has no range.
+    def ranges(self, partitions: Sequence[str], columns: pa.Schema) -> RangesOfPartitions:
+        """Read the ranges of these partitions.
 
         Args:
             partitions: their paths.
@@ -159,37 +172,46 @@ class PartitionStatistics:
         Raises:
             SnapshotChanged, CorruptData, Unsupported: as ``of_column``.
         """
-        rows = self._rows(partitions, columns)
+        keys = [partition_stats_key(name, path) for name in columns.names for path in partitions]
+        rows = self._history(pa.array(keys, pa.binary()))
         found: dict[str, list[ColumnRanges]] = {path: [] for path in partitions}
         for field in columns:
             known = merge_statistics(rows, field.name, field.type, _PARTITION_PATH)
             for at, stored in enumerate(known.column(_PARTITION_PATH).to_pylist()):
                 found[partition_path_of(stored)].append(_range(field.name, known.slice(at, 1)))
-        return {path: ColumnRanges.union(parts) for path, parts in found.items()}
-
-    def tight_columns(self, partitions: Sequence[str], columns: pa.Schema) -> set[tuple[str, str]]:
-        """Partition path and name of the columns whose bounds are marked as exact.
-
-        They are not if a record that is not tight widens them. Arguments as for ``ranges``.
-        """
-        rows = self._rows(partitions, columns)
-        payload = rows.column(PAYLOAD).combine_chunks()
-        is_effective, is_tight = _is_effective(rows), _flags(payload, "isTightBound")
-        exact = _partitions_and_columns(payload, is_effective & is_tight)
-        return exact - _partitions_and_columns(payload, is_effective & ~is_tight)
+        ranges = {path: ColumnRanges.union(parts) for path, parts in found.items()}
+        return RangesOfPartitions(ranges, _tight_columns(rows))
 
     def merged_columns(self) -> set[tuple[str, str]]:
-        """Partition path and name of the columns whose bounds are merged from several records."""
-        rows = self.metadata.history(self.metadata.parts(self.partition), _PAYLOAD)
+        """Partition path and name of the columns whose bounds are merged from several records.
+
+        The newest of these records is not tight, and is in a log.
+        """
+        widening = self._widening_keys()
+        rows = self._history(widening)
         rows = rows.filter(pa.array(_is_effective(rows)))
         codes = key_codes(rows, [KEY]).codes
         payload = rows.column(PAYLOAD).combine_chunks()
         return _partitions_and_columns(payload, np.bincount(codes)[codes] > 1)
 
-    def _rows(self, partitions: Sequence[str], columns: pa.Schema) -> pa.Table:
-        keys = [partition_stats_key(name, path) for name in columns.names for path in partitions]
-        wanted = Keys.of_any(pa.array(keys, pa.binary()))
-        return self.metadata.history(self.metadata.parts(self.partition, wanted), _PAYLOAD)
+    def _widening_keys(self) -> pa.Array:
+        """Keys of the records in logs that are not tight, and of those that delete."""
+        parts = self.metadata.parts(self.partition)
+        logs = [self.metadata.rows.of_logs(one, _PAYLOAD, everything) for one, everything in parts]
+        rows = pa.concat_tables(logs)
+        is_tight = _flags(rows.column(PAYLOAD).combine_chunks(), "isTightBound")
+        return rows.column(KEY).filter(pa.array(~is_tight)).combine_chunks().cast(pa.binary())
+
+    def _history(self, keys: pa.Array) -> pa.Table:
+        parts = self.metadata.parts(self.partition, Keys.of_any(keys))
+        return self.metadata.history(parts, _PAYLOAD)
+
+
+def _tight_columns(rows: pa.Table) -> set[tuple[str, str]]:
+    payload = rows.column(PAYLOAD).combine_chunks()
+    is_effective, is_tight = _is_effective(rows), _flags(payload, "isTightBound")
+    exact = _partitions_and_columns(payload, is_effective & is_tight)
+    return exact - _partitions_and_columns(payload, is_effective & ~is_tight)
 
 
 def _partitions_and_columns(
