@@ -126,14 +126,23 @@ def test_clean_planned_before_the_table_changed_deletes_no_needed_file(
     assert contents(storage) == {**contents(expected), "b": (9, 9)}
 
 
-@pytest.mark.parametrize("dies", [False, True], ids=["resumes", "dies"])
-def test_restore_planned_before_another_commit_undoes_that_commit_too(dies: bool) -> None:
-    storage = five_versions()
+def request_late_restore(storage: Storage, meanwhile: Act, dies: bool) -> str:
+    """Request a restore to the second commit, with an act of another process before it arrives.
+
+    Returns the second commit.
+    """
     second = commits(storage)[1]
-    late = LatePlan(storage, ".restore.requested", write_another_row, dies)
+    late = LatePlan(storage, ".restore.requested", meanwhile, dies)
     with pytest.raises(SimulatedCrash if dies else LeaseLost):
         restore(started(late).table.context, second, False)
     assert late.has_paused
+    return second
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["resumes", "dies"])
+def test_restore_planned_before_another_commit_undoes_that_commit_too(dies: bool) -> None:
+    storage = five_versions()
+    second = request_late_restore(storage, write_another_row, dies)
     restore(started(storage).table.context, None, False)
     assert contents(storage) == {"a": (1, 1)}
     assert not started(storage).table.timeline.pending()
@@ -148,11 +157,7 @@ def clean_all_but_the_newest(storage: Storage) -> None:
 def test_restore_planned_before_its_files_were_cleaned_is_removed(dies: bool) -> None:
     """Executed, it would undo the commits, and leave a table without rows."""
     storage = five_versions()
-    second = commits(storage)[1]
-    late = LatePlan(storage, ".restore.requested", clean_all_but_the_newest, dies)
-    with pytest.raises(SimulatedCrash if dies else LeaseLost):
-        restore(started(late).table.context, second, False)
-    assert late.has_paused
+    request_late_restore(storage, clean_all_but_the_newest, dies)
     with pytest.raises(Refused, match=r"may be gone; .*requested was removed, and nothing was"):
         restore(started(storage).table.context, None, False)
     assert contents(storage) == {"a": (4, 4)}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from typing import TypeVar
 
 import pytest
@@ -162,29 +163,45 @@ def test_commit_whose_metadata_table_is_dropped_meanwhile_is_refused(
     version: FormatVersion,
 ) -> None:
     """The writer lists a partition of the metadata table that a restore has just deleted."""
-    made, listings = new_table(version), 0
-    while True:
-        storage = copy_of(made)
-        stopped = InterruptedStorage(storage, partial(drop_metadata_table_of, storage))
-        stopped.is_before = partial(_is_nth, [], listings)
-        listings += 1
-        with suppress(Fenced, LeaseLost, SnapshotChanged):
-            commit(started(stopped), [Row("new", 9, 9)])
-        if stopped.stopped_at is None:
-            break
+    made, folder = new_table(version), f"{METADATA_FOLDER}/files"
+    errors = (Fenced, LeaseLost, SnapshotChanged)
+    for storage in interrupted_commits(made, folder, drop_metadata_table_of, errors):
         started(storage).recover()
         assert contents(storage) in ({"z": (1, 1)}, {"z": (1, 1), "new": (9, 9)})
         commit(started(storage), [Row("z", 3, 3)])
         assert not metadata_differences(started(storage).table)
-    assert listings > 2
 
 
-def _is_nth(seen: list[int], nth: int, number: int, method: str, path: str) -> bool:
-    """Whether a request is the nth listing of a partition of the metadata table."""
-    if (method, path) == ("list_folder", f"{METADATA_FOLDER}/files"):
-        seen.append(number)
-        return len(seen) == nth + 1
-    return False
+def interrupted_commits(
+    made: Storage,
+    folder: str,
+    meanwhile: Callable[[Storage], None],
+    errors: tuple[type[Exception], ...],
+) -> Iterator[Storage]:
+    """Copies of a table, each with a commit that was interrupted before another listing.
+
+    Args:
+        made: the table.
+        folder: the commit is interrupted before the first, the second, … time that it lists it.
+        meanwhile: the act of another process during the interruption.
+        errors: what the commit may raise then.
+    """
+    for nth in count():
+        storage, listings = copy_of(made), count()
+        stopped = InterruptedStorage(storage, partial(meanwhile, storage))
+        stopped.is_before = partial(_is_nth_listing, folder, nth, listings)
+        with suppress(*errors):
+            commit(started(stopped), [Row("new", 9, 9)])
+        if stopped.stopped_at is None:
+            assert nth > 1
+            return
+        yield storage
+
+
+def _is_nth_listing(
+    folder: str, nth: int, listings: Iterator[int], _: int, method: str, path: str
+) -> bool:
+    return (method, path) == ("list_folder", folder) and next(listings) == nth
 
 
 def drop_metadata_table_of(storage: Storage) -> None:
@@ -306,18 +323,9 @@ def test_writer_reports_the_lost_lock_if_the_table_version_changed_meanwhile(
     monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
     made = new_table(FormatVersion.V6)
     commit(started(made), [Row("z", 2, 2)])
-    listings = 0
-    while True:
-        storage = copy_of(made)
-        stopped = InterruptedStorage(storage, partial(change_version, storage))
-        stopped.is_before = partial(_is_listing, [], listings)
-        listings += 1
-        with suppress(LeaseLost, Refused, Fenced):
-            commit(started(stopped), [Row("new", 9, 9)])
-        if stopped.stopped_at is None:
-            break
+    errors, folder = (LeaseLost, Refused, Fenced), f"{METADATA_FOLDER}/.hoodie"
+    for storage in interrupted_commits(made, folder, change_version, errors):
         assert contents(storage) in ({"z": (2, 2)}, {"z": (2, 2), "new": (9, 9)})
-    assert listings > 2
 
 
 def test_compaction_that_died_at_its_publication_is_not_compacted_into_the_metadata_table(
@@ -348,14 +356,6 @@ def test_compaction_that_died_at_its_publication_is_not_compacted_into_the_metad
     assert started(storage).compact_if_due(CompactionPolicy(100), LocalRunner(1))
     assert metadata_differences(started(storage).table) == []
     assert contents(storage) == {"z": (7, 7)}
-
-
-def _is_listing(seen: list[int], nth: int, number: int, method: str, path: str) -> bool:
-    """Whether a request lists the timeline of the metadata table for the nth time."""
-    if (method, path) == ("list_folder", f"{METADATA_FOLDER}/.hoodie"):
-        seen.append(number)
-        return len(seen) == nth + 1
-    return False
 
 
 def change_version(storage: Storage) -> None:

@@ -701,17 +701,29 @@ def test_the_rollback_of_a_compaction_keeps_its_plan_for_a_living_writer(
     assert table.rows() == {"a": 2}
 
 
+def compaction_whose_rollback_died(
+    clock: VirtualTime, version: FormatVersion, method: str = "publish", suffix: str = ".rollback"
+) -> tuple[Table, Instant]:
+    """A table, and its completed compaction that a dead process has made pending again.
+
+    The process died before it sent a request of this method and for a path that ends so.
+    """
+    table = Table(clock, TableType.MERGE_ON_READ, version)
+    for value in (1, 2):
+        commit(table.open(), [Row("a", value, value)])
+    ((done, _),) = table.open().compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    dying = InterruptedStorage(table.storage, die)
+    dying.is_before = lambda _, sent, path: sent == method and path.endswith(suffix)
+    with pytest.raises(SimulatedCrash):
+        roll_back_named(table.open(dying).table.context, done.requested_at)
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    return table, done
+
+
 def test_a_completed_compaction_whose_rollback_died_at_its_end_is_not_executed_again(
     clock: VirtualTime,
 ) -> None:
-    table = compactable(clock)
-    ((done, _),) = table.open().compact_if_due(CompactionPolicy(1), LocalRunner(1))
-
-    dying = InterruptedStorage(table.storage, die)
-    name = f"{done.requested_at}.compaction.inflight"
-    dying.is_before = lambda _, method, path: method == "delete" and path.endswith(name)
-    with pytest.raises(SimulatedCrash):
-        roll_back_named(table.open(dying).table.context, done.requested_at)
+    table, done = compaction_whose_rollback_died(clock, V9, "delete", ".compaction.inflight")
     assert [i.requested_at for i in table.pending()] == [done.requested_at]
     recover(table.open().table.context)
     assert table.pending() == []
@@ -722,12 +734,7 @@ def test_a_dead_commit_is_undone_beside_a_compaction_whose_rollback_died(
     clock: VirtualTime,
 ) -> None:
     """Completing the rollback deletes the plan of the compaction, which is not read after it."""
-    table = compactable(clock)
-    ((done, _),) = table.open().compact_if_due(CompactionPolicy(1), LocalRunner(1))
-    dying = InterruptedStorage(table.storage, die)
-    dying.is_before = lambda _, method, path: method == "publish" and path.endswith(".rollback")
-    with pytest.raises(SimulatedCrash):
-        roll_back_named(table.open(dying).table.context, done.requested_at)
+    table, done = compaction_whose_rollback_died(clock, V9)
     dead = table.open()
     dead.begin()
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
@@ -737,26 +744,12 @@ def test_a_dead_commit_is_undone_beside_a_compaction_whose_rollback_died(
     assert table.rows() == {"a": 2}
 
 
-def compaction_whose_rollback_died(clock: VirtualTime, version: FormatVersion) -> Table:
-    """A table with a completed compaction that a dead process has made pending again."""
-    table = Table(clock, TableType.MERGE_ON_READ, version)
-    for value in (1, 2):
-        commit(table.open(), [Row("a", value, value)])
-    ((done, _),) = table.open().compact_if_due(CompactionPolicy(1), LocalRunner(1))
-    dying = InterruptedStorage(table.storage, die)
-    dying.is_before = lambda _, method, path: method == "publish" and path.endswith(".rollback")
-    with pytest.raises(SimulatedCrash):
-        roll_back_named(table.open(dying).table.context, done.requested_at)
-    clock.sleep(A_HEARTBEAT_AND_MORE_S)
-    return table
-
-
 @pytest.mark.parametrize("version", [V6, V9])
 def test_rows_in_the_slice_of_a_compaction_whose_rollback_died_are_kept(
     clock: VirtualTime, version: FormatVersion
 ) -> None:
     """Version 6 names the logs of later commits after the plan of the compaction."""
-    table = compaction_whose_rollback_died(clock, version)
+    table, _ = compaction_whose_rollback_died(clock, version)
     commit(table.open(), [Row("a", 3, 3), Row("b", 3, 3)])
     assert recover(table.open().table.context)
     assert table.rows() == {"a": 3, "b": 3}
@@ -771,7 +764,7 @@ def test_rows_in_the_slice_of_a_compaction_whose_rollback_died_are_kept(
 def test_rows_for_a_slice_that_is_rolled_back_meanwhile_are_written_again(
     clock: VirtualTime, version: FormatVersion
 ) -> None:
-    table = compaction_whose_rollback_died(clock, version)
+    table, _ = compaction_whose_rollback_died(clock, version)
     late = table.open()
     context = late.begin()
     assignment = late.assign_file_groups()
