@@ -52,6 +52,9 @@ def propose(
 ) -> CleanPlan | None:
     """What a clean would delete now; None if no plan is needed.
 
+    It is also None if the rollback of a completed commit has begun: the request that makes the
+    commit pending again may still take effect, and needs the older files.
+
     Reads the newest clean and the commits since, once, and the savepoints. Reads nothing while
     there are fewer commits than the policy retains.
 
@@ -65,6 +68,8 @@ def propose(
     moment = now or datetime.now(UTC)
     earliest = earliest_retained(timeline, policy, moment, store.clock)
     if earliest is None and policy.retention is not Retention.FILE_VERSIONS:
+        return None
+    if _is_commit_being_rolled_back(store, timeline):
         return None
     last = last_clean(timeline)
     # After a clean whose content is lost, every partition is searched.
@@ -86,10 +91,7 @@ def request(
     view_at: Callable[[Timeline], FileSystemView],
     policy: CleaningPolicy,
 ) -> tuple[Instant, CleanPlan] | None:
-    """Write a plan to the timeline; None if nothing has expired.
-
-    It is also None if a clean is pending, or if the rollback of a completed commit has begun: the
-    request that makes the commit pending again may still take effect, and needs the older files.
+    """Write a plan to the timeline; None if a clean is pending, or as ``propose``.
 
     Args:
         context: the table.
@@ -104,8 +106,6 @@ def request(
         timeline = context.timeline.load()
         check_no_restore(timeline)
         if timeline.pending(Action.CLEAN):  # it may have the same files
-            return None
-        if _is_commit_being_rolled_back(context.timeline, timeline):
             return None
         proposed = propose(context.timeline, timeline, lambda: view_at(timeline), policy)
         if proposed is None:

@@ -46,8 +46,8 @@ _OF_METADATA = ("tests/recovery/test_lost_lease.py", "tests/unit/metadata/test_t
 _CLEANS = (
     Mutant(
         "lakemark/services/cleaning.py",
-        "        if _is_commit_being_rolled_back(context.timeline, timeline):\n",
-        "        if False:\n",
+        "    if _is_commit_being_rolled_back(store, timeline):\n",
+        "    if False:\n",
         "the rows under a commit are cleaned while a late request may still take the commit back",
         ("tests/unit/services/test_undoing_beside_others.py",),
     ),

@@ -495,7 +495,9 @@ def test_nothing_is_cleaned_while_a_completed_commit_may_still_become_pending(
     )
     with pytest.raises(SimulatedCrash):
         undo(table.open(dying), newest.requested_at)
-    assert not clean(table.open().table, CLEANING)
+    to = table.open().table
+    assert cleaning.propose(to.store, to.timeline, to.view, CLEANING) is None
+    assert not clean(to, CLEANING)
     table.storage.delete([f".hoodie/timeline/{name}" for name in late])
     table.wait_until_dead()
     table.open().recover()
