@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 from lakemark.codec.ordering_wrappers import find_too_wide_for_deletes
 from lakemark.keygen.key_generator import EMPTY_PART, NULL_PART
 from lakemark.model.changes import ChangeKind
-from lakemark.model.meta_columns import META_COLUMNS
+from lakemark.model.meta_columns import META_COLUMNS, OPERATION
 from lakemark.model.written_columns import Written, all_written, pack
 from lakemark.schema.evolution import ValueKind, evolve
 from lakemark.schema.field_path import column_at, top_column
 from lakemark.write.change_table import change_table
-from lakemark.write.delete_marks import OPERATION, OPERATIONS
+from lakemark.write.delete_marks import OPERATIONS
 from transforms.conversion_config import ConversionConfig
 from transforms.decode.decode_result import DecodeResult, Indices
 from transforms.kafka_records import kafka_columns

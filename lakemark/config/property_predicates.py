@@ -44,7 +44,7 @@ def is_none_of(*accepted: str) -> Callable[[TableProperties, str], bool]:
 
 def is_unknown_version(properties: TableProperties, value: str) -> bool:
     """Whether the table version is unknown."""
-    return properties.version not in FormatVersion.__members__.values()
+    return not properties.has_known_version
 
 
 def is_another_layout(properties: TableProperties, value: str) -> bool:

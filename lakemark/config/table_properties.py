@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -100,6 +100,11 @@ class TableProperties:
     def version(self) -> int:
         """Table version: 6, 8 and 9 are in use."""
         return int(self.values.get(keys.TABLE_VERSION, "0"))
+
+    @property
+    def has_known_version(self) -> bool:
+        """Whether the table's version can be read here."""
+        return self.version in [*FormatVersion]
 
     @property
     def timeline_folder(self) -> str:
@@ -259,27 +264,33 @@ class TableProperties:
         if actual != expected:
             raise CorruptData(path, None, f"{keys.TABLE_CHECKSUM}={expected}", actual)
         properties = cls(values)
-        _check_value(properties, path, keys.TABLE_VERSION, "a number", lambda: properties.version)
-        types, modes = " or ".join(TableType), ", ".join(MergeMode)
-        _check_value(properties, path, keys.TABLE_TYPE, types, lambda: properties.table_type)
-        _check_value(properties, path, keys.MERGE_MODE, modes, lambda: properties.merge_mode)
+        _check_version(properties, path)
+        _check_word(properties, path, keys.TABLE_TYPE, [*TableType])
+        if values.get(keys.MERGE_MODE):
+            _check_word(properties, path, keys.MERGE_MODE, [*MergeMode])
         return properties
 
 
-def _check_value(
-    properties: TableProperties, path: str, key: str, expected: str, read: Callable[[], object]
-) -> None:
+def _check_version(properties: TableProperties, path: str) -> None:
     try:
-        read()
+        _ = properties.version
     except ValueError:
-        found = repr(properties.values.get(key, ""))
-        if key != keys.TABLE_VERSION and properties.version not in [*FormatVersion]:
-            message = (
-                f"{path}: {key} is {found} in a table of version {properties.version}, which "
-                "cannot be read here; read the table with Apache Hudi"
-            )
-            raise Unsupported(message) from None
-        raise CorruptData(path, None, f"{expected} as {key}", found) from None
+        found = repr(properties.values[keys.TABLE_VERSION])
+        raise CorruptData(path, None, f"a number as {keys.TABLE_VERSION}", found) from None
+
+
+def _check_word(properties: TableProperties, path: str, key: str, known: list[str]) -> None:
+    """Check a value that has to be one of these words, in a table whose version is known."""
+    word = properties.values.get(key)
+    if word is None or word in known:
+        return
+    if properties.has_known_version:
+        raise CorruptData(path, None, f"{' or '.join(known)} as {key}", repr(word))
+    message = (
+        f"{path}: {key} is {word!r} in a table of version {properties.version}, which cannot be "
+        "read here; read the table with Apache Hudi"
+    )
+    raise Unsupported(message)
 
 
 def checksum(values: Mapping[str, str]) -> str:

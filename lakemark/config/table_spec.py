@@ -25,6 +25,9 @@ from lakemark.errors import InvalidConfig
 from lakemark.model.changes import DeleteMarker
 from lakemark.model.format_version import FormatVersion
 
+#: Names of tables; catalogs, Avro schemas and metrics contain them.
+TABLE_NAME_PATTERN = r"[A-Za-z0-9_.-]+"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableSpec:

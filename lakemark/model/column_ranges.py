@@ -25,6 +25,7 @@ from lakemark.model.bounds import (
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import (
     COMMIT_TIME,
+    OPERATION,
     PARTITION_PATH,
     RECORD_KEY,
     without_meta_columns,
@@ -34,7 +35,6 @@ from lakemark.model.meta_columns import (
 MAX_COLUMNS = 32
 
 _OWN = (COMMIT_TIME, PARTITION_PATH, RECORD_KEY)
-_OPERATION = "_hoodie_operation"
 #: Digits before and after the decimal point in statistics before table version 9.
 _OLD_DIGITS = 15
 _ORDERED = (
@@ -154,7 +154,7 @@ def indexed_columns(
     ordered = [
         field.name
         for field in without_meta_columns(schema)
-        if field.name != _OPERATION
+        if field.name != OPERATION
         and any(check(field.type) for check in _ORDERED)
         and (version is FormatVersion.V9 or not _is_wide_decimal(field.type))
     ]

@@ -18,6 +18,9 @@ RESERVED_PREFIX = "_hoodie_"
 #: A boolean column of the user: true marks the record as deleted.
 IS_DELETED = "_hoodie_is_deleted"
 
+#: A text column of the user: the kind of the change, such as ``D`` for a delete.
+OPERATION = "_hoodie_operation"
+
 
 def is_reserved(name: str) -> bool:
     """Whether a column of this name has a meaning for Hudi, now or maybe in a later release."""

@@ -15,20 +15,16 @@ import pyarrow as pa
 from lakemark.codec.ordering_wrappers import wrapper_of
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
-from lakemark.config.table_spec import TableSpec
+from lakemark.config.table_spec import TABLE_NAME_PATTERN, TableSpec
 from lakemark.errors import InvalidConfig
 from lakemark.index.bucket import BucketIndex
 from lakemark.keygen.key_generator import KeyGeneratorConfig
 from lakemark.keygen.key_value import key_value
-from lakemark.model.meta_columns import IS_DELETED
+from lakemark.model.meta_columns import IS_DELETED, OPERATION, is_reserved
 from lakemark.schema.field_path import column_at
 
-#: Hudi's own columns begin so. Users may have two of them, which mark deletes.
-_OWN_PREFIX = "_hoodie_"
-_COLUMNS_OF_USERS = (IS_DELETED, "_hoodie_operation")
-
-#: Catalogs, Avro schemas and metrics contain the name.
-_TABLE_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+#: Columns with the prefix of Hudi's own columns that users may have: they mark deletes.
+_COLUMNS_OF_USERS = (IS_DELETED, OPERATION)
 
 Choice = TypeVar("Choice", bound=Enum)
 
@@ -67,7 +63,7 @@ def column_names(given: Sequence[str], parameter: str) -> tuple[str, ...]:
 
 
 def _check_name(name: str) -> None:
-    if not _TABLE_NAME.fullmatch(name):
+    if not re.fullmatch(TABLE_NAME_PATTERN, name):
         message = f"the table's name is {name!r}; pass a name of letters, digits, _, . and - only"
         raise InvalidConfig(message)
 
@@ -92,7 +88,7 @@ def check_new_table(spec: TableSpec, columns: pa.Schema, buckets: int, url: str)
     """
     _check_name(spec.name)
     for name in columns.names:
-        if name.startswith(_OWN_PREFIX) and name not in _COLUMNS_OF_USERS:
+        if is_reserved(name) and name not in _COLUMNS_OF_USERS:
             message = (
                 f"column {name!r} has the prefix of Hudi's own columns, which its readers leave "
                 "out; rename the column"

@@ -19,13 +19,13 @@ from lakemark.config.merge_settings import merge_settings
 from lakemark.errors import InvalidConfig, InvalidRecords
 from lakemark.keygen.key_generator import KeyGenerator
 from lakemark.model.changes import ChangeKind
-from lakemark.model.meta_columns import META_COLUMNS, is_reserved
+from lakemark.model.meta_columns import META_COLUMNS, OPERATION, is_reserved
 from lakemark.operations.open_table import OpenTable
 from lakemark.schema.evolution import unite_schemas
 from lakemark.schema.field_path import column_at
 from lakemark.schema.table_columns import check_columns
 from lakemark.write.change_table import change_table
-from lakemark.write.delete_marks import OPERATION, DeleteMarks
+from lakemark.write.delete_marks import DeleteMarks
 
 Mask = npt.NDArray[np.bool_]
 

@@ -26,7 +26,7 @@ from lakemark.log.log_block import BlockType, LogBlock
 from lakemark.log.log_reader import READ_AT_ONCE_BYTES, read_blocks
 from lakemark.model.changes import CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind, DeleteMarker
 from lakemark.model.file_slice import LogFile
-from lakemark.model.meta_columns import IS_DELETED, PARTITION_PATH, RECORD_KEY
+from lakemark.model.meta_columns import IS_DELETED, OPERATION, PARTITION_PATH, RECORD_KEY
 from lakemark.read.log_file_pool import open_logs
 from lakemark.read.projection import conform
 from lakemark.read.virtual_keys import VirtualKeys
@@ -41,7 +41,6 @@ Path: TypeAlias = tuple[str, ...]
 #: Logs of at most this total size are read whole, with one request each.
 _HELD_BYTES = 32 << 20
 
-_OPERATION = "_hoodie_operation"
 _DELETING_OPERATIONS = pa.array(["D", "-U"])
 
 
@@ -126,14 +125,14 @@ class LogChanges:
     @property
     def _flag_columns(self) -> list[str]:
         marker = [self.delete_marker.field] if self.delete_marker else []
-        return [IS_DELETED, _OPERATION, *marker]
+        return [IS_DELETED, OPERATION, *marker]
 
     def _is_deleted(self, rows: pa.Table) -> Mask:
         flags: list[pa.ChunkedArray] = []
         if IS_DELETED in rows.column_names:
             flags.append(rows.column(IS_DELETED))
-        if _OPERATION in rows.column_names:
-            flags.append(pc.is_in(rows.column(_OPERATION), value_set=_DELETING_OPERATIONS))
+        if OPERATION in rows.column_names:
+            flags.append(pc.is_in(rows.column(OPERATION), value_set=_DELETING_OPERATIONS))
         if self.delete_marker and self.delete_marker.field in rows.column_names:
             text = rows.column(self.delete_marker.field).cast(pa.string())
             flags.append(pc.equal(text, self.delete_marker.text))

@@ -116,9 +116,9 @@ def _hint(text: str, position: int) -> str:
 
     The error is at the second character of ``==``, because the first one is a comparison.
     """
-    starts = [position + len(text[position:]) - len(text[position:].lstrip()), position - 1]
-    found = (hint for at in starts for form, hint in _HINTS if at >= 0 and form.match(text, at))
-    return "".join(f"; {hint}" for hint in [*found][:1])
+    before, rest = text[max(position - 1, 0) :], text[position:].lstrip()
+    found = (hint for part in (rest, before) for form, hint in _HINTS if form.match(part))
+    return next((f"; {hint}" for hint in found), "")
 
 
 def parse_where(text: str, schema: pa.Schema) -> pc.Expression:

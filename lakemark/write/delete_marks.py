@@ -19,12 +19,10 @@ import pyarrow.compute as pc
 
 from lakemark.errors import InvalidConfig
 from lakemark.model.changes import DeleteMarker
-from lakemark.model.meta_columns import IS_DELETED
+from lakemark.model.meta_columns import IS_DELETED, OPERATION
 from lakemark.schema.field_path import column_at
 
 Mask = npt.NDArray[np.bool_]
-
-OPERATION = "_hoodie_operation"
 
 #: Insert, the row before an update, the row after an update, delete.
 OPERATIONS = ("I", "-U", "U", "D")

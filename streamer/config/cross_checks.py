@@ -11,10 +11,10 @@ from lakemark.config.merge_settings import payload_settings
 from lakemark.config.table_properties import MergeMode
 from lakemark.errors import InvalidConfig
 from lakemark.model.format_version import FormatVersion
-from lakemark.model.meta_columns import IS_DELETED
+from lakemark.model.meta_columns import IS_DELETED, OPERATION, is_reserved
 from lakemark.schema.field_path import column_at, top_column
 from lakemark.storage import canonical_url
-from lakemark.write.delete_marks import OPERATION, DeleteMarks, check_marker
+from lakemark.write.delete_marks import DeleteMarks, check_marker
 from streamer.config.column_roles import text_ordering_problems
 from streamer.config.decode import AvroDecodeConfig, DecodeConfig
 from streamer.config.errors import Problem
@@ -309,7 +309,7 @@ def _aliases(decode: DecodeConfig) -> Iterator[Problem]:
 
 
 def _is_reserved_or_empty(name: str) -> bool:
-    return name.startswith("_hoodie_") or not name.strip()
+    return is_reserved(name) or not name.strip()
 
 
 def _columns(source: SourceConfig, decode: DecodeConfig) -> Iterator[Problem]:

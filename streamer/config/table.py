@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from lakemark.config.merge_request import MergeRequest, find_payload_class, setting_text
 from lakemark.config.merge_settings import PartialUpdateMode, payload_settings
 from lakemark.config.table_properties import MergeMode
+from lakemark.config.table_spec import TABLE_NAME_PATTERN
 from lakemark.errors import InvalidConfig
 from lakemark.model.changes import DeleteMarker
 from lakemark.storage.storage import StorageLocation
@@ -42,7 +43,7 @@ class TableConfig(Section):
     """Where the table is: a local path (relative to the working directory, or with ``~``), or a URL
     (``s3://``, ``gs://``, ``az://``, ``file:///``)."""
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$")] = ""
+    name: Annotated[str, Field(pattern=f"^{TABLE_NAME_PATTERN}$")] = ""
     """The name of the table in catalogs. Default: the last part of the path."""
 
     version: Literal[6, 8, 9] = 9

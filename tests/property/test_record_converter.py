@@ -13,9 +13,14 @@ from hypothesis import strategies as st
 
 from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from lakemark.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind, DeleteMarker
-from lakemark.model.meta_columns import IS_DELETED, META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from lakemark.model.meta_columns import (
+    IS_DELETED,
+    META_COLUMNS,
+    OPERATION,
+    PARTITION_PATH,
+    RECORD_KEY,
+)
 from lakemark.model.written_columns import is_written
-from lakemark.write.delete_marks import OPERATION
 from tests.depth import examples
 from transforms.decode.json import JsonDecoder
 from transforms.record_converter import RecordConverter

@@ -10,9 +10,14 @@ import pytest
 from lakemark.errors import InvalidConfig
 from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from lakemark.model.changes import CHANGE_KIND, WRITTEN_COLUMNS, ChangeKind, DeleteMarker
-from lakemark.model.meta_columns import IS_DELETED, META_COLUMNS, PARTITION_PATH, RECORD_KEY
+from lakemark.model.meta_columns import (
+    IS_DELETED,
+    META_COLUMNS,
+    OPERATION,
+    PARTITION_PATH,
+    RECORD_KEY,
+)
 from lakemark.model.written_columns import is_written
-from lakemark.write.delete_marks import OPERATION
 from transforms.decode.avro import AvroDecoder
 from transforms.decode.avro_framing import PlainFraming
 from transforms.decode.avro_references import StoredSchema
