@@ -100,13 +100,20 @@ def _find_writer(
         found[instant].add(info.path)
 
 
-def has_all_files(context: TableContext, commit: Instant) -> bool:
-    """Return whether all files of a completed commit still exist and have their size."""
+def has_all_files(
+    context: TableContext, commit: Instant, replaced: Collection[str] = frozenset()
+) -> bool:
+    """Return whether all files of a completed commit still exist and have their size.
+
+    Files that later commits have replaced may be missing.
+    """
     sizes: dict[str, int] = {}
     for stat in context.timeline.read_commit(commit).write_stats:
         sizes |= {stat.path: stat.file_size_in_bytes} if stat.path else {}
         sizes |= stat.cdc_stats or {}
-    found = ((context.storage.head(path), size_bytes) for path, size_bytes in sizes.items())
+    found = (
+        (context.storage.head(path), size) for path, size in sizes.items() if path not in replaced
+    )
     return all(info is not None and info.size_bytes == size for info, size in found)
 
 

@@ -46,7 +46,12 @@ from lakemark.transaction.instant_files import (
 from lakemark.transaction.late_completion import rolled_back_and_completed, undo_late_completions
 from lakemark.transaction.multi_writer import find_dead, has_heartbeat
 from lakemark.transaction.publication import Publication
-from lakemark.transaction.rollback_checks import check_no_restore, check_undoable, named_instant
+from lakemark.transaction.rollback_checks import (
+    check_no_restore,
+    check_undoable,
+    named_instant,
+    replaced_since,
+)
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
 from lakemark.write.markers import drop_markers
 
@@ -244,7 +249,8 @@ def _is_planned(context: TableContext, rollback: Instant) -> bool:
 def _is_obsolete(context: TableContext, rollback: Instant, timeline: Timeline) -> bool:
     """Return whether the target of a pending rollback must be kept.
 
-    It must be kept if it is archived by now, or if it has all its files and later instants need it.
+    It must be kept if it is archived by now, or if later instants need it and the rollback has
+    deleted none of its files: all files exist that later commits have not replaced.
 
     Apache Hudi publishes without a check for rollbacks of its instant. So its writer may publish
     after its heartbeat has expired, while the writer that rolls it back is dead, too. Its rows are
@@ -261,8 +267,9 @@ def _is_obsolete(context: TableContext, rollback: Instant, timeline: Timeline) -
     is_late = (target.completed_at or "") >= rollback.requested_at
     if not (is_late or _is_needed(context, target, timeline)):
         return False
-    has_deleted_nothing = rollback.state is State.REQUESTED and not is_late
-    return has_deleted_nothing or has_all_files(context, target)
+    if rollback.state is State.REQUESTED and not is_late:
+        return True
+    return has_all_files(context, target, replaced_since(target, timeline, context.timeline))
 
 
 def _is_needed(context: TableContext, commit: Instant, timeline: Timeline) -> bool:

@@ -122,7 +122,7 @@ def _cleaned(target: Instant, store: TimelineStore, storage: Storage) -> Iterato
     The clean may be archived, or may have died before it completed, so the files decide.
     """
     metadata = store.read_commit(target)
-    for path in _replaced_files(target, metadata, store):
+    for path in _files_replaced_by(target, metadata, store):
         if storage.head(path) is None:
             yield f"{path}, which it replaced, was cleaned"
     for partition, file_ids in metadata.replaced_file_ids.items():
@@ -130,9 +130,21 @@ def _cleaned(target: Instant, store: TimelineStore, storage: Storage) -> Iterato
             yield f"file group {file_id} in partition {partition!r}, replaced by it, was cleaned"
 
 
-def _replaced_files(target: Instant, metadata: CommitMetadata, store: TimelineStore) -> list[str]:
+def replaced_since(commit: Instant, timeline: Timeline, store: TimelineStore) -> set[str]:
+    """Return the paths of the files in place of which later completed commits wrote others.
+
+    A clean may have deleted these files. Their writers have read the rows of them, so all of their
+    commits had completed.
+    """
+    later = (i for i in timeline.completed(*COMMITS) if i.requested_at > commit.requested_at)
+    return {path for i in later for path in _files_replaced_by(i, store.read_commit(i), store)}
+
+
+def _files_replaced_by(
+    commit: Instant, metadata: CommitMetadata, store: TimelineStore
+) -> list[str]:
     if metadata.compacted:
-        plan = store.read_compaction_plan(target.requested_at)
+        plan = store.read_compaction_plan(commit.requested_at)
         return [
             join(one.group.partition_path, name)
             for one in plan.operations

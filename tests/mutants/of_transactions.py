@@ -478,6 +478,13 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
+        "has_all_files(context, target, replaced_since(target, timeline, context.timeline))",
+        "has_all_files(context, target)",
+        "no writer starts beside a dead rollback of a commit whose files a clean deleted",
+        ("tests/unit/services/test_undoing_beside_others.py",),
+    ),
+    Mutant(
+        _ROLLBACK,
         "not _is_planned(context, rollback) or _is_obsolete(context, rollback, timeline):\n",
         "not _is_planned(context, rollback):\n",
         "a dead writer's rollback deletes a commit that has completed since",

@@ -507,6 +507,32 @@ def test_nothing_is_cleaned_while_a_completed_commit_may_still_become_pending(
     assert table.rows() == {"a": 3}
 
 
+@pytest.mark.parametrize("table_type", TableType)
+def test_a_commit_is_kept_that_others_replaced_and_cleaned_beside_its_dead_rollback(
+    clock: VirtualTime, monkeypatch: pytest.MonkeyPatch, table_type: TableType
+) -> None:
+    """Apache Hudi cleans beside the rollback of a completed commit, which lakemark does not."""
+    table = with_commits(clock, 2, table_type)
+    newest = commits(table)[-1]
+    dying = InterruptedStorage(table.storage, die)
+    dying.is_before = lambda _, method, path: (
+        method == "delete" and path.startswith(f".hoodie/timeline/{newest.requested_at}_")
+    )
+    with pytest.raises(SimulatedCrash):
+        undo(table.open(dying), newest.requested_at)
+    for value in (8, 9):
+        commit(table.open(), [Row("a", value, value)])
+        table.open().compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    monkeypatch.setattr("lakemark.services.cleaning._is_commit_being_rolled_back", lambda *_: False)
+    clean(table.open().table, CLEANING)
+    assert not any(newest.requested_at in path for path in data_files(table.storage))
+    table.wait_until_dead()
+    table.open().recover()
+    assert table.pending() == []
+    assert newest in commits(table)
+    assert table.rows() == {"a": 9}
+
+
 def test_a_table_of_another_version_has_no_metadata_table_of_the_old_one(
     clock: VirtualTime,
 ) -> None:
