@@ -91,15 +91,17 @@ def _is_due(store: MetadataStore, data: Timeline) -> bool:
     commits = store.timeline.completed(Action.DELTA_COMMIT)
     # Not only the new ones must have completed: in version 6 a commit that was requested before the
     # last compaction may have arrived after it, in a log of the new slice.
-    return sum(_is_new(i, store) for i in commits) >= EVERY_DELTA_COMMITS and all(
-        _has_completed(i, data) for i in commits
+    last, names_slice = (
+        last_compaction(store.timeline),
+        store.instants.version.logs_name_their_slice,
     )
+    new = (i for i in commits if _slice_time(i, names_slice=names_slice) > last)
+    return len([*new]) >= EVERY_DELTA_COMMITS and all(_has_completed(i, data) for i in commits)
 
 
-def _is_new(instant: Instant, store: MetadataStore) -> bool:
-    if store.instants.version.logs_name_their_slice:
-        return compaction_v6(instant.requested_at) > last_compaction(store.timeline)
-    return (instant.completed_at or "") > last_compaction(store.timeline)
+def _slice_time(instant: Instant, *, names_slice: bool) -> str:
+    """The time by which a delta commit belongs to a slice."""
+    return compaction_v6(instant.requested_at) if names_slice else instant.completed_at or ""
 
 
 def _has_completed(instant: Instant, data: Timeline) -> bool:

@@ -430,15 +430,16 @@ OF_STATISTICS = (
     ),
     Mutant(
         "lakemark/metadata/commit_statistics.py",
-        " if all((path, name) in exact for name in columns.names)]",
-        "]",
+        "            if all((path, name) in stored.tight for name in columns.names)\n",
+        "",
         "widened statistics of a partition are called exact for ever",
         _LATE_COMMITS,
     ),
     Mutant(
         "lakemark/metadata/metadata_compaction.py",
-        "        _has_completed(i, data) for i in commits\n",
-        "        _has_completed(i, data) for i in commits if _is_new(i, store)\n",
+        "all(_has_completed(i, data) for i in commits)\n",
+        "all(\n        _has_completed(i, data)\n        for i in commits\n"
+        "        if _slice_time(i, names_slice=names_slice) > last\n    )\n",
         "a metadata table of version 6 lists the files of an attempt that was never published",
         ("tests/recovery/test_metadata_leftovers.py",),
     ),
