@@ -91,12 +91,10 @@ def _is_due(store: MetadataStore, data: Timeline) -> bool:
     commits = store.timeline.completed(Action.DELTA_COMMIT)
     # Not only the new ones must have completed: in version 6 a commit that was requested before the
     # last compaction may have arrived after it, in a log of the new slice.
-    last, names_slice = (
-        last_compaction(store.timeline),
-        store.instants.version.logs_name_their_slice,
-    )
-    new = (i for i in commits if _slice_time(i, names_slice=names_slice) > last)
-    return len([*new]) >= EVERY_DELTA_COMMITS and all(_has_completed(i, data) for i in commits)
+    last = last_compaction(store.timeline)
+    names_slice = store.instants.version.logs_name_their_slice
+    new = [i for i in commits if _slice_time(i, names_slice=names_slice) > last]
+    return len(new) >= EVERY_DELTA_COMMITS and all(_has_completed(i, data) for i in commits)
 
 
 def _slice_time(instant: Instant, *, names_slice: bool) -> str:

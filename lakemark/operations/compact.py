@@ -43,7 +43,7 @@ Planned = tuple[Instant, CompactionPlan]
 def pending_compactions(table: OpenTable) -> list[Planned]:
     """Compactions that were requested and have not completed, whichever writer planned them."""
     pending = table.timeline.pending(Action.COMPACTION)  # model: find plan
-    return [(i, table.store.read_compaction_plan(i.requested_at)) for i in pending]
+    return [(i, table.store.read_pending_compaction(i)) for i in pending]
 
 
 def plan_compaction(table: OpenTable) -> CompactionPlan:

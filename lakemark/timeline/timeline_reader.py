@@ -205,6 +205,22 @@ class TimelineReader:
         requested = Instant(requested_at, Action.COMPACTION, State.REQUESTED)
         return self._read_as(CompactionPlan.from_record, requested)
 
+    def read_pending_compaction(self, pending: Instant) -> CompactionPlan:
+        """Plan of a pending compaction; an empty one if it is inflight without a request.
+
+        Its inflight file appeared after the plan had been removed, because its writer was paused or
+        the store was late. It has written nothing and cannot complete; ``recover`` removes it.
+
+        Raises:
+            SnapshotChanged, CorruptData: as ``read_compaction_plan``.
+        """
+        try:
+            return self.read_compaction_plan(pending.requested_at)
+        except CorruptData:
+            if pending.state is State.INFLIGHT and not self.is_requested(pending):
+                return CompactionPlan(())
+            raise
+
     def read_clustering_plan(self, requested: Instant) -> ClusteringPlan | None:
         """Plan of a clustering, pending or completed; None if the instant is an overwrite.
 

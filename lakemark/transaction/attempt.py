@@ -92,20 +92,28 @@ def clear_attempts(context: TableContext, planned: Instant, lease: Lease) -> Non
     context.timeline.forget(current, keep_plan=True)
 
 
-def forget_unplanned(context: TableContext, target: Instant) -> bool:
-    """Remove a compaction that is inflight but not requested; returns whether it is one.
+def is_unplanned(context: TableContext, target: Instant) -> bool:
+    """Return whether an instant is a compaction that is inflight but not requested.
 
-    A writer that had lost the lock created the inflight instant late. The compaction may have
-    completed and been archived by then, so its files may be in use and are kept.
+    Its inflight file appeared late: its writer had lost the lock, or the store was late. By then
+    the plan had been removed by a rollback, a restore or archival.
     """
-    is_unplanned = (
+    return (
         target.action is Action.COMPACTION
         and target.state is State.INFLIGHT
         and not context.timeline.is_requested(target)
     )
-    if is_unplanned:
+
+
+def forget_unplanned(context: TableContext, target: Instant) -> bool:
+    """Remove a compaction that is inflight but not requested; returns whether it is one.
+
+    It may have completed and been archived, so its files may be in use and are kept.
+    """
+    is_late = is_unplanned(context, target)
+    if is_late:
         context.timeline.forget(target)
-    return is_unplanned
+    return is_late
 
 
 def has_instant(context: TableContext, attempt: Instant) -> bool:

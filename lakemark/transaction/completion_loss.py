@@ -87,7 +87,7 @@ def _find_dependents(context: TableContext, name: str, timeline: Timeline) -> It
     if context.timeline.version.logs_name_their_slice:
         return
     for planned in timeline.pending(Action.COMPACTION):
-        for operation in context.timeline.read_compaction_plan(planned.requested_at).operations:
+        for operation in context.timeline.read_pending_compaction(planned).operations:
             if any(_instant_of(log) == name for log in operation.log_files):
                 yield f"{planned} contains logs of it"
 

@@ -176,7 +176,7 @@ def _others(
     for planned in now.pending(Action.COMPACTION) if names_slices else ():
         is_new = began_with.find(planned.requested_at) is None
         if is_new and ours.action is Action.DELTA_COMMIT:
-            operations = store.read_compaction_plan(planned.requested_at).operations
+            operations = store.read_pending_compaction(planned).operations
             groups = [operation.group for operation in operations]
             yield planned, _file_groups((g.partition_path, g.file_id) for g in groups)
     for planned, replaced in _clusterings(now, store):

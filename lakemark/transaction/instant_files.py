@@ -161,9 +161,7 @@ def awaited_logs(store: TimelineStore, timeline: Timeline) -> set[str]:
     """
     if not store.version.logs_name_their_slice:
         return set()
-    plans = (
-        store.read_compaction_plan(i.requested_at) for i in timeline.pending(Action.COMPACTION)
-    )
+    plans = map(store.read_pending_compaction, timeline.pending(Action.COMPACTION))
     operations = (operation for plan in plans for operation in plan.operations)
     return {join(one.group.partition_path, name) for one in operations for name in one.log_files}
 

@@ -32,7 +32,7 @@ from lakemark.timeline.content import encode_rollback_metadata, encode_rollback_
 from lakemark.timeline.locks.table_lock import Lease, LeaseLost
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.undone_instants import find_completed, find_undone, rollbacks_since
-from lakemark.transaction.attempt import discard, forget_unplanned, has_instant
+from lakemark.transaction.attempt import discard, forget_unplanned, has_instant, is_unplanned
 from lakemark.transaction.completion_loss import check_never_completed
 from lakemark.transaction.heartbeat import HeartbeatPolicy, clear_expired, forget_heartbeat
 from lakemark.transaction.instant_files import (
@@ -89,7 +89,10 @@ def recover(context: TableContext) -> list[str]:
         writing = (i for i in timeline.pending() if i.action is not Action.SAVEPOINT)
         pending = {i.requested_at for i in writing}
         clear_expired(context.storage, context.multi_writer.heartbeats, pending)
-    may_be_undone = timeline.pending(*_COMPACTIONS) and timeline.completed(Action.ROLLBACK)
+    compactions = timeline.pending(*_COMPACTIONS)
+    may_be_undone = compactions and (
+        timeline.completed(Action.ROLLBACK) or any(is_unplanned(context, i) for i in compactions)
+    )
     is_late = bool(rolled_back_and_completed(context.timeline, timeline))
     if not (is_late or may_be_undone or timeline.pending(Action.ROLLBACK, *COMMITS)):
         return []
@@ -413,11 +416,13 @@ def _forget_undone(context: TableContext, timeline: Timeline) -> None:
     """Remove compactions that were rolled back after completion, by a writer that then died.
 
     In version 6 a commit may have written to the slice of such a compaction since. Then the plan is
-    kept, and the compaction is executed again.
+    kept, and the compaction is executed again. Compactions without a plan are removed, too.
     """
     for compaction in timeline.pending(*_COMPACTIONS):
         name = compaction.requested_at
-        if any(
+        if forget_unplanned(context, compaction):
+            _log.warning("%s is removed: it appeared after its plan was removed", compaction)
+        elif any(
             plan.instant == name and plan.action not in _COMPACTIONS
             for plan in rollbacks_since(context.timeline, name, timeline)
         ) and not has_logs_in_slice(context, name):

@@ -12,11 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lakemark.errors import CorruptData, SnapshotChanged
-from lakemark.model.action import Action, State
-from lakemark.model.compaction_plan import CompactionPlan
+from lakemark.errors import SnapshotChanged
+from lakemark.model.action import Action
 from lakemark.model.format_version import FormatVersion
-from lakemark.model.instant import Instant
 from lakemark.storage.storage import NotFound
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
@@ -53,7 +51,10 @@ def load_view(
         view = FileSystemView.of(
             files,
             timeline,
-            {i.requested_at: _read_plan(i, store) for i in timeline.pending(Action.COMPACTION)},
+            {
+                i.requested_at: store.read_pending_compaction(i)
+                for i in timeline.pending(Action.COMPACTION)
+            },
             {
                 i.requested_at: store.read_commit(i)
                 for i in timeline.completed(Action.REPLACE_COMMIT)
@@ -104,17 +105,3 @@ def check_no_deletions(before: Timeline, after: Timeline) -> None:
         if instant.action.is_write and not after.is_committed(instant.requested_at):
             message = f"{instant} was rolled back while the table was listed; load it again"
             raise SnapshotChanged(message)
-
-
-def _read_plan(pending: Instant, store: TimelineStore) -> CompactionPlan:
-    """The plan of a compaction; an empty one if it is inflight without a request.
-
-    A writer that was paused before it made the compaction inflight leaves this state if another
-    writer removed the plan meanwhile. It has written nothing, and it cannot complete.
-    """
-    try:
-        return store.read_compaction_plan(pending.requested_at)
-    except CorruptData:
-        if pending.state is State.INFLIGHT and not store.is_requested(pending):
-            return CompactionPlan(())
-        raise

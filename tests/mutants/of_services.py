@@ -661,8 +661,8 @@ _METADATA_TABLES = (
     ),
     Mutant(
         _METADATA_COMPACTION,
-        "        _has_completed(i, data) for i in commits\n",
-        "        True for i in commits\n",
+        " and all(_has_completed(i, data) for i in commits)",
+        "",
         "a base file of the metadata table holds a commit that may be rolled back",
         _UNDOING,
     ),

@@ -402,15 +402,15 @@ OF_STATISTICS = (
     ),
     Mutant(
         "lakemark/metadata/metadata_compaction.py",
-        "        merged = _merged_statistics(file_slice, rows, columns, version)\n",
+        "        merged = _merged_statistics(file_slice, of_partition, rows, columns, version)\n",
         "        merged = _newest(file_slice, rows)\n",
         "the compaction of the metadata table forgets the values of older commits of a partition",
         _LATE_COMMITS,
     ),
     Mutant(
         "lakemark/metadata/column_stats/lookup.py",
-        "        return exact - _partitions_and_columns(payload, is_effective & ~is_tight)\n",
-        "        return exact\n",
+        "    return exact - _partitions_and_columns(payload, is_effective & ~is_tight)\n",
+        "    return exact\n",
         "the check of a metadata table reports statistics that were widened on purpose",
         _LATE_COMMITS,
     ),

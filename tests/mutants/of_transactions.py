@@ -478,6 +478,20 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
+        " or any(is_unplanned(context, i) for i in compactions)",
+        "",
+        "a compaction without a plan stays on the timeline, and Apache Hudi cannot read the table",
+        ("tests/unit/transaction/test_rollback.py",),
+    ),
+    Mutant(
+        "lakemark/timeline/timeline_reader.py",
+        "            if pending.state is State.INFLIGHT and not self.is_requested(pending):\n",
+        "            if False:\n",
+        "no process can write beside a compaction that appeared after its plan was removed",
+        ("tests/unit/transaction/test_rollback.py",),
+    ),
+    Mutant(
+        _ROLLBACK,
         "has_all_files(context, target, replaced_since(target, timeline, context.timeline))",
         "has_all_files(context, target)",
         "no writer starts beside a dead rollback of a commit whose files a clean deleted",

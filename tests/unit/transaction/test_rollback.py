@@ -701,6 +701,32 @@ def test_the_rollback_of_a_compaction_keeps_its_plan_for_a_living_writer(
     assert table.rows() == {"a": 2}
 
 
+@pytest.mark.parametrize("act", ["commit", "compact", "roll back", "start"])
+@pytest.mark.parametrize("version", [V6, V9])
+def test_a_compaction_that_appears_after_its_plan_was_removed_stops_nobody(
+    clock: VirtualTime, version: FormatVersion, act: str
+) -> None:
+    """The store executes the request for the inflight file late, after a rollback."""
+    table = Table(clock, TableType.MERGE_ON_READ, version)
+    commit(table.open(), [Row("a", 2, 2)])
+    ((done, _),) = table.open().compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    roll_back_named(table.open().table.context, done.requested_at)
+    newest = commit(table.open(), [Row("a", 3, 3)])
+    late = Instant(done.requested_at, Action.COMPACTION, State.INFLIGHT)
+    table.open().table.store.create(late, b"")
+    if act == "commit":
+        commit(table.open(), [Row("a", 4, 4)])
+    elif act == "compact":
+        table.open().compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    elif act == "roll back":
+        roll_back_named(table.open().table.context, newest.requested_at)
+    assert table.rows() == {"a": {"commit": 4, "roll back": 2}.get(act, 3)}
+    clock.sleep(A_HEARTBEAT_AND_MORE_S)
+    recover(table.open().table.context)
+    assert table.pending() == []
+    assert table.rows() == {"a": {"commit": 4, "roll back": 2}.get(act, 3)}
+
+
 def compaction_whose_rollback_died(
     clock: VirtualTime, version: FormatVersion, method: str = "publish", suffix: str = ".rollback"
 ) -> tuple[Table, Instant]:
