@@ -18,6 +18,7 @@ from lakemark.operations.archive import archive
 from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
 from lakemark.operations.table_writer import TableWriter
 from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.services.restore import restore
 from lakemark.storage import Storage
 from lakemark.storage.storage import NotFound
 from lakemark.timeline.content import encode_rollback_plan
@@ -725,6 +726,21 @@ def test_a_compaction_that_appears_after_its_plan_was_removed_stops_nobody(
     recover(table.open().table.context)
     assert table.pending() == []
     assert table.rows() == {"a": {"commit": 4, "roll back": 2}.get(act, 3)}
+
+
+def test_a_compaction_that_appears_after_a_restore_is_removed_at_the_next_start(
+    clock: VirtualTime,
+) -> None:
+    table = Table(clock, TableType.MERGE_ON_READ)
+    (first,) = table.open().table.timeline.completed()
+    commit(table.open(), [Row("a", 2, 2)])
+    ((done, _),) = table.open().compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    restore(table.open().table.context, first.requested_at, False)
+    late = Instant(done.requested_at, Action.COMPACTION, State.INFLIGHT)
+    table.open().table.store.create(late, b"")
+    recover(table.open().table.context)
+    assert table.pending() == []
+    assert table.rows() == {"a": 1}
 
 
 def compaction_whose_rollback_died(
