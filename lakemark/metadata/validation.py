@@ -61,9 +61,8 @@ def find_differences(
 ) -> list[Difference]:
     """Find all differences; reads the footer or the rows of every data file.
 
-    Missing statistics are no difference if the index does not include the column, or if they are of
-    a partition. If statistics of a partition are wider than its rows, that is a difference only if
-    they are marked as tight.
+    Missing statistics are no difference if the index does not include the column. If statistics of
+    a partition are wider than its rows, that is a difference only if they are marked as tight.
 
     Args:
         storage: the data table's root.
@@ -84,34 +83,23 @@ def find_differences(
         return found + damaged  # the rest may not be readable
     version = store.version
     on_storage = list_without_rolled_back(store, timeline, StorageFileLister(storage), version)
-    visible = visible_files(on_storage, timeline, version)
     listed = [file for some in MetadataFileLister(metadata).list_files().values() for file in some]
     known = {file.path for file in listed}
     files = [
         file
-        for some in visible.values()
+        for some in visible_files(on_storage, timeline, version).values()
         for file in some
         if file.path in known or _has_committed_data(storage, file, timeline, version)
     ]
     found += _listing_differences(listed, files)
-    if metadata.partitions_of_kind(PartitionKind.COLUMN_STATS):
-        recomputed = dict(
-            zip(
-                (file.path for file in files),
-                runner.map(lambda file: derive_file_ranges(storage, file, columns), files),
-                strict=True,
-            )
-        )
-        names = {str(file.name) for some in on_storage.values() for file in some}
-        whole = [file for file in files if not _may_grow(file, version)]
-        indexed = _indexed(metadata, columns, version)
-        for field in columns:
-            rows = ColumnStatistics(metadata).of_column(field.name, field.type)
-            found += _file_differences(rows, field, files, names, recomputed)
-            if field.name in indexed:
-                found += _missing_statistics(rows, field, whole, recomputed)
-        if metadata.partitions_of_kind(PartitionKind.PARTITION_STATS):
-            found += _partition_differences(metadata, list(latest), timeline, recomputed, columns)
+    if not metadata.partitions_of_kind(PartitionKind.COLUMN_STATS):
+        return found
+    read = runner.map(lambda file: derive_file_ranges(storage, file, columns), files)
+    recomputed = dict(zip((file.path for file in files), read, strict=True))
+    names = {str(file.name) for some in on_storage.values() for file in some}
+    found += _column_differences(metadata, files, names, columns, recomputed, version)
+    if metadata.partitions_of_kind(PartitionKind.PARTITION_STATS):
+        found += _partition_differences(metadata, list(latest), timeline, recomputed, columns)
     return found
 
 
@@ -152,6 +140,24 @@ def _listing_differences(
     for path in sorted(listed.keys() | actual.keys()):
         if listed.get(path) != actual.get(path):
             yield Difference(path, "size", _size(listed.get(path)), _size(actual.get(path)))
+
+
+def _column_differences(
+    metadata: MetadataTable,
+    files: Sequence[DataFile],
+    names: Container[str],
+    columns: pa.Schema,
+    recomputed: dict[str, ColumnRanges],
+    version: FormatVersion,
+) -> Iterator[Difference]:
+    """Statistics of files that are wrong or missing; ``names`` are of all files on storage."""
+    whole = [file for file in files if not _may_grow(file, version)]
+    indexed = _indexed(metadata, columns, version)
+    for field in columns:
+        rows = ColumnStatistics(metadata).of_column(field.name, field.type)
+        yield from _file_differences(rows, field, files, names, recomputed)
+        if field.name in indexed:
+            yield from _missing_statistics(rows, field, whole, recomputed)
 
 
 def _file_differences(
@@ -222,7 +228,8 @@ def _partition_differences(
     columns: pa.Schema,
 ) -> Iterator[Difference]:
     paths = sorted({one.group.partition_path for one in latest})
-    stored, tight = PartitionStatistics(metadata).ranges(paths, columns)
+    stored, tight, recorded = PartitionStatistics(metadata).ranges(paths, columns)
+    indexed = {name for _, name in recorded}
     for path in paths:
         here = [one for one in latest if one.group.partition_path == path]
         parts = [recomputed[f.path] for f in files_of(here) if f.path in recomputed]
@@ -233,6 +240,10 @@ def _partition_differences(
             known, actual = _range(stored[path], name), _range(exact if is_tight else widened, name)
             if known is None or actual is None or _bounds(known) != _bounds(actual):
                 yield Difference(join(path, ""), name, _text(known), _text(actual))
+        for name in sorted(indexed):
+            actual = _range(exact, name)
+            if (path, name) not in recorded and actual is not None and actual["max"] is not None:
+                yield Difference(join(path, ""), name, "no statistics", _text(actual))
 
 
 def _range(ranges: ColumnRanges, name: str) -> dict[str, object] | None:

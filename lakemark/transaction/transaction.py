@@ -240,35 +240,42 @@ class Transaction:
         content = self._content(metadata)
         self._context.timeline.make_durable()  # takes long for many files, so not under the lock
         with self._lock() as (lease, timeline):
-            self._check_ours(timeline)  # model: check commit
-            self._check_base(timeline)
+            self._check_others(metadata, timeline)
             self._context.delete_files(leftovers)
-            check_conflicts(
-                self.instant,
-                metadata,
-                self._began_with,
-                timeline,
-                self._context.timeline,
-                lambda planned: has_heartbeat(
-                    self._context.storage, planned, self._context.multi_writer
-                ),
-            )
             if precondition is not None:
                 precondition(timeline)
             if describe is not None:
                 metadata = describe(timeline)
                 content = self._content(metadata)
-            publication = Publication(self._context.timeline, lease, self.instant)
-            publication.prepare(content)
-            with lease.reporting_loss():
-                self._context.metadata_updater.on_commit(self.instant, metadata, timeline)
-            # model: generate completion time
-            completed = self._publish(
-                publication, self._context.generate_time(timeline.newest_time)
-            )
+            completed = self._publish_under(lease, metadata, content, timeline)
         self._delete_leftovers()
         self.leave()
         return completed, timeline.with_instant(completed)
+
+    def _check_others(self, metadata: CommitMetadata, timeline: Timeline) -> None:
+        """Check that no other writer has undone the instant, or changed its file groups."""
+        context = self._context
+        self._check_ours(timeline)  # model: check commit
+        self._check_base(timeline)
+        check_conflicts(
+            self.instant,
+            metadata,
+            self._began_with,
+            timeline,
+            context.timeline,
+            lambda planned: has_heartbeat(context.storage, planned, context.multi_writer),
+        )
+
+    def _publish_under(
+        self, lease: Lease, metadata: CommitMetadata, content: bytes, timeline: Timeline
+    ) -> Instant:
+        """Add the commit to the metadata table, then publish it; returns the completed instant."""
+        publication = Publication(self._context.timeline, lease, self.instant)
+        publication.prepare(content)
+        with lease.reporting_loss():
+            self._context.metadata_updater.on_commit(self.instant, metadata, timeline)
+        # model: generate completion time
+        return self._publish(publication, self._context.generate_time(timeline.newest_time))
 
     def leave(self) -> None:
         """Stop the heartbeat, so that other writers may roll back the instant if it is pending."""

@@ -232,7 +232,7 @@ _COMPLETION = (
     ),
     Mutant(
         _TRANSACTION,
-        "            self._check_base(timeline)\n",
+        "        self._check_base(timeline)\n",
         "",
         "a commit over one that was undone meanwhile brings its rows back",
         _OF_ROLLBACKS,
@@ -253,7 +253,7 @@ _COMPLETION = (
     ),
     Mutant(
         _TRANSACTION,
-        "                self._began_with,\n                timeline,\n",
+        "            self._began_with,\n            timeline,\n",
         "                timeline,\n                timeline,\n",
         "what others completed meanwhile is no conflict: rows of one of two writers are lost",
         _OF_TRANSACTIONS,

@@ -59,10 +59,12 @@ class RangesOfPartitions(NamedTuple):
         ranges: by partition path; a column without a record has no range.
         tight: partition path and name of the columns whose bounds are marked as exact. A column is
             not among them if a record that is not tight widens its bounds.
+        recorded: partition path and name of the columns that have a record, known or not.
     """
 
     ranges: dict[str, ColumnRanges]
     tight: set[tuple[str, str]]
+    recorded: set[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,8 @@ class PartitionStatistics:
             for at, stored in enumerate(known.column(_PARTITION_PATH).to_pylist()):
                 found[partition_path_of(stored)].append(_range(field.name, known.slice(at, 1)))
         ranges = {path: ColumnRanges.union(parts) for path, parts in found.items()}
-        return RangesOfPartitions(ranges, _tight_columns(rows))
+        tight, widened = _tight_columns(rows)
+        return RangesOfPartitions(ranges, tight - widened, tight | widened)
 
     def merged_columns(self) -> set[tuple[str, str]]:
         """Partition path and name of the columns whose bounds are merged from several records.
@@ -207,11 +210,12 @@ class PartitionStatistics:
         return self.metadata.history(parts, _PAYLOAD)
 
 
-def _tight_columns(rows: pa.Table) -> set[tuple[str, str]]:
+def _tight_columns(rows: pa.Table) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
+    """The columns with a record that is tight, and those with one that is not."""
     payload = rows.column(PAYLOAD).combine_chunks()
     is_effective, is_tight = _is_effective(rows), _flags(payload, "isTightBound")
     exact = _partitions_and_columns(payload, is_effective & is_tight)
-    return exact - _partitions_and_columns(payload, is_effective & ~is_tight)
+    return exact, _partitions_and_columns(payload, is_effective & ~is_tight)
 
 
 def _partitions_and_columns(

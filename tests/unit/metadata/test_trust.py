@@ -314,6 +314,17 @@ def test_loose_bounds_and_statistics_of_deleted_files_are_differences(
     assert gone == {path.rpartition("/")[2] for path in cleaned.plan.paths}
 
 
+def test_a_partition_without_statistics_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apache Hudi finds no row of such a partition by a filter on the column."""
+    _, to = table(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(commit_statistics, "encode_partition_statistics", lambda *_, **__: NOTHING)
+        commit(to, [Row("s", 2, 2, "west")])
+    found = {(one.path, one.aspect, one.stored) for one in metadata_differences(to.table)}
+    assert ("west/", "ts", "no statistics") in found
+    assert {path for path, _, _ in found} == {"west/"}
+
+
 def _of_partition(to: TableWriter, column: str) -> tuple[int, int, int]:
     """Bounds and count of the only partition that has rows."""
     properties = writer(to.table.storage).table.properties
