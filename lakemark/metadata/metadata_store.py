@@ -300,25 +300,31 @@ class MetadataStore:
         _, objects = self.storage.list_folder(partition)
         files = [file for o in objects if (file := data_file(partition, o.name, o.size_bytes))]
         names = [file.name for file in files if file.name.file_id == file_id]
-        logs = [name for name in names if isinstance(name, LogFileName)]
-        started = [name.instant for name in names if isinstance(name, BaseFileName)]
-        starts = [*self._committed(started), *(name.instant for name in logs)]
+        starts = self._starts(names)
         if not starts:
             raise _has_no_files(join(partition, file_id))
         start = max(starts)
+        logs = (name for name in names if isinstance(name, LogFileName))
         versions = (name.version for name in logs if name.instant == start)
         return LogFileName(file_id, start, 1 + max(versions, default=0), token)
 
-    def _committed(self, instants: Collection[str]) -> list[str]:
-        """The instants whose base files begin slices.
+    def _starts(self, names: Collection[BaseFileName | LogFileName]) -> list[str]:
+        """The instants by which the slices of these files begin.
 
-        A compaction that was removed may still write a base file, and readers do not find logs that
-        are named after it. The timeline is loaded again for an instant that it does not have,
-        because another process may have compacted since.
+        Readers find no log in a slice whose compaction was removed. That compaction may still have
+        written a base file, or the store brings back a log of a metadata table that was dropped.
+        The timeline is loaded again for an instant that it does not have, because another process
+        may have compacted since.
         """
-        if not all(map(self.timeline.is_committed, instants)):
+        if not all(self.timeline.is_committed(name.instant) for name in names):
             self.timeline = self.instants.load()
-        return [instant for instant in instants if self.timeline.is_committed(instant)]
+        return [name.instant for name in names if self._begins_slice(name)]
+
+    def _begins_slice(self, name: BaseFileName | LogFileName) -> bool:
+        """Whether the instant of a file is completed, or a planned one that has logs already."""
+        if self.timeline.is_committed(name.instant):
+            return True
+        return isinstance(name, LogFileName) and self.timeline.find(name.instant) is not None
 
     def _millis(self, instant: str) -> int:
         """Creation time of an instant's files, the same at each attempt."""

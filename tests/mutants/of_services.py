@@ -102,8 +102,8 @@ _CLEANS = (
     ),
     Mutant(
         "lakemark/metadata/metadata_store.py",
-        "return [instant for instant in instants if self.timeline.is_committed(instant)]",
-        "return list(instants)",
+        "return [name.instant for name in names if self._begins_slice(name)]",
+        "return [name.instant for name in names]",
         "logs of the metadata table are named after a base file that nobody reads",
         ("tests/unit/services/test_undoing_beside_others.py",),
     ),

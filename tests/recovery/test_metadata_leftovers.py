@@ -358,6 +358,23 @@ def test_compaction_that_died_at_its_publication_is_not_compacted_into_the_metad
     assert contents(storage) == {"z": (7, 7)}
 
 
+def test_commit_is_not_written_to_a_slice_of_a_metadata_table_that_was_dropped() -> None:
+    """The store repeats the creation of a log after the metadata table was built again."""
+    storage = new_table(FormatVersion.V6)
+    rebuild_metadata_table(started(storage).table)
+    (log,) = (
+        info
+        for info in storage.list_folder(f"{METADATA_FOLDER}/files")[1]
+        if ".log.1_" in info.name
+    )
+    of_older_table = log.path.replace("00000000000000010", "20260101000000175001")
+    storage.create(of_older_table, storage.read(log.path))
+    commit(started(storage), [Row("y", 2, 2)])
+    commit(started(storage), [Row("z", 3, 3)])
+    assert metadata_differences(started(storage).table) == []
+    assert contents(storage) == {"y": (2, 2), "z": (3, 3)}
+
+
 def change_version(storage: Storage) -> None:
     CLOCK.sleep(61)
     to = started(storage)
