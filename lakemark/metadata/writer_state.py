@@ -17,7 +17,7 @@ from lakemark.config import keys
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
 from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
-from lakemark.errors import CorruptData, Retriable, TableNotFound, Unsupported
+from lakemark.errors import CorruptData, Retriable, SnapshotChanged, TableNotFound, Unsupported
 from lakemark.metadata.consistency import find_inconsistency
 from lakemark.metadata.index_definition import read_definitions
 from lakemark.metadata.metadata_file_lister import MetadataFileLister
@@ -152,9 +152,16 @@ class WriterStateLoader:
         return reason or _find_file_mismatch(self.open(properties, timeline))
 
     def open(self, properties: TableProperties, timeline: Timeline) -> MetadataTable:
-        """Open the metadata table that the properties name; see ``MetadataTableOpener.open``."""
+        """Open the metadata table that the properties name; see ``MetadataTableOpener.open``.
+
+        Raises:
+            SnapshotChanged: they name none, because another process has dropped it.
+        """
         metadata = self.opener.open(properties, timeline, self.instants.clock)
-        assert metadata is not None, properties
+        if metadata is None:
+            url = self.storage.location.url
+            message = f"the metadata table of {url} was dropped meanwhile; open the table again"
+            raise SnapshotChanged(message)
         return metadata
 
     def open_store(self) -> MetadataStore:

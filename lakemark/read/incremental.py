@@ -96,7 +96,7 @@ def plan(
     commits = _commits_in(view, instant_range)
     archived = _archived_commits_in(view, store, instant_range)
     if view.version.timeline_layout == 1:
-        _check_none_pending(view, commits)
+        _check_none_pending(view, commits, instant_range)
     instants = tuple(commit.requested_at for commit in (*archived, *commits))
     condition = _condition(view, instant_range, instants)
     if not instants:
@@ -154,17 +154,19 @@ def _requested_since(begin: str) -> str:
         return ""
 
 
-def _check_none_pending(view: FileSystemView, commits: Sequence[Instant]) -> None:
-    """Check that no earlier commit is pending: later ranges of version 6 would miss it."""
+def _check_none_pending(
+    view: FileSystemView, commits: Sequence[Instant], instant_range: InstantRange
+) -> None:
+    """Check that no commit before the end is pending: later ranges of version 6 would miss it."""
+    end = instant_range.end or (commits[-1].requested_at if commits else "")
     clusterings = set(view.clusterings.values())
-    pending = (i for i in view.timeline.pending(*COMMITS) if i.requested_at not in clusterings)
-    older = next(pending, None)
-    if older is not None and commits and older.requested_at < commits[-1].requested_at:
-        message = (
-            f"{older} is pending, but {commits[-1]} has completed: the next range would miss the "
-            "rows of the former; wait for it, or end the range before it"
-        )
-        raise InvalidConfig(message)
+    for pending in view.timeline.pending(*COMMITS):
+        if pending.requested_at not in clusterings and pending.requested_at <= end:
+            message = (
+                f"{pending} is pending, and the range goes to {end}: the next range would miss its "
+                "rows; wait for it, or end the range before it"
+            )
+            raise InvalidConfig(message)
 
 
 def _condition(

@@ -290,8 +290,8 @@ OF_SLICES = (
     ),
     Mutant(
         "lakemark/read/incremental.py",
-        "    if view.version.timeline_layout == 1:\n        _check_none_pending(view, commits)\n",
-        "",
+        "        _check_none_pending(view, commits, instant_range)\n",
+        "        pass\n",
         "an incremental query of version 6 passes a pending commit, whose rows nobody then reads",
         _INCREMENTAL,
     ),

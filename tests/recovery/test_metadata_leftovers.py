@@ -159,13 +159,16 @@ def test_metadata_table_is_cleaned_and_archived_after_a_late_commit() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "request_", [("list_folder", f"{METADATA_FOLDER}/files"), ("read", PROPERTIES_PATH)]
+)
 def test_commit_whose_metadata_table_is_dropped_meanwhile_is_refused(
-    version: FormatVersion,
+    version: FormatVersion, request_: tuple[str, str]
 ) -> None:
-    """The writer lists a partition of the metadata table that a restore has just deleted."""
-    made, folder = new_table(version), f"{METADATA_FOLDER}/files"
+    """The writer asks for a metadata table that a restore has just deleted."""
     errors = (Fenced, LeaseLost, SnapshotChanged)
-    for storage in interrupted_commits(made, folder, drop_metadata_table_of, errors):
+    made = new_table(version)
+    for storage in interrupted_commits(made, request_, drop_metadata_table_of, errors):
         started(storage).recover()
         assert contents(storage) in ({"z": (1, 1)}, {"z": (1, 1), "new": (9, 9)})
         commit(started(storage), [Row("z", 3, 3)])
@@ -174,22 +177,22 @@ def test_commit_whose_metadata_table_is_dropped_meanwhile_is_refused(
 
 def interrupted_commits(
     made: Storage,
-    folder: str,
+    request: tuple[str, str],
     meanwhile: Callable[[Storage], None],
     errors: tuple[type[Exception], ...],
 ) -> Iterator[Storage]:
-    """Copies of a table, each with a commit that was interrupted before another listing.
+    """Copies of a table, each with a commit that was interrupted before another request.
 
     Args:
         made: the table.
-        folder: the commit is interrupted before the first, the second, … time that it lists it.
+        request: method and path; the commit is interrupted before the first, the second, … of it.
         meanwhile: the act of another process during the interruption.
         errors: what the commit may raise then.
     """
     for nth in count():
-        storage, listings = copy_of(made), count()
+        storage, numbers = copy_of(made), count()
         stopped = InterruptedStorage(storage, partial(meanwhile, storage))
-        stopped.is_before = partial(_is_nth_listing, folder, nth, listings)
+        stopped.is_before = partial(_is_nth, request, nth, numbers)
         with suppress(*errors):
             commit(started(stopped), [Row("new", 9, 9)])
         if stopped.stopped_at is None:
@@ -198,10 +201,10 @@ def interrupted_commits(
         yield storage
 
 
-def _is_nth_listing(
-    folder: str, nth: int, listings: Iterator[int], _: int, method: str, path: str
+def _is_nth(
+    request: tuple[str, str], nth: int, numbers: Iterator[int], _: int, method: str, path: str
 ) -> bool:
-    return (method, path) == ("list_folder", folder) and next(listings) == nth
+    return (method, path) == request and next(numbers) == nth
 
 
 def drop_metadata_table_of(storage: Storage) -> None:
@@ -323,8 +326,8 @@ def test_writer_reports_the_lost_lock_if_the_table_version_changed_meanwhile(
     monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
     made = new_table(FormatVersion.V6)
     commit(started(made), [Row("z", 2, 2)])
-    errors, folder = (LeaseLost, Refused, Fenced), f"{METADATA_FOLDER}/.hoodie"
-    for storage in interrupted_commits(made, folder, change_version, errors):
+    errors, listing = (LeaseLost, Refused, Fenced), ("list_folder", f"{METADATA_FOLDER}/.hoodie")
+    for storage in interrupted_commits(made, listing, change_version, errors):
         assert contents(storage) in ({"z": (2, 2)}, {"z": (2, 2), "new": (9, 9)})
 
 

@@ -192,18 +192,26 @@ def test_incremental_query_without_meta_columns_is_refused() -> None:
         nameless.scan(Incremental("earliest"))
 
 
-def test_older_pending_commit_of_version_6_is_refused_by_name() -> None:
+@pytest.mark.parametrize(
+    ("pending_at", "end"),
+    [("20260101000000000", None), ("20260101000001500", "20260101000002000")],
+    ids=["older than the last commit", "before the end"],
+)
+def test_pending_commit_in_a_range_of_version_6_is_refused_by_name(
+    pending_at: str, end: str | None
+) -> None:
     storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/lake"))
     timeline = Timeline.of(
         [
-            Instant("20260101000000000", Action.DELTA_COMMIT, State.INFLIGHT),
+            Instant(pending_at, Action.DELTA_COMMIT, State.INFLIGHT),
             Instant("20260101000001000", Action.DELTA_COMMIT, State.COMPLETED, "20260101000002000"),
         ],
         has_history=False,
     )
     view = FileSystemView.of({}, timeline, version=FormatVersion.V6)
-    with pytest.raises(InvalidConfig, match=r"20260101000000000.*is pending"):
-        incremental.plan(view, TimelineStore(storage, LayoutV1()), InstantRange.of("earliest"))
+    store = TimelineStore(storage, LayoutV1())
+    with pytest.raises(InvalidConfig, match=rf"{pending_at}.*is pending"):
+        incremental.plan(view, store, InstantRange.of("earliest", end))
 
 
 def test_empty_range_reads_nothing() -> None:
