@@ -113,5 +113,5 @@ class KafkaCheckpoint:
 
 
 def _fits_kafkas_types(pair: re.Match[str]) -> bool:
-    """Whether both numbers fit Kafka's types; with larger ones no run could start."""
+    """Return whether both numbers fit Kafka's types; with larger ones no run could start."""
     return int(pair[1]) <= _LARGEST_PARTITION and int(pair[2]) <= _LARGEST_OFFSET

@@ -10,7 +10,7 @@ from lakemark.transaction.streamer_progress import DamagedCheckpoint
 
 
 def encode(checkpoint: KafkaCheckpoint) -> dict[str, str]:
-    """The extra metadata that records ``checkpoint`` in a commit."""
+    """Return the extra metadata that records ``checkpoint`` in a commit."""
     return {CHECKPOINT_KEY: str(checkpoint)}
 
 
@@ -41,7 +41,7 @@ def parse_checkpoint(commit: str, key: str, value: str) -> KafkaCheckpoint:
 
 
 def parse_text(text: str) -> KafkaCheckpoint:
-    """A checkpoint with at least one partition.
+    """Return a checkpoint with at least one partition.
 
     Raises:
         ValueError: the text is not a checkpoint, or it names no partition.

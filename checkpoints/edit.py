@@ -174,7 +174,7 @@ class _CheckpointEdit:
             raise WriteConflict(message)
 
     def _conflicts_with(self, commit: Instant) -> bool:
-        """Whether a commit made progress of this streamer, or changed the copied keys.
+        """Return whether a commit made progress of this streamer, or changed the copied keys.
 
         In layout 1 every commit conflicts: it may have completed in the second up to which the
         recorded progress is complete.

@@ -60,7 +60,7 @@ def newest_progress(
     identity: str = DEFAULT_IDENTITY,
     is_in_effect: IsInEffect = lambda _: True,
 ) -> Progress | None:
-    """The progress of one streamer, or None if no commit records any; see ``find_newest``.
+    """Return the progress of one streamer, or None if no commit records any; see ``find_newest``.
 
     Raises:
         DamagedCheckpoint: the newest checkpoint is empty or unreadable.
@@ -75,7 +75,7 @@ def newest_table_progress(
     *,
     skips_damaged: bool = False,
 ) -> TableProgress:
-    """The progress of every streamer, and the time up to which it is complete.
+    """Return the progress of every streamer, and the time up to which it is complete.
 
     Args:
         commits: of the table.

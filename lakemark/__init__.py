@@ -144,7 +144,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The exported names."""
+    """Return the exported names."""
     return sorted(__all__)
 
 
@@ -293,7 +293,7 @@ def create(
 def _location(
     path: str | os.PathLike[str], options: dict[str, str], function: Callable[..., Table]
 ) -> StorageLocation:
-    """The location; a misspelled parameter would be an option that a local path ignores."""
+    """Return the location; a misspelled parameter would be an option that a local path ignores."""
     import difflib
     import inspect
 

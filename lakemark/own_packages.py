@@ -44,12 +44,12 @@ def prefer_own_packages() -> None:
 
 
 def is_preferred() -> bool:
-    """Whether ``prefer_own_packages`` was called in this process."""
+    """Return whether ``prefer_own_packages`` was called in this process."""
     return any(isinstance(finder, _OwnPackages) for finder in sys.meta_path)
 
 
 def find_clashes() -> Iterator[str]:
-    """A warning for each module on the path that has the name of one of lakemark's packages.
+    """Yield a warning for each module on the path that has the name of one of lakemark's packages.
 
     Another copy of lakemark is no clash: the first on the path is used, as always.
     """

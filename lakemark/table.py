@@ -405,7 +405,7 @@ class Table:
         return RowWriter(self._table, self._buckets)
 
     def _maintained(self) -> OpenTable:
-        """The table as of now, if this project may rewrite its files."""
+        """Return the table as of now, if this project may rewrite its files."""
         self._table.refresh()
         check_maintainable(self._table)
         check_no_restore(self._table.timeline)
@@ -422,7 +422,7 @@ class Table:
 
 
 def _paths(undone: RollbackPlan) -> tuple[str, ...]:
-    """The files of an undone instant, from the table's root."""
+    """Return the files of an undone instant, from the table's root."""
     named = names_of(undone.files).items()
     return tuple(join(partition, name) for partition, names in named for name in names)
 

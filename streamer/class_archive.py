@@ -43,7 +43,7 @@ _TEMPORARY_PREFIX = "making-"
 
 
 def java_options(java: JavaHome, spark: SparkDistribution) -> str:
-    """The JVM options that use the archive; "" if there is no archive."""
+    """Return the JVM options that use the archive; "" if there is no archive."""
     archive = _path(java, spark)
     if not archive.exists():
         return ""
@@ -103,7 +103,7 @@ def _warm_up(options: str) -> None:
 
 
 def _path(java: JavaHome, spark: SparkDistribution) -> Path:
-    """The path of the archive for this installation of Java and Spark."""
+    """Return the path of the archive for this installation of Java and Spark."""
     location = _digest(f"{java.home} {spark.jars_folder}".encode())
     build = _digest(_build_id(java, spark))
     name = f"spark-{spark.version}-java-{java.version}-{location}-{build}.jsa"
@@ -111,7 +111,7 @@ def _path(java: JavaHome, spark: SparkDistribution) -> Path:
 
 
 def _build_id(java: JavaHome, spark: SparkDistribution) -> bytes:
-    """The build of Java, and the names, sizes and times of the jars, which the JVM compares.
+    """Return the build of Java, and the names, sizes and times of the jars, which the JVM compares.
 
     Times are in whole seconds, because those of a container's layers have no fractions.
     """

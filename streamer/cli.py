@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+    """Return the whole command line."""
     root = SuggestingParser(
         prog="lakemark",
         description="Streams Kafka topics into tables in the Apache Hudi format.",

@@ -35,12 +35,12 @@ class _Command:
     options: tuple[_Option, ...] = ()
 
     def joined(self, word: str) -> str:
-        """The path after one of the next words."""
+        """Return the path after one of the next words."""
         return f"{self.path} {word}".strip()
 
 
 def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """The script with which a shell completes the commands of a parser.
+    """Return the script with which a shell completes the commands of a parser.
 
     Args:
         parser: the whole command line.
@@ -86,7 +86,7 @@ def _quoted(text: str) -> str:
 
 
 def _find_path(commands: Iterable[_Command]) -> Iterator[str]:
-    """A case that finds the command of the words so far; for bash and zsh."""
+    """Yield a case that finds the command of the words so far; for bash and zsh."""
     yield '        case "$at/$word" in'
     for command in commands:
         for word in command.next_words:
@@ -96,7 +96,7 @@ def _find_path(commands: Iterable[_Command]) -> Iterator[str]:
 
 
 def _option_patterns(command: _Command, *, with_choices: bool) -> Iterator[tuple[str, _Option]]:
-    """The shell's pattern for each option of a command that takes a value of this kind."""
+    """Yield the shell's pattern for each option of a command that takes a value of this kind."""
     for option in command.options:
         if option.takes_value and bool(option.choices) is with_choices:
             names = "|".join(_quoted(f"{command.path}/{name}") for name in option.names)

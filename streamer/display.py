@@ -108,7 +108,7 @@ class LiveDisplay:
             self._notes.append(self._redacted(describe(event)))
 
     def render(self) -> RenderableType:
-        """The run as it is now."""
+        """Return the run as it is now."""
         parts: list[RenderableType] = [self._header(), self._totals()]
         if self._batches:
             parts.append(_batch_table(self._batches))
@@ -154,7 +154,7 @@ class LiveDisplay:
 
 
 def describe(event: Event) -> str:
-    """An event in one line."""
+    """Return an event in one line."""
     match event:
         case MetricsServed():
             host = f"[{event.host}]" if ":" in event.host else event.host
@@ -233,7 +233,7 @@ def describe(event: Event) -> str:
 
 
 def _of(table_url: str) -> str:
-    """The table of a service, by the last part of its path; "" if it is not one table."""
+    """Return the table of a service, by the last part of its path; "" if it is not one table."""
     name = table_url.rstrip("/").rpartition("/")[2]
     return f" of {name}" if name else ""
 

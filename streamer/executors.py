@@ -46,5 +46,5 @@ def check_executors(spark: SparkSession) -> None:
 
 
 def is_local(spark: SparkSession) -> bool:
-    """Whether the session's tasks run in the driver's own process."""
+    """Return whether the session's tasks run in the driver's own process."""
     return (spark.sparkContext.master or "").startswith("local")

@@ -92,7 +92,7 @@ class Health:
                 self._note(event)
 
     def verdict(self) -> Verdict:
-        """The health of the run now."""
+        """Return the health of the run now."""
         with self._lock:
             return self._judge(self._clock())
 

@@ -33,12 +33,12 @@ _REMEDY = (
 
 
 def log_file() -> Path:
-    """The log file of the JVM of a local session."""
+    """Return the log file of the JVM of a local session."""
     return cache_home() / "logs" / "spark.log"
 
 
 def output_file() -> Path:
-    """The file for the standard error of that JVM, such as output before its log is open."""
+    """Return the file for the standard error of that JVM, such as output before its log is open."""
     return log_file().with_suffix(".out")
 
 
@@ -83,7 +83,7 @@ def report_jvm_exit() -> Iterator[None]:
 
 
 def jvm_failure(error: BaseException) -> Permanent | None:
-    """The cause of the JVM's exit, if that made a call to it fail; None while it runs."""
+    """Return the cause of the JVM's exit, if that made a call to it fail; None while it runs."""
     if isinstance(error, OutOfMemory | JvmEnded):
         return error
     process = getattr(SparkContext._gateway, "proc", None)

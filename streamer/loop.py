@@ -348,7 +348,7 @@ class StreamLoop:
         return failure
 
     def _at_most_s(self, seconds: float) -> float:
-        """The given seconds, or fewer if the run was asked to stop."""
+        """Return the given seconds, or fewer if the run was asked to stop."""
         return max(0.0, min(seconds, self._stop_by + _CANCEL_S - time.monotonic()))
 
     def _announce(self, batch: KafkaBatch, batch_id: int) -> None:

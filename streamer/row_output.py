@@ -206,7 +206,7 @@ def _write_csv(batches: Batches, schema: pa.Schema, path: Path) -> int:
 
 
 def _with_text(schema: pa.Schema) -> pa.Schema:
-    """The schema with text columns in place of binary ones."""
+    """Return the schema with text columns in place of binary ones."""
     return pa.schema([f.with_type(pa.string()) if _is_binary(f.type) else f for f in schema])
 
 
@@ -269,7 +269,7 @@ def _plain(value: object) -> str:
 
 
 def _cell(value: object) -> object:
-    """A value for the screen: numbers as they are, other values as one short text."""
+    """Return a value for the screen: numbers as they are, other values as one short text."""
     if value is None or isinstance(value, int | float):
         return value
     text = _CONTROL.sub(_escaped, _cell_text(value))

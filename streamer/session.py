@@ -86,7 +86,7 @@ class SessionFailed(Permanent):
 
 
 def spark_session(config: PipelineConfig) -> SparkSession:
-    """A session that can run the pipeline; the running one, if there is one.
+    """Return a session that can run the pipeline; the running one, if there is one.
 
     Raises:
         ConfigError: a secret of ``spark.conf`` cannot be found.
@@ -110,7 +110,7 @@ def spark_session(config: PipelineConfig) -> SparkSession:
 
 
 def plain_session(name: str) -> SparkSession:
-    """A session without a pipeline: the submitted or running one, or a new local one.
+    """Return a session without a pipeline: the submitted or running one, or a new local one.
 
     Raises:
         JavaNotFound: no suitable Java was found.
@@ -123,12 +123,12 @@ def plain_session(name: str) -> SparkSession:
 
 
 def is_submitted() -> bool:
-    """Whether ``spark-submit`` runs this process, and so sets master, memory and jars."""
+    """Return whether ``spark-submit`` runs this process, and so sets master, memory and jars."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def local_settings(name: str, master: str | None, own: Mapping[str, str]) -> dict[str, str]:
-    """All settings of a new local session.
+    """Return all settings of a new local session.
 
     Args:
         name: of the application.

@@ -82,7 +82,7 @@ def check_locally(config: PipelineConfig) -> list[str]:
 
 
 def remote_checks(config: PipelineConfig) -> Mapping[str, Check]:
-    """The checks that need a connection, by name; ``lakemark validate`` lists the names.
+    """Return the checks that need a connection, by name; ``lakemark validate`` lists the names.
 
     Raises:
         ConfigError: a secret cannot be found.

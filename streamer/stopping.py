@@ -76,7 +76,7 @@ def stop_on_signals() -> Iterator[StopSignals]:
 
 
 def was_interrupted(error: BaseException) -> bool:
-    """Whether an error was raised while a signal's exception was handled, as py4j does."""
+    """Return whether an error was raised while a signal's exception was handled, as py4j does."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, StopRequested | KeyboardInterrupt):

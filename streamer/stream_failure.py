@@ -52,7 +52,7 @@ _CALLING = re.compile(r"\AAn error occurred while calling .*\n: ")
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the stream may be started again from the table's offsets.
+    """Return whether the stream may be started again from the table's offsets.
 
     A clock that is behind by more than the hour that is repeated in autumn does not catch up by
     itself: the clock, or the time zone of a writer, is wrong.
@@ -63,7 +63,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def min_pause_s(error: BaseException) -> float:
-    """The shortest pause after which a restart can succeed, in seconds."""
+    """Return the shortest pause after which a restart can succeed, in seconds."""
     return error.ahead_s if isinstance(error, ClockBehind) else 0.0
 
 

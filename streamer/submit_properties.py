@@ -90,7 +90,7 @@ def _words(options: str) -> list[str]:
 
 
 def _defaults() -> str:
-    """The text of the file that Spark reads by default."""
+    """Return the text of the file that Spark reads by default."""
     folder = os.environ.get("SPARK_CONF_DIR") or _spark_home() / "conf"
     try:
         return (Path(folder) / "spark-defaults.conf").read_text(encoding="utf-8")

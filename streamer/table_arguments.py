@@ -208,12 +208,12 @@ def _add_runner(command: argparse.ArgumentParser, what: str = "executor of the w
 
 
 def positive(text: str) -> int:
-    """An ``argparse`` type: a whole number, 1 or more."""
+    """Return an ``argparse`` type: a whole number, 1 or more."""
     return _number(text, 1)
 
 
 def natural(text: str) -> int:
-    """An ``argparse`` type: a whole number, 0 or more."""
+    """Return an ``argparse`` type: a whole number, 0 or more."""
     return _number(text, 0)
 
 

@@ -36,7 +36,7 @@ _STRICT = SchemaPolicy()
 
 
 def table_spec(config: PipelineConfig) -> TableSpec:
-    """The table specification of a pipeline file.
+    """Return the table specification of a pipeline file.
 
     Raises:
         InvalidConfig: the class of ``table.merger`` cannot be imported, or is not a merger.
@@ -63,7 +63,7 @@ def table_spec(config: PipelineConfig) -> TableSpec:
 
 
 def dead_letters_table(config: PipelineConfig) -> tuple[StorageLocation, TableSpec]:
-    """The location and the specification of the pipeline's dead-letter table.
+    """Return the location and the specification of the pipeline's dead-letter table.
 
     Raises:
         ConfigError: a secret of the store cannot be found.
@@ -143,7 +143,7 @@ def check_table(
 
 
 def coordination_of(concurrency: ConcurrencyConfig) -> Coordination:
-    """The lock and the multi-writer settings of a pipeline."""
+    """Return the lock and the multi-writer settings of a pipeline."""
     return Coordination(
         lock_provider=concurrency.provider(),
         lock_expire_minutes=concurrency.lock.expire_minutes,
@@ -166,7 +166,7 @@ def check_partial_rows(table: OpenTable, partial_update: str) -> None:
 
 
 def columns_with(table: OpenTable, columns: pa.Schema) -> pa.Schema:
-    """The columns of the table after the first batch: its own, then new ones.
+    """Return the columns of the table after the first batch: its own, then new ones.
 
     Args:
         table: the checked table.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 
 def counted(count: int, noun: str) -> str:
-    """A number with its noun, such as ``1 commit`` and ``2 batches``."""
+    """Return a number with its noun, such as ``1 commit`` and ``2 batches``."""
     plural = "" if count == 1 else "es" if noun.endswith("ch") else "s"
     return f"{count:,} {noun}{plural}"
 
 
 def size_text(size_bytes: int) -> str:
-    """A size with its unit, such as ``1.5 MiB``."""
+    """Return a size with its unit, such as ``1.5 MiB``."""
     size = float(size_bytes)
     for unit in ("B", "KiB", "MiB"):
         if size < 1024:

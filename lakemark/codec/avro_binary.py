@@ -101,7 +101,7 @@ def fixed_decimals(column: pa.Array, size_bytes: int) -> Digits:
 
 
 def decimals_from(cells: npt.NDArray[np.uint8], arrow: pa.DataType) -> pa.Array:
-    """The column of unscaled values: two's complement, big-endian, a row each.
+    """Return the column of unscaled values: two's complement, big-endian, a row each.
 
     Raises:
         pyarrow.ArrowInvalid: a value has more digits than the type.
@@ -159,7 +159,7 @@ def _pack(run: Sequence[Digits]) -> pa.LargeBinaryArray:
 
 
 def _cells(column: pa.Array, width: int) -> Digits:
-    """The values' own bytes; not for types of less than a byte."""
+    """Return the values' own bytes; not for types of less than a byte."""
     data = column.buffers()[1]
     if data is None:
         cells = np.zeros((len(column), width), np.uint8)

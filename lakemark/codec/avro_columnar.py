@@ -38,7 +38,7 @@ def without_null_fields(avro: object) -> object:
 
 
 def _widest(kinds: list[str | None]) -> str | None:
-    """The number type of a union that represents all of its types; None if there is none.
+    """Return the number type of a union that represents all of its types; None if there is none.
 
     Args:
         kinds: of the branches; None for a type that is not primitive.
@@ -51,7 +51,7 @@ def _widest(kinds: list[str | None]) -> str | None:
 
 
 def _with_parts(avro: object, change: _Change) -> object:
-    """A type with its component types changed."""
+    """Return a type with its component types changed."""
     if not isinstance(avro, Mapping):
         return avro
     changed = dict(avro)
@@ -64,7 +64,7 @@ def _with_parts(avro: object, change: _Change) -> object:
 
 
 def _primitive(branch: object) -> str | None:
-    """The name of a type without a logical type."""
+    """Return the name of a type without a logical type."""
     if isinstance(branch, Mapping) and "logicalType" not in branch:
         branch = branch.get("type")
     return branch if isinstance(branch, str) else None

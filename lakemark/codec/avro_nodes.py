@@ -50,7 +50,7 @@ class Node:
 
 
 def root_of(avro_schema: Mapping[str, object]) -> Node:
-    """The record of a schema; its Arrow type is the struct of the rows' columns.
+    """Return the record of a schema; its Arrow type is the struct of the rows' columns.
 
     Raises:
         CorruptData, Unsupported: as ``to_arrow``.
@@ -65,7 +65,7 @@ def root_of(avro_schema: Mapping[str, object]) -> Node:
 
 
 def entry_of(node: Node) -> Node:
-    """The record that an entry of a map is."""
+    """Return the record that an entry of a map is."""
     key = pa.field("key", node.arrow.key_type, nullable=False)
     value = pa.field("value", node.arrow.item_type, nullable=node.arrow.item_field.nullable)
     return Node("record", pa.struct([key, value]), node.children)
@@ -115,5 +115,5 @@ def _union(branches: list[object], arrow: pa.DataType) -> Node:
 
 
 def _number(kind: object, arrow: pa.DataType) -> pa.DataType:
-    """The type of a branch in a union that is read as ``arrow``."""
+    """Return the type of a branch in a union that is read as ``arrow``."""
     return _NUMBERS.get(kind, arrow) if isinstance(kind, str) else arrow

@@ -190,7 +190,7 @@ class BloomFilter:
 
     @classmethod
     def parse(cls, text_base64: str, type_code: str, path: str = "bloom filter") -> BloomFilter:
-        """The filter of a footer; ``path`` is for messages only.
+        """Return the filter of a footer; ``path`` is for messages only.
 
         Raises:
             CorruptData: the text is not a filter of this type.

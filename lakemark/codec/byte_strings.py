@@ -28,7 +28,7 @@ class ByteStrings(NamedTuple):
         return np.diff(self.offsets)
 
     def to_arrow(self) -> pa.LargeBinaryArray:
-        """The strings as a column that shares their memory."""
+        """Return the strings as a column that shares their memory."""
         buffers = [None, pa.py_buffer(self.offsets), pa.py_buffer(self.data)]
         return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(self.offsets) - 1, buffers)
 

@@ -102,7 +102,7 @@ def encode(
 
 
 def decode(data: bytes, path: str) -> DeleteRecords:
-    """The records of a delete block's body.
+    """Return the records of a delete block's body.
 
     Raises:
         CorruptData: ``data`` is not a ``HoodieDeleteRecordList``.
@@ -156,7 +156,7 @@ def _bounds(data: bytes, path: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[
 
 
 def _long(data: bytes, at: int) -> tuple[int, int]:
-    """The value at a position, and the position behind it."""
+    """Return the value at a position, and the position behind it."""
     digit = data[at]
     if digit < 0x80:
         return (digit >> 1) ^ -(digit & 1), at + 1

@@ -87,7 +87,7 @@ def _powers(base: int, count: int) -> npt.NDArray[np.uint32]:
 def _utf16(
     strings: ByteStrings,
 ) -> tuple[npt.NDArray[np.unsignedinteger], npt.NDArray[np.int64]]:
-    """The strings' UTF-16 units end to end, and where each begins among them."""
+    """Return the strings' UTF-16 units end to end, and where each begins among them."""
     data = strings.data
     if not len(data) or data.max() < 0x80:
         return data, strings.offsets

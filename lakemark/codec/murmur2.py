@@ -77,7 +77,7 @@ def _mixed_words(
 
 
 def _little_endian_words(data: npt.NDArray[np.uint8]) -> Words:
-    """The word that begins at each byte, as a view."""
+    """Return the word that begins at each byte, as a view."""
     return np.ndarray((max(len(data) - 3, 0),), np.dtype("<u4"), data, strides=(1,))
 
 

@@ -115,7 +115,7 @@ class OrderingValues:
 
 
 def wrapper_of(column: pa.DataType) -> Wrapper:
-    """The class that Hudi's rows give a value of an ordering column of this type.
+    """Return the class that Hudi's rows give a value of an ordering column of this type.
 
     Raises:
         InvalidConfig: the type has no order (lists, maps, structs), or no Hudi table has it.
@@ -158,7 +158,7 @@ def _is_storable(decimals: pa.ChunkedArray | pa.Scalar) -> bool:
 
 
 def wrap(ordering: Sequence[pa.Array], is_default: Mask) -> list[Piece]:
-    """The wrapped values of each record.
+    """Return the wrapped values of each record.
 
     Args:
         ordering: the ordering columns; may be none when every record is a default.
@@ -206,7 +206,7 @@ def _content(column: pa.Array, wrapper: Wrapper) -> list[Piece]:
 
 
 def unwrap(cursors: Cursors) -> tuple[list[OrderingValues], Mask]:
-    """The next wrapped values of each record, a field at a time, and which were in an array.
+    """Return the next wrapped values of each record, a field at a time, and which were in an array.
 
     Raises:
         CorruptData: not a wrapped value.

@@ -10,7 +10,7 @@ _SHORT = [bytes([value]) for value in range(_LAST_SHORT + 1)]
 
 
 def unsigned(value: int) -> bytes:
-    """An integer from 0 as Protocol Buffers writes it."""
+    """Return an integer from 0 as Protocol Buffers writes it."""
     if value <= _LAST_SHORT:
         return _SHORT[value]
     digits = bytearray()

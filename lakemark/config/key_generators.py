@@ -49,12 +49,12 @@ _CLASSES: Mapping[str, str] = {
 
 
 def class_of_type(stored_type: str) -> str | None:
-    """The class of a stored type; None for ``USER_PROVIDED`` and for unknown types."""
+    """Return the class of a stored type; None for ``USER_PROVIDED`` and for unknown types."""
     return _CLASSES.get(stored_type)
 
 
 def type_of_class(class_name: str) -> str:
-    """The type of a stored class."""
+    """Return the type of a stored class."""
     return next((kind for kind, name in _CLASSES.items() if name == class_name), USER_PROVIDED)
 
 

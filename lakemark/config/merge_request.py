@@ -219,7 +219,7 @@ def merge_properties(
     payload_class: str | None = None,
     version: FormatVersion = FormatVersion.V9,
 ) -> dict[str, str]:
-    """The properties that store the settings, except ordering fields and mode.
+    """Return the properties that store the settings, except ordering fields and mode.
 
     Before version 9 these are a payload class, and a strategy that Hudi 1.2 reads.
 
@@ -272,7 +272,7 @@ def _old_merge_properties(
 
 
 def setting_text(value: object) -> str:
-    """A setting's value as users write it: ``event_time``, not the stored name."""
+    """Return a setting's value as users write it: ``event_time``, not the stored name."""
     if value is None or value == ():
         return "none"
     if isinstance(value, MergeMode | PartialUpdateMode):

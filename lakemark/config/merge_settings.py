@@ -70,7 +70,7 @@ class MergeSettings:
 
 
 def merge_settings(properties: TableProperties) -> MergeSettings:
-    """The settings of a table.
+    """Return the settings of a table.
 
     Raises:
         Unsupported: the payload or the partial update mode is unknown.
@@ -92,7 +92,7 @@ def merge_settings(properties: TableProperties) -> MergeSettings:
 
 
 def payload_settings(payload_class: str) -> MergeSettings:
-    """The settings that a new table of version 9 stores instead of a payload.
+    """Return the settings that a new table of version 9 stores instead of a payload.
 
     Source: ``HoodieTableConfig.inferMergingConfigsForV9TableCreation``.
 
@@ -105,17 +105,17 @@ def payload_settings(payload_class: str) -> MergeSettings:
 
 
 def has_rules(payload_class: str | None) -> bool:
-    """Whether there is a payload with more rules than a merge mode."""
+    """Return whether there is a payload with more rules than a merge mode."""
     return payload_class is not None and payload_class not in _MODES
 
 
 def payload_of_mode(mode: MergeMode) -> str | None:
-    """The payload that is equivalent to a mode; None for ``CUSTOM``."""
+    """Return the payload that is equivalent to a mode; None for ``CUSTOM``."""
     return next((name for name, meant in _MODES.items() if meant is mode), None)
 
 
 def strategy_of_mode(mode: MergeMode) -> str | None:
-    """The strategy id that is equivalent to a mode; None for ``CUSTOM``."""
+    """Return the strategy id that is equivalent to a mode; None for ``CUSTOM``."""
     return next((uuid for uuid, meant in _STRATEGIES.items() if meant is mode), None)
 
 

@@ -41,7 +41,7 @@ class MergerName:
 
 
 def is_file(class_path: str) -> bool:
-    """Whether a class path names a file of Python rather than a module."""
+    """Return whether a class path names a file of Python rather than a module."""
     return class_path.rpartition(":")[0].endswith(".py")
 
 

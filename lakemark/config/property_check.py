@@ -93,7 +93,7 @@ def _has_outer_spaces(key: str, value: str) -> bool:
 
 
 def _stored_keys(rule: PropertyRule, values: Mapping[str, str]) -> tuple[str, ...]:
-    """The key of a rule; if it is a prefix, the keys of the table that have it."""
+    """Return the key of a rule; if it is a prefix, the keys of the table that have it."""
     if not rule.key.endswith("*"):
         return (rule.key,)
     return tuple(sorted(key for key in values if find_rule(key) is rule))

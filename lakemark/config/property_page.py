@@ -52,7 +52,7 @@ def _row(rule: PropertyRule) -> str:
 
 
 def _cell(effect: Effect, refusals: tuple[Refusal, ...] | list[Refusal]) -> str:
-    """The effect, and the values of the last refusal, which covers most values."""
+    """Return the effect, and the values of the last refusal, which covers most values."""
     if not refusals:
         return str(effect)
     last = refusals[-1]

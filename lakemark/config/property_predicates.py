@@ -23,70 +23,70 @@ _SLASH_EXTRACTORS = (
 
 
 def is_true(properties: TableProperties, value: str) -> bool:
-    """Whether it is ``true``."""
+    """Return whether it is ``true``."""
     return value.lower() == "true"
 
 
 def lacks_meta_columns(properties: TableProperties, value: str) -> bool:
-    """Whether the rows lack Hudi's meta columns."""
+    """Return whether the rows lack Hudi's meta columns."""
     return not properties.populates_meta_columns
 
 
 def is_set(properties: TableProperties, value: str) -> bool:
-    """Whether it has a value."""
+    """Return whether it has a value."""
     return bool(value.strip())
 
 
 def is_none_of(*accepted: str) -> Callable[[TableProperties, str], bool]:
-    """A predicate for values that are set and not accepted."""
+    """Return a predicate for values that are set and not accepted."""
     return lambda properties, value: value.strip() not in ("", *accepted)
 
 
 def is_unknown_version(properties: TableProperties, value: str) -> bool:
-    """Whether the table version is unknown."""
+    """Return whether the table version is unknown."""
     return not properties.has_known_version
 
 
 def is_another_layout(properties: TableProperties, value: str) -> bool:
-    """Whether the timeline layout is not the one of the table version."""
+    """Return whether the timeline layout is not the one of the table version."""
     if is_unknown_version(properties, value) or not value.strip():
         return False
     return value.strip() != str(FormatVersion(properties.version).timeline_layout)
 
 
 def drops_unreadable_columns(properties: TableProperties, value: str) -> bool:
-    """Whether partition columns that the files lack cannot be read from the paths."""
+    """Return whether partition columns that the files lack cannot be read from the paths."""
     is_read = properties.folders_are_values and not properties.is_merge_on_read
     return properties.drops_partition_columns and not is_read
 
 
 def is_cdc_of_copy_on_write(properties: TableProperties, value: str) -> bool:
-    """Whether a copy-on-write table stores change data."""
+    """Return whether a copy-on-write table stores change data."""
     return properties.cdc_enabled and not properties.is_merge_on_read
 
 
 def is_unknown_logging_mode(properties: TableProperties, value: str) -> bool:
-    """Whether the content of ``.cdc`` files is unknown."""
+    """Return whether the content of ``.cdc`` files is unknown."""
     return properties.cdc_enabled and properties.cdc_logging_mode is None
 
 
 def names_unmaintained(properties: TableProperties, value: str) -> bool:
-    """Whether the metadata table has partitions that are not updated here."""
+    """Return whether the metadata table has partitions that are not updated here."""
     return any(name not in MAINTAINED for name in properties.metadata_partitions)
 
 
 def is_unknown_generator(properties: TableProperties, value: str) -> bool:
-    """Whether the key generator's type is not implemented."""
+    """Return whether the key generator's type is not implemented."""
     return is_set(properties, value) and find_implemented(value.strip()) is None
 
 
 def is_unknown_generator_class(properties: TableProperties, value: str) -> bool:
-    """Whether the key generator's class is not implemented."""
+    """Return whether the key generator's class is not implemented."""
     return is_set(properties, value) and find_implemented(type_of_class(value.strip())) is None
 
 
 def extracts_slashes(properties: TableProperties, value: str) -> bool:
-    """Whether the partition extractor is one of slash-separated dates."""
+    """Return whether the partition extractor is one of slash-separated dates."""
     return value.strip().rpartition(".")[2] in _SLASH_EXTRACTORS
 
 
@@ -109,6 +109,6 @@ def is_unknown_payload(properties: TableProperties, value: str) -> bool:
 
 
 def is_custom_without_rules(properties: TableProperties, value: str) -> bool:
-    """Whether merging is custom, and neither strategy nor payload is known."""
+    """Return whether merging is custom, and neither strategy nor payload is known."""
     is_payload = bool(properties.values.get(keys.PAYLOAD_CLASS))
     return value == MergeMode.CUSTOM and not is_payload and _merges_unknown(properties)

@@ -238,7 +238,7 @@ class TableProperties:
         return TableProperties({**self.values, **named})
 
     def without_metadata_table(self) -> TableProperties:
-        """The properties of the table without a metadata table; readers list storage."""
+        """Return the properties of the table without a metadata table; readers list storage."""
         cleared = {keys.METADATA_PARTITIONS: "", keys.METADATA_PARTITIONS_INFLIGHT: ""}
         return TableProperties({**self.values, **cleared})
 
@@ -357,19 +357,19 @@ def new_table_properties(
 
 
 def ordering_key(version: FormatVersion) -> str:
-    """The key that stores the ordering fields."""
+    """Return the key that stores the ordering fields."""
     return keys.ORDERING_FIELDS if version is FormatVersion.V9 else keys.PRECOMBINE_FIELD
 
 
 def key_generator_properties(kind: str, version: FormatVersion) -> dict[str, str]:
-    """The properties of a key generator; releases of version 6 read its class."""
+    """Return the properties of a key generator; releases of version 6 read its class."""
     class_name = class_of_type(kind) if version is FormatVersion.V6 else None
     named = {keys.KEY_GENERATOR_CLASS: class_name} if class_name else {}
     return {keys.KEY_GENERATOR_TYPE: kind, **named}
 
 
 def layout_properties(version: FormatVersion) -> dict[str, str]:
-    """The properties that locate the timeline of a table of that version."""
+    """Return the properties that locate the timeline of a table of that version."""
     if version.timeline_layout == 1:
         return {keys.TIMELINE_LAYOUT_VERSION: "1", keys.ARCHIVELOG_FOLDER: "archived"}
     return {
@@ -427,7 +427,7 @@ def parse_properties(data: bytes) -> dict[str, str]:
 
 
 def _logical_lines(lines: Iterable[str]) -> Iterator[str]:
-    """The lines with an entry; a backslash continues an entry, but not a comment."""
+    """Yield the lines with an entry; a backslash continues an entry, but not a comment."""
     begun = ""
     for line in lines:
         stripped = line.lstrip(" \t\f")

@@ -58,7 +58,7 @@ class BucketIndex:
             raise InvalidConfig(message)
 
     def bucket_ids(self, record_keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int32]:
-        """The bucket of each record key; no key may be null."""
+        """Return the bucket of each record key; no key may be null."""
         chunks = record_keys.chunks if isinstance(record_keys, pa.ChunkedArray) else [record_keys]
         hashes = [self._hashes(chunk) for chunk in chunks]
         positive = np.concatenate([np.empty(0, np.int32), *hashes]) & np.int32(0x7FFFFFFF)
@@ -123,14 +123,14 @@ def hashed_values(key: str, fields: Sequence[str]) -> Iterator[str | None]:
 
 
 def file_id(bucket: int, partition_path: str, instant: str, table_name: str) -> str:
-    """The file id of a new file group: the same for every attempt at the same write."""
+    """Return the file id of a new file group: the same for every attempt at the same write."""
     assert 0 <= bucket < _MAX_BUCKET_COUNT, bucket
     name = "\0".join([table_name, partition_path, instant, str(bucket)])
     return f"{bucket:08d}{str(uuid.uuid5(_NAMESPACE, name))[8:]}-0"
 
 
 def bucket_of(file_id: str) -> int:
-    """The bucket number in a file id.
+    """Return the bucket number in a file id.
 
     Raises:
         InvalidConfig: there is none, so another index created the file group.
@@ -146,7 +146,7 @@ def bucket_of(file_id: str) -> int:
 
 
 def bucket_or_file_id(file_id: str) -> int | str:
-    """A file group's bucket; or its file id if another index created the group.
+    """Return a file group's bucket; or its file id if another index created the group.
 
     One in forty UUIDs of other indexes begins with eight digits, and is treated as a bucket. Two
     such groups of one partition with the same digits then count as one in conflict checks, which
@@ -160,7 +160,7 @@ def bucket_or_file_id(file_id: str) -> int | str:
 def groups_by_bucket(
     groups: Iterable[FileGroupId], bucket_count: int
 ) -> dict[tuple[str, int], FileGroupId]:
-    """The file group of every partition path and bucket that has one.
+    """Return the file group of every partition path and bucket that has one.
 
     Raises:
         InvalidConfig: a file id has no bucket number, or one beyond ``bucket_count``, or two file

@@ -63,7 +63,7 @@ class SearchedGroup:
 def find_live_keys(
     reader: FileGroupReader, group: SearchedGroup, record_keys: pa.Array
 ) -> pa.Array:
-    """Those of the keys that have a live row in the group, each once.
+    """Return those of the keys that have a live row in the group, each once.
 
     A row is live if queries read it now, or will read it once a pending compaction completes. The
     two differ because a compaction drops deletes, so an older event that lost to a delete becomes a

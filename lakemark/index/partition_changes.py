@@ -71,7 +71,7 @@ _Partitions = Mapping[str, Sequence[str]]
 
 
 def deciding_columns(columns: pa.Schema, settings: MergeSettings) -> list[str]:
-    """The columns of changes that decide: keys, kinds, and ordering columns.
+    """Return the columns of changes that decide: keys, kinds, and ordering columns.
 
     A custom merger may use every column.
 
@@ -203,7 +203,7 @@ _Found = tuple[str, str, str, bool, bool]
 def _partition_changes(
     before: _Partitions, after: _Partitions, changed: pa.Table, pairs: _KeyPartitions
 ) -> Iterator[_Found]:
-    """The partition changes, key by key, because few keys are in question.
+    """Yield the partition changes, key by key, because few keys are in question.
 
     Args:
         before: partitions that have a key before the batch.

@@ -106,7 +106,7 @@ def sample_rows(
 def detect_key_generator(
     properties: TableProperties, sample: Iterable[StoredRows], table_url: str
 ) -> KeyGenerator:
-    """The key generator of a table, with the key encoding of its rows.
+    """Return the key generator of a table, with the key encoding of its rows.
 
     Without rows the encoding is the default of Apache Hudi 1.2.
 
@@ -156,7 +156,7 @@ def check_rows(
 
 
 def fits_index(sample: Iterable[StoredRows], index: BucketIndex) -> bool:
-    """Whether every sampled row is in the bucket that the index computes."""
+    """Return whether every sampled row is in the bucket that the index computes."""
     return all(_find_misplaced(stored, index) is None for stored in sample)
 
 

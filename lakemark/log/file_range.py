@@ -48,7 +48,7 @@ class FileRange:
         return data
 
     def part(self, offset: int, size_bytes: int) -> FileRange:
-        """A range within this one."""
+        """Return a range within this one."""
         assert 0 <= offset <= offset + size_bytes <= self.size_bytes, (self, offset, size_bytes)
         return FileRange(self.file, self.path, self.offset + offset, size_bytes)
 

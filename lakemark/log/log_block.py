@@ -127,11 +127,11 @@ class LogBlock:
         return self.header.get(HeaderKey.IS_PARTIAL, "").lower() == "true"
 
     def corrupt(self, *, expected: str, actual: str) -> CorruptData:
-        """The error for content of this block that does not match the format."""
+        """Return the error for content of this block that does not match the format."""
         return CorruptData(self.path, self.offset, expected, actual)
 
     def relocated(self, error: CorruptData, start: int = 0) -> CorruptData:
-        """The error of a codec whose offset is relative to byte ``start`` of the content."""
+        """Return the error of a codec whose offset is relative to byte ``start`` of the content."""
         offset = self.content.offset + start + (error.offset or 0)
         return CorruptData(self.path, offset, error.expected, error.actual)
 
@@ -172,7 +172,7 @@ def rollback_block(rollback: str, target: str) -> bytes:
 
 
 def _frame(block_type: BlockType, header: Header, content_bytes: int) -> tuple[bytes, bytes]:
-    """The bytes before the content, and after it."""
+    """Return the bytes before the content, and after it."""
     fields = b"".join(
         (
             struct.pack(">ii", FORMAT_VERSION, block_type),

@@ -36,7 +36,7 @@ class MatchedRows:
         )
 
     def older_rows(self) -> pa.Table:
-        """The matched base rows."""
+        """Return the matched base rows."""
         return self.base.take(self.base_rows)
 
     def newer_rows(self) -> pa.Table:

@@ -60,7 +60,7 @@ def find_default_ordering(rows: pa.Table, fields: Sequence[str]) -> npt.NDArray[
 
 
 def select_ordering_columns(rows: pa.Table, fields: Sequence[str], *others: str) -> pa.Table:
-    """The ordering columns, named like the fields, and the other columns that are named.
+    """Return the ordering columns, named like the fields, and the other columns that are named.
 
     Raises:
         InvalidConfig: a field is missing.
@@ -109,7 +109,7 @@ def _float_rank(values: pa.Array) -> Ranks:
 
 
 def _short_decimal_rank(values: pa.Array) -> Ranks:
-    """The unscaled value: the lower eight of sixteen little-endian bytes."""
+    """Return the unscaled value: the lower eight of sixteen little-endian bytes."""
     halves = np.frombuffer(values.buffers()[1], dtype="<i8")
     lower: Ranks = halves[2 * values.offset : 2 * (values.offset + len(values)) : 2]
     return lower
@@ -130,7 +130,7 @@ def _rank_by_sorting(column: pa.ChunkedArray, name: str) -> Ranks:
 
 
 def _without_nulls(values: pa.Array) -> pa.Array:
-    """The same values with the arbitrary ones below the nulls, whose rank is set later."""
+    """Return the same values with the arbitrary ones below the nulls, whose rank is set later."""
     data = values.buffers()[1]
     return pa.Array.from_buffers(values.type, len(values), [None, data], offset=values.offset)
 

@@ -34,7 +34,7 @@ from lakemark.schema.field_path import column_at
 def payload_merger(
     ordering_fields: Sequence[str], partial_update: PartialUpdate, *, is_ordered: bool
 ) -> RecordMerger:
-    """The merger of a table with one of these payloads.
+    """Return the merger of a table with one of these payloads.
 
     Args:
         ordering_fields: identify unconditional deletes, and order data if ``is_ordered``.

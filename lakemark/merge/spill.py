@@ -78,7 +78,7 @@ class SpilledDivisions:
         return sorted(self._writers)
 
     def read(self, division: int) -> Iterator[pa.Table]:
-        """The rows of a division in the order of arrival; nothing if it is empty.
+        """Yield the rows of a division in the order of arrival; nothing if it is empty.
 
         Small pieces are combined into tables of about 32 MiB.
         """
@@ -155,7 +155,7 @@ def _combine(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def assign_divisions(record_keys: pa.ChunkedArray, level: int) -> npt.NDArray[np.uint8]:
-    """The division of each key, by the bits of its hash for this level."""
+    """Return the division of each key, by the bits of its hash for this level."""
     chunks = [string_hash(chunk).view(np.uint32) for chunk in record_keys.chunks]
     hashes = np.concatenate([np.empty(0, dtype=np.uint32), *chunks])
     bits = _mix(hashes) << np.uint32(level * _DIVISION_BITS)
@@ -163,7 +163,7 @@ def assign_divisions(record_keys: pa.ChunkedArray, level: int) -> npt.NDArray[np
 
 
 def _mix(hashes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """The finaliser of MurmurHash3: within a bucket all hashes have the same remainder."""
+    """Return the finaliser of MurmurHash3: within a bucket all hashes have the same remainder."""
     hashes = (hashes ^ (hashes >> np.uint32(16))) * np.uint32(0x85EBCA6B)
     hashes = (hashes ^ (hashes >> np.uint32(13))) * np.uint32(0xC2B2AE35)
     return hashes ^ (hashes >> np.uint32(16))

@@ -27,7 +27,7 @@ def table_merger(
     avro_schema: Mapping[str, object] | None = None,
     mergers: Sequence[CustomMerger] = (),
 ) -> RecordMerger:
-    """The merger of a table.
+    """Return the merger of a table.
 
     Args:
         settings: merge settings from the table's properties.
@@ -104,5 +104,5 @@ def _is_same_object(kind: object, default: object) -> bool:
 
 
 def _first_type(kind: object) -> object:
-    """The type of a default: of a union the first one."""
+    """Return the type of a default: of a union the first one."""
     return kind[0] if isinstance(kind, list) and kind else kind

@@ -32,7 +32,7 @@ class BloomFilters:
     partition: str = PartitionKind.BLOOM_FILTERS.stored_name
 
     def of_files(self, files: Iterable[tuple[str, str]]) -> dict[tuple[str, str], BloomFilter]:
-        """The filters of these files, as far as there are any.
+        """Return the filters of these files, as far as there are any.
 
         Args:
             files: partition path and name of each base file.

@@ -56,7 +56,7 @@ _PARTITIONS_V6 = PARTITIONS[:2]
 def visible_files(
     listed: Mapping[str, Iterable[DataFile]], timeline: Timeline, version: FormatVersion
 ) -> dict[str, list[DataFile]]:
-    """The files of a listing whose instants have completed, by partition.
+    """Return the files of a listing whose instants have completed, by partition.
 
     In version 6 all logs are visible. A log may be named after a pending compaction, and its blocks
     show which of their instants have completed.
@@ -159,7 +159,7 @@ def build_metadata_table(
 
 
 def _all_files(view: FileSystemView) -> dict[str, list[DataFile]]:
-    """All files of a view, visible or not, by partition."""
+    """Return all files of a view, visible or not, by partition."""
     files: dict[str, list[DataFile]] = {partition: [] for partition in view.partitions}
     for group in view.groups.values():
         files[group.id.partition_path] += group.files.values()
@@ -188,7 +188,7 @@ def _first_records(
     latest: Collection[str],
     version: str,
 ) -> dict[PartitionKind, RecordChanges]:
-    """The first records of each partition of the metadata table.
+    """Return the first records of each partition of the metadata table.
 
     Args:
         files: of the data table, by partition path.

@@ -83,7 +83,7 @@ class CommitStatistics:
         timeline: Timeline,
         check_not_fenced: Callable[[], None],
     ) -> dict[str, RecordChanges]:
-        """The changes of the statistics' partitions, as far as the metadata table has them.
+        """Return the changes of the statistics' partitions, as far as the metadata table has them.
 
         Args:
             state: of the metadata table; updated with the commit's ranges and columns.
@@ -224,7 +224,7 @@ class CommitStatistics:
 
 
 def _is_write_before(instant: Instant, timeline: Timeline) -> bool:
-    """Whether a write is pending that was requested earlier, and may complete later.
+    """Return whether a write is pending that was requested earlier, and may complete later.
 
     Readers merge the records of a partition by the requested times of their commits, so they merge
     the record of that write before this one. This one must therefore widen it, and not replace it.
@@ -243,7 +243,7 @@ def _partitions_of(statistics: PartitionStatistics, field: pa.Field) -> set[str]
 
 
 def _missing_in(columns: pa.Schema, path: str, have: Mapping[str, Collection[str]]) -> pa.Schema:
-    """The columns of which a partition has no record."""
+    """Return the columns of which a partition has no record."""
     return pa.schema([f for f in columns if path not in have.get(f.name, ())])
 
 
@@ -271,7 +271,7 @@ def _ranges_of(stat: WriteStat) -> ColumnRanges:
 
 
 def _ranges_by_partition(commit: CommitMetadata) -> dict[str, list[ColumnRanges]]:
-    """The ranges of the files of a commit, by partition path."""
+    """Return the ranges of the files of a commit, by partition path."""
     files: dict[str, list[ColumnRanges]] = defaultdict(list)
     for stat in commit.write_stats:
         if stat.path:
@@ -282,7 +282,7 @@ def _ranges_by_partition(commit: CommitMetadata) -> dict[str, list[ColumnRanges]
 def _with_all_columns(
     columns: pa.Schema, ranges: Mapping[str, ColumnRanges]
 ) -> dict[str, ColumnRanges]:
-    """The partitions whose ranges have all of these columns."""
+    """Return the partitions whose ranges have all of these columns."""
     wanted = {*columns.names}
     return {path: one for path, one in ranges.items() if wanted <= {*one.columns}}
 
@@ -292,6 +292,6 @@ def _if_any(ranges: ColumnRanges | None) -> list[ColumnRanges]:
 
 
 def _columns_of(ranges: Iterable[ColumnRanges]) -> pa.Schema:
-    """All columns of these ranges, with their types."""
+    """Return all columns of these ranges, with their types."""
     fields = {f.name: f for one in ranges for f in one.bounds.schema}
     return pa.schema(list(fields.values()))

@@ -43,7 +43,7 @@ class ExpressionIndex:
 
     @classmethod
     def of(cls, metadata: MetadataTable, partition: str) -> ExpressionIndex:
-        """The index in that partition.
+        """Return the index in that partition.
 
         Raises:
             CorruptData: the table has no definition of the index.

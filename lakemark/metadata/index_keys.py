@@ -50,18 +50,18 @@ def bloom_filter_key(partition_path: str, file_name: str) -> bytes:
 
 
 def stored_path(partition_path: str) -> str:
-    """A partition path as the metadata table writes it."""
+    """Return a partition path as the metadata table writes it."""
     return partition_path or NON_PARTITIONED
 
 
 def partition_path_of(stored: str) -> str:
-    """The partition path for a path that the metadata table has written."""
+    """Return the partition path for a path that the metadata table has written."""
     return "" if stored == NON_PARTITIONED else stored
 
 
 @lru_cache(maxsize=4096)
 def hash_id(text: str) -> bytes:
-    """The hash of a column or a partition in a key."""
+    """Return the hash of a column or a partition in a key."""
     return base64.b64encode(xxh64_digest(text.encode(), _SEED))
 
 

@@ -98,7 +98,7 @@ def _is_due(store: MetadataStore, data: Timeline) -> bool:
 
 
 def _slice_time(instant: Instant, *, names_slice: bool) -> str:
-    """The time by which a delta commit belongs to a slice."""
+    """Return the time by which a delta commit belongs to a slice."""
     return compaction_v6(instant.requested_at) if names_slice else instant.completed_at or ""
 
 

@@ -88,7 +88,7 @@ def _live_entries(rows: pa.Table) -> pa.Table:
 
 
 def _entries_since_delete(rows: pa.Table) -> pa.Table:
-    """All entries of the records that follow the last delete of their key."""
+    """Return all entries of the records that follow the last delete of their key."""
     codes = key_codes(rows, [KEY])
     payload = rows.column(PAYLOAD).combine_chunks()
     deletes = codes.last(np.flatnonzero(np.asarray(payload.is_null())))

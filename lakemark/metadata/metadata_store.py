@@ -309,7 +309,7 @@ class MetadataStore:
         return LogFileName(file_id, start, 1 + max(versions, default=0), token)
 
     def _starts(self, names: Collection[BaseFileName | LogFileName]) -> list[str]:
-        """The instants by which the slices of these files begin.
+        """Return the instants by which the slices of these files begin.
 
         Readers find no log in a slice whose compaction was removed. That compaction may still have
         written a base file, or the store brings back a log of a metadata table that was dropped.
@@ -368,13 +368,13 @@ def commit_metadata(
 
 
 def _has_no_files(path: str) -> SnapshotChanged:
-    """The error if a rollback or restore has just dropped the metadata table."""
+    """Return the error if a rollback or restore has just dropped the metadata table."""
     return SnapshotChanged(f"{path} of the metadata table has no files: the table was dropped")
 
 
 @cache
 def _own_schema() -> str:
-    """The schema of records, without the meta columns that they do not have."""
+    """Return the schema of records, without the meta columns that they do not have."""
     schema = json.loads(stored_schema())
     own = [field for field in schema["fields"] if field["name"] not in META_COLUMNS]
     return to_json({**schema, "fields": own})

@@ -81,7 +81,7 @@ class MetadataTable:
         return [(file_slice, selection or Everything()) for file_slice in slices]
 
     def history(self, parts: Iterable[Part], payload: str) -> pa.Table:
-        """All stored rows of the keys; those of one key oldest first.
+        """Return all stored rows of the keys; those of one key oldest first.
 
         Columns are ``key`` and ``payload``. The payload is null if the row deletes its key.
 
@@ -115,6 +115,6 @@ class MetadataTable:
 
 
 def _newest_rows(rows: pa.Table) -> pa.Table:
-    """The last row of each key."""
+    """Return the last row of each key."""
     codes = key_codes(rows, [KEY])
     return rows.take(pa.array(np.sort(codes.last(np.arange(rows.num_rows)))))

@@ -145,7 +145,7 @@ class PartitionFiles:
     known: dict[str, FileSystemView] = field(default_factory=dict)
 
     def latest_slices(self, partition: str) -> Sequence[FileSlice]:
-        """The newest file slices of a partition.
+        """Return the newest file slices of a partition.
 
         Raises:
             SnapshotChanged: the metadata table was changed in the meantime: open it again.

@@ -147,7 +147,7 @@ class MetadataWriter:
             drop_metadata_table(self._storage, properties, check_lease)
 
     def has_commit(self, requested_at: str) -> bool:
-        """Whether the metadata table has a completed commit of that time."""
+        """Return whether the metadata table has a completed commit of that time."""
         if not read_properties(self._storage).metadata_partitions:
             return False
         try:
@@ -207,7 +207,7 @@ class MetadataWriter:
             raise self._loader.refusal(str(error)) from error
 
     def _columns(self, timeline: Timeline) -> pa.Schema:
-        """The columns of the data table; none if no active commit has a schema."""
+        """Return the columns of the data table; none if no active commit has a schema."""
         schema = self._loader.newest_schema(read_properties(self._storage), timeline)
         return pa.schema([]) if schema is None else schema
 
@@ -230,7 +230,7 @@ def _data_files(partition_path: str, names: Iterable[str]) -> list[str]:
 
 
 def _may_list(metadata: MetadataTable, files: Mapping[str, Iterable[str]]) -> bool:
-    """Whether the metadata table lists one of the files, or cannot be read."""
+    """Return whether the metadata table lists one of the files, or cannot be read."""
     try:
         listed = MetadataFileLister(metadata).list_some(files)
     except CorruptData:

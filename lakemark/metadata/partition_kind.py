@@ -33,7 +33,7 @@ class PartitionKind(Enum):
 
     @classmethod
     def of(cls, partition: str) -> PartitionKind:
-        """The kind of the partition of that name.
+        """Return the kind of the partition of that name.
 
         Raises:
             Unsupported: no kind has this name.

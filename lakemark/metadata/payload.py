@@ -139,7 +139,7 @@ def _fields_in(avro_schema: str, path: str) -> tuple[_Field, ...]:
 
 @lru_cache(maxsize=16)
 def _fields_of(avro_schema: str) -> tuple[_Field, ...]:
-    """A reader for each field of the record.
+    """Return a reader for each field of the record.
 
     Cached, because all files of one release of Hudi have the same schema.
     """
@@ -195,7 +195,7 @@ def _statistics_reader(statistics: _Optional) -> _Read:
 
 
 def _read_unless_null(optional: _Optional, read: _Read) -> _Read:
-    """A function that reads a value unless the union is null."""
+    """Return a function that reads a value unless the union is null."""
     if optional.branch is None:
         return read
 

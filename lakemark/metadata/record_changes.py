@@ -39,7 +39,7 @@ _DOCUMENTATION = ("doc", "avro.java.string")
 
 @cache
 def stored_schema() -> str:
-    """The schema of stored records, as blocks and files of the metadata table contain it."""
+    """Return the schema of stored records, as blocks and files of the metadata table contain it."""
     return to_json(load_schema("HoodieMetadataRecord"))
 
 
@@ -65,7 +65,7 @@ class RecordChanges:
 
     @classmethod
     def union(cls, parts: Iterable[RecordChanges]) -> RecordChanges:
-        """All changes of the parts, which have no key in common."""
+        """Return all changes of the parts, which have no key in common."""
         listed = list(parts)
         keys = [part.written.keys for part in listed]
         values = [part.written.values for part in listed]
@@ -108,7 +108,7 @@ def stored_records(
 
 
 def around_payload(record_type: int, payload: str) -> tuple[bytes, bytes]:
-    """The bytes before and after a payload in a stored record."""
+    """Return the bytes before and after a payload in a stored record."""
     position = _PAYLOAD_ORDER.index(payload)
     # Nulls, the empty key, the type; a null for each payload before, and the branch of this one.
     before = bytes(_META_FIELDS + 1) + bytes([record_type << 1]) + bytes(position) + b"\x02"
@@ -122,7 +122,7 @@ def _sorted(entries: Entries) -> Entries:
 
 @cache
 def is_stored_schema(text: str) -> bool:
-    """Whether a schema equals ``stored_schema``; documentation in it is ignored."""
+    """Return whether a schema equals ``stored_schema``; documentation in it is ignored."""
     return bool(_strip(json.loads(text)) == _strip(json.loads(stored_schema())))
 
 

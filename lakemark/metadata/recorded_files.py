@@ -94,7 +94,7 @@ class RecordedFiles:
     def _newest_bases(
         self, partition: str, files: Iterable[DataFile]
     ) -> dict[str, tuple[Instant, DataFile]]:
-        """The newest base file of each of the files' groups, and the instant that wrote it.
+        """Return the newest base file of each of the files' groups, and the instant that wrote it.
 
         A compaction omits groups without logs, so older commits are read for these. A commit that
         created a partition is read only if files of this partition name it, or if one of its groups
@@ -139,13 +139,13 @@ class RecordedFiles:
         return (read_at or "") > self._begins(base)
 
     def _begins(self, base: Instant) -> str:
-        """The time after which logs are read on top of the instant's base files."""
+        """Return the time after which logs are read on top of the instant's base files."""
         if _is_initial(base) and not self._names_slices:
             return base.completed_at or ""
         return base.requested_at
 
     def _written(self, instant: Instant, partition: str) -> Iterator[DataFile]:
-        """The files of one partition that a commit wrote to, with their sizes after it."""
+        """Yield the files of one partition that a commit wrote to, with their sizes after it."""
         for stat in self.store.read_commit(instant).write_stats:
             folder, _, name = (stat.path or "").rpartition("/")
             file = data_file(folder, name, stat.file_size_in_bytes)

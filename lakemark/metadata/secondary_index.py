@@ -72,7 +72,7 @@ class SecondaryIndex:
         return pa.concat_tables([RECORDS.empty_table(), *self._records(self._parts(prefixes))])
 
     def scan(self) -> Iterator[pa.Table]:
-        """All values and record keys, as ``RECORDS``; errors as ``lookup``."""
+        """Yield all values and record keys, as ``RECORDS``; errors as ``lookup``."""
         yield from self._records(self.metadata.parts(self.partition))
 
     def _parts(self, prefixes: list[str]) -> list[Part]:

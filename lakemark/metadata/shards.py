@@ -26,7 +26,7 @@ _FILE_ID = re.compile(r"(.*?)([0-9]+)(?:-0)?")
 
 
 def shards_of(keys: pa.Array, count: int) -> npt.NDArray[np.int64]:
-    """The number of the file group of each key.
+    """Return the number of the file group of each key.
 
     Args:
         keys: strings, or binaries in UTF-8, without nulls.
@@ -39,7 +39,7 @@ def shards_of(keys: pa.Array, count: int) -> npt.NDArray[np.int64]:
 
 
 def by_shard(slices: Sequence[FileSlice], wanted: Keys) -> list[tuple[FileSlice, Keys]]:
-    """The file groups that may contain some of the keys, each with those keys.
+    """Return the file groups that may contain some of the keys, each with those keys.
 
     Raises:
         CorruptData: a file id does not have the form of a metadata table's.

@@ -75,7 +75,7 @@ class SliceRows:
                 yield _decode([piece], payload)
 
     def newest_entries(self, file_slice: FileSlice) -> Entries:
-        """The newest stored record of each key that is not deleted, keys ascending.
+        """Return the newest stored record of each key that is not deleted, keys ascending.
 
         Raises:
             SnapshotChanged, CorruptData, Unsupported: as ``of_base``; or another release of Apache

@@ -27,7 +27,7 @@ def initial(number: int) -> str:
 
 
 def first_initial(metadata: Timeline) -> Instant | None:
-    """The instant that created the first partition; None once it is archived."""
+    """Return the instant that created the first partition; None once it is archived."""
     return metadata.find(initial(FIRST)) or metadata.find(initial(FIRST_V6))
 
 
@@ -44,7 +44,7 @@ class ValidInstants:
     metadata: Timeline
 
     def __call__(self, instant: str) -> bool:
-        """Whether the instant is valid."""
+        """Return whether the instant is valid."""
         if not self.metadata.is_committed(instant):
             return False
         known = self.data.find(instant)

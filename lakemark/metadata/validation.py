@@ -196,7 +196,7 @@ def _may_grow(file: DataFile, version: FormatVersion) -> bool:
 
 
 def _indexed(metadata: MetadataTable, columns: pa.Schema, version: FormatVersion) -> frozenset[str]:
-    """The columns of which each file must have statistics.
+    """Return the columns of which each file must have statistics.
 
     Without a definition, these are all columns, but none in version 6, which may lack one.
     """
@@ -247,7 +247,7 @@ def _partition_differences(
 
 
 def _range(ranges: ColumnRanges, name: str) -> dict[str, object] | None:
-    """The statistics of one column; None if they are unknown."""
+    """Return the statistics of one column; None if they are unknown."""
     if name not in ranges.columns:
         return None
     at = ranges.columns.index(name)

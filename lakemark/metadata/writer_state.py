@@ -186,7 +186,7 @@ class WriterStateLoader:
                 raise self.refusal(reason)
 
     def refusal(self, reason: str) -> MetadataTableBehind | Unsupported:
-        """The error for a metadata table that cannot be continued."""
+        """Return the error for a metadata table that cannot be continued."""
         url = self.storage.location.url
         text = f"the metadata table of {url} cannot be continued: {reason}"
         if self.rebuilds_at_start:

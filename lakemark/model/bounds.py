@@ -101,7 +101,7 @@ def to_storage_type(values: pa.Array) -> pa.Array:
 
 
 def storage_type(kind: pa.DataType) -> pa.DataType:
-    """The type of these numbers; any other type is returned unchanged."""
+    """Return the type of these numbers; any other type is returned unchanged."""
     if pa.types.is_temporal(kind):
         return pa.int32() if kind.bit_width == 32 else pa.int64()
     return kind
@@ -162,7 +162,7 @@ def _number_rank(kind: pa.DataType) -> int:
 
 
 def _keeps_order(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether a conversion from one type to the other keeps the order of values."""
+    """Return whether a conversion from one type to the other keeps the order of values."""
     if pa.types.is_date(source) and pa.types.is_timestamp(target):
         return True
     same = (pa.types.is_timestamp, pa.types.is_time, _is_text, _is_number)

@@ -104,7 +104,7 @@ class CleanMetadata:
 
     @classmethod
     def of(cls, plan: CleanPlan) -> CleanMetadata:
-        """The metadata of an executed plan."""
+        """Return the metadata of an executed plan."""
         return cls(
             earliest_retained=plan.earliest_retained,
             last_completed=plan.last_completed,

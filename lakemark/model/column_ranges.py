@@ -87,7 +87,7 @@ class ColumnRanges:
 
     @classmethod
     def of(cls, rows: pa.Table, columns: Iterable[str]) -> ColumnRanges:
-        """The ranges of these columns in rows; columns that the rows lack are ignored."""
+        """Return the ranges of these columns in rows; columns that the rows lack are ignored."""
         names = set(rows.column_names)
         arrays = {name: rows.column(name) for name in columns if name in names}
         return cls(
@@ -98,13 +98,13 @@ class ColumnRanges:
 
     @classmethod
     def of_nulls(cls, schema: pa.Schema, row_count: int) -> ColumnRanges:
-        """The ranges of ``row_count`` rows in which these columns are null."""
+        """Return the ranges of ``row_count`` rows in which these columns are null."""
         bounds = [pa.nulls(2, field.type) for field in schema]
         counts = (row_count,) * len(schema)
         return cls(pa.RecordBatch.from_arrays(bounds, schema.names), counts, counts)
 
     def select(self, names: Collection[str]) -> ColumnRanges:
-        """The ranges of these columns, as far as there are any."""
+        """Return the ranges of these columns, as far as there are any."""
         places = [at for at, name in enumerate(self.columns) if name in names]
         kept = [self.columns[at] for at in places]
         return ColumnRanges(
@@ -116,7 +116,7 @@ class ColumnRanges:
 
     @classmethod
     def union(cls, parts: Sequence[ColumnRanges]) -> ColumnRanges:
-        """The ranges of all parts together.
+        """Return the ranges of all parts together.
 
         A part that lacks a column has no value in it. The type of a column is the last one that can
         hold all of its values.
@@ -149,7 +149,7 @@ _Pair: TypeAlias = tuple[Any, Any]
 def indexed_columns(
     schema: pa.Schema, version: FormatVersion = FormatVersion.V9
 ) -> tuple[str, ...]:
-    """The columns with statistics in a table of that version, meta columns first."""
+    """Return the columns with statistics in a table of that version, meta columns first."""
     own = [name for name in _OWN if name in schema.names]
     ordered = [
         field.name
@@ -162,14 +162,14 @@ def indexed_columns(
 
 
 def _is_wide_decimal(kind: pa.DataType) -> bool:
-    """Whether a value may not fit the decimal of 30 digits that versions before 9 store."""
+    """Return whether a value may not fit the decimal of 30 digits that versions before 9 store."""
     if not pa.types.is_decimal(kind):
         return False
     return bool(kind.scale > _OLD_DIGITS or kind.precision - kind.scale > _OLD_DIGITS)
 
 
 def _unite(found: Sequence[_Occurrence]) -> pa.Array:
-    """The bounds of a column over all parts."""
+    """Return the bounds of a column over all parts."""
     arrays = [part.bounds.column(at) for part, at in found]
     kind = arrays[-1].type
     if any(array.type != kind for array in arrays):

@@ -109,7 +109,7 @@ class CommitMetadata:
         return self.operation not in _SERVICES
 
     def as_stored(self) -> CommitMetadata:
-        """The same metadata as a reader gets it, without column ranges."""
+        """Return the same metadata as a reader gets it, without column ranges."""
         stats = tuple(replace(stat, column_ranges=None) for stat in self.write_stats)
         return replace(self, write_stats=stats)
 

@@ -23,7 +23,7 @@ class CompactionOperation:
 
     @classmethod
     def of(cls, file_slice: FileSlice) -> CompactionOperation:
-        """The operation that rewrites a slice."""
+        """Return the operation that rewrites a slice."""
         return cls(
             group=file_slice.group,
             base_instant=file_slice.base_instant,
@@ -68,7 +68,7 @@ class CompactionPlan:
 
     @classmethod
     def of(cls, slices: Iterable[FileSlice]) -> CompactionPlan:
-        """A plan for all slices with logs, those with most log bytes first."""
+        """Return a plan for all slices with logs, those with most log bytes first."""
         ranked = sorted((s for s in slices if s.logs), key=lambda s: (-s.log_bytes, s.group))
         return cls(tuple(map(CompactionOperation.of, ranked)))
 

@@ -21,7 +21,7 @@ _TOKEN_DIGITS = 12
 
 
 def write_token(task: int, attempt: str = "") -> str:
-    """The write token of a task's file.
+    """Return the write token of a task's file.
 
     Args:
         task: number of the task.
@@ -48,7 +48,7 @@ class BaseFileName:
         return cls(*match.groups()) if match else None
 
     def is_of(self, attempt: str) -> bool:
-        """Whether this attempt at a planned service wrote the file."""
+        """Return whether this attempt at a planned service wrote the file."""
         return self.write_token.rpartition("-")[2] == write_token(0, attempt).rpartition("-")[2]
 
     def __str__(self) -> str:

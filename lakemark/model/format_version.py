@@ -26,7 +26,7 @@ class FormatVersion(IntEnum):
 
     @classmethod
     def of(cls, number: int, url: str) -> FormatVersion:
-        """The version of that number.
+        """Return the version of that number.
 
         Args:
             number: ``hoodie.table.version``.

@@ -39,11 +39,11 @@ class Instant:
         return self.state is State.COMPLETED
 
     def inflight(self) -> Instant:
-        """The same instant in the state inflight."""
+        """Return the same instant in the state inflight."""
         return replace(self, state=State.INFLIGHT)
 
     def completed(self, at: str) -> Instant:
-        """The same instant, published at ``at``."""
+        """Return the same instant, published at ``at``."""
         return Instant(self.requested_at, self.action.completes_as, State.COMPLETED, at)
 
     def __str__(self) -> str:

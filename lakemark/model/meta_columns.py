@@ -28,13 +28,13 @@ def is_reserved(name: str) -> bool:
 
 
 def with_meta_columns(schema: pa.Schema) -> pa.Schema:
-    """The user's schema with the five meta columns in front; it may already contain them."""
+    """Return the user's schema with the five meta columns in front; it may already contain them."""
     user = without_meta_columns(schema)
     meta = [pa.field(name, pa.string(), nullable=True) for name in META_COLUMNS]
     return pa.schema([*meta, *user], metadata=schema.metadata)
 
 
 def without_meta_columns(schema: pa.Schema) -> pa.Schema:
-    """The user's schema without meta columns."""
+    """Return the user's schema without meta columns."""
     own = [field for field in schema if field.name not in META_COLUMNS]
     return pa.schema(own, metadata=schema.metadata)

@@ -29,7 +29,7 @@ class SavepointMetadata:
     def of(
         cls, slices: Iterable[FileSlice], user: str, comment: str, created_at_ms: int
     ) -> SavepointMetadata:
-        """A savepoint of all files in these slices."""
+        """Return a savepoint of all files in these slices."""
         files: dict[str, tuple[str, ...]] = {}
         for one in slices:
             bases = (str(one.base.name),) if one.base else ()

@@ -13,7 +13,7 @@ Written = npt.NDArray[np.bool_]
 
 
 def written_field(column_count: int) -> pa.Field:
-    """The field of bits for a table of that many columns, meta columns included."""
+    """Return the field of bits for a table of that many columns, meta columns included."""
     return pa.field(WRITTEN_COLUMNS, pa.binary(-(-column_count // 8)), nullable=False)
 
 
@@ -37,7 +37,7 @@ def is_written(bits: bytes, column_count: int) -> list[bool]:
 
 
 def has_partial_rows(changes: pa.Table) -> bool:
-    """Whether some row has values for only a part of the columns."""
+    """Return whether some row has values for only a part of the columns."""
     if WRITTEN_COLUMNS not in changes.column_names or not changes.num_rows:
         return False
     kinds = changes.column(WRITTEN_COLUMNS).unique()

@@ -19,7 +19,7 @@ from lakemark.transaction.streamer_progress import commits_kept_active
 def plan_archival(
     table: OpenTable, policy: ArchivalPolicy, cleaning_policy: CleaningPolicy | None
 ) -> tuple[Instant, ...]:
-    """The instants that ``archive`` would remove from the active timeline now, if any."""
+    """Return the instants that ``archive`` would remove from the active timeline now, if any."""
     keep_from = partial(_keep_from, table, table.metadata_writer.compacted_at)
     return archival.propose(table.store, table.timeline, policy, cleaning_policy, keep_from)
 
@@ -51,7 +51,7 @@ def archive(
 
 
 def _keep_from(table: OpenTable, compacted_at: str | None, timeline: Timeline) -> Iterable[str]:
-    """The commits that archival must keep.
+    """Yield the commits that archival must keep.
 
     Args:
         table: the open table.

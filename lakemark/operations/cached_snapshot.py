@@ -83,7 +83,7 @@ class CachedSnapshot:
         return self._view
 
     def metadata_with(self, kind: PartitionKind) -> MetadataTable | None:
-        """The metadata table, if it has this partition and contains the whole table.
+        """Return the metadata table, if it has this partition and contains the whole table.
 
         Otherwise storage is listed, and no statistics or index rule out any file.
         """
@@ -183,7 +183,7 @@ class CachedSnapshot:
         return self._list_view()
 
     def _list_view(self) -> FileSystemView:
-        """The view as of ``timeline``, from the metadata table if there is one."""
+        """Return the view as of ``timeline``, from the metadata table if there is one."""
         timeline = self.timeline
         # Another writer may have built or dropped the metadata table.
         self.properties, self._metadata = read_properties(self._storage), None

@@ -42,7 +42,7 @@ class PlannedChange:
 
 
 def plan_version_change(table: OpenTable, version: FormatVersion) -> PlannedChange:
-    """What ``change_table_version`` would do now.
+    """Return what ``change_table_version`` would do now.
 
     Raises:
         Refused: Apache Hudi would write other record keys in that version, or it needs a column

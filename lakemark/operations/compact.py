@@ -47,7 +47,7 @@ def pending_compactions(table: OpenTable) -> list[Planned]:
 
 
 def plan_compaction(table: OpenTable) -> CompactionPlan:
-    """What ``request_compaction`` would plan as of the table's last refresh."""
+    """Return what ``request_compaction`` would plan as of the table's last refresh."""
     return CompactionPlan.of(_free_slices(table))
 
 
@@ -170,7 +170,7 @@ class Compaction:
 
 
 def _columns_as_of(table: OpenTable, requested_at: str) -> pa.Schema:
-    """All columns that the table had when a compaction was planned.
+    """Return all columns that the table had when a compaction was planned.
 
     Those of the newest commit come first. Then come columns that only older commits name: a writer
     that did not know them does not name them in its commits, but the files contain them.
@@ -193,7 +193,7 @@ def _columns_as_of(table: OpenTable, requested_at: str) -> pa.Schema:
 
 
 def _was_known(commit: Instant, requested_at: str, version: FormatVersion) -> bool:
-    """Whether a plan knew a commit; version 6 does not record when a commit completed."""
+    """Return whether a plan knew a commit; version 6 does not record when a commit completed."""
     when = commit.requested_at if version.logs_name_their_slice else commit.completed_at
     return (when or "") < requested_at
 

@@ -30,7 +30,7 @@ Choice = TypeVar("Choice", bound=Enum)
 
 
 def choose(kind: type[Choice], value: object, parameter: str) -> Choice:
-    """The member of an enumeration that a caller names.
+    """Return the member of an enumeration that a caller names.
 
     Raises:
         InvalidConfig: there is no such member.

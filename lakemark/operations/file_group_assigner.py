@@ -33,14 +33,14 @@ class FileGroupAssignment:
     readable: Mapping[FileGroupId, FileSlice] = field(default_factory=dict)
 
     def task(self, bucket: Bucket) -> FileGroupWrite:
-        """What a worker writes for one bucket."""
+        """Return what a worker writes for one bucket."""
         is_new = bucket.partition_path not in self.partitions
         current = self.slices.get(bucket)
         readable = current and self.readable.get(current.group, current)
         return FileGroupWrite(bucket, current, is_new, readable)
 
     def groups_in(self, number: int) -> list[SearchedGroup]:
-        """The file groups of one bucket, in all partitions that have it."""
+        """Return the file groups of one bucket, in all partitions that have it."""
         return self._groups_by_number.get(number, [])
 
     @cached_property
@@ -62,7 +62,7 @@ class FileGroupAssigner:
         self._slices: dict[Bucket, FileSlice] = {}
 
     def assign(self, view: FileSystemView, bucket_count: int) -> FileGroupAssignment:
-        """The file slices of a table with this number of buckets in each partition.
+        """Return the file slices of a table with this number of buckets in each partition.
 
         Raises:
             InvalidConfig: a file group was created with more buckets, or without a bucket index.

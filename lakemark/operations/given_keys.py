@@ -27,7 +27,7 @@ _REMEDY = "pass a list of record keys as text, or rows with the columns of the r
 def record_keys_of(
     given: Keys, generator: KeyGenerator, columns: pa.Schema, table_url: str
 ) -> list[str]:
-    """The record keys that a caller gives, as the table stores them.
+    """Return the record keys that a caller gives, as the table stores them.
 
     Args:
         given: the keys; an iterator is read once.

@@ -53,7 +53,7 @@ _KINDS = (
 
 
 def with_new_columns(table: pa.Schema, rows: pa.Schema, table_url: str) -> pa.Schema:
-    """The columns of a table, then those of the rows that it lacks; types that hold both.
+    """Return the columns of a table, then those of the rows that it lacks; types that hold both.
 
     Args:
         table: its columns, without meta columns.
@@ -216,7 +216,7 @@ def _converted(column: pa.ChunkedArray, field: pa.Field, table_url: str) -> pa.C
 
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The values of a dictionary, of runs, or of an extension type."""
+    """Return the values of a dictionary, of runs, or of an extension type."""
     if pa.types.is_dictionary(column.type):
         return column.cast(column.type.value_type)
     if pa.types.is_run_end_encoded(column.type):

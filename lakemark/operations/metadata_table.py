@@ -130,6 +130,6 @@ def _build(table: OpenTable, timeline: Timeline, check_lease: Callable[[], None]
 
 
 def _indexed_columns(table: OpenTable) -> pa.Schema:
-    """The columns that have statistics; none before the first commit."""
+    """Return the columns that have statistics; none before the first commit."""
     schema = table.schema or pa.schema([])
     return pa.schema([schema.field(name) for name in indexed_columns(schema, table.version)])

@@ -73,7 +73,7 @@ class Coordination:
     multi_writer: MultiWriter | None = None
 
     def lock_of(self, storage: Storage) -> TableLock | None:
-        """The lock of a table; None for the default lock, which is opened when it is needed.
+        """Return the lock of a table; None for the default lock, which is opened when it is needed.
 
         Raises:
             InvalidConfig: the lock provider does not work on this storage.
@@ -157,7 +157,7 @@ class OpenTable:
         )
 
     def with_properties(self, properties: TableProperties) -> OpenTable:
-        """The same table after a change of version, with the same lock and settings."""
+        """Return the same table after a change of version, with the same lock and settings."""
         return OpenTable(
             self.storage,
             properties,

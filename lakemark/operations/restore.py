@@ -11,12 +11,12 @@ from lakemark.services import restore
 
 
 def pending_restore(table: OpenTable) -> tuple[Instant, RestorePlan] | None:
-    """The restore that has begun and not completed, if there is one."""
+    """Return the restore that has begun and not completed, if there is one."""
     return restore.pending_restore(table.timeline, table.store)
 
 
 def plan_restore(table: OpenTable, restore_to: str | None) -> RestorePlan:
-    """The instants that ``restore_table`` would undo now; errors as there."""
+    """Return the instants that ``restore_table`` would undo now; errors as there."""
     pending = pending_restore(table)
     if pending is not None:
         return pending[1]

@@ -8,7 +8,7 @@ from lakemark.transaction import rollback
 
 
 def plan_rollback(table: OpenTable, requested_at: str) -> RollbackPlan:
-    """The files that ``roll_back_instant`` would delete now; errors as there."""
+    """Return the files that ``roll_back_instant`` would delete now; errors as there."""
     return rollback.plan_rollback(table.context, requested_at)
 
 

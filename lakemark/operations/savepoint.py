@@ -13,14 +13,14 @@ from lakemark.timeline.timeline import Timeline
 
 
 def list_savepoints(table: OpenTable) -> dict[str, SavepointMetadata]:
-    """Each savepoint by the requested time of its commit, as of the table's last refresh."""
+    """Return each savepoint by the requested time of its commit, as of the table's last refresh."""
     return savepoint.savepoints(table.timeline, table.store)
 
 
 def plan_savepoint(
     table: OpenTable, requested_at: str, user: str = "", comment: str = ""
 ) -> SavepointMetadata:
-    """The files that ``create_savepoint`` would keep now; errors as there."""
+    """Return the files that ``create_savepoint`` would keep now; errors as there."""
     return savepoint.plan_savepoint(table.context, requested_at, _slices_of(table), user, comment)
 
 
@@ -46,7 +46,7 @@ def create_savepoint(
 
 
 def plan_savepoint_deletion(table: OpenTable, requested_at: str) -> SavepointMetadata:
-    """The files that a savepoint keeps, which cleaning may delete after its deletion."""
+    """Return the files that a savepoint keeps, which cleaning may delete after its deletion."""
     return savepoint.plan_deletion(table.context, requested_at)
 
 

@@ -162,7 +162,7 @@ class TableWriter:
             self.__dict__.pop(text, None)
 
     def assign_file_groups(self) -> FileGroupAssignment:
-        """The file slices of the buckets that have any, as of ``begin``."""
+        """Return the file slices of the buckets that have any, as of ``begin``."""
         return self._assigner.assign(self.table.view(), self.settings.index.bucket_count)
 
     def commit(
@@ -356,7 +356,7 @@ class TableWriter:
             raise WriteConflict(message)
 
     def _united(self, avro_text: str) -> pa.Schema:
-        """The columns of a commit, then our columns that it lacks."""
+        """Return the columns of a commit, then our columns that it lacks."""
         if avro_text == self._schema_text:
             return self.schema
         theirs = without_meta_columns(avro.to_arrow(avro_text))

@@ -244,7 +244,7 @@ class RowWriter:
 
 
 def bucket_index(table: OpenTable, buckets: int | None) -> BucketIndex:
-    """The bucket index of a table.
+    """Return the bucket index of a table.
 
     Args:
         table: the open table.

@@ -24,7 +24,7 @@ def write_context(
     log_format: str | None = None,
     merger_class: str | None = None,
 ) -> WriteContext:
-    """What workers need to write files of an instant.
+    """Return what workers need to write files of an instant.
 
     Args:
         table: the open table.

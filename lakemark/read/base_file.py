@@ -72,7 +72,7 @@ def read_base_file(
 
 
 def read_footer(storage: Storage, base: BaseFile) -> pq.FileMetaData:
-    """The footer of a Parquet file.
+    """Return the footer of a Parquet file.
 
     Raises:
         SnapshotChanged: the file is gone.
@@ -85,7 +85,7 @@ def read_footer(storage: Storage, base: BaseFile) -> pq.FileMetaData:
 def _has_match(
     file: pq.ParquetFile, group: int, condition: pc.Expression, schema: pa.Schema, path: str
 ) -> bool:
-    """Whether a row group may hold a matching row, by the columns of the condition.
+    """Return whether a row group may hold a matching row, by the columns of the condition.
 
     The check is skipped if these are most of the columns that are read.
     """
@@ -101,7 +101,7 @@ def _has_match(
 def _has_comparable_statistics(
     condition: pc.Expression, stored: pa.Schema, schema: pa.Schema
 ) -> bool:
-    """Whether the statistics of the file have the types that the condition compares."""
+    """Return whether the statistics of the file have the types that the condition compares."""
     names = [name for name in referenced_columns(condition, schema) if name in stored.names]
     return all(stored.field(name).type == schema.field(name).type for name in names)
 

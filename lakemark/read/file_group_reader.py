@@ -104,7 +104,7 @@ class FileGroupReader:
         return merge_streams(base, changes, self.merger, self.memory_budget_bytes)
 
     def read_changes(self, file_slice: FileSlice) -> Iterator[pa.Table]:
-        """The changes in the logs, in all columns, oldest first, not folded."""
+        """Return the changes in the logs, in all columns, oldest first, not folded."""
         return self._log_changes(self._merge_schema(None)).read(file_slice.logs)
 
     def read_sample(
@@ -196,7 +196,7 @@ class FileGroupReader:
         )
 
     def _merge_schema(self, columns: Sequence[str] | None) -> pa.Schema:
-        """The columns that a merge needs for these ones, including the record key."""
+        """Return the columns that a merge needs for these ones, including the record key."""
         if self.merger.needs_whole_rows:
             columns = None
         if columns is None and RECORD_KEY in self.schema.names:
@@ -215,5 +215,5 @@ def _present(name: str, schema: pa.Schema) -> tuple[str, ...]:
 
 
 def _column_of(field: str, schema: pa.Schema) -> str:
-    """The column of a field, which may be inside a struct."""
+    """Return the column of a field, which may be inside a struct."""
     return field if field in schema.names else field.split(".")[0]

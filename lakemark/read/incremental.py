@@ -147,7 +147,7 @@ def _archived_commits_in(
 
 
 def _requested_since(begin: str) -> str:
-    """The earliest request of a commit that may complete in the range."""
+    """Return the earliest request of a commit that may complete in the range."""
     try:
         return add_to_instant(begin, -_LONGEST_COMMIT)
     except (ValueError, OverflowError):
@@ -189,7 +189,7 @@ def _cleaned_files(view: FileSystemView, slices: Iterable[FileSlice]) -> list[st
 def _written_slices(
     view: FileSystemView, metadata: Iterable[CommitMetadata], instant_range: InstantRange
 ) -> tuple[FileSlice, ...]:
-    """The newest slice of every file group, from the files of these commits alone.
+    """Return the newest slice of every file group, from the files of these commits alone.
 
     Removed files are included, with a size of 0 bytes.
     """
@@ -216,7 +216,7 @@ def _parse_path(path: str) -> DataFile:
 
 
 def _is_replaced(view: FileSystemView, name: FileGroupId, instant_range: InstantRange) -> bool:
-    """Whether the group was replaced by the end of the range."""
+    """Return whether the group was replaced by the end of the range."""
     at = view.replaced.get(name)
     if at is None or instant_range.end is None:
         return at is not None

@@ -73,7 +73,7 @@ class KeyLocations(Protocol):
 def find_slices(
     slices: Iterable[FileSlice], locations: KeyLocations, record_keys: pa.Array
 ) -> list[FileSlice]:
-    """The slices that contain one of the keys."""
+    """Return the slices that contain one of the keys."""
     found = locations.lookup(record_keys)
     paths, file_ids = (found.column(name).to_pylist() for name in ("partition_path", "file_id"))
     groups = {FileGroupId(path, file_id) for path, file_id in zip(paths, file_ids, strict=True)}

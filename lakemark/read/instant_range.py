@@ -27,7 +27,7 @@ class InstantRange:
     def of(
         cls, begin: GivenTime, end: GivenTime | None = None, clock: TimelineClock = UTC_CLOCK
     ) -> InstantRange:
-        """The range between two times in a user's notation.
+        """Return the range between two times in a user's notation.
 
         Args:
             begin: ``earliest``, a number of zeros, or a time in one of the forms that
@@ -47,7 +47,7 @@ class InstantRange:
         return instant_range
 
     def contains(self, time: str) -> bool:
-        """Whether the time is in the range."""
+        """Return whether the time is in the range."""
         return self.begin < time and (self.end is None or time <= self.end)
 
 

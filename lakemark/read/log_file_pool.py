@@ -34,7 +34,7 @@ class LogFilePool:
         return cast(BinaryIO, _LogFile(self, path))
 
     def stream(self, path: str) -> BinaryIO:
-        """The open file of a log, valid until the next call for another log."""
+        """Return the open file of a log, valid until the next call for another log."""
         if path not in self._open:
             self._close_all_but(_MAX_OPEN - 1)
             closing = ExitStack()

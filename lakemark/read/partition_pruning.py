@@ -60,7 +60,7 @@ def _value_guarantee(name: str, text: str, schema: pa.Schema) -> list[pc.Express
 
 
 def _parse_value(text: str, data_type: pa.DataType) -> pa.Scalar | None:
-    """The value of a folder name; None for types whose values have several spellings."""
+    """Return the value of a folder name; None for types whose values have several spellings."""
     if data_type == pa.string():
         return pa.scalar(text)
     if pa.types.is_integer(data_type):

@@ -32,13 +32,13 @@ class PathColumns:
 
     @classmethod
     def of(cls, properties: TableProperties) -> PathColumns | None:
-        """The dropped partition columns of a table; None if its files have all columns."""
+        """Return the dropped partition columns of a table; None if its files have all columns."""
         if not properties.drops_partition_columns:
             return None
         return cls(properties.partition_fields, properties.url_encode)
 
     def append_to(self, schema: pa.Schema) -> pa.Schema:
-        """The schema of the table's commits, with the partition columns at the end."""
+        """Return the schema of the table's commits, with the partition columns at the end."""
         others = [field for field in schema if field.name not in self.names]
         return pa.schema([*others, *(pa.field(name, pa.string()) for name in self.names)])
 

@@ -11,7 +11,7 @@ from lakemark.schema.promotion import promote
 
 
 def project_schema(schema: pa.Schema, columns: Collection[str]) -> pa.Schema:
-    """The named columns of a schema, in the schema's order.
+    """Return the named columns of a schema, in the schema's order.
 
     Raises:
         InvalidConfig: the table has no column of that name.

@@ -88,7 +88,7 @@ class SlicePruner:
     def _of_column(
         self, statistics: FileStatistics, name: str, slices: Sequence[FileSlice]
     ) -> list[_Cases]:
-        """The cases of one column in each slice."""
+        """Return the cases of one column in each slice."""
         data_type = self.schema.field(name).type
         if not _is_ordered(data_type):
             return [_ANYTHING] * len(slices)
@@ -150,7 +150,7 @@ def _may_hold_in_one(
 
 
 def _is_ordered_differently(one: _Range) -> bool:
-    """Whether Arrow may order text between the bounds unlike Java."""
+    """Return whether Arrow may order text between the bounds unlike Java."""
     texts = [bound for bound in (one.low, one.high) if isinstance(bound, str)]
     return any(max(text, default="") >= _FIRST_SURROGATE for text in texts)
 
@@ -166,7 +166,7 @@ def _as_numbers(times: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _is_ordered(data_type: pa.DataType) -> bool:
-    """Whether bounds cover all values; those of floats do not include NaN."""
+    """Return whether bounds cover all values; those of floats do not include NaN."""
     return not (pa.types.is_nested(data_type) or pa.types.is_floating(data_type))
 
 

@@ -61,5 +61,5 @@ def select_row_groups(condition: pc.Expression, file: BinaryIO, schema: pa.Schem
 
 
 def filter_rows(rows: pa.Table, condition: pc.Expression | None) -> pa.Table:
-    """The rows that meet a condition; null is not true."""
+    """Return the rows that meet a condition; null is not true."""
     return rows if condition is None else rows.filter(condition)

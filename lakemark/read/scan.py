@@ -30,7 +30,7 @@ class ArrowStream(ABC):
         """Columns and types of the result."""
 
     def batches(self, threads: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The batches of all parts, in no order; no batch is empty.
+        """Return the batches of all parts, in no order; no batch is empty.
 
         Args:
             threads: parts that are read at once; the number of processors when None.
@@ -43,11 +43,11 @@ class ArrowStream(ABC):
         return interleaved(self._parts(), threads or os.cpu_count() or 1)
 
     def to_reader(self, threads: int | None = None) -> pa.RecordBatchReader:
-        """The result as a stream that other Arrow libraries accept."""
+        """Return the result as a stream that other Arrow libraries accept."""
         return pa.RecordBatchReader.from_batches(self.schema, self.batches(threads))
 
     def to_table(self, threads: int | None = None) -> pa.Table:
-        """The whole result in memory."""
+        """Return the whole result in memory."""
         return self.to_reader(threads).read_all()
 
     @abstractmethod
@@ -91,11 +91,11 @@ class Scan(ArrowStream):
         return tuple(dict.fromkeys([*self.columns, *deciding]))
 
     def with_slices(self, slices: Sequence[FileSlice]) -> Scan:
-        """The part of the scan that reads only these slices."""
+        """Return the part of the scan that reads only these slices."""
         return replace(self, slices=tuple(slices))
 
     def with_columns(self, columns: Sequence[str]) -> Scan:
-        """The same rows with other columns."""
+        """Return the same rows with other columns."""
         return replace(self, columns=tuple(columns))
 
     def _parts(self) -> list[Callable[[], Iterator[pa.RecordBatch]]]:

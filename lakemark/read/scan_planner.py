@@ -240,7 +240,7 @@ def _check_named_once(columns: Sequence[str]) -> None:
 
 
 def table_schema(avro_schema: AvroSchema, properties: TableProperties) -> pa.Schema:
-    """The columns of a table with this schema in its commits, including any meta columns."""
+    """Return the columns of a table with this schema in its commits, including any meta columns."""
     schema = avro.to_arrow(avro_schema)
     path_columns = PathColumns.of(properties)
     if path_columns is not None:

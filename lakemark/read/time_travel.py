@@ -68,7 +68,7 @@ def plan(
 
 
 def _schema_as_of(view: FileSystemView, store: TimelineStore, instant: str) -> str | None:
-    """The schema of the newest commit until then that has one."""
+    """Return the schema of the newest commit until then that has one."""
     commits = [i for i in view.timeline.completed(*COMMITS) if i.requested_at <= instant]
     for commit in sorted(commits, key=lambda i: i.requested_at, reverse=True):
         schema = store.read_commit(commit).extra_metadata.get(keys.SCHEMA)

@@ -76,11 +76,11 @@ class ConditionMaker(Protocol[Condition]):
     """
 
     def compare(self, column: Sequence[str], comparison: str, literal: pa.Scalar) -> Condition:
-        """The comparison; false for a null, and for NaN except with ``!=``."""
+        """Return the comparison; false for a null, and for NaN except with ``!=``."""
         ...
 
     def is_null(self, column: Sequence[str]) -> Condition:
-        """Whether a column is null."""
+        """Return whether a column is null."""
         ...
 
     def both(self, one: Condition, other: Condition) -> Condition:
@@ -92,7 +92,7 @@ class ConditionMaker(Protocol[Condition]):
         ...
 
     def negate(self, condition: Condition) -> Condition:
-        """The negation; null stays null."""
+        """Return the negation; null stays null."""
         ...
 
 
@@ -112,7 +112,7 @@ class InvalidWhere(InvalidConfig):
 
 
 def _hint(text: str, position: int) -> str:
-    """What to write instead; "" if it is unknown.
+    """Return what to write instead; "" if it is unknown.
 
     The error is at the second character of ``==``, because the first one is a comparison.
     """
@@ -329,7 +329,7 @@ class _Parser(Generic[Condition]):
 
 
 def _value(token: _Token, data_type: pa.DataType) -> object:
-    """The Python value of a literal next to a column of ``data_type``.
+    """Return the Python value of a literal next to a column of ``data_type``.
 
     Raises:
         ValueError: the literal is of another kind.

@@ -63,7 +63,7 @@ def canonical(schema: pa.Schema) -> pa.Schema:
 
 
 def not_storable(arrow: pa.DataType, path: tuple[str, ...]) -> InvalidConfig:
-    """The error for a column whose type a Hudi table cannot store."""
+    """Return the error for a column whose type a Hudi table cannot store."""
     return InvalidConfig(
         f"column {'.'.join(path)} has type {arrow}, which a Hudi table cannot store; "
         "cast it, for example to string, or drop it"

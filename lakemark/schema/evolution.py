@@ -36,7 +36,7 @@ ELEMENT = ""
 
 
 def dotted(path: Path) -> str:
-    """A path as users write it: ``items[].price``."""
+    """Return a path as users write it: ``items[].price``."""
     return "".join("[]" if name == ELEMENT else f".{name}" for name in path).removeprefix(".")
 
 
@@ -63,7 +63,7 @@ class DeclaredType(str):
 
     @classmethod
     def of(cls, arrow: pa.DataType) -> DeclaredType:
-        """The declared type of a float, bytes, a date, a timestamp or a decimal."""
+        """Return the declared type of a float, bytes, a date, a timestamp or a decimal."""
         return cls(arrow)
 
     @property
@@ -128,7 +128,7 @@ def kind_named(text: str) -> ValueKind | DeclaredType:
 
 
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """The narrowest type that can hold all values of both; None if there is none.
+    """Return the narrowest type that can hold all values of both; None if there is none.
 
     It is associative, commutative and idempotent, except for the order of the fields of structs:
     those of ``one`` come first.
@@ -269,7 +269,7 @@ def _evolved_type(known: pa.DataType, path: Path, seen: _Sightings) -> pa.DataTy
 
 
 def _new_type(path: Path, seen: _Sightings) -> pa.DataType | None:
-    """The type of a new field; None if no value was seen in it, or if it is too deep."""
+    """Return the type of a new field; None if no value was seen in it, or if it is too deep."""
     kinds = seen.kinds(path)
     if not kinds or depth(path) > MAX_EVOLVED_DEPTH:
         return None
@@ -290,7 +290,7 @@ def _new_type(path: Path, seen: _Sightings) -> pa.DataType | None:
 
 
 def _declared_type(kinds: Set[ValueKind | DeclaredType]) -> pa.DataType | None:
-    """The type that can hold the declared types, and the numbers among the kinds."""
+    """Return the type that can hold the declared types, and the numbers among the kinds."""
     declared = sorted(kind for kind in kinds if isinstance(kind, DeclaredType))
     numbers = kinds & _NUMBERS
     if not declared or len(kinds) > len(declared) + len(numbers):

@@ -9,7 +9,7 @@ from lakemark.errors import InvalidConfig
 
 
 def column_at(rows: pa.Table, name: str) -> pa.ChunkedArray:
-    """The column ``name``, or for ``a.b`` the field ``b`` of the struct column ``a``.
+    """Return the column ``name``, or for ``a.b`` the field ``b`` of the struct column ``a``.
 
     Raises:
         InvalidConfig: there is no such column.
@@ -27,5 +27,5 @@ def column_at(rows: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def top_column(name: str, schema: pa.Schema) -> str:
-    """The column that contains a field: the field itself, or its outermost struct."""
+    """Return the column that contains a field: the field itself, or its outermost struct."""
     return name if name in schema.names else name.partition(".")[0]

@@ -61,7 +61,7 @@ def _entries(values: pa.MapArray, wanted: pa.MapType) -> pa.StructArray:
 
 
 def _with_items(values: pa.Array, wanted: pa.DataType, child: pa.Array) -> pa.Array:
-    """The lists or maps of ``values`` with other items."""
+    """Return the lists or maps of ``values`` with other items."""
     validity_and_offsets = values.buffers()[:2]
     return pa.Array.from_buffers(
         wanted, len(values), validity_and_offsets, offset=values.offset, children=[child]

@@ -64,7 +64,7 @@ def propose(
     cleaning: CleaningPolicy | None,
     keep_from: KeepFrom,
 ) -> tuple[Instant, ...]:
-    """The instants to archive now, if any.
+    """Return the instants to archive now, if any.
 
     Reads nothing while the active timeline is short enough.
 
@@ -135,7 +135,7 @@ def metadata_compacted_at(storage: Storage, clock: TimelineClock) -> str:
 
 
 def metadata_table_limit(compacted_at: str, timeline: Timeline) -> list[str]:
-    """The first instant that a data table keeps because of its metadata table.
+    """Return the first instant that a data table keeps because of its metadata table.
 
     Instants that completed after the metadata table's newest compaction decide which of its log
     blocks count. Without a compaction, all instants are kept.
@@ -149,7 +149,7 @@ def metadata_table_limit(compacted_at: str, timeline: Timeline) -> list[str]:
 
 
 def _replaced_and_not_cleaned(store: TimelineStore, timeline: Timeline) -> Iterator[str]:
-    """The oldest instant that replaced file groups whose files may still be there.
+    """Yield the oldest instant that replaced file groups whose files may still be there.
 
     Without it on the timeline they would be read again (``ClusteringUtils
     .getEarliestInstantToRetainForClustering``).

@@ -67,14 +67,14 @@ class ArchivalPolicy:
 
 
 def is_due(timeline: Timeline, policy: ArchivalPolicy) -> bool:
-    """Whether more commits have completed than may be active."""
+    """Return whether more commits have completed than may be active."""
     return len(commits_by_request(timeline)) > policy.max_commits
 
 
 def plan(
     timeline: Timeline, policy: ArchivalPolicy, keep_from: Iterable[str] = ()
 ) -> tuple[Instant, ...]:
-    """The completed instants to archive, oldest first, if any.
+    """Return the completed instants to archive, oldest first, if any.
 
     Args:
         timeline: the active one.
@@ -105,14 +105,14 @@ def limit_of_metadata_table(data_timeline: Timeline) -> list[str]:
 
 
 def _limits(timeline: Timeline, policy: ArchivalPolicy) -> Iterator[str]:
-    """What must stay active because of the timeline itself."""
+    """Yield what must stay active because of the timeline itself."""
     yield from _before_pending(timeline)
     yield from (i.requested_at for i in timeline.completed(Action.SAVEPOINT))
     yield from _for_compaction(timeline, policy.delta_commits_to_compact)
 
 
 def _before_pending(timeline: Timeline) -> Iterator[str]:
-    """What stays active for a pending write.
+    """Yield what stays active for a pending write.
 
     The newest commit before it, because the timeline must not start with a pending instant. And
     what completed since it was requested, because its writer looks for conflicts on the active
@@ -128,7 +128,7 @@ def _before_pending(timeline: Timeline) -> Iterator[str]:
 
 
 def _for_compaction(timeline: Timeline, delta_commits: int) -> Iterator[str]:
-    """What the trigger of compactions counts: the last one, or enough delta commits since."""
+    """Yield what the trigger of compactions counts: the last one, or enough delta commits since."""
     deltas = [i for i in commits_by_request(timeline) if i.action is Action.DELTA_COMMIT]
     if not deltas:
         return

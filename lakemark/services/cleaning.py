@@ -50,7 +50,7 @@ def propose(
     policy: CleaningPolicy,
     now: datetime | None = None,
 ) -> CleanPlan | None:
-    """What a clean would delete now; None if no plan is needed.
+    """Return what a clean would delete now; None if no plan is needed.
 
     It is also None if the rollback of a completed commit has begun: the request that makes the
     commit pending again may still take effect, and needs the older files.
@@ -181,7 +181,7 @@ def _is_recorded(context: TableContext, pending: Instant) -> bool:
 
 
 def is_free(context: TableContext, pending: Instant) -> bool:
-    """Whether no other writer of a shared table executes a planned clean."""
+    """Return whether no other writer of a shared table executes a planned clean."""
     multi_writer = context.multi_writer
     return multi_writer is None or not has_heartbeat(context.storage, pending, multi_writer)
 
@@ -205,13 +205,13 @@ def _execute(
 
 
 def last_clean(timeline: Timeline) -> Instant | None:
-    """The newest completed clean, by its request."""
+    """Return the newest completed clean, by its request."""
     cleans = timeline.completed(Action.CLEAN)
     return max(cleans, key=lambda instant: instant.requested_at, default=None)
 
 
 def _is_commit_being_rolled_back(store: TimelineStore, timeline: Timeline) -> bool:
-    """Whether a rollback has begun that is to make a completed commit pending again."""
+    """Return whether a rollback has begun that is to make a completed commit pending again."""
     rollbacks = store.pending_rollbacks(timeline)
     targets = {plan.instant for one, plan in rollbacks if one.state is State.INFLIGHT}
     return any(one.requested_at in targets for one in timeline.completed(*COMMITS))

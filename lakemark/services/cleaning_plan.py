@@ -82,7 +82,7 @@ def commits_by_request(timeline: Timeline) -> list[Instant]:
 def earliest_retained(
     timeline: Timeline, policy: CleaningPolicy, now: datetime, clock: TimelineClock
 ) -> Instant | None:
-    """The oldest commit that queries may ask for; None to keep all, or for file versions.
+    """Return the oldest commit that queries may ask for; None to keep all, or for file versions.
 
     It is never later than the newest commit before a pending one. A later plan, which begins there,
     deletes the files that the pending commit replaces.
@@ -110,7 +110,7 @@ def plan(
     partitions: Collection[str] | None = None,
     savepointed: Savepointed | None = None,
 ) -> CleanPlan:
-    """The files to delete, if any.
+    """Return the files to delete, if any.
 
     Args:
         timeline: of the table.
@@ -176,7 +176,7 @@ def _groups(view: FileSystemView, partitions: Collection[str] | None) -> Iterabl
 def _expired_slices(
     group: FileGroup, policy: CleaningPolicy, earliest: Instant | None
 ) -> Sequence[FileSlice]:
-    """The expired slices of a visible group; savepoints are not considered."""
+    """Return the expired slices of a visible group; savepoints are not considered."""
     free = _before_planned(group)
     if earliest is None:
         # What a pending compaction reads and writes counts as one version.
@@ -217,7 +217,7 @@ def _own_names(file_slice: FileSlice) -> set[str]:
 
 
 def _cdc_start(log: LogFile, starts: Sequence[str], view: FileSystemView) -> str | None:
-    """The slice that a file of change data capture goes with; None for any other log."""
+    """Return the slice that a file of change data capture goes with; None for any other log."""
     if not log.name.is_cdc:
         return None
     written_at = log.name.instant

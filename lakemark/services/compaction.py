@@ -234,7 +234,7 @@ def _reason_late(
 
 
 def _contradicts(done: Instant, name: str, plan: CompactionPlan, store: TimelineStore) -> bool:
-    """Whether a completed instant would not have begun while the plan existed."""
+    """Return whether a completed instant would not have begun while the plan existed."""
     if done.action is Action.RESTORE:
         return True
     if done.action is Action.ROLLBACK:
@@ -252,7 +252,7 @@ def _contradicts(done: Instant, name: str, plan: CompactionPlan, store: Timeline
 
 
 def _is_followed(context: TableContext, pending: Instant, plan: CompactionPlan) -> bool:
-    """Whether logs are named after the slice that the plan opens, as in table version 6."""
+    """Return whether logs are named after the slice that the plan opens, as in table version 6."""
     if not context.timeline.version.logs_name_their_slice:
         return False
     folders = {one.group.partition_path for one in plan.operations}
@@ -279,7 +279,7 @@ def _names(files: Mapping[str, Sequence[str]]) -> set[str]:
 def recorded_log_sizes(
     plan: CompactionPlan, timeline: Timeline, store: TimelineStore
 ) -> dict[str, int]:
-    """The sizes of a plan's logs that their commits recorded, in bytes by path.
+    """Return the sizes of a plan's logs that their commits recorded, in bytes by path.
 
     A reader takes a log that was cut for one whose writer died, and passes over its last block. A
     compaction of it would lose the rows for good, because nothing reads the log afterwards. The
@@ -302,7 +302,7 @@ def recorded_log_sizes(
 def _slice_of(
     operation: CompactionOperation, storage: Storage, log_sizes: Mapping[str, int]
 ) -> FileSlice:
-    """The slice that a plan names, whatever was written to its group since.
+    """Return the slice that a plan names, whatever was written to its group since.
 
     Raises:
         CorruptData: the plan names something that is not a data file, or a missing file, or a log
@@ -321,7 +321,7 @@ def _slice_of(
 
 
 def _file(group: FileGroupId, name: str, storage: Storage) -> DataFile:
-    """A file of a plan with its real size: without the size a log would be read as empty."""
+    """Return a file of a plan with its real size: without the size a log would be read as empty."""
     info = storage.head(join(group.partition_path, name))
     file = data_file(group.partition_path, name, info.size_bytes) if info else None
     if file is None:

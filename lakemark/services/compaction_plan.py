@@ -25,12 +25,12 @@ class CompactionPolicy:
 
 
 def is_due(timeline: Timeline, policy: CompactionPolicy) -> bool:
-    """Whether enough delta commits completed since the last compaction was requested."""
+    """Return whether enough delta commits completed since the last compaction was requested."""
     return delta_commits_since_compaction(timeline) >= policy.every_delta_commits
 
 
 def delta_commits_since_compaction(timeline: Timeline) -> int:
-    """How many delta commits completed since the last compaction was requested."""
+    """Return how many delta commits completed since the last compaction was requested."""
     compactions = [*timeline.pending(Action.COMPACTION), *timeline.completed(Action.COMMIT)]
     last = max((i.requested_at for i in compactions), default="")
     return sum((i.completed_at or "") > last for i in timeline.completed(Action.DELTA_COMMIT))
@@ -74,7 +74,7 @@ def complete_plan(
 def _with_committed_logs(
     view: FileSystemView, operation: CompactionOperation, storage: Storage
 ) -> CompactionOperation:
-    """The operation, with logs of its slice that completed commits wrote."""
+    """Return the operation, with logs of its slice that completed commits wrote."""
     group = view.groups.get(operation.group)
     slices = group.slices if group else ()
     planned = next((s for s in slices if s.base_instant == operation.base_instant), None)

@@ -58,7 +58,7 @@ class MetadataPolicies:
     def for_data_table(
         cls, cleaning: CleaningPolicy | None = None, archival: ArchivalPolicy | None = None
     ) -> MetadataPolicies:
-        """The policies that follow from those of a data table.
+        """Return the policies that follow from those of a data table.
 
         The metadata table keeps a fifth more than the data table, but at least twenty commits
         (``hoodie.metadata.derive.from.datatable.clean.policy``). One more instant stays active than
@@ -158,7 +158,7 @@ def _undo_abandoned(context: TableContext) -> tuple[Timeline, tuple[Instant, ...
 
 
 def _is_clean_due(own: Timeline, policy: CleaningPolicy, clock: TimelineClock) -> bool:
-    """Whether a compaction has made versions that may be deleted, or a clean is pending."""
+    """Return whether a compaction has made versions that may be deleted, or a clean is pending."""
     if own.pending(Action.CLEAN):
         return True
     compactions, last = own.completed(Action.COMMIT), cleaning.last_clean(own)
@@ -175,7 +175,7 @@ def _is_clean_due(own: Timeline, policy: CleaningPolicy, clock: TimelineClock) -
 
 
 def _retained_from(own: Timeline, policy: CleaningPolicy, clock: TimelineClock) -> str:
-    """The earliest commit to retain, as of the newest commit; "" to retain everything."""
+    """Return the earliest commit to retain, as of the newest commit; "" to retain everything."""
     newest = max((i.requested_at for i in own.completed(*COMMITS)), default=INITIAL)
     if newest.startswith(INITIAL):
         return ""
@@ -184,7 +184,7 @@ def _retained_from(own: Timeline, policy: CleaningPolicy, clock: TimelineClock) 
 
 
 def _keep_from(own: Timeline, data: Timeline) -> Iterator[str]:
-    """The instants that the data table's timeline still refers to.
+    """Yield the instants that the data table's timeline still refers to.
 
     The instant that built the metadata table is kept while the data table has older instants on its
     timeline, because it shows that they are included.

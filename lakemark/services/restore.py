@@ -49,14 +49,14 @@ _log = logging.getLogger(__name__)
 
 
 def pending_restore(timeline: Timeline, store: TimelineStore) -> tuple[Instant, RestorePlan] | None:
-    """The restore that has begun and not completed, if there is one."""
+    """Return the restore that has begun and not completed, if there is one."""
     for instant in timeline.pending(Action.RESTORE):
         return instant, store.read_restore_plan(instant.requested_at)
     return None
 
 
 def plan_restore(timeline: Timeline, restore_to: str, is_merge_on_read: bool) -> RestorePlan:
-    """The writes that come after a completed commit, in the order in which they are undone.
+    """Return the writes that come after a completed commit, in the order in which they are undone.
 
     A write comes after if it completed later, or has not completed. A compaction counts by its
     request, because rows written since belong to the slices that it opened. Pending clusterings are
@@ -232,7 +232,7 @@ def _request(
 def _with_later_commits(
     plan: RestorePlan, pending: Instant, timeline: Timeline, is_merge_on_read: bool
 ) -> RestorePlan:
-    """A plan that was found, with the writes between its time and its creation.
+    """Return a plan that was found, with the writes between its time and its creation.
 
     Its writer may have lost the lock before it created the plan. Commits that completed until then
     came before the restore, so the restore undoes them, too.

@@ -38,7 +38,7 @@ def savepoints(timeline: Timeline, store: TimelineStore) -> dict[str, SavepointM
 def plan_savepoint(
     context: TableContext, requested_at: str, slices_as_of: SlicesAsOf, user: str, comment: str
 ) -> SavepointMetadata:
-    """What ``create_savepoint`` would keep, as of now. Errors as there."""
+    """Return what ``create_savepoint`` would keep, as of now. Errors as there."""
     timeline = context.timeline.load()
     return _plan(timeline, context.timeline, requested_at, slices_as_of, user, comment)
 
@@ -67,7 +67,7 @@ def create_savepoint(
 
 
 def plan_deletion(context: TableContext, requested_at: str) -> SavepointMetadata:
-    """The files that ``delete_savepoint`` would release; errors as there."""
+    """Return the files that ``delete_savepoint`` would release; errors as there."""
     found = _find(context.timeline.load(), requested_at)
     return context.timeline.read_savepoint(found) if found.is_completed else SavepointMetadata()
 
@@ -101,7 +101,7 @@ def _plan(
 
 
 def _find(timeline: Timeline, requested_at: str) -> Instant:
-    """The savepoint of that instant, completed or pending."""
+    """Return the savepoint of that instant, completed or pending."""
     check_no_restore(timeline)
     for instant in timeline.instants:
         if instant.action is Action.SAVEPOINT and instant.requested_at == requested_at:

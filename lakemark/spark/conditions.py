@@ -32,7 +32,7 @@ def spark_condition(where: str, schema: pa.Schema) -> Column:
 
 
 def column_named(*names: str) -> Column:
-    """A column, or a field inside it, for any characters in the names."""
+    """Return a column, or a field inside it, for any characters in the names."""
     return F.col(".".join("`" + name.replace("`", "``") + "`" for name in names))
 
 
@@ -84,7 +84,7 @@ def _exclude_nan(condition: Column, value: Column, data_type: pa.DataType) -> Co
 
 
 def _literal(literal: pa.Scalar) -> Column:
-    """The value in its own type; a text that is cast does not depend on session settings."""
+    """Return the value in its own type; a text that is cast does not depend on session settings."""
     value, data_type = literal.as_py(), literal.type
     if pa.types.is_timestamp(data_type) or pa.types.is_decimal(data_type):
         value = _isoformat(value) if isinstance(value, datetime) else str(value)

@@ -58,11 +58,11 @@ class LakemarkDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for ``format``."""
+        """Return the name for ``format``."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """The columns of the result; errors as for ``Table.scan``."""
+        """Return the columns of the result; errors as for ``Table.scan``."""
         return spark_schema(_plan_scan(self.options, _parse_columns(self.options)).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -96,15 +96,15 @@ class SliceReader(DataSourceReader):
         self._scan = scan
 
     def __getstate__(self) -> dict[str, Scan]:
-        """The state for every worker, without slices, which arrive as partitions."""
+        """Return the state for every worker, without slices, which arrive as partitions."""
         return {"_scan": self._scan.with_slices(())}
 
     def partitions(self) -> list[InputPartition]:
-        """The slices after pruning."""
+        """Return the slices after pruning."""
         return [SlicePartition(one) for one in self._scan.slices]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition; Spark passes None if there is no partition."""
+        """Yield the rows of a partition; Spark passes None if there is no partition."""
         if isinstance(partition, SlicePartition):
             yield from read_slice(self._scan, partition.file_slice)
 

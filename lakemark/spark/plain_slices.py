@@ -22,7 +22,7 @@ from lakemark.spark.types import is_read_alike
 
 
 def plain_slices(table: OpenTable, scan: Scan) -> list[FileSlice]:
-    """The slices of a scan that Spark reads exactly as lakemark does.
+    """Return the slices of a scan that Spark reads exactly as lakemark does.
 
     Reads the metadata of each commit that wrote one of the files, once.
 
@@ -53,7 +53,7 @@ def plain_slices(table: OpenTable, scan: Scan) -> list[FileSlice]:
 
 
 def is_streaming_sink_file(path: str) -> bool:
-    """Whether Spark silently skips a file because it looks like one of a streaming sink.
+    """Return whether Spark silently skips a file because it looks like one of a streaming sink.
 
     Source: ``FileStreamSink.ancestorIsMetadataDirectory`` of Spark.
     """
@@ -61,7 +61,7 @@ def is_streaming_sink_file(path: str) -> bool:
 
 
 def _schema_of_commit(table: OpenTable, requested_at: str) -> pa.Schema | None:
-    """The columns of the files of a commit; None if they are unknown."""
+    """Return the columns of the files of a commit; None if they are unknown."""
     commit = table.timeline.find(requested_at)
     if commit is None or not (commit.is_completed and commit.action.is_ingest):
         return None

@@ -109,18 +109,18 @@ class ReadSlices:
 
     @classmethod
     def of(cls, scan: Scan) -> ReadSlices:
-        """A reader of the slices of a scan, numbered from 0."""
+        """Return a reader of the slices of a scan, numbered from 0."""
         return cls(scan.with_slices(()), tuple(pickle.dumps(one) for one in scan.slices))
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows, batch by batch, in the types that Spark accepts."""
+        """Yield the rows, batch by batch, in the types that Spark accepts."""
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from read_slice(self.scan, pickle.loads(self.slices[number]))
 
 
 def read_slice(scan: Scan, file_slice: FileSlice) -> Iterator[pa.RecordBatch]:
-    """The rows of one slice, in the types that Spark accepts; errors as ``Scan.batches``."""
+    """Yield the rows of one slice, in the types that Spark accepts; errors as ``Scan.batches``."""
     schema = arrow_for_spark(scan.schema)
     for batch in scan.with_slices([file_slice]).batches(threads=1):
         yield batch.cast(schema)

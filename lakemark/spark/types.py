@@ -12,12 +12,12 @@ from pyspark.sql.types import StructType
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """The columns as Spark types."""
+    """Return the columns as Spark types."""
     return from_arrow_schema(arrow_for_spark(schema), prefer_timestamp_ntz=True)
 
 
 def arrow_for_spark(schema: pa.Schema) -> pa.Schema:
-    """The Arrow types that Spark accepts for these columns; they can be cast to these."""
+    """Return the Arrow types that Spark accepts for these columns; they can be cast to these."""
     return pa.schema([_field(field) for field in schema])
 
 

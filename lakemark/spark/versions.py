@@ -40,7 +40,7 @@ def versions() -> Versions:
 
 
 def report_versions(_: Iterable[object]) -> Iterator[tuple[str, Versions]]:
-    """The host and the versions of the process that runs this task."""
+    """Yield the host and the versions of the process that runs this task."""
     yield platform.node(), versions()
 
 

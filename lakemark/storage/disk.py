@@ -125,7 +125,7 @@ def checksum_of(full_path: str) -> str:
 
 
 def content_mismatch(path: str) -> AlreadyExists:
-    """The error for a file that exists with different content."""
+    """Return the error for a file that exists with different content."""
     return AlreadyExists(f"{path} already exists with different content")
 
 

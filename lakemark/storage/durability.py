@@ -154,7 +154,7 @@ class Unsynced:
         self._sync({full_path, *_folders_of(full_path)})
 
     def _matters(self, full_path: str) -> bool:
-        """Whether a file is needed after a power failure."""
+        """Return whether a file is needed after a power failure."""
         return not _OF_RUNNING_PROCESSES.match(full_path, len(self._root))
 
     def _sync(self, full_paths: Set[str]) -> None:
@@ -167,7 +167,7 @@ class Unsynced:
             raise error
 
     def _must_force(self, full_path: str, note: _Note) -> bool:
-        """Whether a noted path must be forced; if not, it is forgotten."""
+        """Return whether a noted path must be forced; if not, it is forgotten."""
         if note.is_changed or self._has_changed(full_path):
             return True
         with self._changing:
@@ -175,7 +175,7 @@ class Unsynced:
         return False
 
     def _has_changed(self, folder: str) -> bool:
-        """Whether any process may have changed the names in a folder since it was forced."""
+        """Return whether any process may have changed the names in a folder since it was forced."""
         look = _look(folder)
         return look is None or look != self._forced.get(folder)
 
@@ -219,7 +219,7 @@ class Unsynced:
         return None
 
     def _errors_of_lost_content(self, full_paths: Set[str]) -> list[HudiError]:
-        """The errors of failed files that still exist: any process may have deleted one."""
+        """Return the errors of failed files that still exist: any process may have deleted one."""
         with self._changing:
             failed = {p: self._failed[p] for p in full_paths if p in self._failed}
             for full_path, failure in failed.items():
@@ -264,14 +264,14 @@ class Unsynced:
 
 
 def _folders_of(full_path: str) -> Iterator[str]:
-    """All folders above a path."""
+    """Yield all folders above a path."""
     while full_path != os.path.dirname(full_path):
         full_path = os.path.dirname(full_path)
         yield full_path
 
 
 def _folders_leading_to(root: str) -> Iterator[str]:
-    """The folders above a root, on its file system, that this user may force."""
+    """Yield the folders above a root, on its file system, that this user may force."""
     folder = os.path.dirname(root)
     with suppress(OSError):
         while os.stat(folder).st_dev == os.stat(root).st_dev and os.access(folder, os.R_OK):
@@ -300,7 +300,7 @@ def _in_threads(function: Callable[[str], T], full_paths: Sequence[str]) -> list
 
 @cache
 def _threads_of(_process_id: int, count: int) -> ThreadPoolExecutor:
-    """The threads of a process; a process that was forked does not have those of its parent.
+    """Return the threads of a process; a process that was forked does not have those of its parent.
 
     They are kept: a commit of a few records forces files about seven times, and starting threads
     each time took a quarter of its time.
@@ -347,7 +347,7 @@ _of_roots_lock = Lock()
 
 
 def unsynced_below(root: str) -> Unsynced:
-    """The unsynced files of this process below a root."""
+    """Return the unsynced files of this process below a root."""
     with _of_roots_lock:
         return _of_roots.setdefault(root, Unsynced(root))
 

@@ -255,7 +255,7 @@ class ObjectStorage:
         return path
 
     def _path(self, key: str) -> str:
-        """The path of a key; "" for the root's own marker."""
+        """Return the path of a key; "" for the root's own marker."""
         return f"{key}/".removeprefix(self._prefix).removesuffix("/")
 
     def _info(self, meta: ObjectMeta) -> ObjectInfo:
@@ -349,7 +349,7 @@ class ObjectStorage:
 
 
 def _quoted(etag: str | None) -> str | None:
-    """An e-tag as answers to reads have it; the listings of Azure leave the quotes out."""
+    """Return an e-tag as answers to reads have it; the listings of Azure leave the quotes out."""
     return etag if etag is None or etag.endswith('"') else f'"{etag}"'
 
 

@@ -71,7 +71,7 @@ def open_storage(location: StorageLocation) -> Storage:
 
 
 def canonical_url(url: str) -> str:
-    """The canonical form of a URL, for checks and comparisons.
+    """Return the canonical form of a URL, for checks and comparisons.
 
     Nothing is opened. Links on a local disk are followed.
 
@@ -196,7 +196,7 @@ def _azure(bucket: str, options: Options, client: ClientConfig, retry: RetryConf
 
 
 def _memory(name: str, options: Options, client: ClientConfig, retry: RetryConfig) -> MemoryStore:
-    """The process's store of this name, so that opening it twice gives the same objects."""
+    """Return the process's store of this name, so that opening it twice gives the same objects."""
     with _memory_stores_lock:
         return _memory_stores.setdefault(name, MemoryStore())
 

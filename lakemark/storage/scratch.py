@@ -74,7 +74,7 @@ def temporary_writes(content: str) -> Iterator[None]:
 
 
 def _temporary_folder() -> str:
-    """The folder that ``TMPDIR`` names, or the system's.
+    """Return the folder that ``TMPDIR`` names, or the system's.
 
     Raises:
         StorageUnavailable: no temporary folder can be written.
@@ -91,7 +91,7 @@ def _temporary_folder() -> str:
 
 @cache
 def scratch_of_this_process(purpose: str) -> Path:
-    """A folder that every call returns, until this process exits."""
+    """Return a folder that every call returns, until this process exits."""
     opened = ExitStack()
     atexit.register(opened.close)
     return opened.enter_context(scratch_folder(purpose))

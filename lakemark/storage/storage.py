@@ -69,7 +69,7 @@ class StorageLocation:
     options: dict[str, str] = field(default_factory=dict, repr=False)
 
     def child(self, folder: str) -> StorageLocation:
-        """A folder of this location as a location of its own, with the same options."""
+        """Return a folder of this location as a location of its own, with the same options."""
         return StorageLocation(f"{self.url.rstrip('/')}/{check_folder(folder)}", self.options)
 
 

@@ -54,7 +54,7 @@ PLAN_FIELDS: Mapping[str, tuple[Action, str]] = {
 
 
 def is_archive_log(name: str) -> bool:
-    """Whether a file of that name belongs to an archive, in whatever folder."""
+    """Return whether a file of that name belongs to an archive, in whatever folder."""
     return name == _MERGE_PLAN or _LOG.fullmatch(name) is not None
 
 

@@ -34,7 +34,7 @@ class ArchiveFile(Protocol):
     """One file of an archive."""
 
     def may_hold(self, since: str, until: str | None) -> bool:
-        """Whether an instant requested in that range may be in it, by its name.
+        """Return whether an instant requested in that range may be in it, by its name.
 
         Args:
             since: the first requested time.
@@ -137,5 +137,5 @@ class ArchivedTimeline:
 
 
 def just_after(requested_at: str) -> str:
-    """The end of a range with only this time: a space sorts before every digit."""
+    """Return the end of a range with only this time: a space sorts before every digit."""
     return requested_at + " "

@@ -124,7 +124,7 @@ class TimelineArchive:
             raise WriteConflict(message) from error
 
     def _plan(self, states: Sequence[Instant]) -> bytes | None:
-        """The plan of an instant; of a replacement, the content of its last pending state.
+        """Return the plan of an instant; of a replacement, the content of its last pending state.
 
         None if there is none, or if its file is empty.
         """

@@ -170,7 +170,7 @@ def add_to_instant(text: str, difference: timedelta) -> str:
 
 
 def _wall_time(text: str) -> datetime:
-    """The naive time that a clock in the timeline's zone showed."""
+    """Return the naive time that a clock in the timeline's zone showed."""
     padded = text + "999" if len(text) == 14 else text
     second = datetime.strptime(padded[:14], _SECOND)  # noqa: DTZ007 (the caller adds the zone)
     return second + timedelta(milliseconds=int(padded[14:17]))

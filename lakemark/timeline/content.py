@@ -213,7 +213,7 @@ def _check_stat(stat: object, path: str) -> None:
 
 
 def _values(value: object, path: str) -> Iterable[object]:
-    """The values of a map that may be null."""
+    """Return the values of a map that may be null."""
     _check_kind(value, Mapping, path)
     return value.values() if isinstance(value, Mapping) else ()
 

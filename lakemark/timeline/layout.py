@@ -114,7 +114,7 @@ class LayoutV1:
 
 
 def layout_of(properties: TableProperties, version: FormatVersion) -> TimelineLayout:
-    """The layout of a table, with the folders that its properties name."""
+    """Return the layout of a table, with the folders that its properties name."""
     if version.timeline_layout == 1:
         return LayoutV1(archive_folder=_below(_OWN_FOLDER, properties.archive_folder))
     folder = _below(_OWN_FOLDER, properties.timeline_folder)

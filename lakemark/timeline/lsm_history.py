@@ -79,7 +79,7 @@ class ManifestFile:
 
     @classmethod
     def of(cls, first: str, last: str, layer: int, size_bytes: int) -> ManifestFile:
-        """The file for a range of requested times."""
+        """Return the file for a range of requested times."""
         return cls(f"{first}_{last}_{layer}.parquet", size_bytes, first, last, layer)
 
     @classmethod
@@ -148,7 +148,7 @@ class LsmHistory:
         return ArchivedTimeline(tuple(files))
 
     def head(self) -> HistoryHead:
-        """The version that the next one is built from.
+        """Return the version that the next one is built from.
 
         If a manifest is newer than the one that ``_version_`` names, or that file does not exist,
         the manifest's writer died. The manifest is complete if it can be read, because its files
@@ -187,7 +187,7 @@ class LsmHistory:
         return None, version
 
     def newest_version(self) -> int | None:
-        """The number in ``_version_``; without that file, the newest manifest's number."""
+        """Return the number in ``_version_``; without that file, the newest manifest's number."""
         stated, _ = self.pointer()
         return max(self.versions(), default=None) if stated is None else stated
 
@@ -196,12 +196,12 @@ class LsmHistory:
         return _versions(self._names())
 
     def current(self) -> list[ManifestFile]:
-        """The files that the newest version names. Errors as for ``load``."""
+        """Return the files that the newest version names. Errors as for ``load``."""
         newest = self._newest()
         return [] if newest is None else newest[1]
 
     def manifest(self, version: int) -> list[ManifestFile]:
-        """The files that a version names. Errors as for ``load``."""
+        """Return the files that a version names. Errors as for ``load``."""
         try:
             return self._manifest(version)
         except NotFound:
@@ -249,11 +249,11 @@ class LsmHistory:
         return _parse_manifest(self._storage.read(path), path)
 
     def _newest(self) -> tuple[int, list[ManifestFile]] | None:
-        """The newest version and its files; None before the first archival."""
+        """Return the newest version and its files; None before the first archival."""
         return self._newest_from(self.pointer()[0])
 
     def _newest_from(self, stated: int | None) -> tuple[int, list[ManifestFile]] | None:
-        """The newest version and its files, given the number in ``_version_``."""
+        """Return the newest version and its files, given the number in ``_version_``."""
         if stated is not None:
             try:
                 return stated, self._manifest(stated)
@@ -293,7 +293,7 @@ class LsmHistory:
         raise self._no_manifest(1)
 
     def _recovered(self, version: int, newest: int) -> list[ManifestFile]:
-        """The files of an older manifest, and unnamed files with further instants."""
+        """Return the files of an older manifest, and unnamed files with further instants."""
         sizes = {i.name: i.size_bytes for i in self._storage.list_folder(self.folder)[1]}
         named = self.manifest(version)
         for file in named:
@@ -355,7 +355,7 @@ class LsmHistory:
             raise CorruptData(file.path, None, expected, str(error)[:200]) from error
 
     def _missing(self, version: int, what: str) -> HudiError:
-        """The error for a missing file: there is a newer version, or the file is lost."""
+        """Return the error for a missing file: there is a newer version, or the file is lost."""
         newest = self.newest_version()
         if newest != version:
             message = (
@@ -401,7 +401,7 @@ class HistoryFile:
 
 
 def is_data_file(name: str) -> bool:
-    """Whether a file of that name in the history's folder is a data file."""
+    """Return whether a file of that name in the history's folder is a data file."""
     return _DATA_FILE.fullmatch(name) is not None
 
 
@@ -449,7 +449,7 @@ def _instants(rows: pa.Table, path: str) -> Iterator[Instant]:
 
 
 def _spans(parquet: pq.ParquetFile, group: int, instant: Instant) -> bool:
-    """Whether a row group may contain the instant, by its statistics."""
+    """Return whether a row group may contain the instant, by its statistics."""
     column = parquet.schema_arrow.names.index("instantTime")
     statistics = parquet.metadata.row_group(group).column(column).statistics
     if statistics is None or not statistics.has_min_max:

@@ -158,7 +158,7 @@ class LsmWriter:
             self._delete_old(self._settings.manifests_kept + layer)
 
     def _newest(self) -> HistoryHead:
-        """The version that the next one is built from; read once, then this writer's own."""
+        """Return the version that the next one is built from; read once, then this writer's own."""
         if self._head is None:
             self._head = self._history.head()
             if self._head.is_ahead:
@@ -263,7 +263,7 @@ class LsmWriter:
 def mergeable(
     files: Iterable[ManifestFile], layer: int, settings: HistorySettings
 ) -> list[ManifestFile] | None:
-    """The oldest files of a layer to merge into one of the next; None if there are too few.
+    """Return the oldest files of a layer to merge into one of the next; None if there are too few.
 
     Files that reach the size limit by themselves are skipped.
     """
@@ -282,7 +282,7 @@ def mergeable(
 
 
 def _first_free(wanted: ManifestFile, names: Collection[str]) -> ManifestFile:
-    """The wanted file, or one with a slightly longer range, if its name exists.
+    """Return the wanted file, or one with a slightly longer range, if its name exists.
 
     A file of that name may come from an archiver that died, or from one that is still running.
     Because a commit and its savepoint have the same requested time, two archivals may also have the
@@ -326,7 +326,7 @@ def _batches(instants: Iterator[ArchivedInstant]) -> Iterator[pa.RecordBatch]:
 
 
 def _without_duplicates(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Each instant once: if an archiver died, an instant may be in two files."""
+    """Yield each instant once: if an archiver died, an instant may be in two files."""
     seen: set[tuple[str, str]] = set()
     for batch in batches:
         rows = batch.select(_FIELDS.names).cast(_FIELDS)

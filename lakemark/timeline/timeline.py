@@ -54,7 +54,7 @@ class Timeline:
         return cls(tuple(latest[n] for n in sorted(latest)), has_history, archived_time)
 
     def with_instant(self, instant: Instant) -> Timeline:
-        """The timeline with the instant in this state."""
+        """Return the timeline with the instant in this state."""
         return Timeline.of([*self.instants, instant], self.has_history, self.archived_time)
 
     def without_archive(self) -> Timeline:
@@ -85,7 +85,7 @@ class Timeline:
         return found
 
     def is_committed(self, requested_at: str) -> bool:
-        """Whether files of that instant may be read.
+        """Return whether files of that instant may be read.
 
         An instant requested before the first write of the active timeline was archived, so it has
         completed (``CompletionTimeQueryViewV2.isCompleted``). If nothing was ever archived, it was
@@ -101,7 +101,7 @@ class Timeline:
         return instant.is_completed or self._late_time(requested_at) is not None
 
     def is_archived(self, requested_at: str) -> bool:
-        """Whether the instant is old enough to be archived; also if it never existed."""
+        """Return whether the instant is old enough to be archived; also if it never existed."""
         return self.has_history and self.start is not None and requested_at < self.start
 
     def completed_at(self, requested_at: str) -> str | None:
@@ -149,7 +149,7 @@ class Timeline:
         return next(completed, writes[0].requested_at if writes else None)
 
     def is_in_doubt(self, requested_at: str) -> bool:
-        """Whether an archived instant is newer than a write that is still pending.
+        """Return whether an archived instant is newer than a write that is still pending.
 
         Either that write is late, or it only seems so: the commit that an archival had kept for its
         sake was rolled back since. Then the instant was rolled back, too, and not archived.

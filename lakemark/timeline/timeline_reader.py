@@ -149,7 +149,7 @@ class TimelineReader:
         return self._archive
 
     def without(self, timeline: Timeline, archived: Collection[Instant]) -> Timeline:
-        """The timeline after these instants have been archived."""
+        """Return the timeline after these instants have been archived."""
         kept = [instant for instant in timeline.instants if instant not in archived]
         return Timeline.of(kept, True, self._archived_time())
 
@@ -158,7 +158,7 @@ class TimelineReader:
         return f"{self._layout.folder}/{self._layout.name_of(instant)}"
 
     def is_requested(self, instant: Instant) -> bool:
-        """Whether the requested file of an instant exists."""
+        """Return whether the requested file of an instant exists."""
         requested = replace(instant, state=State.REQUESTED)
         return self._storage.head(self.path_of(requested)) is not None
 
@@ -167,7 +167,7 @@ class TimelineReader:
         return self._storage.head(prepared_path(pending)) is not None
 
     def writer_of(self, pending: Instant) -> str:
-        """The writer that the content of an inflight instant names; "" if it names none.
+        """Return the writer that the content of an inflight instant names; "" if it names none.
 
         Apache Hudi names no writer, and the content of a compaction is empty.
         """
@@ -237,7 +237,7 @@ class TimelineReader:
         return decode_as(ClusteringPlan.from_record, data, path) if data else None
 
     def is_clustering(self, pending: Instant) -> bool:
-        """Whether a pending instant is a clustering; in table version 6 its plan shows it.
+        """Return whether a pending instant is a clustering; in table version 6 its plan shows it.
 
         A clustering changes no row, and a starting writer keeps it (``getInstantsToRollback`` of
         Apache Hudi's ``BaseHoodieTableServiceClient``).
@@ -361,7 +361,7 @@ class TimelineReader:
         return self.load_archived().read(instant, part)
 
     def _gone(self, instant: Instant) -> HudiError:
-        """The error for an instant that is neither active nor archived."""
+        """Return the error for an instant that is neither active nor archived."""
         path, action = self.path_of(instant), instant.action.completes_as
         states = [
             one

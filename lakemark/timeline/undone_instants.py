@@ -57,7 +57,7 @@ def find_undone(
 
 
 def rollbacks_since(store: TimelineStore, since: str, timeline: Timeline) -> list[RollbackPlan]:
-    """The completed rollbacks on the active timeline that were requested after that time."""
+    """Return the completed rollbacks on the active timeline that were requested after that time."""
     rollbacks = (i for i in timeline.completed(Action.ROLLBACK) if i.requested_at > since)
     return [store.read_rollback(rollback) for rollback in rollbacks]
 

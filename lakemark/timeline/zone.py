@@ -59,7 +59,7 @@ class Sighting:
         return offset if is_offset else None
 
     def is_in(self, zone: tzinfo | None) -> bool:
-        """Whether it shows the zone's offset at the moment in which its time was generated.
+        """Return whether it shows the zone's offset at the moment in which its time was generated.
 
         The file may be written after the clock change that the time precedes.
         """
@@ -86,7 +86,7 @@ class ZoneEvidence:
 
     @classmethod
     def of(cls, files: Iterable[tuple[Instant, datetime]]) -> ZoneEvidence:
-        """The evidence of a timeline's files.
+        """Return the evidence of a timeline's files.
 
         Args:
             files: instants of any action and state, each with its file's modification time.
@@ -119,7 +119,7 @@ class ZoneEvidence:
 
 
 def find_clock(url: str, stored: str, setting: str | None, evidence: ZoneEvidence) -> TimelineClock:
-    """The clock of a table's timeline.
+    """Return the clock of a table's timeline.
 
     Args:
         url: of the table, for messages.
@@ -146,7 +146,7 @@ def find_clock(url: str, stored: str, setting: str | None, evidence: ZoneEvidenc
 
 
 def stored_zone(properties: TableProperties) -> str:
-    """The property of a table: ``UTC`` or ``LOCAL``, which is Apache Hudi's default."""
+    """Return the property of a table: ``UTC`` or ``LOCAL``, which is Apache Hudi's default."""
     return properties.values.get(keys.TIMELINE_TIMEZONE, LOCAL).strip().upper()
 
 
@@ -160,7 +160,7 @@ def check_new_zone(url: str, setting: str | None) -> None:
 
 
 def parse_zone(name: str) -> ZoneInfo:
-    """The time zone of an IANA name, such as ``America/New_York``.
+    """Return the time zone of an IANA name, such as ``America/New_York``.
 
     Raises:
         InvalidConfig: there is none of that name on this machine.
@@ -214,7 +214,7 @@ def _contradicted(url: str, setting: str, evidence: ZoneEvidence) -> str:
 
 
 def _shown_offsets(evidence: ZoneEvidence) -> str:
-    """The offset of the newest commit, or all of them if the commits agree on none."""
+    """Return the offset of the newest commit, or all of them if the commits agree on none."""
     agreed = evidence.offset
     shown = [agreed] if agreed is not None else sorted(set(evidence.offsets))
     return " and ".join(map(_utc_offset, shown))

@@ -110,7 +110,7 @@ class TableProgress(Generic[Checkpoint]):
     def with_progress(
         self, identity: str, progress: StreamerProgress[Checkpoint]
     ) -> TableProgress[Checkpoint]:
-        """The same after one streamer has moved, or was reset."""
+        """Return the same after one streamer has moved, or was reset."""
         return replace(self, streamers={**self.streamers, identity: progress})
 
 
@@ -128,7 +128,7 @@ def decode_progress(
     known_at: str,
     parse: Callable[[str], Checkpoint],
 ) -> TableProgress[Checkpoint]:
-    """What a completed commit records.
+    """Return what a completed commit records.
 
     Args:
         extra_metadata: of the commit.
@@ -170,7 +170,7 @@ def find_newest(
     *,
     skips_damaged: bool = False,
 ) -> tuple[dict[str, FoundProgress[Checkpoint]], str]:
-    """The newest progress of each streamer, from the newest commit back.
+    """Return the newest progress of each streamer, from the newest commit back.
 
     Delta commits count by completion time, newest first. Commits without a checkpoint are skipped.
     A compaction or clustering may have copied its checkpoint when it was planned, so it counts as
@@ -240,7 +240,7 @@ def commits_to_keep(commits: Commits, is_in_effect: IsInEffect) -> frozenset[str
 
 
 def commits_kept_active(store: TimelineStore, timeline: Timeline) -> frozenset[str]:
-    """The commits of an active timeline that archival must keep; see ``commits_to_keep``."""
+    """Return the commits of an active timeline that archival must keep; see ``commits_to_keep``."""
     return commits_to_keep(active_commits(store, timeline), in_effect_on(store, timeline))
 
 
@@ -251,7 +251,7 @@ def read_table_progress(
     *,
     skips_damaged: bool = False,
 ) -> TableProgress[Checkpoint]:
-    """What a timeline records of all streamers, for the next commit to repeat.
+    """Return what a timeline records of all streamers, for the next commit to repeat.
 
     Args:
         store: of the timeline.
@@ -276,7 +276,7 @@ def read_table_progress(
 
 
 def encode_table_progress(known: TableProgress[Checkpoint]) -> dict[str, str]:
-    """The extra metadata that records the progress of all streamers."""
+    """Return the extra metadata that records the progress of all streamers."""
     streamers = {name: _to_json(progress) for name, progress in sorted(known.streamers.items())}
     text = json.dumps({"as_of": known.as_of, "streamers": streamers}, separators=(",", ":"))
     return {keys.CHECKPOINTS: text}
@@ -292,7 +292,7 @@ def repeat_table_progress(store: TimelineStore, timeline: Timeline) -> dict[str,
 
 
 def may_lack_archived(as_of: str, timeline: Timeline) -> bool:
-    """Whether a commit may have been archived before any other commit recorded its progress.
+    """Return whether a commit may have been archived before any other commit recorded its progress.
 
     Archival of this project keeps such commits active. That of other engines does not, and may
     leave only commits that were written at the same time as the newest one that counts.
@@ -316,7 +316,7 @@ def archived_commits(store: TimelineStore) -> Commits:
 
 
 def in_effect_on(store: TimelineStore, timeline: Timeline) -> IsInEffect:
-    """Whether a commit has not been undone.
+    """Return whether a commit has not been undone.
 
     A compaction may be kept while a restore undoes a commit whose checkpoint it copied.
     """

@@ -83,14 +83,14 @@ class VersionChange:
 
 
 def needs_compaction(before: FormatVersion, after: FormatVersion) -> bool:
-    """Whether logs of the old version are to be merged first: always but from 8 to 9."""
+    """Return whether logs of the old version are to be merged first: always but from 8 to 9."""
     return before is not after and (before, after) != (FormatVersion.V8, FormatVersion.V9)
 
 
 def plan_change(
     context: TableContext, version: FormatVersion, partition_fields: Sequence[str] | None = None
 ) -> VersionChange:
-    """What ``change_version`` would do now, once nothing is pending.
+    """Return what ``change_version`` would do now, once nothing is pending.
 
     Args:
         context: of the table.

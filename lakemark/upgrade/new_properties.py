@@ -69,7 +69,7 @@ def properties_of(
     version: FormatVersion,
     partition_fields: Sequence[str] | None = None,
 ) -> TableProperties:
-    """The properties of a table in a version; it has no metadata table then.
+    """Return the properties of a table in a version; it has no metadata table then.
 
     Args:
         properties: of the table now.
@@ -110,7 +110,7 @@ def properties_of(
 def changed_properties(
     before: TableProperties, after: TableProperties
 ) -> list[tuple[str, str | None, str | None]]:
-    """Each key that changes, its value before, and after; None where there is none."""
+    """Return each key that changes, its value before, and after; None where there is none."""
     names = sorted((before.values.keys() | after.values.keys()) - {keys.TABLE_CHECKSUM})
     pairs = ((name, before.values.get(name), after.values.get(name)) for name in names)
     return [(name, old, new) for name, old, new in pairs if old != new]

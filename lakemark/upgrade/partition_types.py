@@ -22,7 +22,7 @@ from lakemark.model.meta_columns import PARTITION_PATH
 def typed_partition_fields(
     properties: TableProperties, sample: Iterable[StoredRows], place: str
 ) -> tuple[str, ...]:
-    """The partition fields as ``field:SIMPLE`` or ``field:TIMESTAMP``.
+    """Return the partition fields as ``field:SIMPLE`` or ``field:TIMESTAMP``.
 
     Args:
         properties: of the table, whose key generator is ``CUSTOM``.
@@ -47,7 +47,7 @@ def typed_partition_fields(
 
 
 def _is_simple(field: str, properties: TableProperties, sample: Iterable[StoredRows]) -> bool:
-    """Whether every row lies in a folder that is named as the field's value."""
+    """Return whether every row lies in a folder that is named as the field's value."""
     prefix = f"{field}=" if properties.hive_style else ""
     try:
         return all(

@@ -66,7 +66,7 @@ def moves(
 
 
 def content_of(storage: Storage, move: Move, version: FormatVersion) -> bytes:
-    """What a file holds in a table of that version."""
+    """Return what a file holds in a table of that version."""
     data, instant = storage.read(move.source), move.instant
     if not data or instant.action not in COMMITS or instant.state is State.REQUESTED:
         return data

@@ -37,7 +37,7 @@ class FileGroup:
         version: FormatVersion,
         compaction: str | None = None,
     ) -> FileGroup:
-        """The group that consists of these files."""
+        """Return the group that consists of these files."""
         by_name = {str(file.name): file for file in files}
         bases = [file for file in by_name.values() if isinstance(file, BaseFile)]
         logs = [file for file in by_name.values() if isinstance(file, LogFile)]

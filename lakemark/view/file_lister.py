@@ -57,7 +57,7 @@ def list_data_objects(storage: Storage) -> Iterator[ObjectInfo]:
 
 
 def data_file(partition_path: str, name: str, size_bytes: int) -> DataFile | None:
-    """The data file with that name; None if it is not the name of a data file."""
+    """Return the data file with that name; None if it is not the name of a data file."""
     if (log := LogFileName.parse(name)) is not None:
         return LogFile(partition_path, log, size_bytes)
     if (base := BaseFileName.parse(name)) is not None:
@@ -84,5 +84,5 @@ def _by_partition(
 
 
 def is_partition_metafile(name: str) -> bool:
-    """Whether a file of that name makes its folder a partition."""
+    """Return whether a file of that name makes its folder a partition."""
     return name == PARTITION_METAFILE or name.startswith(PARTITION_METAFILE + ".")

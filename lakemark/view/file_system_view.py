@@ -60,7 +60,7 @@ class FileSystemView:
         pending_clusterings: Mapping[str, ClusteringPlan] | None = None,
         version: FormatVersion = FormatVersion.V9,
     ) -> FileSystemView:
-        """The view of a listing.
+        """Return the view of a listing.
 
         Args:
             files: the listing of a ``FileLister``, made after the timeline was loaded. Then a
@@ -88,7 +88,7 @@ class FileSystemView:
         return view._with_files(file for listed in files.values() for file in listed)
 
     def as_of(self, instant: str) -> FileSystemView:
-        """The table as of an instant (time travel).
+        """Return the table as of an instant (time travel).
 
         Slices, logs and replacements that were requested later are hidden, even if they completed
         earlier (``getLatestMergedFileSlicesBeforeOrOn``). The view is for readers only: commits
@@ -108,7 +108,7 @@ class FileSystemView:
         return VisibleInstants.of(self.timeline, self.version, self.until)
 
     def latest_slices(self, partition: str | None = None) -> list[FileSlice]:
-        """The slices of a snapshot query, in one partition or in all of them."""
+        """Return the slices of a snapshot query, in one partition or in all of them."""
         return self._slices(lambda group: group.for_readers, partition)
 
     def slices_for_writing(self, partition: str | None = None) -> list[FileSlice]:
@@ -116,7 +116,7 @@ class FileSystemView:
         return self._slices(lambda group: group.for_writers, partition)
 
     def read_optimized(self, partition: str | None = None) -> list[FileSlice]:
-        """The newest base file of every group that has one."""
+        """Return the newest base file of every group that has one."""
         return self._slices(lambda group: group.read_optimized, partition)
 
     def file_groups(self, partition: str | None = None) -> list[FileGroup]:
@@ -131,7 +131,7 @@ class FileSystemView:
         return [file for group in groups for file in group.files.values()]
 
     def find_file(self, path: str) -> DataFile | None:
-        """The data file at a path, visible or replaced; None if it was removed."""
+        """Return the data file at a path, visible or replaced; None if it was removed."""
         folder, _, name = path.rpartition("/")
         named = data_file(folder, name, size_bytes=0)
         group = named and self.groups.get(FileGroupId(folder, named.name.file_id))
@@ -142,7 +142,7 @@ class FileSystemView:
         return [self.groups[name] for name in sorted(self.groups.keys() & self.replaced.keys())]
 
     def with_commit(self, instant: Instant, metadata: CommitMetadata) -> FileSystemView:
-        """The view after that instant has completed.
+        """Return the view after that instant has completed.
 
         Args:
             instant: the completed instant.
@@ -164,13 +164,13 @@ class FileSystemView:
         return (view.without_files(lost) if lost else view)._with_files(written, also=finished)
 
     def with_compaction_plan(self, instant: str, plan: CompactionPlan) -> FileSystemView:
-        """The view after that compaction was requested."""
+        """Return the view after that compaction was requested."""
         planned = {operation.group: instant for operation in plan.operations}
         view = replace(self, compactions={**self.compactions, **planned})
         return view._with_files((), also=planned)
 
     def without_files(self, paths: Iterable[str]) -> FileSystemView:
-        """The view after these files (paths from the root) were cleaned or rolled back."""
+        """Return the view after these files (paths from the root) were cleaned or rolled back."""
         removed = frozenset(paths)
         groups = dict(self.groups)
         for name in _groups_of(removed) & groups.keys():
@@ -246,7 +246,7 @@ def _replaced_by(instant: str, metadata: CommitMetadata) -> dict[FileGroupId, st
 
 
 def _groups_of(paths: Iterable[str]) -> set[FileGroupId]:
-    """The file groups of data files, from their names."""
+    """Return the file groups of data files, from their names."""
     split = (path.rpartition("/") for path in paths)
     files = (data_file(folder, name, 0) for folder, _, name in split)
     return {FileGroupId(file.partition_path, file.name.file_id) for file in files if file}

@@ -85,7 +85,7 @@ def _is_suspicious(instant: str, written_at: datetime, clock: TimelineClock) -> 
 def without_late_files(
     files: Mapping[str, list[DataFile]], late: Collection[str], version: FormatVersion
 ) -> dict[str, list[DataFile]]:
-    """The files by partition path, without those of late instants.
+    """Return the files by partition path, without those of late instants.
 
     A log of version 6 is kept, because its name contains its slice and not its writer.
     """

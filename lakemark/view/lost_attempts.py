@@ -57,7 +57,7 @@ def find_lost_attempts(
 def without_paths(
     files: Mapping[str, list[DataFile]], paths: Collection[str]
 ) -> dict[str, list[DataFile]]:
-    """The files by partition path, without those at these paths."""
+    """Return the files by partition path, without those at these paths."""
     return {name: [file for file in some if file.path not in paths] for name, some in files.items()}
 
 
@@ -82,7 +82,7 @@ def _commit(
     instant: str,
     load_archived: Callable[[], ArchivedTimeline],
 ) -> CommitMetadata | None:
-    """The metadata of a completed commit; None if it is lost."""
+    """Return the metadata of a completed commit; None if it is lost."""
     active = timeline.find(instant)
     if active is not None:
         return store.read_commit(active)

@@ -53,7 +53,7 @@ def check_retained(
 
 
 def savepoint_keeps(view: FileSystemView, store: TimelineStore, instant: str) -> bool:
-    """Whether a savepoint of the instant keeps exactly the files of the state as of it.
+    """Return whether a savepoint of the instant keeps exactly the files of the state as of it.
 
     A savepoint lists the files of its slices, and logs that were added to them later. The result is
     False if one of them is gone. It is also False if the slices as of the instant have another
@@ -109,7 +109,7 @@ def _earliest_retained(timeline: Timeline, store: TimelineStore, instant: str) -
 
 
 def _being_cleaned(timeline: Timeline, store: TimelineStore) -> str | None:
-    """The oldest instant that all inflight cleans retain; None if no clean is inflight.
+    """Return the oldest instant that all inflight cleans retain; None if no clean is inflight.
 
     An inflight clean may have deleted files of older states. A query would return what is left of
     them. Apache Hudi asks completed cleans only.
@@ -121,5 +121,5 @@ def _being_cleaned(timeline: Timeline, store: TimelineStore) -> str | None:
 
 
 def _oldest_commit(timeline: Timeline) -> str | None:
-    """What a clean retains that counts file versions: it names no commit."""
+    """Return what a clean retains that counts file versions: it names no commit."""
     return min((i.requested_at for i in timeline.completed() if i.action.is_write), default=None)

@@ -35,7 +35,7 @@ def slice_file_group(
     version: FormatVersion,
     compaction: str | None = None,
 ) -> tuple[FileSlice, ...]:
-    """The file group's slices, oldest first.
+    """Return the file group's slices, oldest first.
 
     Args:
         group: the file group.
@@ -65,7 +65,7 @@ def slice_file_group(
 
 
 def merge_for_readers(slices: tuple[FileSlice, ...], compaction: str | None) -> FileSlice | None:
-    """The newest slice as a query reads it; None if the group is empty.
+    """Return the newest slice as a query reads it; None if the group is empty.
 
     A slice that a pending compaction opened is merged with the slice before it.
     """
@@ -83,13 +83,13 @@ def merge_for_readers(slices: tuple[FileSlice, ...], compaction: str | None) -> 
 
 
 def _named_start(log: LogFile, starts: list[str], timeline: Timeline) -> str | None:
-    """The slice that a log of table version 6 names, if it exists."""
+    """Return the slice that a log of table version 6 names, if it exists."""
     named = log.name.instant
     return named if named in starts or timeline.is_committed(named) else None
 
 
 def _start_at_completion(log: LogFile, starts: list[str], timeline: Timeline) -> str | None:
-    """The slice that a log belongs to; its own commit if it is older than all slices."""
+    """Return the slice that a log belongs to; its own commit if it is older than all slices."""
     instant = log.name.instant
     if not timeline.is_committed(instant):
         return None

@@ -28,11 +28,11 @@ class VisibleInstants:
     def of(
         cls, timeline: Timeline, version: FormatVersion, until: str | None = None
     ) -> VisibleInstants:
-        """The visible instants of a table of that version."""
+        """Return the visible instants of a table of that version."""
         return cls(timeline.without_archive() if version.logs_name_their_slice else None, until)
 
     def __call__(self, instant: str) -> bool:
-        """Whether blocks of that commit are visible."""
+        """Return whether blocks of that commit are visible."""
         if self.until is not None and instant > self.until:
             return False
         return self.timeline is None or self.timeline.is_committed(instant)

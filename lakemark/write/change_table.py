@@ -22,7 +22,7 @@ def change_table(
     ordering_fields: Sequence[str],
     written_columns: pa.Array | None = None,
 ) -> pa.Table:
-    """A table of changes.
+    """Return a table of changes.
 
     Args:
         rows: the table's columns, without meta columns.
@@ -49,7 +49,7 @@ def change_table(
 def _without_deleted(
     rows: pa.Table, kinds: npt.NDArray[np.int8], ordering_fields: Sequence[str]
 ) -> list[pa.ChunkedArray]:
-    """The columns, null in the rows of deletes unless the column orders changes."""
+    """Return the columns, null in the rows of deletes unless the column orders changes."""
     if not kinds.any():
         return list(rows.columns)
     stays = pa.array(kinds == ChangeKind.UPSERT)

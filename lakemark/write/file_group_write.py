@@ -144,7 +144,7 @@ def _conform_changes(schema: pa.Schema, changes: Iterable[pa.Table]) -> Iterator
 def _resolve(
     context: WriteContext, task: FileGroupWrite, changes: Iterable[pa.Table]
 ) -> Iterator[pa.Table]:
-    """The changes, with partial rows resolved; unchanged if no row can be partial.
+    """Return the changes, with partial rows resolved; unchanged if no row can be partial.
 
     For a log they are combined into blocks.
     """
@@ -274,7 +274,7 @@ def _name_log(context: WriteContext, current: FileSlice, number: int) -> LogFile
 def _listed_files(
     context: WriteContext, task: FileGroupWrite, current: FileSlice, name: LogFileName
 ) -> tuple[str, tuple[str, ...]]:
-    """The base file and the logs that the stat of a log lists, itself last.
+    """Return the base file and the logs that the stat of a log lists, itself last.
 
     hudi-rs cannot read a commit incrementally without the name of the base file. In version 6 the
     earlier logs of the slice are listed. For CDC queries all files are listed that a query read

@@ -190,7 +190,7 @@ class LogFileWriter:
 
 
 def _split_by_written_columns(rows: pa.Table) -> Iterator[tuple[Sequence[str] | None, pa.Table]]:
-    """The rows by set of columns, sets in order of appearance; None means all columns."""
+    """Yield the rows by set of columns, sets in order of appearance; None means all columns."""
     if WRITTEN_COLUMNS not in rows.column_names or not rows.num_rows:
         yield None, rows
         return

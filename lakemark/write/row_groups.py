@@ -50,7 +50,7 @@ class RowGroups:
             start, done_bytes = end, int(ends[end - 1])
 
     def flush(self) -> Iterator[pa.Table]:
-        """The table of the remaining rows; nothing if there are none."""
+        """Yield the table of the remaining rows; nothing if there are none."""
         if self._gathered:
             # One chunk per column, because Parquet's pages end where a chunk ends.
             yield pa.concat_tables(self._gathered).combine_chunks()

@@ -96,5 +96,5 @@ def prepare(folder: Path, ports: Ports) -> None:
 
 
 def _random_id() -> str:
-    """A Kafka ``Uuid``: 16 bytes in base64 for URLs, without padding."""
+    """Return a Kafka ``Uuid``: 16 bytes in base64 for URLs, without padding."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()

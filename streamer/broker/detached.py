@@ -101,7 +101,7 @@ def stop_detached(home: Path) -> BrokerInfo | None:
 
 
 def status(home: Path) -> BrokerInfo | None:
-    """The running broker of ``home``, or None."""
+    """Return the running broker of ``home``, or None."""
     home = home.absolute()
     record = _read_record(home)
     if record is None or not record.process.is_running:

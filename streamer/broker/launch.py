@@ -45,7 +45,7 @@ class BrokerFailed(Permanent):
 
 
 def broker_command(heap: str) -> list[str]:
-    """The command that runs a broker in its working directory.
+    """Return the command that runs a broker in its working directory.
 
     Raises:
         JavaNotFound: no suitable Java was found.
@@ -82,7 +82,7 @@ def wait_until_started(log: Path, since_byte: int, is_running: Callable[[], bool
 
 
 def output_since(log: Path, since_byte: int) -> bytes:
-    """The bytes of a log after the first ``since_byte``."""
+    """Return the bytes of a log after the first ``since_byte``."""
     with log.open("rb") as file:
         file.seek(since_byte)
         return file.read()

@@ -22,7 +22,7 @@ class ProcessIdentity:
 
     @classmethod
     def of(cls, pid: int) -> ProcessIdentity | None:
-        """The running process with this id, or None."""
+        """Return the running process with this id, or None."""
         began = _began(pid)
         return None if began is None else cls(pid, began)
 
@@ -42,7 +42,7 @@ class ProcessIdentity:
 
 
 def _began(pid: int) -> str | None:
-    """The start time of a process; None if it does not exist or is a zombie."""
+    """Return the start time of a process; None if it does not exist or is a zombie."""
     if sys.platform != "linux":
         return _began_by_ps(pid)
     try:

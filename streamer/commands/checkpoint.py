@@ -52,7 +52,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def describe(table: OpenTable, identity: str = DEFAULT_IDENTITY) -> dict[str, object]:
-    """The checkpoint of a streamer, and the commit that recorded it."""
+    """Return the checkpoint of a streamer, and the commit that recorded it."""
     progress = find_progress(table, table.timeline, identity)
     others = sorted(find_table_progress(table, table.timeline).streamers.keys() - {identity})
     return {"id": identity, **_facts(progress), "other ids": others}
@@ -93,7 +93,7 @@ def _check_only_reads(arguments: argparse.Namespace) -> None:
 
 
 def _wanted(action: str, given: str | None) -> KafkaCheckpoint | None:
-    """The checkpoint to set; None for get and reset."""
+    """Return the checkpoint to set; None for get and reset."""
     if (action == "set") != (given is not None):
         message = f"checkpoint {action} " + (
             "expects the offsets to resume from: topic,partition:offset,…"

@@ -55,7 +55,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def pipeline_tree(home: Path, bootstrap: str) -> dict[str, object]:
-    """The demo's pipeline file, as a tree."""
+    """Return the demo's pipeline file, as a tree."""
     return {
         "source": {"bootstrap_servers": bootstrap, "topic": TOPIC},
         "decode": {

@@ -73,7 +73,7 @@ def _report_no_commit(arguments: argparse.Namespace) -> None:
 
 
 def _query(arguments: argparse.Namespace) -> Query | None:
-    """The query of the arguments; None for changes (``--type cdc``), which are not rows."""
+    """Return the query of the arguments; None for changes (``--type cdc``), which are not rows."""
     has_range = arguments.type in ("incremental", "cdc")
     if has_range:
         _refuse(arguments, ("as_of",))

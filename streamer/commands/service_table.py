@@ -75,7 +75,7 @@ def open_as_writer(arguments: argparse.Namespace, mergers: Sequence[str] = ()) -
 
 
 def _timezone(arguments: argparse.Namespace, config: PipelineConfig | None) -> str | None:
-    """The zone of the named table; the dead letters of a pipeline are always in UTC."""
+    """Return the zone of the named table; the dead letters of a pipeline are always in UTC."""
     if arguments.timeline_timezone is not None or config is None:
         named: str | None = arguments.timeline_timezone
         return named
@@ -94,7 +94,7 @@ def _check_zone(table: OpenTable, arguments: argparse.Namespace) -> None:
 
 
 def pipeline_of(arguments: argparse.Namespace) -> PipelineConfig | None:
-    """The pipeline that ``--config`` names.
+    """Return the pipeline that ``--config`` names.
 
     Raises:
         ConfigError: the file is not valid.
@@ -145,7 +145,7 @@ def _possible_skew_ms(skew_ms: int) -> int:
 
 
 def chosen_runner(arguments: argparse.Namespace) -> Runner:
-    """The runner that ``--runner`` names.
+    """Return the runner that ``--runner`` names.
 
     Raises:
         SessionFailed: Spark did not start.
@@ -160,7 +160,7 @@ def chosen_runner(arguments: argparse.Namespace) -> Runner:
 
 
 def cleaning_policy(arguments: argparse.Namespace) -> CleaningPolicy:
-    """The policy of ``--retain-…``, or of the pipeline; by default, ten commits."""
+    """Return the policy of ``--retain-…``, or of the pipeline; by default, ten commits."""
     if arguments.retain_hours:
         return CleaningPolicy(Retention.HOURS, hours=arguments.retain_hours)
     if arguments.retain_versions:

@@ -45,7 +45,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def describe(table: OpenTable) -> Facts:
-    """The properties, columns, newest commit, checkpoint and sizes of a table."""
+    """Return the properties, columns, newest commit, checkpoint and sizes of a table."""
     properties, slices = table.properties, table.view().latest_slices()
     commits = [i for i in table.timeline.completed() if i.action.is_ingest]
     progress = find_progress(table, table.timeline)
@@ -123,7 +123,7 @@ def show_rows(
 
 
 def _for_programs(facts: Facts) -> Facts:
-    """The facts with names without blanks."""
+    """Return the facts with names without blanks."""
     return {name.replace(" ", "_"): fact for name, fact in facts.items()}
 
 

@@ -50,7 +50,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _planned_rows(table: OpenTable, policy: CleaningPolicy) -> list[Facts]:
-    """The files of pending cleans, then those of a new plan."""
+    """Return the files of pending cleans, then those of a new plan."""
     rows: list[Facts] = []
     for pending in table.timeline.pending(Action.CLEAN):
         name = pending.requested_at

@@ -46,7 +46,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _planned_rows(table: OpenTable) -> list[Facts]:
-    """The operations of pending compactions, then those of a new plan."""
+    """Return the operations of pending compactions, then those of a new plan."""
     pending = [
         row
         for instant, plan in pending_compactions(table)

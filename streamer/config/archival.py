@@ -26,7 +26,7 @@ class ArchivalConfig(Section):
     """Archive when more than this number of commits are active."""
 
     def archival_policy(self, every_delta_commits: int) -> ArchivalPolicy | None:
-        """The policy for the table; None if this pipeline does not archive.
+        """Return the policy for the table; None if this pipeline does not archive.
 
         Args:
             every_delta_commits: number of delta commits after which the table is compacted.

@@ -39,11 +39,11 @@ class CleaningConfig(Section):
     """Clean after this number of commits since the last clean."""
 
     def cleaning_policy(self) -> CleaningPolicy | None:
-        """The policy for the table; None if this pipeline does not clean."""
+        """Return the policy for the table; None if this pipeline does not clean."""
         return self.policy_of_table() if self.enabled else None
 
     def policy_of_table(self) -> CleaningPolicy:
-        """The policy for the table, also if another process cleans."""
+        """Return the policy for the table, also if another process cleans."""
         return CleaningPolicy(
             Retention(self.policy.upper()),
             self.commits_retained,

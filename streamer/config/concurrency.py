@@ -52,14 +52,14 @@ class ConcurrencyConfig(Section):
     lock: LockConfig = LockConfig()
 
     def multi_writer(self) -> MultiWriter | None:
-        """The settings for the table; None if this pipeline is its only writer."""
+        """Return the settings for the table; None if this pipeline is its only writer."""
         if self.mode == "single_writer":
             return None
         policy = HeartbeatPolicy(self.heartbeat_interval_s, self.tolerable_misses)
         return MultiWriter(policy, self.clock_skew_ms)
 
     def provider(self) -> LockProviderName:
-        """The lock provider."""
+        """Return the lock provider."""
         return LockProviderName(self.lock.provider)
 
 

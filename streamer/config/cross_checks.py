@@ -218,7 +218,7 @@ def _delete_marks(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]
 
 
 def _marker_setting(table: TableConfig) -> str:
-    """The setting that defines the delete marker."""
+    """Return the setting that defines the delete marker."""
     payload_class = find_payload_class(table.payload) if table.payload else None
     is_implied = payload_class is not None and payload_settings(payload_class).delete_marker
     return "payload" if is_implied else "delete_when"
@@ -397,7 +397,7 @@ def _known_columns(source: SourceConfig, decode: DecodeConfig) -> set[str] | Non
 
 
 def _schema(decode: DecodeConfig) -> pa.Schema | None:
-    """The declared columns; None if there are none, or if they are invalid."""
+    """Return the declared columns; None if there are none, or if they are invalid."""
     try:
         return decode.declared()
     except InvalidConfig:

@@ -142,11 +142,11 @@ class DecodeConfig(Section):
     have exactly one ordering column."""
 
     def policy(self) -> SchemaPolicy:
-        """How records that do not fit the schema are handled."""
+        """Return how records that do not fit the schema are handled."""
         return SchemaPolicy(self.unknown_fields, self.wider_values, dict(self.aliases))
 
     def declared(self) -> pa.Schema | None:
-        """The declared columns, or None if they are inferred."""
+        """Return the declared columns, or None if they are inferred."""
         return None if isinstance(self.columns, str) else parse_schema(self.columns)
 
 
@@ -199,7 +199,7 @@ class SchemaRegistryConfig(Section):
     stops."""
 
     def registry(self) -> SchemaRegistry:
-        """The registry, with its secrets.
+        """Return the registry, with its secrets.
 
         Raises:
             ConfigError: a secret cannot be found.
@@ -243,7 +243,7 @@ class AvroDecodeConfig(DecodeConfig):
     memory as the other values of the array, so that a small record can become very large."""
 
     def framing(self) -> Framing:
-        """How the schema of a value is determined.
+        """Return how the schema of a value is determined.
 
         Raises:
             ConfigError: a secret cannot be found.
@@ -254,7 +254,7 @@ class AvroDecodeConfig(DecodeConfig):
         return PlainFraming(StoredSchema(self.writer_schema or ""), key)
 
     def newest_schema(self, topic: str) -> WriterSchema:
-        """The schema from which a new table gets its columns.
+        """Return the schema from which a new table gets its columns.
 
         Args:
             topic: the topic of the values.

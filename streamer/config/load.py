@@ -141,7 +141,7 @@ def _read_schema_files(tree: Tree, folder: str) -> None:
 
 
 def _text_of_file(decode: Tree, setting: str, origin: str, folder: str) -> str | None:
-    """The text of the file in ``setting: {origin: PATH}``; None for any other value."""
+    """Return the text of the file in ``setting: {origin: PATH}``; None for any other value."""
     given = decode.get(setting)
     if not isinstance(given, dict) or list(given) != [origin]:
         return None
@@ -165,7 +165,7 @@ def _locate_merger(tree: Tree, folder: str) -> None:
 
 
 def _locate(path: str, folder: str) -> str:
-    """A path relative to the folder of the pipeline file, as this process reads it."""
+    """Return a path relative to the folder of the pipeline file, as this process reads it."""
     is_full = not folder or "://" in path or Path(path).is_absolute()
     return path if is_full else f"{folder}/{path}"
 

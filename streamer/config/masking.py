@@ -66,12 +66,12 @@ class SecretGiven(ValueError):
 
 
 def sounds_secret(name: str) -> bool:
-    """Whether the name of a setting contains a word for a secret."""
+    """Return whether the name of a setting contains a word for a secret."""
     return _SECRET.search(_CAMEL_CASE.sub("_", name)) is not None
 
 
 def holds_secret(text: str) -> bool:
-    """Whether a value contains a secret, regardless of the name of its setting."""
+    """Return whether a value contains a secret, regardless of the name of its setting."""
     if any(one.search(text) for one in (_USER_AND_PASSWORD, _ODD_PASSWORD, _USER_ALONE)):
         return True
     return sounds_secret(text) and _PATH_OR_CLASS.fullmatch(text) is None
@@ -93,7 +93,7 @@ def without_user_info(text: str) -> str:
 
 
 def name_only(text: str) -> str:
-    """The part of a text that is a name, without a value that may follow it."""
+    """Return the part of a text that is a name, without a value that may follow it."""
     return _END_OF_NAME.split(text, maxsplit=1)[0]
 
 

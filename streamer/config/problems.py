@@ -28,12 +28,12 @@ _MESSAGES = {
 
 
 def from_validation(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
-    """The problems of a configuration that does not fit ``model``."""
+    """Return the problems of a configuration that does not fit ``model``."""
     return [problem for details in error.errors() for problem in _translate(details, model)]
 
 
 def section_at(model: type[BaseModel], path: Iterable[int | str]) -> type[BaseModel] | None:
-    """The section (a model) at ``path`` below ``model``, or None.
+    """Return the section (a model) at ``path`` below ``model``, or None.
 
     If there are several, for different formats, a part of the path may name the format.
     """
@@ -44,7 +44,7 @@ def section_at(model: type[BaseModel], path: Iterable[int | str]) -> type[BaseMo
 
 
 def sections_in(annotation: object) -> list[type[BaseModel]]:
-    """The sections (models) among the alternatives of a type."""
+    """Return the sections (models) among the alternatives of a type."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     if get_origin(annotation) is Annotated:
@@ -55,7 +55,7 @@ def sections_in(annotation: object) -> list[type[BaseModel]]:
 
 
 def setting_names(section: type[BaseModel]) -> list[str]:
-    """The names of a section's settings in the pipeline file."""
+    """Return the names of a section's settings in the pipeline file."""
     return [field.alias or name for name, field in section.model_fields.items()]
 
 
@@ -112,12 +112,12 @@ def _shown(location: Sequence[int | str], value: object) -> str:
 
 
 def _is_of_numbers(value: Mapping[object, object]) -> bool:
-    """Whether all values are numbers; a text could be secret under any name."""
+    """Return whether all values are numbers; a text could be secret under any name."""
     return all(isinstance(one, int | float) for one in value.values())
 
 
 def _is_passed_on(location: Sequence[int | str], model: type[BaseModel]) -> bool:
-    """Whether it is a setting for Kafka, Spark or a store, whose value may be secret."""
+    """Return whether it is a setting for Kafka, Spark or a store, whose value may be secret."""
     return Setting in get_args(_annotation(section_at(model, location[:-1]), str(location[-1])))
 
 
@@ -126,7 +126,7 @@ def _sections(sections: list[type[BaseModel]], name: str) -> list[type[BaseModel
 
 
 def _of_format(sections: list[type[BaseModel]], part: int | str) -> list[type[BaseModel]]:
-    """The section for a format, if there are several sections."""
+    """Return the section for a format, if there are several sections."""
     if len(sections) < 2:
         return []
     return [one for one in sections if part in get_args(_annotation(one, "format"))]

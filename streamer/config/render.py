@@ -44,13 +44,13 @@ def render_yaml(config: PipelineConfig) -> str:
 
 
 def json_schema() -> dict[str, Any]:
-    """The JSON Schema of a pipeline file, with which editors complete and check it."""
+    """Return the JSON Schema of a pipeline file, with which editors complete and check it."""
     schema = PipelineConfig.model_json_schema(by_alias=True)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def _types() -> Iterator[str]:
-    """The types of ``decode.schema``."""
+    """Yield the types of ``decode.schema``."""
     yield "## Types of columns\n"
     yield "The types in `decode.schema`, and the JSON values that fit each. Null always fits.\n"
     yield "| type | JSON value |\n|---|---|"
@@ -103,7 +103,7 @@ def _default(field: FieldInfo) -> str:
 
 
 def _words(field: FieldInfo) -> str:
-    """The words that a setting accepts, as a sentence; "" if it accepts any value."""
+    """Return the words that a setting accepts, as a sentence; "" if it accepts any value."""
     words = list(dict.fromkeys(_literals(field.annotation)))
     if not words:
         return ""
@@ -112,7 +112,7 @@ def _words(field: FieldInfo) -> str:
 
 
 def _literals(annotation: object) -> Iterator[object]:
-    """The values of every ``Literal`` in a type."""
+    """Yield the values of every ``Literal`` in a type."""
     if get_origin(annotation) is Literal:
         yield from get_args(annotation)
         return
@@ -121,7 +121,7 @@ def _literals(annotation: object) -> Iterator[object]:
 
 
 def _takes_others(annotation: object) -> bool:
-    """Whether a type accepts a value that is neither one of its words nor None."""
+    """Return whether a type accepts a value that is neither one of its words nor None."""
     kind, inner = get_origin(annotation), get_args(annotation)
     if kind is Literal or annotation in (None, type(None), Ellipsis):
         return False

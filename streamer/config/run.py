@@ -61,7 +61,7 @@ class DeadLettersConfig(Section):
 
 
 def dead_letters_path(table_path: str) -> str:
-    """The default path of the dead-letter table."""
+    """Return the default path of the dead-letter table."""
     return f"{table_path.rstrip('/')}_dead_letters"
 
 

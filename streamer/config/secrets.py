@@ -43,7 +43,7 @@ def _secrets(config: BaseModel) -> Iterator[str]:
 
 
 def _settings(part: object) -> Iterator[tuple[str, Setting]]:
-    """All settings of a section and of its subsections, with their names."""
+    """Yield all settings of a section and of its subsections, with their names."""
     if isinstance(part, BaseModel):
         part = dict(part)
     if not isinstance(part, Mapping):

@@ -29,7 +29,7 @@ class Section(BaseModel):
 
 
 def is_location(path: str) -> bool:
-    """Whether a table may have this path: a local path, or a URL of a supported store."""
+    """Return whether a table may have this path: a local path, or a URL of a supported store."""
     try:
         _check_location(path)
     except (HudiError, ValueError):

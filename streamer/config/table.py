@@ -205,7 +205,7 @@ class TableConfig(Section):
         return tuple(column for column in self.ordering if column not in trusted)
 
     def location(self) -> StorageLocation:
-        """The location of the table, with the secrets of the store.
+        """Return the location of the table, with the secrets of the store.
 
         Raises:
             ConfigError: a secret cannot be found.
@@ -214,7 +214,7 @@ class TableConfig(Section):
 
 
 def _implied_by(payload: str) -> dict[str, object]:
-    """The settings that a payload implies; empty for an unknown payload."""
+    """Return the settings that a payload implies; empty for an unknown payload."""
     payload_class = find_payload_class(payload)
     if payload_class is None:
         return {}

@@ -29,7 +29,7 @@ class ExpectedOrders:
 def expected_orders(
     count: int, keys: int = 10_000, seed: int = 0, mix: OrderMix = DEFAULT_MIX
 ) -> ExpectedOrders:
-    """The expected result of the first ``count`` messages of ``order_messages``."""
+    """Return the expected result of the first ``count`` messages of ``order_messages``."""
     newest = np.full(keys, -1, dtype=np.int64)
     broken_count = 0
     for events in event_blocks(count, keys, seed, mix):

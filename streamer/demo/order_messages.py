@@ -43,7 +43,7 @@ _PLACES = (
 
 
 def orders(count: int, keys: int = 10_000, seed: int = 0, mix: OrderMix = DEFAULT_MIX) -> pa.Table:
-    """The first ``count`` messages of a stream, in columns ``key`` and ``value``.
+    """Return the first ``count`` messages of a stream, in columns ``key`` and ``value``.
 
     Args:
         count: number of messages.
@@ -82,7 +82,7 @@ def order_rows(events: EventBlock) -> pa.RecordBatch:
 
 
 def _values(events: EventBlock, rows: pa.RecordBatch) -> pa.Array:
-    """The values of the messages; their texts need no escaping."""
+    """Return the values of the messages; their texts need no escaping."""
     values = _json(rows, pa.array(events.kind == EventKind.DELETE))
     broken = events.kind == EventKind.BROKEN
     if broken.any():

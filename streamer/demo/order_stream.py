@@ -85,7 +85,7 @@ class EventBlock:
     note: Ints
 
     def take(self, rows: Ints | slice) -> EventBlock:
-        """The events at ``rows``."""
+        """Return the events at ``rows``."""
         return EventBlock(*(getattr(self, name)[rows] for name in self.__slots__))
 
 

@@ -52,7 +52,7 @@ class BoundedLabel:
         self._known: set[str] = set()
 
     def __call__(self, value: str) -> str:
-        """The value to use for the label."""
+        """Return the value to use for the label."""
         if value in self._known or len(self._known) < self._at_most:
             self._known.add(value)
             return value
@@ -186,30 +186,30 @@ class _MetricFactory:
         self.run = (pipeline, topic)
 
     def counter(self, name: str, meaning: str, *labels: str) -> Counter:
-        """A counter; Prometheus adds ``_total`` to its name."""
+        """Return a counter; Prometheus adds ``_total`` to its name."""
         return Counter(f"lakemark_{name}", meaning, self._labels(labels), registry=self.registry)
 
     def gauge(self, name: str, meaning: str, *labels: str) -> Gauge:
-        """A gauge."""
+        """Return a gauge."""
         return Gauge(f"lakemark_{name}", meaning, self._labels(labels), registry=self.registry)
 
     def seconds(self, name: str, meaning: str, *labels: str) -> Histogram:
-        """A histogram of durations in seconds."""
+        """Return a histogram of durations in seconds."""
         names = self._labels(labels)
         return Histogram(
             f"lakemark_{name}", meaning, names, registry=self.registry, buckets=_BUCKETS_S
         )
 
     def one_counter(self, name: str, meaning: str) -> Counter:
-        """A counter without labels of its own; it is exported as 0 from the start."""
+        """Return a counter without labels of its own; it is exported as 0 from the start."""
         return self.counter(name, meaning).labels(*self.run)
 
     def one_gauge(self, name: str, meaning: str) -> Gauge:
-        """A gauge without labels of its own."""
+        """Return a gauge without labels of its own."""
         return self.gauge(name, meaning).labels(*self.run)
 
     def one_seconds(self, name: str, meaning: str) -> Histogram:
-        """A histogram without labels of its own."""
+        """Return a histogram without labels of its own."""
         return self.seconds(name, meaning).labels(*self.run)
 
     def _labels(self, own: tuple[str, ...]) -> tuple[str, ...]:
@@ -339,7 +339,7 @@ class _Lag:
             self._next.labels(*self._run, partition).set(offset)
 
     def _age_s(self, partition: int) -> float:
-        """The age grows with the clock between two polls, and while polls fail."""
+        """Return the age grows with the clock between two polls, and while polls fail."""
         if not self._unread[partition]:
             return 0.0
         oldest = self._oldest.get(partition)
@@ -382,7 +382,7 @@ class _Table:
         self._uncompacted.set(shape.uncompacted_delta_commits)
 
     def _age_s(self) -> float:
-        """The age grows with the clock between two polls."""
+        """Return the age grows with the clock between two polls."""
         since = self._pending_since
         return 0.0 if since is None else max(0.0, self._now() - self.clock.parse(since).timestamp())
 

@@ -66,7 +66,7 @@ class TableShape:
 
 
 def shape_of(view: FileSystemView) -> TableShape:
-    """The shape of the table in a view; reads no storage."""
+    """Return the shape of the table in a view; reads no storage."""
     slices = view.latest_slices()
     return TableShape(
         len(slices),

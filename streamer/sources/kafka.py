@@ -86,7 +86,7 @@ class KafkaSource:
         self._gap_peek: KafkaPeek | None = None
 
     def start_checkpoint(self, checkpoint: KafkaCheckpoint | None) -> KafkaCheckpoint:
-        """The checkpoint of ``start``, without a check of the topic id."""
+        """Return the checkpoint of ``start``, without a check of the topic id."""
         return self.start(checkpoint).checkpoint
 
     def start(self, checkpoint: KafkaCheckpoint | None, topic_id: str = "") -> Start:
@@ -195,7 +195,7 @@ class KafkaSource:
         return KafkaPeek(self._spark, self._properties, self._config.topic)
 
     def max_message_bytes(self) -> int:
-        """The topic's ``max.message.bytes``, or Kafka's default if access to it is denied.
+        """Return the topic's ``max.message.bytes``, or Kafka's default if access to it is denied.
 
         Kafka limits messages as they are sent; compressed messages may be longer here.
         """
@@ -309,7 +309,7 @@ class KafkaSource:
         return replace(start, needs_commit=True)
 
     def _starting(self) -> Starting:
-        """The setting, with a time resolved to offsets; or the offsets resolved before."""
+        """Return the setting, with a time resolved to offsets; or the offsets resolved before."""
         if self._resolved is not None:
             return self._resolved
         starting = self._config.starting_offsets

@@ -71,7 +71,7 @@ class LostRange:
         )
 
     def facts(self, topic: str) -> dict[str, object]:
-        """The range for programs: from the first lost offset to the offset to resume at."""
+        """Return the range for programs: from the first lost offset to the offset to resume at."""
         return {
             "topic": topic,
             "partition": self.partition,
@@ -130,7 +130,7 @@ def next_start(
     *,
     is_recreated: bool = False,
 ) -> Start:
-    """The start after ``checkpoint``; new partitions start at their earliest offset.
+    """Return the start after ``checkpoint``; new partitions start at their earliest offset.
 
     Args:
         checkpoint: of the table.

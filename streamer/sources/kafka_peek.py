@@ -252,7 +252,7 @@ class KafkaPeek:
 
 
 def _by_partition(gaps: Sequence[OffsetGap]) -> dict[int, deque[OffsetGap]]:
-    """The gaps of each partition, in ascending order."""
+    """Return the gaps of each partition, in ascending order."""
     found: dict[int, deque[OffsetGap]] = {}
     for gap in sorted(gaps, key=lambda gap: gap.begin):
         found.setdefault(gap.partition, deque()).append(gap)
@@ -262,7 +262,7 @@ def _by_partition(gaps: Sequence[OffsetGap]) -> dict[int, deque[OffsetGap]]:
 def _record_in(
     waiting: Mapping[int, Sequence[OffsetGap]], records: JavaObject
 ) -> tuple[OffsetGap, int] | None:
-    """A gap with one of these records, and the record's offset; None if there is none."""
+    """Return a gap with one of these records, and the record's offset; None if there is none."""
     for partition in records.partitions():
         gaps = waiting.get(int(partition.partition()), ())
         for record in records.records(partition):

@@ -33,7 +33,7 @@ _LAST_RECORDS = 10
 
 
 def poll_records(heap_bytes: int, partitions: int, record_bytes: int) -> int:
-    """The largest number of records of one poll.
+    """Return the largest number of records of one poll.
 
     Args:
         heap_bytes: of the JVM with the consumers.

@@ -199,7 +199,7 @@ def _folder_name(coordinates: Sequence[str], ivy_file: str) -> str:
 
 
 def _complete_jars(folder: Path) -> list[Path] | None:
-    """The jars of a complete folder; None if it does not exist, or if a jar is missing."""
+    """Return the jars of a complete folder; None if it does not exist, or if a jar is missing."""
     manifest = folder / _MANIFEST
     if not manifest.is_file():
         return None
@@ -261,7 +261,7 @@ def _run_ivy(coordinates: Sequence[str], scratch: Path, target: Path) -> None:
 
 
 def _failure(coordinates: Sequence[str], output: str) -> JarsUnavailable | JarsNotFound:
-    """The error for the output of Ivy, which lists problems of the network under a title."""
+    """Return the error for the output of Ivy, which lists problems of the network under a title."""
     _, has_errors, errors = output.partition(_IVY_ERRORS)
     missing = [":".join(found) for found in _NOT_FOUND.findall(output)]
     if missing and not has_errors:

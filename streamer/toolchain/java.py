@@ -111,7 +111,7 @@ def _paths(environ: Mapping[str, str], usual_folders: Sequence[str]) -> Iterator
 
 
 def _probe(executable: Path) -> JavaHome | str:
-    """The runtime of ``executable``, or the reason why it is not suitable."""
+    """Return the runtime of ``executable``, or the reason why it is not suitable."""
     try:
         probe = subprocess.run(
             [executable, "-XshowSettings:properties", "-version"],

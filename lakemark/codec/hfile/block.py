@@ -66,7 +66,7 @@ class Block:
         path: str,
         offset: int,
     ) -> Block:
-        """The block at the beginning of ``data``, which is at ``offset`` of the file.
+        """Return the block at the beginning of ``data``, which is at ``offset`` of the file.
 
         Raises:
             CorruptData: there is no complete block of this kind at that position.
@@ -88,14 +88,14 @@ class Block:
         return cls(content, offset, size_bytes, path)
 
     def corrupt(self, *, expected: str, actual: str) -> CorruptData:
-        """The error for content that disagrees with the format."""
+        """Return the error for content that disagrees with the format."""
         return CorruptData(self.path, self.offset, expected, actual)
 
 
 def encode_block(
     magic: bytes, content: bytes | memoryview, compression: Compression, previous: int = -1
 ) -> bytes:
-    """A whole block.
+    """Return a whole block.
 
     Args:
         magic: its kind.

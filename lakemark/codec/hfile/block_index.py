@@ -90,7 +90,7 @@ def parse_root_index(block: Block, count: int, *, of_data: bool) -> BlockIndex:
 
 
 def parse_index(block: Block) -> BlockIndex:
-    """A leaf or intermediate index.
+    """Return a leaf or intermediate index.
 
     Raises:
         CorruptData: the block has other content.

@@ -56,7 +56,7 @@ class Entries(NamedTuple):
 
 
 def encode_entries(entries: Entries) -> memoryview:
-    """The content of a data block with these entries, of which there is one at least."""
+    """Return the content of a data block with these entries, of which there is one at least."""
     keys, values = byte_strings(entries.keys), byte_strings(entries.values)
     stored = pc.binary_join_element_wise(
         _before_keys(keys.lengths, values.lengths),

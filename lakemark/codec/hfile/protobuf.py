@@ -42,11 +42,11 @@ class Message:
         self.fields: list[Field] = list(self._read(body, body + length))
 
     def integers(self) -> Mapping[int, int]:
-        """The integer fields by number; of a repeated one the last."""
+        """Return the integer fields by number; of a repeated one the last."""
         return {number: value for number, value in self.fields if isinstance(value, int)}
 
     def byte_strings(self, number: int) -> list[bytes]:
-        """The values of a field of bytes, strings or messages."""
+        """Return the values of a field of bytes, strings or messages."""
         return [value for n, value in self.fields if n == number and isinstance(value, bytes)]
 
     def _read(self, at: int, end: int) -> Iterator[Field]:
@@ -87,20 +87,20 @@ class Message:
 
 
 def single(data: bytes, path: str, offset: int) -> Message:
-    """The message that ``data`` is, without a length before it (one inside another)."""
+    """Return the message that ``data`` is, without a length before it (one inside another)."""
     return Message(delimited(data), 0, path, offset)
 
 
 def integer_field(number: int, value: int) -> bytes:
-    """A field of an integer; one below 0 as Java writes it to a field of 64 bits."""
+    """Return a field of an integer; one below 0 as Java writes it to a field of 64 bits."""
     return unsigned(number << 3 | _VARINT) + unsigned(value % (1 << _LONGEST_VARINT_BITS))
 
 
 def bytes_field(number: int, value: bytes) -> bytes:
-    """A field of bytes, a string or a message."""
+    """Return a field of bytes, a string or a message."""
     return unsigned(number << 3 | _BYTES) + delimited(value)
 
 
 def delimited(message: bytes) -> bytes:
-    """A message with its length before it."""
+    """Return a message with its length before it."""
     return unsigned(len(message)) + message

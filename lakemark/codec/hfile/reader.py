@@ -73,7 +73,7 @@ class HFileReader:
         return self._trailer.entry_count
 
     def scan(self) -> Iterator[Entries]:
-        """All entries, a block at a time, in the order of their keys.
+        """Return all entries, a block at a time, in the order of their keys.
 
         Raises:
             CorruptData: a block disagrees with the format.
@@ -81,7 +81,7 @@ class HFileReader:
         return self.select(Everything())
 
     def lookup(self, keys: pa.Array | pa.ChunkedArray) -> Iterator[Entries]:
-        """The entries of those keys that the file holds, in its own order.
+        """Return the entries of those keys that the file holds, in its own order.
 
         Only the blocks that may hold one are read.
 
@@ -94,7 +94,7 @@ class HFileReader:
         return self.select(Keys.of_any(keys))
 
     def lookup_prefixes(self, prefixes: Sequence[bytes]) -> Iterator[Entries]:
-        """The entries whose keys begin with one of the prefixes, in the file's order.
+        """Return the entries whose keys begin with one of the prefixes, in the file's order.
 
         Raises:
             CorruptData: a block disagrees with the format.
@@ -102,7 +102,7 @@ class HFileReader:
         return self.select(Prefixes(prefixes))
 
     def select(self, selection: Selection) -> Iterator[Entries]:
-        """The entries that are wanted, a block at a time, none of them empty.
+        """Yield the entries that are wanted, a block at a time, none of them empty.
 
         Raises:
             CorruptData: a block disagrees with the format.
@@ -182,7 +182,7 @@ class _BlocksInARow:
         self._path, self._offset = path, offset
 
     def next(self, magic: bytes) -> Block:
-        """The next one, which is of this kind."""
+        """Return the next one, which is of this kind."""
         block = Block.parse(self._data, magic, self._compression, self._path, self._offset)
         self._data = self._data[block.size_bytes :]
         self._offset += block.size_bytes

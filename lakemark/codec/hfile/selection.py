@@ -25,7 +25,7 @@ class Selection(Protocol):
         ...
 
     def of(self, entries: Entries) -> Entries:
-        """Those of a data block that are wanted."""
+        """Return those of a data block that are wanted."""
         ...
 
 
@@ -33,12 +33,12 @@ class Everything:
     """All entries."""
 
     def among(self, first_keys: Sequence[bytes]) -> Iterator[tuple[int, Selection]]:
-        """All blocks."""
+        """Yield all blocks."""
         for block in range(len(first_keys)):
             yield block, self
 
     def of(self, entries: Entries) -> Entries:
-        """All of them."""
+        """Return all of them."""
         return entries
 
 
@@ -59,7 +59,7 @@ class Keys:
         return cls(distinct.take(pc.array_sort_indices(distinct)))
 
     def among(self, first_keys: Sequence[bytes]) -> Iterator[tuple[int, Selection]]:
-        """Each block with the keys from its first one up to that of the next block."""
+        """Yield each block with the keys from its first one up to that of the next block."""
         keys = _SequenceOfKeys(self.keys)
         start = bisect_left(keys, first_keys[0]) if first_keys else len(keys)
         while start < len(keys):
@@ -70,7 +70,7 @@ class Keys:
             start = end
 
     def of(self, entries: Entries) -> Entries:
-        """Those whose key is among them."""
+        """Return those whose key is among them."""
         return _filtered(entries, pc.is_in(entries.keys, value_set=self.keys))
 
 
@@ -93,7 +93,7 @@ class Prefixes:
             yield block, Prefixes(wanted[block])
 
     def of(self, entries: Entries) -> Entries:
-        """Those whose key begins with one of them."""
+        """Return those whose key begins with one of them."""
         rows = np.zeros(len(entries.keys), np.bool_)
         for prefix in self._prefixes:
             rows |= np.asarray(pc.starts_with(entries.keys, pattern=prefix))

@@ -69,7 +69,7 @@ class Trailer:
     def encode(
         self, file_info_offset: int, entry_bytes: int, first_data_offset: int, last_data_offset: int
     ) -> bytes:
-        """All bytes of the trailer.
+        """Return all bytes of the trailer.
 
         Args:
             file_info_offset: position of file info.
@@ -96,7 +96,7 @@ class Trailer:
 
     @classmethod
     def parse(cls, data: bytes, path: str, offset: int) -> Trailer:
-        """The trailer in ``data``, which begins at ``offset`` of the file.
+        """Return the trailer in ``data``, which begins at ``offset`` of the file.
 
         Raises:
             CorruptData: the trailer is invalid, or refers to bytes outside the file.

@@ -152,7 +152,7 @@ def _meta_columns(
 
 
 def _result_kinds(older: Records, newer: Records, outcome: Outcome) -> Kinds:
-    """The results as kinds of changes."""
+    """Return the results as kinds of changes."""
     kinds = np.where(outcome.keep, ChangeKind.UPSERT, ChangeKind.FLAGGED_DELETE).astype(np.int8)
     deletes = np.flatnonzero(~outcome.keep)
     if len(deletes) == 0:

@@ -87,22 +87,22 @@ class RecordContext:
         return value
 
     def record_key(self, record: BufferedRecord) -> str:
-        """The record's key."""
+        """Return the record's key."""
         return record.record_key
 
     def merge_with_record(
         self, record: BufferedRecord, values: Mapping[str, object]
     ) -> BufferedRecord:
-        """The record with new values in some columns; its ordering value is updated."""
+        """Return the record with new values in some columns; its ordering value is updated."""
         changed = replace(record, data={**self.data_of(record), **values})
         return replace(changed, ordering_value=self.ordering_value(changed))
 
     def delete(self, record: BufferedRecord) -> BufferedRecord:
-        """The record as a delete, with its ordering value and its data."""
+        """Return the record as a delete, with its ordering value and its data."""
         return replace(record, operation=Operation.DELETE)
 
     def ordering_value(self, record: BufferedRecord) -> object:
-        """The ordering value in the record's data."""
+        """Return the ordering value in the record's data."""
         values = tuple(self.get_value(record, name) for name in self.ordering_fields)
         return (values[0] if values else None) if len(values) < 2 else values
 
@@ -123,7 +123,7 @@ class RecordContext:
         return data
 
     def newer_wins(self, older: BufferedRecord, newer: BufferedRecord) -> bool:
-        """Whether the newer record wins by the rule of ``Records.wins_over``."""
+        """Return whether the newer record wins by the rule of ``Records.wins_over``."""
         if not self.ordering_fields or self._is_unconditional(newer):
             return True
         if self._is_unconditional(older):
@@ -140,7 +140,7 @@ class RecordContext:
 
 
 def _is_zero(value: object) -> bool:
-    """Whether the value is zero, or in a column of dates the day with the number zero."""
+    """Return whether the value is zero, or in a column of dates the day with the number zero."""
     return value == 0 or str(value) == "1970-01-01"
 
 

@@ -201,7 +201,7 @@ class _RecordCalls:
             raise merger_error(self._merger, records[row].record_key, fault) from error
 
     def _written_columns(self, results: Sequence[BufferedRecord]) -> Written | None:
-        """The columns that each result has; a delete counts as whole."""
+        """Return the columns that each result has; a delete counts as whole."""
         if WRITTEN_COLUMNS not in self._older.changes.column_names:
             return None
         deletes = np.array([result.is_delete for result in results], np.bool_)
@@ -248,7 +248,7 @@ def _ordering_value(values: tuple[object, ...]) -> object:
 
 
 def _is_unchanged(result: BufferedRecord, given: BufferedRecord) -> bool:
-    """Whether the row of ``given`` equals the result, except for the operation."""
+    """Return whether the row of ``given`` equals the result, except for the operation."""
     return result is given or (
         result.data is given.data is not None and result.ordering_value == given.ordering_value
     )

@@ -124,7 +124,7 @@ def _check(checked: _CheckedMerger, rule: str, check: _Check, versions: list[Ver
 def _find_fault(
     checked: _CheckedMerger, rule: str, check: _Check, versions: Sequence[Version]
 ) -> tuple[str, str] | None:
-    """The broken rule and the observed result."""
+    """Return the broken rule and the observed result."""
     try:
         seen = check(checked, versions)
     except Exception as error:  # Raised by the merger, or by the adapter for an invalid result.
@@ -133,7 +133,7 @@ def _find_fault(
 
 
 def _check_result(checked: _CheckedMerger, versions: Sequence[Version]) -> str | None:
-    """The adapter refuses an invalid result."""
+    """Return the adapter refuses an invalid result."""
     checked.merge(*map(checked.table, versions))
     return None
 
@@ -208,7 +208,7 @@ def _is_empty(row: Mapping[str, object], names: Sequence[str]) -> bool:
 
 
 def _comparable(row: Mapping[str, Any]) -> tuple[bool, str]:
-    """The compared content; as text, because NaN must equal NaN here."""
+    """Return the compared content; as text, because NaN must equal NaN here."""
     return _is_upsert(row), str({k: v for k, v in row.items() if k != CHANGE_KIND})
 
 

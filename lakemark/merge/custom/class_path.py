@@ -40,7 +40,7 @@ def import_object(path: str) -> object:
 
 
 def class_path_of(kind: type) -> str:
-    """The path from which ``import_object`` imports a class."""
+    """Return the path from which ``import_object`` imports a class."""
     file = file_of(kind)
     return f"{kind.__module__ if file is None else file.path}:{kind.__qualname__}"
 

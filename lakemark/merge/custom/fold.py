@@ -129,21 +129,21 @@ class _Rounds:
         return int(self.counts[0])
 
     def rows(self, number: int) -> Rows:
-        """The rows of a round: one of every key that has that many earlier rows."""
+        """Return the rows of a round: one of every key that has that many earlier rows."""
         has_one = np.searchsorted(-self.counts, -number, side="left")
         rows: Rows = self.order[self.starts[:has_one] + number]
         return rows
 
 
 def _run_starts(numbers: Rows) -> Mask:
-    """Whether a number differs from the one before it."""
+    """Return whether a number differs from the one before it."""
     begins: Mask = np.ones(len(numbers), np.bool_)
     begins[1:] = numbers[1:] != numbers[:-1]
     return begins
 
 
 def _positions_in_run(begins: Mask) -> Rows:
-    """The position of each row in its run, from 0."""
+    """Return the position of each row in its run, from 0."""
     rows = np.arange(len(begins))
     positions: Rows = rows - np.maximum.accumulate(np.where(begins, rows, 0))
     return positions

@@ -41,7 +41,7 @@ class MergerFile:
 
     @classmethod
     def read(cls, path: str) -> MergerFile:
-        """The file at a path; the one that another process has sent, if this process has it.
+        """Return the file at a path; the one that another process has sent, if this process has it.
 
         Raises:
             InvalidConfig: the path is a URL, or the file cannot be read.
@@ -96,7 +96,7 @@ def file_of(kind: type) -> MergerFile | None:
 
 
 def class_in_file(file: MergerFile, qualified_name: str) -> type:
-    """The class of a file, which may be nested in another class."""
+    """Return the class of a file, which may be nested in another class."""
     kind: type = attrgetter(qualified_name)(file.load())
     return kind
 

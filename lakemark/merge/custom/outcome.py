@@ -23,7 +23,7 @@ from lakemark.schema.field_path import column_at, top_column
 
 
 def merger_error(merger: CustomMerger, record_key: object, fault: str) -> InvalidConfig:
-    """An error about a record that the merger returned."""
+    """Return an error about a record that the merger returned."""
     return InvalidConfig(f"merger {merger.name}, record {record_key!r}: {fault}")
 
 
@@ -71,7 +71,7 @@ def check_outcome(merger: CustomMerger, older: Records, newer: Records, outcome:
 
 
 def ordering_columns(records: Records) -> list[str]:
-    """The columns that hold the ordering values."""
+    """Return the columns that hold the ordering values."""
     return list({top_column(name, records.rows.schema) for name in records.ordering_fields})
 
 

@@ -93,7 +93,7 @@ class Records:
         return select_ordering_columns(self.changes, self.ordering_fields)
 
     def wins_over(self, older: Records) -> Mask:
-        """Whether these newer versions win by the rules of ``EVENT_TIME_ORDERING``.
+        """Return whether these newer versions win by the rules of ``EVENT_TIME_ORDERING``.
 
         The larger ordering value wins, of equal ones the newer version. A delete without an
         ordering value wins, and loses to a later version unless that is a delete without data.
@@ -113,7 +113,7 @@ class Records:
         return wins
 
     def is_written(self, column: str) -> Mask:
-        """Whether the rows were written with this column; if not, the column is missing."""
+        """Return whether the rows were written with this column; if not, the column is missing."""
         return ~MissingIfNotWritten()(self.changes, column)
 
     @cached_property
@@ -131,11 +131,11 @@ class Records:
         return partial
 
     def take(self, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Records:
-        """The records of some rows."""
+        """Return the records of some rows."""
         return Records(self.changes.take(rows), self.ordering_fields)
 
     def fill_missing_from(self, other: Records) -> Records:
-        """The same records, with missing columns taken from the other version.
+        """Return the same records, with missing columns taken from the other version.
 
         A delete neither provides nor receives values; a column that a delete lacks is null.
         """

@@ -168,7 +168,7 @@ class PartialUpdate:
 
 
 def partial_update_for(changes: pa.Table, configured: PartialUpdate | None) -> PartialUpdate | None:
-    """The rule for these changes: unwritten columns take precedence over ``configured``."""
+    """Return the rule for these changes: unwritten columns take precedence over ``configured``."""
     return (
         PartialUpdate(MissingIfNotWritten())
         if WRITTEN_COLUMNS in changes.column_names

@@ -34,7 +34,7 @@ def complete_rare_sets(
     max_sets: int,
     changed_keys: Sequence[pa.ChunkedArray],
 ) -> pa.Table:
-    """The changes, with rows of all but the largest sets of columns made whole.
+    """Return the changes, with rows of all but the largest sets of columns made whole.
 
     A row stays partial if no single row can complete it: because its key was changed since, or
     has several rows.
@@ -58,7 +58,7 @@ def complete_rare_sets(
 
 
 def _find_rare(changes: pa.Table, max_sets: int) -> Mask:
-    """Which rows have a set of columns that is not among the largest."""
+    """Return which rows have a set of columns that is not among the largest."""
     sets = changes.column(WRITTEN_COLUMNS).combine_chunks().dictionary_encode()
     codes = sets.indices.to_numpy()
     counts = np.bincount(codes, minlength=len(sets.dictionary))

@@ -59,7 +59,7 @@ VALUE_TYPE = pa.struct([("typeOrdinal", pa.int32()), ("additionalInfo", pa.strin
 
 
 def wrapped_reader(branches: Sequence[object]) -> Callable[[Cursors], pa.StructArray]:
-    """A function that reads the next union of wrappers of each row, as ``WRAPPED``.
+    """Return a function that reads the next union of wrappers of each row, as ``WRAPPED``.
 
     Args:
         branches: the branches of the union, each a name or a definition.
@@ -170,7 +170,7 @@ def decode_values(
 def _by_stored_type(
     wrapped: pa.StructArray, value_types: pa.StructArray
 ) -> Iterator[tuple[Rows, pa.Array]]:
-    """The values of each stored type: their row numbers, and the values in that type."""
+    """Yield the values of each stored type: their row numbers, and the values in that type."""
     ordinals = np.asarray(pc.fill_null(pc.struct_field(value_types, "typeOrdinal"), 0))
     infos = np.asarray(
         pc.fill_null(pc.struct_field(value_types, "additionalInfo"), ""), dtype=object

@@ -76,7 +76,7 @@ def derive_file_ranges(storage: Storage, file: DataFile, schema: pa.Schema) -> C
 
 
 def _ranges_of_footer(footer: pq.FileMetaData, schema: pa.Schema) -> ColumnRanges:
-    """The ranges of the columns of which every row group has exact statistics."""
+    """Return the ranges of the columns of which every row group has exact statistics."""
     stored = footer.schema.to_arrow_schema()
     positions = {footer.schema.column(n).path: n for n in range(footer.num_columns)}
     has_whole_texts = (footer.created_by or "").startswith(_WRITERS_OF_WHOLE_TEXTS)
@@ -168,7 +168,7 @@ def load_view_of_partitions(
 
 
 def is_outdated(slices: Sequence[FileSlice], timeline: Timeline) -> bool:
-    """Whether the statistics of a partition may not cover all files that queries read.
+    """Return whether the statistics of a partition may not cover all files that queries read.
 
     The record of the commit that was requested last is effective (in Apache Hudi, too). It lacks a
     commit that was requested earlier and completed later.
@@ -181,7 +181,7 @@ def is_outdated(slices: Sequence[FileSlice], timeline: Timeline) -> bool:
 
 
 def may_be_too_wide(slices: Sequence[FileSlice], timeline: Timeline) -> bool:
-    """Whether the statistics of a partition may cover files that queries no longer read.
+    """Return whether the statistics of a partition may cover files that queries no longer read.
 
     That is so if a compaction was requested earlier and completed later; see ``is_outdated``.
 
@@ -260,7 +260,7 @@ def _derive_all(storage: Storage, file: DataFile, schema: pa.Schema) -> ColumnRa
 
 
 def files_of(slices: Iterable[FileSlice]) -> Iterator[DataFile]:
-    """The files of these slices, which a query reads."""
+    """Yield the files of these slices, which a query reads."""
     for one in slices:
         if one.base is not None:
             yield one.base
@@ -279,7 +279,7 @@ class _SomePartitions:
 
 
 def _has_only_deletes(file: DataFile, instants: TimelineStore, timeline: Timeline) -> bool:
-    """Whether a log is known to contain only deletes, which have no statistics."""
+    """Return whether a log is known to contain only deletes, which have no statistics."""
     if not isinstance(file, LogFile):
         return False
     instant = timeline.find(file.name.instant)
@@ -292,7 +292,7 @@ def _has_only_deletes(file: DataFile, instants: TimelineStore, timeline: Timelin
 def _is_any_late(
     files: Iterable[DataFile], slices: Sequence[FileSlice], timeline: Timeline
 ) -> bool:
-    """Whether one of the files was committed after the commit that was requested last."""
+    """Return whether one of the files was committed after the commit that was requested last."""
     newest = max((file.name.instant for file in files_of(slices)), default="")
     until = _completed_at(newest, timeline)
     return any(_completed_at(file.name.instant, timeline) > until for file in files)

@@ -89,7 +89,7 @@ def encode_partition_statistics(
 def _encoders(
     entries: Iterable[StatisticsEntry], record_type: int, version: str, *, is_tight: bool
 ) -> Iterator[tuple[StatisticsEntry, str, Callable[[str], bytes]]]:
-    """Each column of each entry, and a function that encodes its record under a name."""
+    """Yield each column of each entry, and a function that encodes its record under a name."""
     encoders: dict[pa.DataType, _EncodeRecord] = {}
     for entry in entries:
         ranges = entry.ranges
@@ -105,7 +105,7 @@ def _encoders(
 
 
 def _size_of(entry: StatisticsEntry, column: str) -> ColumnSize:
-    """The size of a column in a file; partitions have no sizes."""
+    """Return the size of a column in a file; partitions have no sizes."""
     return entry.ranges.sizes.get(column, NO_SIZE) if entry.file_name else NO_SIZE
 
 
@@ -121,7 +121,7 @@ def _record(
 
 
 def _by_column(entries: Iterable[StatisticsEntry]) -> list[tuple[str, pa.Table]]:
-    """The statistics of each column, one table for each type that it has."""
+    """Return the statistics of each column, one table for each type that it has."""
     rows: dict[tuple[str, pa.DataType], list[tuple[StatisticsEntry, int]]] = {}
     for entry in entries:
         for at, field in enumerate(entry.ranges.bounds.schema):
@@ -180,7 +180,7 @@ _Form: TypeAlias = tuple[bytes, bytes, Callable[..., bytes]]
 def statistics_encoder(
     record_type: int, data_type: pa.DataType, version: str = VERSION, *, is_tight: bool
 ) -> Callable[[str, str, pa.Array, int, int, ColumnSize], bytes]:
-    """A function that encodes a record of the statistics of one column of this type.
+    """Return a function that encodes a record of the statistics of one column of this type.
 
     Its arguments are the name of the file or partition, the column, the smallest and the largest
     value in one array, the numbers of nulls and of values, and the column's size.

@@ -118,7 +118,7 @@ def _encode(
 
 
 def _some(pieces: list[Piece], count: int) -> list[Piece]:
-    """A union of null and the value of the pieces, which no row leaves null."""
+    """Return a union of null and the value of the pieces, which no row leaves null."""
     return [_ints(count, _NOT_NULL), *pieces]
 
 
@@ -152,5 +152,5 @@ def _value_type(data_type: pa.DataType, count: int, version: str) -> list[Piece]
 
 
 def _ints(count: int, *values: int) -> Piece:
-    """The same integers in each row."""
+    """Return the same integers in each row."""
     return constant(join([varint(np.array([value])) for value in values]).data.tobytes(), count)

@@ -99,7 +99,7 @@ class ColumnStatistics:
         return self._read(column, data_type, Keys.of_any(pa.array(keys, pa.binary())))
 
     def ranges(self, files: Mapping[str, Collection[str]], columns: pa.Schema) -> FileRanges:
-        """The union of the ranges of each partition's files.
+        """Return the union of the ranges of each partition's files.
 
         Args:
             files: names by partition path.
@@ -211,7 +211,7 @@ class PartitionStatistics:
 
 
 def _tight_columns(rows: pa.Table) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
-    """The columns with a record that is tight, and those with one that is not."""
+    """Return the columns with a record that is tight, and those with one that is not."""
     payload = rows.column(PAYLOAD).combine_chunks()
     is_effective, is_tight = _is_effective(rows), _flags(payload, "isTightBound")
     exact = _partitions_and_columns(payload, is_effective & is_tight)
@@ -238,7 +238,7 @@ def _file_keys(column: str, files: Mapping[str, Collection[str]]) -> dict[bytes,
 
 
 def _range(name: str, row: pa.Table) -> ColumnRanges:
-    """The range of one column."""
+    """Return the range of one column."""
     bounds = pa.chunked_array([*row.column("min").chunks, *row.column("max").chunks])
     counts = (row.column("null_count")[0].as_py(), row.column("value_count")[0].as_py())
     ranges = ColumnRanges.of(pa.table({name: bounds}), [name])
@@ -371,7 +371,7 @@ def _extreme(values: pa.Array, group_of: npt.NDArray[np.int64], order: str) -> p
 
 
 def _total(counts: pa.Array, group_of: npt.NDArray[np.int64], group_count: int) -> pa.Array:
-    """The sum of each group; null if one of its counts is unknown."""
+    """Return the sum of each group; null if one of its counts is unknown."""
     totals = np.zeros(group_count, np.int64)
     np.add.at(totals, group_of, np.asarray(pc.fill_null(counts, 0)))
     is_unknown = np.zeros(group_count, np.bool_)

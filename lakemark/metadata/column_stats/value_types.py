@@ -67,12 +67,12 @@ DECIMAL_V1 = pa.decimal128(30, 15)
 
 
 def value_type_of(data_type: pa.DataType) -> ValueType:
-    """The stored type of values of this Arrow type."""
+    """Return the stored type of values of this Arrow type."""
     return ValueType.DECIMAL if pa.types.is_decimal(data_type) else _VALUE_TYPES[data_type][0]
 
 
 def wrapper_of(data_type: pa.DataType, version: str) -> Wrapper:
-    """The wrapper that holds values of this type."""
+    """Return the wrapper that holds values of this type."""
     if pa.types.is_decimal(data_type):
         return Wrapper.BYTES if version == VERSION else Wrapper.DECIMAL
     if version != VERSION and pa.types.is_date(data_type):

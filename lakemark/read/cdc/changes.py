@@ -79,7 +79,7 @@ class _SplitChanges:
                 yield from self._infer_from_log()
 
     def _infer_from_log(self) -> Iterator[pa.RecordBatch]:
-        """The changes of a log, compared with the state before it."""
+        """Yield the changes of a log, compared with the state before it."""
         log = FileSlice(self.split.group, self.split.instant, None, self.split.logs)
         own = replace(self.reader, is_visible=_OnlyInstant(self.split.instant))
         arrived = list(own.read_changes(log))
@@ -121,7 +121,7 @@ class _SplitChanges:
             yield self._make_batch(UPDATE, before, after)
 
     def _logged(self) -> Iterator[pa.RecordBatch]:
-        """The changes that the writer logged in ``.cdc`` files."""
+        """Yield the changes that the writer logged in ``.cdc`` files."""
         changes = read_logged_changes(self.reader.storage, self.split.logs, self.mode)
         if self.mode is LoggingMode.DATA_BEFORE_AFTER:
             for logged in _in_pieces(changes):
@@ -215,17 +215,17 @@ def _records(rows: pa.RecordBatch | pa.Table) -> pa.StructArray:
 
 
 def _logged_text(changes: pa.RecordBatch, column: str) -> pa.Array:
-    """A record as Avro prints it; the text ``null`` if there is none."""
+    """Return a record as Avro prints it; the text ``null`` if there is none."""
     return pc.fill_null(AVRO.text(changes.column(column)), "null")
 
 
 def _filter_keys(rows: pa.Table, keys: pa.ChunkedArray) -> pa.Table:
-    """The rows with one of the keys."""
+    """Return the rows with one of the keys."""
     return rows.filter(pc.is_in(rows.column(RECORD_KEY), value_set=keys.combine_chunks()))
 
 
 def _find_differences(older: pa.Table, newer: pa.Table) -> pa.Array:
-    """Whether rows side by side differ in any column."""
+    """Return whether rows side by side differ in any column."""
     differ: npt.NDArray[np.bool_] = np.zeros(older.num_rows, np.bool_)
     for before, after in zip(older.columns, newer.columns, strict=True):
         left, right = (_comparable(column.combine_chunks()) for column in (before, after))

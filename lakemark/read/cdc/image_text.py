@@ -71,7 +71,7 @@ class Dialect:
         return quoted(values, self.special, _ESCAPES)
 
     def named(self, names: pa.Array | str, texts: pa.Array) -> pa.Array:
-        """A comma, the name and its value; empty if a null is not printed."""
+        """Return a comma, the name and its value; empty if a null is not printed."""
         if self.prints_nulls:
             texts = pc.fill_null(texts, "null")
         return pc.fill_null(
@@ -104,7 +104,7 @@ def _map_text(dialect: Dialect, values: pa.MapArray) -> pa.Array:
 
 
 def _owned(lists: pa.Array, children: pa.Array) -> pa.Array:
-    """The child values that belong to a slice of lists, or of maps."""
+    """Return the child values that belong to a slice of lists, or of maps."""
     first, end = lists.offsets[0].as_py(), lists.offsets[-1].as_py()
     return children.slice(first, end - first)
 
@@ -142,7 +142,7 @@ def _timestamp_text(dialect: Dialect, values: pa.Array) -> pa.Array:
 
 
 def _decimal_text(dialect: Dialect, values: pa.Array) -> pa.Array:
-    """The one property that Jackson finds in Spark's ``Decimal``: ``isZero``."""
+    """Return the one property that Jackson finds in Spark's ``Decimal``: ``isZero``."""
     is_zero = pc.equal(values, pa.scalar(0, values.type))
     return pc.if_else(is_zero, '{"zero":true}', '{"zero":false}')
 
@@ -181,7 +181,7 @@ _LATIN_WORDS = pc.utf8_slice_codeunits(quoted(_LATIN_CHARACTERS, _AVRO_SPECIAL, 
 
 
 def _latin_text(values: pa.Array) -> pa.Array:
-    """Each byte as the character with its number."""
+    """Return each byte as the character with its number."""
     return pc.binary_join_element_wise('"', per_byte_text(values, _LATIN_WORDS, ""), '"', "")
 
 

@@ -105,7 +105,7 @@ def _scientific(plain: pa.Array) -> pa.Array:
 
 
 def _present(strings: pa.Array, special: str) -> list[str]:
-    """The special characters that occur, the backslash first because escapes contain it."""
+    """Return the special characters that occur, the backslash first because escapes contain it."""
     concerned = strings.filter(pc.fill_null(pc.match_substring_regex(strings, special), False))
     if len(concerned) == 0:
         return []

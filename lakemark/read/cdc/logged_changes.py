@@ -66,7 +66,7 @@ def _with_plain_types(block: LogBlock) -> LogBlock:
 
 
 def _plain(schema: Any) -> Any:
-    """A part of an Avro schema, without logical types."""
+    """Return a part of an Avro schema, without logical types."""
     if isinstance(schema, dict):
         return {key: _plain(part) for key, part in schema.items() if key != "logicalType"}
     return [_plain(part) for part in schema] if isinstance(schema, list) else schema

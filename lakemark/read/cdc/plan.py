@@ -217,7 +217,7 @@ class _CommitSplits:
         return ChangeSplit(name, instant, Inference.REPLACE_COMMIT, before=last, visible=visible)
 
     def _previous_base(self, stat: WriteStat, file: DataFile) -> FileSlice:
-        """The base file that this commit replaced."""
+        """Return the base file that this commit replaced."""
         name = FileGroupId(file.partition_path, file.name.file_id)
         for known in self.view.groups[name].slices:
             if known.base is not None and known.base_instant == stat.prev_commit:
@@ -225,7 +225,7 @@ class _CommitSplits:
         raise self._removed_error(" of ".join((str(stat.prev_commit), file.path)))
 
     def _before_log(self, stat: WriteStat, log: LogFile) -> FileSlice | None:
-        """The state of the file group before the commit; None for a new one."""
+        """Return the state of the file group before the commit; None for a new one."""
         for known in (stat.base_file, *(stat.log_files or ())):
             if known:
                 self._file(join(log.partition_path, known))
@@ -251,7 +251,7 @@ class _CommitSplits:
         return completed_at is not None and completed_at < (self.commit.completed_at or "")
 
     def _compaction(self, name: FileGroupId, log: LogFile) -> str | None:
-        """A compaction that was pending at the time, and so reads the slice before it."""
+        """Return a compaction that was pending at the time, and so reads the slice before it."""
         if self.view.version.logs_name_their_slice:
             return log.name.instant
         return self.view.compactions.get(name)
@@ -294,7 +294,7 @@ class _CommitSplits:
 
 
 def _slice_of(base: DataFile) -> FileSlice:
-    """A slice with only this base file."""
+    """Return a slice with only this base file."""
     assert isinstance(base, BaseFile), base
     name = FileGroupId(base.partition_path, base.name.file_id)
     return FileSlice(name, base.name.instant, base)

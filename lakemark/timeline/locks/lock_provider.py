@@ -77,7 +77,7 @@ class Claim:
     taken_over: bool = field(default=False, compare=False)
 
     def released_unused(self) -> LockRecord:
-        """The record that frees the lock after nothing was done under it.
+        """Return the record that frees the lock after nothing was done under it.
 
         If the previous holder had not released the lock, this record does not either. So the next
         holder knows that it takes over.
@@ -110,7 +110,7 @@ class LockProvider(Protocol):
         ...
 
     def is_current(self, claim: Claim) -> bool:
-        """Whether the claim is still the one that is stored."""
+        """Return whether the claim is still the one that is stored."""
         ...
 
     def holder(self) -> str:
