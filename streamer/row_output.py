@@ -259,7 +259,7 @@ def _with_finite_numbers(value: object) -> object:
 
 
 def _plain(value: object) -> str:
-    """Values of types that JSON does not have, as text."""
+    """Return the values of types that JSON does not have, as text."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, date | datetime | time):

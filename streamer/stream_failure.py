@@ -101,7 +101,7 @@ def _translate_spark_error(error: BaseException) -> BaseException:
 
 
 def spark_message(error: BaseException) -> str:
-    """One line: the error of a Python worker, or the first line of Spark's message."""
+    """Return one line: the error of a Python worker, or the first line of Spark's message."""
     raised = _RAISED.findall(str(error))
     # py4j names the call first; the Java exception follows on the next line, after a colon.
     text = _CALLING.sub("", str(error).strip())

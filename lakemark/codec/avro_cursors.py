@@ -133,7 +133,7 @@ class Cursors:
         return pc.take(with_gaps.to_arrow(), pa.array(np.arange(0, len(bounds), 2)))
 
     def next_items(self, rows: Rows, left: npt.NDArray[np.int64]) -> Rows:
-        """Rows that have another item in their array, once one of each of ``rows`` was read.
+        """Return rows that have another item in their array, once one of each of ``rows`` was read.
 
         Args:
             rows: rows of which an item was read.

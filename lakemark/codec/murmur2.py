@@ -46,7 +46,7 @@ class Murmur2:
         self._tail_factor = np.where(lengths & 3, _M, np.uint32(1)).astype(np.uint32)
 
     def hash(self, seeds: Words) -> Words:
-        """One hash a key, each with its own seed."""
+        """Return one hash a key, each with its own seed."""
         hashes = seeds ^ self._lengths
         for words in self._mixed_words:
             prefix = hashes[: len(words)]

@@ -273,7 +273,7 @@ def _read_arrays(cursors: Cursors) -> list[OrderingValues]:
 
 
 def _spread(field: OrderingValues, rows: Mask) -> OrderingValues:
-    """Values of those rows alone, among all rows."""
+    """Return the values of those rows alone, among all rows."""
     wrappers = np.zeros(len(rows), np.int8)
     wrappers[rows] = field.wrappers
     columns = {kind: _spread_column(column, rows) for kind, column in field.values.items()}

@@ -139,7 +139,7 @@ class MergeRequest:
     def _contradictions_of_payload(
         self, payload: str, implied: MergeSettings
     ) -> Iterator[SettingProblem]:
-        """Settings that contradict the payload."""
+        """Yield settings that contradict the payload."""
         compared: Mapping[str, tuple[object, object]] = {
             "merge_mode": (self.merge_mode, implied.mode),
             "ordering": (self.ordering or None, implied.ordering_fields or self.ordering),

@@ -24,7 +24,7 @@ class Runner(Protocol):
     """Applies one function to many tasks, in parallel, and keeps their order."""
 
     def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        """One result for each task; the first failure is raised once no task is running."""
+        """Return one result for each task; the first failure is raised once no task is running."""
         ...
 
 
@@ -72,7 +72,7 @@ class LocalRunner:
         self._cancelled = threading.Event()
 
     def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        """One result for each task; the first failure is raised once no task is running."""
+        """Return one result for each task; the first failure is raised once no task is running."""
 
         def run(task: Task) -> Result:
             if self._cancelled.is_set():

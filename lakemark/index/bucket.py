@@ -180,7 +180,7 @@ def groups_by_bucket(
 
 
 def _end_of_value(key: str, name_end: int) -> int:
-    """Where the value after the colon at ``name_end`` ends: at a comma, or with the key."""
+    """Return where the value after the colon at ``name_end`` ends: at a comma, or with the key."""
     next_colon = key.find(":", name_end + 1)
     while next_colon >= 0:
         comma = key.rfind(",", name_end, next_colon)

@@ -85,7 +85,7 @@ def find_live_keys(
 def find_keys_live_after(
     reader: FileGroupReader, group: SearchedGroup | None, changes: pa.Table
 ) -> pa.Array:
-    """Keys of the changes that have a live row once the changes are written, each once.
+    """Return the keys of the changes that have a live row once the changes are written, each once.
 
     Args:
         reader: as for ``find_live_keys``.

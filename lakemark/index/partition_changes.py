@@ -136,11 +136,11 @@ class _KeyPartitions:
         return cls(*(_to_strings(pairs, name) for name in (RECORD_KEY, PARTITION_PATH)))
 
     def keys_outside(self, partition: str) -> pa.Array:
-        """Keys to which the batch may add a row in another partition, each once."""
+        """Return the keys to which the batch may add a row in another partition, each once."""
         return pc.unique(self.keys.filter(pc.not_equal(self.partitions, partition)))
 
     def keys_of_several(self) -> pa.Array:
-        """Keys to which the batch may add rows in several partitions."""
+        """Return the keys to which the batch may add rows in several partitions."""
         counts = pc.value_counts(self.keys)
         return counts.field("values").filter(pc.greater(counts.field("counts"), 1))
 

@@ -41,7 +41,7 @@ def partition_paths(
     url_encode: bool,
     slashes_nest: bool,
 ) -> pa.Array:
-    """One path per row, from the root of the table; null if it is not allowed.
+    """Return one path per row, from the root of the table; null if it is not allowed.
 
     Args:
         fields: the partition fields, outermost first.

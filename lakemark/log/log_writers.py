@@ -18,7 +18,7 @@ _WRITTEN = frozenset(BlockType) - {BlockType.CORRUPT}
 def writers_in(
     storage: Storage, log: ObjectInfo | LogFile, kinds: Container[BlockType] = _WRITTEN
 ) -> set[str]:
-    """Instants of the blocks of these kinds; by default of all except torn ones.
+    """Return the instants of the blocks of these kinds; by default of all except torn ones.
 
     Raises:
         NotFound: the file was deleted.
@@ -30,7 +30,7 @@ def writers_in(
 
 
 def targets_in(storage: Storage, log: ObjectInfo) -> set[str]:
-    """Instants that blocks of a log undo; errors as for ``writers_in``."""
+    """Return the instants that blocks of a log undo; errors as for ``writers_in``."""
     with storage.open(log.path) as file:
         blocks = read_blocks(file, log.size_bytes, log.path)
         commands = [block for block in blocks if block.type is BlockType.COMMAND]

@@ -30,7 +30,7 @@ class MatchedRows:
     change_rows: Rows
 
     def filter(self, chosen: Mask) -> MatchedRows:
-        """Some of the matches."""
+        """Return some of the matches."""
         return MatchedRows(
             self.base, self.base_rows[chosen], self.changes, self.change_rows[chosen]
         )

@@ -50,7 +50,7 @@ class KeyLookup:
         return found
 
     def _match_hashes(self, wanted: pa.ChunkedArray) -> tuple[Rows, Rows]:
-        """Rows of ``wanted`` whose hash the column has, and its first row with that hash."""
+        """Return rows of ``wanted`` whose hash the column has, and its first row with that hash."""
         hashes = _hashes(wanted)
         if not len(self._hashes):
             return np.empty(0, np.int64), np.empty(0, np.int64)

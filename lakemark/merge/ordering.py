@@ -28,7 +28,7 @@ _SHORT_DECIMAL_DIGITS = 18
 
 
 def ordering_ranks(rows: pa.Table, fields: Sequence[str]) -> Ranks:
-    """One integer per row; a larger one means a later record.
+    """Return one integer per row; a larger one means a later record.
 
     Args:
         rows: table that has the ordering columns.

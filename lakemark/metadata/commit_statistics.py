@@ -154,7 +154,7 @@ class CommitStatistics:
         timeline: Timeline,
         files: Mapping[str, Sequence[ColumnRanges]],
     ) -> RemainingRanges:
-        """Ranges of these partitions without the commit's own files.
+        """Return the ranges of these partitions without the commit's own files.
 
         Known ranges are used if they have every column of the commit. They are derived again if the
         commit replaces files, if they may be outdated, or if a column is new: files of other
@@ -191,7 +191,7 @@ class CommitStatistics:
     def _nulls_of_new_columns(
         self, state: WriterState, written: Mapping[str, ColumnRanges], timeline: Timeline
     ) -> list[StatisticsEntry]:
-        """Entries without values for the other partitions, if the commit adds a column.
+        """Return the entries without values for the other partitions, if the commit adds a column.
 
         Without them, Apache Hudi finds no row of these partitions for any filter on the column.
         """
@@ -238,7 +238,7 @@ def _is_write_before(instant: Instant, timeline: Timeline) -> bool:
 
 
 def _partitions_of(statistics: PartitionStatistics, field: pa.Field) -> set[str]:
-    """Partitions that have a record of a column."""
+    """Return the partitions that have a record of a column."""
     return {*statistics.of_column(field.name, field.type)["partition_path"].to_pylist()}
 
 

@@ -73,7 +73,7 @@ def _has(metadata: Timeline, instant: Instant) -> bool:
 
 
 def _unknown_commits(data: Timeline, metadata: Timeline) -> list[str]:
-    """Commits that match no instant of the data table, except those of restores."""
+    """Return the commits that match no instant of the data table, except those of restores."""
     start, restores = data.start, data.completed(Action.RESTORE)
     return [
         i.requested_at

@@ -60,7 +60,7 @@ class ExpressionIndex:
         return self.definition.source_fields[0]
 
     def of_files(self, data_type: pa.DataType, partitions: Sequence[str] | None = None) -> pa.Table:
-        """Statistics of the expression by file.
+        """Return the statistics of the expression by file.
 
         Args:
             data_type: of the expression.
@@ -80,7 +80,7 @@ class ExpressionIndex:
     def of_partitions(
         self, data_type: pa.DataType, partitions: Sequence[str] | None = None
     ) -> pa.Table:
-        """Statistics of the expression by partition; arguments and errors as ``of_files``.
+        """Return statistics of the expression by partition; arguments and errors as ``of_files``.
 
         Returns:
             ``statistics_schema("partition_path", data_type)``.

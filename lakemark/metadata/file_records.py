@@ -76,7 +76,7 @@ def encode_files(
 
 
 def _entries(sizes_bytes: Mapping[str, int], removed: Collection[str]) -> list[_Entry]:
-    """Entries of one map in the order of their names."""
+    """Return the entries of one map in the order of their names."""
     added = [(name, size, False) for name, size in sizes_bytes.items()]
     return sorted([*added, *((name, 0, True) for name in removed)])
 

@@ -63,7 +63,7 @@ class MetadataFileLister:
         return {key: dict(entries) for key, entries in self._read(None).items()}
 
     def _read(self, keys: Sequence[str] | None) -> dict[str, list[tuple[str, int]]]:
-        """Names and sizes under each key."""
+        """Return names and sizes under each key."""
         selection = None if keys is None else Keys.of_any(pa.array(keys, pa.string()))
         parts = self.metadata.parts(_FILES.stored_name, selection)
         entries = _live_entries(self.metadata.history(parts, _FILES.payload))

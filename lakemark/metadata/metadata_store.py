@@ -333,7 +333,7 @@ class MetadataStore:
         return int(self.instants.clock.parse(instant).timestamp() * 1000)
 
     def _files_of(self, instant: str) -> list[str]:
-        """Paths of the data files that an instant wrote."""
+        """Return the paths of the data files that an instant wrote."""
         found = []
         folders, _ = self.storage.list_folder("")
         for folder in folders:

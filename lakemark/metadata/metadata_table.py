@@ -53,11 +53,11 @@ class MetadataTable:
     find_file_mismatch: Callable[[str], str | None] = lambda _: None
 
     def partitions_of_kind(self, kind: PartitionKind) -> list[str]:
-        """Partitions of that kind that the properties name as complete."""
+        """Return the partitions of that kind that the properties name as complete."""
         return sorted(p for p in self.partitions if PartitionKind.of(p) is kind)
 
     def usable_partitions(self, kind: PartitionKind) -> list[str]:
-        """Partitions of that kind that may be used; lists their files.
+        """Return the partitions of that kind that may be used; lists their files.
 
         There are none if the metadata table's timeline does not match the data table's.
 

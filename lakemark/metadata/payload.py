@@ -151,7 +151,7 @@ def _fields_of(avro_schema: str) -> tuple[_Field, ...]:
 
 
 def _named(record: object) -> list[tuple[str, object]]:
-    """Names and types of a record's fields."""
+    """Return names and types of a record's fields."""
     fields = record.get("fields") if isinstance(record, Mapping) else None
     if not isinstance(fields, list) or not all(
         isinstance(field, Mapping) and isinstance(field.get("name"), str) for field in fields

@@ -97,7 +97,7 @@ class SliceRows:
         return Entries(*(column.take(order) for column in kept))
 
     def of_logs(self, file_slice: FileSlice, payload: str, selection: Selection) -> pa.Table:
-        """Rows of the logs; the payload is null if a row deletes its key.
+        """Return the rows of the logs; the payload is null if a row deletes its key.
 
         Raises:
             SnapshotChanged, CorruptData, Unsupported: as ``of_base``.
@@ -154,7 +154,7 @@ _EMPTY = Entries(pa.array([], pa.binary()), pa.array([], pa.binary()))
 
 
 def schema_of(payload: str) -> pa.Schema:
-    """Columns of the rows with that payload."""
+    """Return the columns of the rows with that payload."""
     return pa.schema([(KEY, pa.string()), (PAYLOAD, PAYLOADS[payload])])
 
 

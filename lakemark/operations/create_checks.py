@@ -44,7 +44,7 @@ def choose(kind: type[Choice], value: object, parameter: str) -> Choice:
 
 
 def column_names(given: Sequence[str], parameter: str) -> tuple[str, ...]:
-    """Names of columns that a caller gives.
+    """Return the names of columns that a caller gives.
 
     Raises:
         InvalidConfig: they are no list of texts, or one occurs twice.

@@ -73,7 +73,7 @@ def with_new_columns(table: pa.Schema, rows: pa.Schema, table_url: str) -> pa.Sc
 
 
 def in_table_columns(rows: pa.Table, columns: pa.Schema, table_url: str) -> pa.Table:
-    """Rows of a caller in the columns of a table.
+    """Return the rows of a caller in the columns of a table.
 
     Args:
         rows: of the caller; Hudi's meta columns are ignored, so rows of a scan can be written.
@@ -236,7 +236,7 @@ def _may_convert(given: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _plain_schema(rows: pa.Schema) -> pa.Schema:
-    """Columns without meta columns, in the types that tables store."""
+    """Return the columns without meta columns, in the types that tables store."""
     own = [field for field in rows if field.name not in META_COLUMNS]
     return pa.schema([field.with_type(_plain_type(field.type)) for field in own])
 

@@ -101,7 +101,7 @@ def compact_and_maintain_metadata_table(
 
 
 def metadata_differences(table: OpenTable, runner: Runner | None = None) -> list[Difference]:
-    """Where the metadata table and the files differ; empty if there is no metadata table.
+    """Return where the metadata table and the files differ; empty if there is no metadata table.
 
     Raises:
         SnapshotChanged: another writer changed the table meanwhile; call again.

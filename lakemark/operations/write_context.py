@@ -55,5 +55,5 @@ def write_context(
 
 
 def avro_schema_text(table: OpenTable, schema: pa.Schema) -> str:
-    """Columns as the Avro JSON that commits and files of the table store."""
+    """Return columns as the Avro JSON that commits and files of the table store."""
     return json.dumps(avro.to_avro(schema, table.properties.table_name))

@@ -119,7 +119,7 @@ def plan(
 
 
 def _commits_in(view: FileSystemView, instant_range: InstantRange) -> list[Instant]:
-    """Commits of the range on the active timeline, by requested time."""
+    """Return the commits of the range on the active timeline, by requested time."""
     commits = view.timeline.completed(*COMMITS)
     return sorted(
         (commit for commit in commits if instant_range.contains(_counted_time(view, commit))),
@@ -181,7 +181,7 @@ def _condition(
 
 
 def _cleaned_files(view: FileSystemView, slices: Iterable[FileSlice]) -> list[str]:
-    """Paths of the files of these slices that no longer exist."""
+    """Return the paths of the files of these slices that no longer exist."""
     paths = [file.path for one in slices for file in (one.base, *one.logs) if file is not None]
     return [path for path in paths if view.find_file(path) is None]
 

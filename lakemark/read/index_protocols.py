@@ -14,7 +14,7 @@ from lakemark.model.file_slice import FileGroupId, FileSlice
 
 
 def statistics_schema(of_what: str, data_type: pa.DataType) -> pa.Schema:
-    """Columns of the statistics of one column of the table.
+    """Return the columns of the statistics of one column of the table.
 
     Args:
         of_what: the first column, which names the file or partition of the statistics.
@@ -41,7 +41,7 @@ class FileStatistics(Protocol):
     def of_column(
         self, column: str, data_type: pa.DataType, partitions: Sequence[str] | None = None
     ) -> pa.Table:
-        """Statistics of one column, for the files that have any.
+        """Return the statistics of one column, for the files that have any.
 
         Args:
             column: its name; for a field inside a struct the path with dots.

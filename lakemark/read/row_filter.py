@@ -21,7 +21,7 @@ _BY_POSITION = "FieldPath("
 
 
 def referenced_columns(condition: pc.Expression, schema: pa.Schema) -> list[str]:
-    """Columns that a condition may read, in the schema's order; never too few.
+    """Return the columns that a condition may read, in the schema's order; never too few.
 
     Arrow prints every name in the expression, so a column that is not in the text is not read.
     """

@@ -52,7 +52,7 @@ class ArrowStream(ABC):
 
     @abstractmethod
     def _parts(self) -> Sequence[Callable[[], Iterator[pa.RecordBatch]]]:
-        """One function per part, which reads it."""
+        """Return one function per part, which reads it."""
 
 
 @dataclass(frozen=True, repr=False)

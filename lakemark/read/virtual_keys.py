@@ -39,7 +39,7 @@ class VirtualKeys:
         return tuple(name.split(".")[0] for name in self.fields)
 
     def of(self, rows: pa.Table) -> pa.Array:
-        """One string per row.
+        """Return one string per row.
 
         Raises:
             InvalidConfig: a field is missing, or its type cannot be a key.

@@ -236,7 +236,7 @@ class _Sightings:
         return self._kinds.get(path, set())
 
     def names(self, path: Path) -> list[str]:
-        """Names seen inside a struct, in order."""
+        """Return names seen inside a struct, in order."""
         return sorted(self._names.get(path, set()) - {ELEMENT})
 
 

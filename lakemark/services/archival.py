@@ -210,7 +210,7 @@ def _lost_attempts(context: TableContext, before: Timeline, after: Timeline) -> 
 
 
 def _taken_back(store: TimelineStore, before: Timeline, after: Timeline) -> list[str]:
-    """Instants between the two starts that were rolled back or restored away."""
+    """Return the instants between the two starts that were rolled back or restored away."""
     start, end = before.start or "", after.start or ""
     rollbacks, restores = before.completed(Action.ROLLBACK), before.completed(Action.RESTORE)
     targets = {store.read_rollback(rollback).instant for rollback in rollbacks}

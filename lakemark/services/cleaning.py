@@ -286,7 +286,7 @@ def _publish(
 def _obsolete(
     planned: CleanPlan | None, pending: Instant, timeline: Timeline, store: TimelineStore
 ) -> str:
-    """Why a plan must not be executed; empty if it may be."""
+    """Return why a plan must not be executed; empty if it may be."""
     if planned is None:
         return "its plan is empty or missing"
     later = (i for i in timeline.completed() if (i.completed_at or "") > pending.requested_at)

@@ -75,7 +75,7 @@ class Savepointed:
 
 
 def commits_by_request(timeline: Timeline) -> list[Instant]:
-    """Completed commits, oldest request first: the order in which Apache counts them."""
+    """Return completed commits, oldest request first: the order in which Apache counts them."""
     return sorted(timeline.completed(*COMMITS), key=lambda instant: instant.requested_at)
 
 
@@ -197,7 +197,7 @@ def _before_planned(group: FileGroup) -> Sequence[FileSlice]:
 def _names(
     group: FileGroup, slices: Iterable[FileSlice], view: FileSystemView, kept: frozenset[str]
 ) -> Iterator[str]:
-    """Names of the slices' files, those of change data capture among them."""
+    """Yield the names of the slices' files, those of change data capture among them."""
     chosen = {s.base_instant: s for s in slices if not kept.intersection(_own_names(s))}
     if not chosen:
         return

@@ -224,7 +224,7 @@ def _check_in_time(
 def _reason_late(
     pending: Instant, plan: CompactionPlan, timeline: Timeline, store: TimelineStore
 ) -> str:
-    """Why a plan is known to have come late; empty if it is not."""
+    """Return why a plan is known to have come late; empty if it is not."""
     name = pending.requested_at
     newer = next((i for i in timeline.completed() if i.action.is_write), None)
     if timeline.has_history and newer is not None and name < newer.requested_at:

@@ -26,7 +26,7 @@ SlicesAsOf = Callable[[Timeline, str], Iterable[FileSlice]]
 
 
 def savepoints(timeline: Timeline, store: TimelineStore) -> dict[str, SavepointMetadata]:
-    """Every savepoint by its instant, oldest first.
+    """Return every savepoint by its instant, oldest first.
 
     Raises:
         CorruptData: one is damaged.

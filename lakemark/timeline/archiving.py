@@ -97,7 +97,7 @@ class TimelineArchive:
         writer.merge_files()
 
     def _states(self, instants: Sequence[Instant]) -> Mapping[tuple[str, Action], list[Instant]]:
-        """Every file of these instants, by requested time and completed action."""
+        """Return every file of these instants, by requested time and completed action."""
         found: dict[tuple[str, Action], list[Instant]] = {
             (i.requested_at, i.action): [] for i in instants
         }

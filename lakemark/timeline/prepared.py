@@ -49,7 +49,7 @@ def prepared_of(storage: Storage, requested_at: Collection[str]) -> list[str]:
 
 
 def all_prepared(storage: Storage) -> Iterable[str]:
-    """Paths of all prepared content in a table and in its metadata table."""
+    """Return the paths of all prepared content in a table and in its metadata table."""
     return [info.path for folder in _FOLDERS for info in storage.list_folder(folder)[1]]
 
 

@@ -73,7 +73,7 @@ def _archived_rollbacks(archived: ArchivedTimeline, since: str) -> list[Rollback
 
 
 def _undone_by_restores(store: TimelineStore, since: str, timeline: Timeline) -> set[str]:
-    """Instants that restores have undone. Restores are not archived."""
+    """Return the instants that restores have undone. Restores are not archived."""
     restores = (i.requested_at for i in timeline.completed(Action.RESTORE))
     plans = (store.read_restore_plan(name) for name in restores if name > since)
     return {one.requested_at for plan in plans for one in plan.instants}

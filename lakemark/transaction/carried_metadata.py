@@ -41,7 +41,7 @@ def checkpoint_key(extra_metadata: Mapping[str, str]) -> str | None:
 
 
 def applied_options(extra_metadata: Mapping[str, str]) -> dict[str, str]:
-    """Options that Apache Hudi's streamer has applied, and must find in the next commit."""
+    """Return options that Apache Hudi's streamer has applied, and must find in the next commit."""
     return {k: v for k, v in extra_metadata.items() if k in APPLIED_KEYS}
 
 

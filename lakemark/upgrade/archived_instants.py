@@ -30,7 +30,7 @@ _PLANS = {
 
 
 def archived_instants(archive: ArchiveLogs | LsmHistory) -> list[ArchivedInstant]:
-    """Every completed instant once, oldest first; metadata as an Avro container.
+    """Return every completed instant once, oldest first; metadata as an Avro container.
 
     Raises:
         SnapshotChanged: the archive was rewritten meanwhile.

@@ -45,7 +45,7 @@ class Move:
 def moves(
     storage: Storage, store: TimelineStore, old: TimelineLayout, new: TimelineLayout
 ) -> list[Move]:
-    """Every file of the active timeline, oldest first.
+    """Return every file of the active timeline, oldest first.
 
     Args:
         storage: of the table.

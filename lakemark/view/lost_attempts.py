@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 def find_lost_attempts(
     store: TimelineStore, timeline: Timeline, files: Mapping[str, Collection[DataFile]]
 ) -> set[str]:
-    """Paths of the base files that the commit of their instant does not name.
+    """Return the paths of the base files that the commit of their instant does not name.
 
     Args:
         store: reads the timeline's instants.

@@ -34,7 +34,7 @@ def create_marker(
 
 
 def marked_files(storage: Storage, instant: str) -> list[str]:
-    """Paths (from the table's root) of the data files that the instant marked."""
+    """Return paths (from the table's root) of the data files that the instant marked."""
     folder = f"{_FOLDER}/{instant}/"
     paths = (info.path for info in storage.list_tree(folder.rstrip("/")))
     return [p.removeprefix(folder).rsplit(".marker.", 1)[0] for p in paths if ".marker." in p]

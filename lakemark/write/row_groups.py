@@ -103,7 +103,7 @@ def _value_bytes(values: pa.Array) -> Bytes:
 
 
 def _items_bytes(lists: pa.Array) -> Bytes:
-    """Bytes of the items of each list."""
+    """Return the bytes of the items of each list."""
     items = _value_bytes(lists.flatten())
     up_to_item = np.concatenate(([0], np.cumsum(items)))
     up_to_list = np.concatenate(([0], np.cumsum(_lengths(pc.list_value_length(lists)))))

@@ -59,7 +59,7 @@ def describe(table: OpenTable, identity: str = DEFAULT_IDENTITY) -> dict[str, ob
 
 
 def plan_rows(plan: CheckpointPlan) -> list[Facts]:
-    """One row for each partition: its next offset before and after, and the effect."""
+    """Return one row for each partition: its next offset before and after, and the effect."""
     reset = _AT_RESET if plan.checkpoint is None else None
     return [
         {

@@ -189,7 +189,7 @@ def show_work(rows: Sequence[Facts], arguments: argparse.Namespace, if_empty: st
 
 
 def rows_of_files(instant: str | None, files: Mapping[str, Sequence[str]]) -> list[Facts]:
-    """One row for each file that an instant keeps or deletes, by partition."""
+    """Return one row for each file that an instant keeps or deletes, by partition."""
     return [
         {"instant": instant, "partition": partition, "file": name}
         for partition, names in files.items()

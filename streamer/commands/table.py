@@ -77,12 +77,12 @@ def describe(table: OpenTable) -> Facts:
 
 
 def timeline_rows(table: OpenTable) -> list[Facts]:
-    """One row for each instant, oldest first."""
+    """Return one row for each instant, oldest first."""
     return [_instant_row(table, instant) for instant in table.timeline.instants]
 
 
 def file_rows(table: OpenTable) -> list[Facts]:
-    """One row for each file slice that a snapshot query reads."""
+    """Return one row for each file slice that a snapshot query reads."""
     return [
         {
             "partition": one.group.partition_path,

@@ -65,5 +65,5 @@ def _row(instant: Instant) -> Facts:
 
 
 def _metadata_rows(instants: Iterable[Instant]) -> list[Facts]:
-    """One row for each archived instant of the metadata table."""
+    """Return one row for each archived instant of the metadata table."""
     return [{**_row(one), "action": f"metadata {one.action.value}"} for one in instants]

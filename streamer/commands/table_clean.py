@@ -61,7 +61,7 @@ def _planned_rows(table: OpenTable, policy: CleaningPolicy) -> list[Facts]:
 
 
 def _metadata_rows(maintained: Maintained | None) -> list[Facts]:
-    """One row for each deleted file of the metadata table."""
+    """Return one row for each deleted file of the metadata table."""
     if maintained is None:
         return []
     parts = [path.rpartition("/") for path in maintained.deleted]

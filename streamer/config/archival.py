@@ -37,7 +37,7 @@ class ArchivalConfig(Section):
 
 
 def archival_problems(cleaning: CleaningConfig, archival: ArchivalConfig) -> Iterator[Problem]:
-    """Problems of the archival settings."""
+    """Yield problems of the archival settings."""
     if not archival.enabled:
         return
     if archival.max_commits <= archival.min_commits:

@@ -17,7 +17,7 @@ from streamer.config.table import TableConfig
 
 
 def text_ordering_problems(columns: pa.Schema, table: TableConfig) -> Iterator[Problem]:
-    """Problems of text columns in ``table.ordering`` that the pipeline does not allow.
+    """Yield problems of text columns in ``table.ordering`` that the pipeline does not allow.
 
     Args:
         columns: of the rows; ordering columns that are not among them are skipped.
@@ -36,7 +36,7 @@ def text_ordering_problems(columns: pa.Schema, table: TableConfig) -> Iterator[P
 
 
 def timestamp_partition_problems(columns: pa.Schema, table: TableConfig) -> Iterator[Problem]:
-    """Problems of timestamp columns in ``table.partition_by``.
+    """Yield problems of timestamp columns in ``table.partition_by``.
 
     Args:
         columns: of the rows; partition columns that are not among them are skipped.

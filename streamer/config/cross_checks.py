@@ -66,7 +66,7 @@ def find_contradictions(
 
 
 def missing_columns(known: Collection[str] | None, table: TableConfig) -> Iterator[Problem]:
-    """Problems of columns that the table's settings name and the rows do not have.
+    """Yield problems of columns that the table's settings name and the rows do not have.
 
     Args:
         known: names of all columns of the rows; None if they are not known yet.
@@ -157,7 +157,7 @@ def _tombstone_ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Pr
 
 
 def _ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
-    """Problems of ordering columns without an order, or with text that may not be ordered."""
+    """Yield problems of ordering columns without an order, or with text that may not be ordered."""
     schema = _schema(decode)
     for column in table.ordering:
         if schema is None or not _has(schema, column):
@@ -178,7 +178,7 @@ def _ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
 
 
 def _nested(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
-    """Problems of nested key and partition fields that their column does not have."""
+    """Yield problems of nested key and partition fields that their column does not have."""
     schema = _schema(decode)
     for setting, columns in (
         ("record_key", table.record_key),
@@ -193,7 +193,7 @@ def _nested(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
 
 
 def _delete_marks(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
-    """Problems of columns that mark deletes, but whose type cannot have the mark."""
+    """Yield problems of columns that mark deletes, but whose type cannot have the mark."""
     schema = _schema(decode)
     for name in (IS_DELETED, OPERATION):
         if schema is not None and name in schema.names:
@@ -242,7 +242,7 @@ def _tombstones(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
 
 
 def _avro(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
-    """Problems of Avro settings that are missing, or that have no effect."""
+    """Yield problems of Avro settings that are missing, or that have no effect."""
     if not isinstance(decode, AvroDecodeConfig):
         if decode.tombstone_key == "avro":
             text = "avro has no effect if decode.format is json; use raw or json"
@@ -268,7 +268,7 @@ def _avro(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
 
 
 def _schemas_of_plain(decode: AvroDecodeConfig) -> Iterator[Problem]:
-    """Problems of texts that are not valid schemas."""
+    """Yield problems of texts that are not valid schemas."""
     for name, field in (("writer_schema", None), ("key_schema", "key")):
         text = getattr(decode, name)
         schema = None if text is None else load_writer_schema("it", StoredSchema(text), field)
@@ -323,7 +323,7 @@ def _columns(source: SourceConfig, decode: DecodeConfig) -> Iterator[Problem]:
 
 
 def _types(columns: Mapping[str, str] | str) -> Iterator[Problem]:
-    """Problems of invalid types; if all are valid, of the first invalid name."""
+    """Yield problems of invalid types; if all are valid, of the first invalid name."""
     typed = {} if isinstance(columns, str) else columns
     wrong = False
     for name, text in typed.items():
@@ -365,7 +365,7 @@ def _metadata_table(table: TableConfig) -> Iterator[Problem]:
 
 
 def _no_dead_letters(table: TableConfig, dead_letters: DeadLettersConfig) -> Iterator[Problem]:
-    """Problems of dead-letter settings, other than defaults, if dead letters are disabled."""
+    """Yield problems of dead-letter settings, other than defaults, if dead letters are disabled."""
     if dead_letters.enabled:
         return
     defaults = {
@@ -409,7 +409,7 @@ def _has(schema: pa.Schema, column: str) -> bool:
 
 
 def _declared(decode: DecodeConfig) -> set[str] | None:
-    """Names of the declared columns; None if they are inferred or in a file."""
+    """Return the names of the declared columns; None if they are inferred or in a file."""
     columns = decode.columns
     return set(columns) if isinstance(columns, Mapping) else None
 

@@ -70,7 +70,7 @@ class PipelineConfig(Section):
         return self
 
     def unresolved(self) -> list[Problem]:
-        """One problem for each secret that cannot be found on this machine."""
+        """Return one problem for each secret that cannot be found on this machine."""
         return [
             *settings.unresolved(self.source.consumer, "source.consumer"),
             *settings.unresolved(self.table.storage, "table.storage"),

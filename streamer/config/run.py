@@ -111,7 +111,7 @@ class SparkConfig(Section):
 
 
 def retry_problems(retry: RetryConfig) -> Iterator[Problem]:
-    """Problems of pauses that contradict each other."""
+    """Yield problems of pauses that contradict each other."""
     if retry.max_backoff_s < retry.backoff_s:
         text = (
             f"{retry.max_backoff_s:g} is less than backoff_s, {retry.backoff_s:g}; raise it, or "

@@ -67,7 +67,7 @@ def resolve(settings: Mapping[str, Setting], path: str) -> dict[str, str]:
 
 
 def unresolved(settings: Mapping[str, Setting], path: str) -> list[Problem]:
-    """One problem for each setting whose value cannot be found."""
+    """Return one problem for each setting whose value cannot be found."""
     problems = []
     for name, setting in settings.items():
         try:

@@ -193,7 +193,7 @@ class TableConfig(Section):
         )
 
     def untrusted_ordering(self) -> tuple[str, ...]:
-        """Columns of ``ordering`` that must not be text.
+        """Return the columns of ``ordering`` that must not be text.
 
         The columns that a payload of Apache Hudi itself names are trusted: MySQL numbers its
         binlog files (``_event_bin_file``) with leading zeros.

@@ -45,7 +45,7 @@ def expected_orders(
 def _surviving(
     blocks: Iterator[EventBlock], newest: np.ndarray[tuple[int], np.dtype[np.int64]]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of the newest event of each order, without repeats."""
+    """Yield the rows of the newest event of each order, without repeats."""
     for events in blocks:
         is_row = np.isin(events.kind, (EventKind.UPSERT, EventKind.LATE))
         survives = is_row & (events.updated_at == newest[events.order])

@@ -170,7 +170,7 @@ def _spark_home(environ: Mapping[str, str]) -> Path:
 
 
 def _modules_of(spark: SparkDistribution) -> list[str]:
-    """Names of the artifacts of a Spark distribution."""
+    """Return the names of the artifacts of a Spark distribution."""
     matches = (_JAR_NAME.match(jar.name) for jar in spark.jars_folder.glob("*.jar"))
     return sorted({match["module"] for match in matches if match})
 

@@ -329,7 +329,7 @@ def _complete_forms(seen: SeenForms, forms: Forms) -> Forms:
 
 
 def _blocks(values: pa.Array) -> Iterator[tuple[int, int]]:
-    """Yield ranges of values, limited in number and, unless a single value is larger, bytes."""
+    """Yield the ranges of values, limited in number and, unless a single value is larger, bytes."""
     ends = pc.cumulative_sum(pc.binary_length(values).cast(pa.int64())).to_numpy()
     start, bytes_before = 0, 0
     while start < len(values):

@@ -133,7 +133,7 @@ def _find_alone(changes: Records, keys: KeyCodes) -> Mask:
 
 
 def _as_changes(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows of the table as changes that have every column."""
+    """Return the rows of the table as changes that have every column."""
     kinds = pa.array(np.full(rows.num_rows, ChangeKind.UPSERT, np.int8))
     own = [name for name in schema.names if name not in CHANGE_COLUMNS]
     changes = rows.select(own).append_column(CHANGE_KIND_FIELD, kinds)

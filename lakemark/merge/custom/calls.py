@@ -57,7 +57,7 @@ def merge_columns(
 
 
 def _either_written(older: Records, newer: Records) -> Written | None:
-    """Columns that one of the two has; a delete has all columns."""
+    """Return the columns that one of the two has; a delete has all columns."""
     if WRITTEN_COLUMNS not in older.changes.column_names:
         return None
     is_whole = older.is_delete | newer.is_delete

@@ -82,7 +82,7 @@ def data_columns(records: Records) -> list[str]:
 
 
 def are_null(rows: pa.Table, names: Sequence[str]) -> Mask:
-    """Rows that are null in all of these columns; all rows if there are no columns."""
+    """Return the rows that are null in all of these columns; all rows if there are no columns."""
     null: Mask = np.ones(rows.num_rows, np.bool_)
     for name in names:
         if not null.any():

@@ -61,7 +61,7 @@ class Records:
         return int(self.changes.num_rows)
 
     def __getitem__(self, column: str) -> pa.ChunkedArray:
-        """One column of ``rows``."""
+        """Return one column of ``rows``."""
         return self.rows.column(column)
 
     @cached_property
@@ -151,7 +151,7 @@ class Records:
 
 
 def choose_rows(takes_first: Mask, first: pa.Table, second: pa.Table) -> pa.Table:
-    """Rows of ``first`` if the mask is set, else of ``second``; both of one length."""
+    """Return the rows of ``first`` if the mask is set, else of ``second``; both of one length."""
     rows = np.arange(len(takes_first))
     both = pa.concat_tables([first, second.select(first.column_names)])
     return both.take(np.where(takes_first, rows, rows + len(rows)))

@@ -30,7 +30,7 @@ class MissingColumns(Protocol):
     """Decides in which rows a column is missing; picklable, without state."""
 
     def __call__(self, rows: pa.Table, column: str) -> Mask:
-        """One flag for each row."""
+        """Return one flag for each row."""
         ...
 
 
@@ -45,7 +45,7 @@ class MissingIfDefault:
     defaults: Mapping[str, Default | None] = field(default_factory=dict)
 
     def __call__(self, rows: pa.Table, column: str) -> Mask:
-        """One flag for each row."""
+        """Return one flag for each row."""
         values = rows.column(column)
         if column not in self.defaults:
             return _to_numpy(values.is_null())
@@ -63,7 +63,7 @@ class MissingIfUnavailable:
     text: str
 
     def __call__(self, rows: pa.Table, column: str) -> Mask:
-        """One flag for each row."""
+        """Return one flag for each row."""
         values = rows.column(column)
         if not (pa.types.is_string(values.type) or pa.types.is_binary(values.type)):
             return np.zeros(rows.num_rows, dtype=np.bool_)
@@ -76,7 +76,7 @@ class MissingIfNotWritten:
     """A column is missing if the row was written without it; see ``lakemark.model.changes``."""
 
     def __call__(self, rows: pa.Table, column: str) -> Mask:
-        """One flag for each row."""
+        """Return one flag for each row."""
         if WRITTEN_COLUMNS not in rows.column_names:
             return np.zeros(rows.num_rows, dtype=np.bool_)
         bits = _byte_rows(rows.column(WRITTEN_COLUMNS))
@@ -151,7 +151,7 @@ class PartialUpdate:
         return sources
 
     def _late_fills(self, name: str, older: pa.Table) -> Mask:
-        """Rows in which a late change may fill the column."""
+        """Return the rows in which a late change may fill the column."""
         if not self.late_fills:
             return np.zeros(older.num_rows, dtype=np.bool_)
         return self.is_missing(older, name)

@@ -125,7 +125,7 @@ def _may_come_late(merger: RecordMerger) -> bool:
 
 
 def _deciding_columns(changes: pa.Table, merger: RecordMerger) -> list[str]:
-    """Columns that decide whether a record exists, and which changes win."""
+    """Return the columns that decide whether a record exists, and which changes win."""
     ordering = [top_column(name, changes.schema) for name in merger.ordering_fields]
     return list(dict.fromkeys([RECORD_KEY, *ordering]))
 

@@ -214,7 +214,7 @@ def _form(data_type: pa.DataType, version: str) -> _Form:
 
 
 def _bare(bounds: pa.Array) -> list[object]:
-    """Values as their wrapper stores them."""
+    """Return values as their wrapper stores them."""
     kind = bounds.type
     if pa.types.is_temporal(kind):
         bounds = bounds.view(pa.int32() if kind.bit_width == 32 else pa.int64())

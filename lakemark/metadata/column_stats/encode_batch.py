@@ -123,7 +123,7 @@ def _some(pieces: list[Piece], count: int) -> list[Piece]:
 
 
 def _wrapped(values: pa.Array, wrapper: Wrapper) -> list[Piece]:
-    """Values in their wrapper; a null value is the null branch of the union."""
+    """Return the values in their wrapper; a null value is the null branch of the union."""
     is_valid = np.asarray(values.is_valid())
     content = _bare(values)
     return [

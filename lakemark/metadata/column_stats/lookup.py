@@ -152,7 +152,7 @@ class PartitionStatistics:
     def of_column(
         self, column: str, data_type: pa.DataType, partitions: Sequence[str] | None = None
     ) -> pa.Table:
-        """Statistics of one column, a row for each partition that has some.
+        """Return the statistics of one column, a row for each partition that has some.
 
         Arguments and errors as for ``ColumnStatistics.of_column``.
 
@@ -198,7 +198,7 @@ class PartitionStatistics:
         return _partitions_and_columns(payload, np.bincount(codes)[codes] > 1)
 
     def _widening_keys(self) -> pa.Array:
-        """Keys of the records in logs that are not tight, and of those that delete."""
+        """Return the keys of the records in logs that are not tight, and of those that delete."""
         parts = self.metadata.parts(self.partition)
         logs = [self.metadata.rows.of_logs(one, _PAYLOAD, everything) for one, everything in parts]
         rows = pa.concat_tables(logs)
@@ -252,7 +252,7 @@ def _prefixes(column: str, partitions: Sequence[str] | None, prefix: str | None 
 
 
 def _with_partition_paths(statistics: pa.Table) -> pa.Table:
-    """Statistics of partitions, with the partition paths of the data table."""
+    """Return the statistics of partitions, with the partition paths of the data table."""
     paths = [partition_path_of(name) for name in statistics.column(0).to_pylist()]
     return statistics.set_column(0, statistics.schema.field(0), pa.array(paths, pa.string()))
 
@@ -333,7 +333,7 @@ def _is_effective(rows: pa.Table) -> npt.NDArray[np.bool_]:
 
 
 def _unite(rows: pa.Table, bounds: _Bounds, name_column: str, label: str | None) -> pa.Table:
-    """One row for each label, or key: the union of its records."""
+    """Return one row for each label, or key: the union of its records."""
     payload = rows.column(PAYLOAD).combine_chunks()
     names = _field(payload, "fileName") if label is None else rows.column(label).combine_chunks()
     codes = key_codes(rows, [label or KEY]).codes

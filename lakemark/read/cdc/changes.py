@@ -102,7 +102,7 @@ class _SplitChanges:
     def _infer_updates(
         self, older: pa.Table, index: ChangeIndex, upserts: pa.Table
     ) -> Iterator[pa.RecordBatch]:
-        """Rows that are changed by upserts with the same keys."""
+        """Yield the rows that are changed by upserts with the same keys."""
         newer = index.merge(older).rows
         if newer.num_rows < older.num_rows:  # A custom merger may delete for an upsert.
             survives = pc.is_in(

@@ -123,7 +123,7 @@ def _wide(values: pa.Array) -> pa.Array:
 def _byte_positions(
     starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Positions of all bytes in ranges that begin at ``starts``."""
+    """Return the positions of all bytes in ranges that begin at ``starts``."""
     total = int(lengths.sum())
     shifts = starts - np.append(0, np.cumsum(lengths))[:-1]
     positions: npt.NDArray[np.int64] = np.arange(total) + np.repeat(shifts, lengths)
