@@ -7,7 +7,7 @@ _MAX_DOUBLINGS = 30
 
 
 def pause_after(failures: int, first_s: float, longest_s: float) -> float:
-    """Seconds to wait after a number of consecutive failures.
+    """Return the seconds to wait after a number of consecutive failures.
 
     Args:
         failures: at least 1.

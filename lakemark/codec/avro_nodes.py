@@ -45,7 +45,7 @@ class Node:
     narrower: tuple[Node, ...] = ()
 
     def of_branch(self, branch: int) -> Node | None:
-        """Type of a branch of the union; None for null, and for a missing branch."""
+        """Return the type of a branch of the union; None for null, and for a missing branch."""
         return next((node for node in (self, *self.narrower) if node.branch == branch), None)
 
 

@@ -98,7 +98,7 @@ def _symbol_places(column: pa.Array, symbols: Sequence[str]) -> pa.Array:
 
 
 def _encode_blocks(lists: pa.ListArray, item: Node, here: Mask, name: str) -> list[Piece]:
-    """Number of items, the items, and 0 for the end; no number when there are none."""
+    """Return the number of items, the items, and 0 for the end; no number when there are none."""
     items = lists.flatten()
     counts = np.asarray(pc.fill_null(pc.list_value_length(lists), 0)).astype(np.int64)
     ends = np.cumsum(counts)

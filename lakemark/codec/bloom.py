@@ -103,7 +103,7 @@ class BloomFilterBuilder:
         return metadata
 
     def _rows_of_next(self, count: int) -> npt.NDArray[np.int64]:
-        """Row of the filter for each of the next keys."""
+        """Return the row of the filter for each of the next keys."""
         ordinal = np.arange(self._key_count, self._key_count + count)
         beyond = ordinal - self._max_rows * self._keys_per_row
         # Hudi sends the first key beyond its maximum to row 0, and then starts its round there.

@@ -163,7 +163,7 @@ def _check_version(block: LogBlock, version: int) -> None:
 
 
 def _record_bounds(block: LogBlock, content: bytes, count: int) -> tuple[Offsets, Offsets]:
-    """Start and end of each record in the content."""
+    """Return the start and end of each record in the content."""
     if not 0 <= count <= (len(content) - _PREFIX.size) // _LENGTH.size:
         raise block.corrupt(expected="a record count that fits the block", actual=str(count))
     starts = _record_starts(content, count)

@@ -70,7 +70,7 @@ def _check_magic(log: FileRange, offset: int) -> None:
 
 
 def _find_block_end(log: FileRange, offset: int) -> int | None:
-    """End of the block that begins at ``offset``; None if it is torn."""
+    """Return the end of the block that begins at ``offset``; None if it is torn."""
     fields_start = offset + len(MAGIC) + _LENGTH_BYTES
     if fields_start > log.size_bytes:
         return None
@@ -98,7 +98,7 @@ def _read_tail(log: FileRange, block_end: int) -> bytes:
 
 
 def _find_next_magic(log: FileRange, offset: int) -> int:
-    """Position of the next magic from ``offset`` on, or the end of the file."""
+    """Return the position of the next magic from ``offset`` on, or the end of the file."""
     while offset < log.size_bytes:
         chunk = log.read_at(offset, min(_SCAN_CHUNK_BYTES, log.size_bytes - offset))
         found = chunk.find(MAGIC)

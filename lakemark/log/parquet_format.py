@@ -121,7 +121,7 @@ def _check_equal(of_what: str, found: object, expected: object) -> None:
 
 
 def _num_leaves(kind: pa.DataType) -> int:
-    """Number of Parquet columns that hold an Arrow column."""
+    """Return the number of Parquet columns that hold an Arrow column."""
     if not pa.types.is_nested(kind):
         return 1
     return sum(_num_leaves(kind.field(place).type) for place in range(kind.num_fields))
@@ -141,7 +141,7 @@ def _num_levels(array: pa.Array) -> list[int]:
 
 
 def column_sizes(footer: pq.FileMetaData) -> dict[str, ColumnSize]:
-    """Size of each column over all row groups, by its path."""
+    """Return the size of each column over all row groups, by its path."""
     sizes: dict[str, ColumnSize] = {}
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)

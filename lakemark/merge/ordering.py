@@ -116,7 +116,7 @@ def _short_decimal_rank(values: pa.Array) -> Ranks:
 
 
 def _rank_by_sorting(column: pa.ChunkedArray, name: str) -> Ranks:
-    """Rank of each value among the distinct ones, from 1."""
+    """Return the rank of each value among the distinct ones, from 1."""
     try:
         dense = pc.rank(column, sort_keys="ascending", tiebreaker="dense")
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:

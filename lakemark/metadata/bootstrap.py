@@ -172,7 +172,7 @@ def _file_ranges(
     columns: pa.Schema,
     check_lease: Callable[[], None],
 ) -> dict[str, dict[str, ColumnRanges]]:
-    """Column ranges of each file, by partition path and file name."""
+    """Return the column ranges of each file, by partition path and file name."""
     found: dict[str, dict[str, ColumnRanges]] = {}
     for partition, listed in files.items():
         found[partition] = {}

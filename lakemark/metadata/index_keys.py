@@ -29,23 +29,23 @@ FILE_KEY_BYTES = 12 + 12 + 24
 
 
 def column_stats_key(column: str, partition_path: str, file_name: str) -> bytes:
-    """Key of a column's statistics in one file."""
+    """Return the key of a column's statistics in one file."""
     return column_prefix(column, partition_path) + _file_id(file_name)
 
 
 def partition_stats_key(column: str, partition_path: str) -> bytes:
-    """Key of a column's statistics in one partition."""
+    """Return the key of a column's statistics in one partition."""
     return column_prefix(column, partition_path)
 
 
 def column_prefix(column: str, *paths: str | None) -> bytes:
-    """Prefix of the keys of a column, or of a column in one partition."""
+    """Return the prefix of the keys of a column, or of a column in one partition."""
     named = (hash_id(stored_path(path)) for path in paths if path is not None)
     return hash_id(column) + b"".join(named)
 
 
 def bloom_filter_key(partition_path: str, file_name: str) -> bytes:
-    """Key of a file's bloom filter."""
+    """Return the key of a file's bloom filter."""
     return hash_id(stored_path(partition_path)) + _file_id(file_name)
 
 

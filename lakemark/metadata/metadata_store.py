@@ -327,7 +327,7 @@ class MetadataStore:
         return isinstance(name, LogFileName) and self.timeline.find(name.instant) is not None
 
     def _millis(self, instant: str) -> int:
-        """Creation time of an instant's files, the same at each attempt."""
+        """Return the creation time of an instant's files, the same at each attempt."""
         if instant.startswith(INITIAL):
             return 0
         return int(self.instants.clock.parse(instant).timestamp() * 1000)
@@ -358,7 +358,7 @@ def compaction_v6(newest: str) -> str:
 def commit_metadata(
     stats: Iterable[WriteStat], operation: str, *, compacted: bool = False
 ) -> CommitMetadata:
-    """Content of a completed instant of the metadata table."""
+    """Return the content of a completed instant of the metadata table."""
     return CommitMetadata(
         write_stats=tuple(stats),
         extra_metadata={keys.SCHEMA: _own_schema()},

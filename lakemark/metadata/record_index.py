@@ -99,7 +99,7 @@ class RecordIndex:
 
 
 def _slices_of(slices: Sequence[FileSlice], partition_path: str) -> list[FileSlice]:
-    """File groups of one partition of the table, whose escaped path is in their ids."""
+    """Return the file groups of one partition of the table, whose escaped path is in their ids."""
     return [
         file_slice
         for prefix, series in shard_series(slices).items()

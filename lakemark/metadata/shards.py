@@ -54,7 +54,7 @@ def by_shard(slices: Sequence[FileSlice], wanted: Keys) -> list[tuple[FileSlice,
 
 
 def shard_series(slices: Iterable[FileSlice]) -> dict[str, list[FileSlice]]:
-    """File groups in the order of their numbers, by the prefix of their ids.
+    """Return the file groups in the order of their numbers, by the prefix of their ids.
 
     Raises:
         CorruptData: as ``by_shard``.

@@ -22,7 +22,7 @@ FIRST_V6, FIRST = 10, 0
 
 
 def initial(number: int) -> str:
-    """Requested time of an instant that creates a partition, by its number."""
+    """Return the requested time of an instant that creates a partition, by its number."""
     return f"{INITIAL}{number:03d}"
 
 

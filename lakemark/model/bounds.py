@@ -156,7 +156,7 @@ def _is_wider(kind: pa.DataType, than: pa.DataType) -> bool:
 
 
 def _number_rank(kind: pa.DataType) -> int:
-    """Rank of a type of numbers by its width; 0 for other types."""
+    """Return the rank of a type of numbers by its width; 0 for other types."""
     ranks = (pa.types.is_int32, pa.types.is_int64, pa.types.is_float32, pa.types.is_float64)
     return next((rank for rank, check in enumerate(ranks, start=1) if check(kind)), 0)
 

@@ -184,7 +184,7 @@ class OpenTable:
         return self.snapshot.timeline
 
     def view(self) -> FileSystemView:
-        """File slices as of ``timeline``; see ``CachedSnapshot.view``."""
+        """Return the file slices as of ``timeline``; see ``CachedSnapshot.view``."""
         return self.snapshot.view()
 
     def view_at(self, timeline: Timeline) -> FileSystemView:
@@ -202,7 +202,7 @@ class OpenTable:
         return VisibleInstants.of(self.timeline, self.version)
 
     def newest_metadata(self) -> CommitMetadata | None:
-        """Metadata of the newest completed commit that contains the table's schema.
+        """Return the metadata of the newest completed commit that contains the table's schema.
 
         Columns may be added while a service runs, so the schema of a service's commit counts only
         if no other commit has one.

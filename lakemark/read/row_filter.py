@@ -52,7 +52,7 @@ def may_match(
 
 
 def select_row_groups(condition: pc.Expression, file: BinaryIO, schema: pa.Schema) -> list[int]:
-    """Row groups of a Parquet file that may match the condition by their statistics."""
+    """Return the row groups of a Parquet file that may match the condition by their statistics."""
     position = file.tell()
     fragment = _PARQUET.make_fragment(pa.PythonFile(file, mode="r"))
     groups = fragment.subset(filter=condition, schema=schema).row_groups

@@ -210,12 +210,12 @@ def changes_between(before: pa.Schema, after: pa.Schema) -> list[SchemaChange]:
 
 
 def depth(path: Path) -> int:
-    """Number of levels of a Parquet schema at a path; an array's elements add two."""
+    """Return the number of levels of a Parquet schema at a path; an array's elements add two."""
     return sum(2 if name == ELEMENT else 1 for name in path)
 
 
 def column_count(schema: pa.Schema) -> int:
-    """Number of columns of a schema, including those inside structs."""
+    """Return the number of columns of a schema, including those inside structs."""
     return sum(_field_count(field.type) for field in schema)
 
 

@@ -119,7 +119,7 @@ def remove_empty_folders(folder: str, root: str) -> None:
 
 
 def checksum_of(full_path: str) -> str:
-    """Path of Hadoop's checksum of a file."""
+    """Return the path of Hadoop's checksum of a file."""
     folder, name = os.path.split(full_path)
     return f"{folder}/.{name}.crc"
 

@@ -29,7 +29,7 @@ class RangeReader(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Offset of the next byte."""
+        """Return the offset of the next byte."""
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:

@@ -157,7 +157,7 @@ class Storage(Protocol):
         ...
 
     def head(self, path: str) -> ObjectInfo | None:
-        """Size and version of an object; None if there is no such object."""
+        """Return the size and version of an object; None if there is no such object."""
         ...
 
     def set_modified_at(self, path: str, moment: datetime) -> bool:

@@ -58,7 +58,7 @@ class StoreErrors:
 
 
 def _classify(error: Exception, reason: str) -> tuple[type[HudiError], str]:
-    """Kind of error, and the remedy to add to the store's message."""
+    """Return the kind of error, and the remedy to add to the store's message."""
     if "NoSuchBucket" in reason or "ContainerNotFound" in reason:
         return InvalidConfig, "; create the bucket, or correct its name"
     for of_client, ours in _KINDS:

@@ -85,7 +85,7 @@ class ArchiveLogs:
         )
 
     def newest_number(self) -> int:
-        """Number of the newest log; 0 if there is none."""
+        """Return the number of the newest log; 0 if there is none."""
         matches = (_LOG.fullmatch(o.name) for o in self._storage.list_folder(self.folder)[1])
         return max((int(match.group(1)) for match in matches if match), default=0)
 
@@ -104,7 +104,7 @@ class ArchiveLogs:
         return self._instants[key]
 
     def record_of(self, info: ObjectInfo, instant: Instant, part: Part) -> Record | None:
-        """Content of an instant in a file."""
+        """Return the content of an instant in a file."""
         names = {(i.requested_at, i.action) for i in self.instants_of(info)}
         if (instant.requested_at, instant.action) not in names:
             return None
@@ -120,7 +120,7 @@ class ArchiveLogs:
         return {}
 
     def _unfinished_merge(self, by_name: Mapping[str, ObjectInfo]) -> str | None:
-        """Name of a merged file that may be incomplete; None if there is none."""
+        """Return the name of a merged file that may be incomplete; None if there is none."""
         if _MERGE_PLAN not in by_name:
             return None
         path = by_name[_MERGE_PLAN].path

@@ -56,7 +56,7 @@ class TimelineLayout(Protocol):
         ...
 
     def name_of(self, instant: Instant) -> str:
-        """File name of an instant in its state."""
+        """Return the file name of an instant in its state."""
         ...
 
     def parse(self, name: str) -> Instant | None:
@@ -80,7 +80,7 @@ class LayoutV2:
     names_completion: bool = True
 
     def name_of(self, instant: Instant) -> str:
-        """File name of an instant in its state."""
+        """Return the file name of an instant in its state."""
         if instant.completed_at is not None and not instant.is_legacy:
             return f"{instant.requested_at}_{instant.completed_at}.{instant.action}"
         return _plain_name(instant)
@@ -105,7 +105,7 @@ class LayoutV1:
     names_completion: bool = False
 
     def name_of(self, instant: Instant) -> str:
-        """File name of an instant in its state."""
+        """Return the file name of an instant in its state."""
         return _plain_name(instant)
 
     def parse(self, name: str) -> Instant | None:
@@ -126,7 +126,7 @@ def _below(parent: str, folder: str) -> str:
 
 
 def _plain_name(instant: Instant) -> str:
-    """File name of an instant, without a completion time."""
+    """Return the file name of an instant, without a completion time."""
     if instant.is_completed:
         return f"{instant.requested_at}.{instant.action}"
     if instant.action is Action.COMMIT and instant.state is State.INFLIGHT:

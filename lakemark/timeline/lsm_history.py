@@ -226,7 +226,7 @@ class LsmHistory:
         return self._instants[file.path]
 
     def record_of(self, file: HistoryFile, instant: Instant, part: Part) -> Record | None:
-        """Content of an instant in a file; reads only row groups that may contain it."""
+        """Return the content of an instant in a file; reads only row groups that may contain it."""
         with self._open(file) as parquet:
             groups = [g for g in range(parquet.num_row_groups) if _spans(parquet, g, instant)]
             columns = [*_NAMES, str(part)]

@@ -30,7 +30,7 @@ _TAKEN_OVER = b"#The lock was taken over from a writer that was to replace these
 
 
 def prepared_path(pending: Instant) -> str:
-    """Path of an instant's prepared content, from the table's root.
+    """Return the path of an instant's prepared content, from the table's root.
 
     A savepoint has the requested time of its commit. The commit's writer may still delete its own
     content, and must not delete that of the savepoint. For the same reason each attempt at a

@@ -154,7 +154,7 @@ class TimelineReader:
         return Timeline.of(kept, True, self._archived_time())
 
     def path_of(self, instant: Instant) -> str:
-        """Path of an instant's file, from the table's root."""
+        """Return the path of an instant's file, from the table's root."""
         return f"{self._layout.folder}/{self._layout.name_of(instant)}"
 
     def is_requested(self, instant: Instant) -> bool:
@@ -180,7 +180,7 @@ class TimelineReader:
         return extra.get(keys.WRITER_ID, "")
 
     def read_commit(self, instant: Instant) -> CommitMetadata:
-        """Metadata of a completed commit, delta commit or replace commit; read once.
+        """Return the metadata of a completed commit, delta commit or replace commit; read once.
 
         If the commit was archived after its timeline was loaded, it is read from the archive.
 
@@ -193,7 +193,7 @@ class TimelineReader:
         return self._commits[instant]
 
     def read_compaction_plan(self, requested_at: str) -> CompactionPlan:
-        """Plan of a compaction, pending or completed.
+        """Return the plan of a compaction, pending or completed.
 
         This and the methods below also find an instant that was archived after its timeline was
         loaded.
@@ -259,7 +259,7 @@ class TimelineReader:
         return self._read_as(RollbackPlan.from_record, requested)
 
     def find_rollback_plan(self, requested_at: str) -> RollbackPlan | None:
-        """Plan of a pending rollback; None if its requested file does not exist.
+        """Return the plan of a pending rollback; None if its requested file does not exist.
 
         A rollback is inflight without a plan if a process that had lost the lock created the
         inflight file after another process had completed and archived the rollback.
@@ -278,19 +278,19 @@ class TimelineReader:
         return [(one, plan) for one, plan in plans if plan is not None]
 
     def read_rollback(self, completed: Instant) -> RollbackPlan:
-        """Content of a completed rollback; read once."""
+        """Return the content of a completed rollback; read once."""
         if completed not in self._rollbacks:
             self._rollbacks[completed] = self._read_as(RollbackPlan.from_metadata, completed)
         return self._rollbacks[completed]
 
     def read_savepoint(self, instant: Instant) -> SavepointMetadata:
-        """Content of a completed savepoint; read once."""
+        """Return the content of a completed savepoint; read once."""
         if instant not in self._savepoints:
             self._savepoints[instant] = self._read_as(SavepointMetadata.from_record, instant)
         return self._savepoints[instant]
 
     def read_restore_plan(self, requested_at: str) -> RestorePlan:
-        """Plan of a restore, pending or completed; read once."""
+        """Return the plan of a restore, pending or completed; read once."""
         if requested_at not in self._restores:
             requested = Instant(requested_at, Action.RESTORE, State.REQUESTED)
             self._restores[requested_at] = self._read_as(RestorePlan.from_record, requested)
@@ -308,7 +308,7 @@ class TimelineReader:
         return decode_as(CleanPlan.from_record, data, path) if data else None
 
     def read_clean(self, instant: Instant) -> CleanMetadata | None:
-        """Metadata of a completed clean; read once.
+        """Return the metadata of a completed clean; read once.
 
         If its file is empty, the plan has the same content. Apache Hudi executes such a plan a
         second time (``CleanPlanActionExecutor.requestClean``).

@@ -217,7 +217,7 @@ def find_newest(
 
 
 def commits_to_keep(commits: Commits, is_in_effect: IsInEffect) -> frozenset[str]:
-    """Requested times of the commits that record the newest progress of each streamer.
+    """Return the requested times of the commits that record the newest progress of each streamer.
 
     Archival must keep these commits active, or a streamer would lose its position. A newer commit
     of this project records the progress of all streamers, so it alone is kept then.

@@ -154,7 +154,7 @@ def _instant_row(table: OpenTable, instant: Instant) -> Facts:
 
 
 def _age_s(instant: Instant, clock: TimelineClock) -> int | None:
-    """Age in whole seconds; None if the zone of the timeline is not known."""
+    """Return the age in whole seconds; None if the zone of the timeline is not known."""
     if clock.doubt is not None:
         return None
     return round((datetime.now(UTC) - clock.parse(instant.requested_at)).total_seconds())

@@ -341,7 +341,7 @@ class KafkaSource:
 
 
 def _heap_bytes(spark: SparkSession) -> int:
-    """Heap of the JVM with the stream's consumers: the driver's, or an executor's."""
+    """Return the heap of the JVM with the stream's consumers: the driver's, or an executor's."""
     context = spark.sparkContext
     if not is_local(spark):
         return int(context._jsc.sc().executorMemory()) << 20

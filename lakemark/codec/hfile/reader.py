@@ -116,7 +116,7 @@ class HFileReader:
                 yield entries
 
     def meta_block(self, name: str) -> bytes | None:
-        """Content of the meta block of that name, None when the file has none.
+        """Return the content of the meta block of that name, None when the file has none.
 
         Raises:
             CorruptData: the block disagrees with the format.
