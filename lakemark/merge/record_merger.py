@@ -81,7 +81,7 @@ class RecordMerger(JoinRule, Protocol):
 
 
 def commit_time_merger(partial_update: PartialUpdate | None = None) -> RecordMerger:
-    """Return the later change wins."""
+    """The later change wins."""
     return _CommitTimeMerger(partial_update=partial_update)
 
 
@@ -91,7 +91,7 @@ def event_time_merger(
     *,
     deletes_are_unconditional: bool = False,
 ) -> RecordMerger:
-    """Return the change with the larger ordering value wins.
+    """The change with the larger ordering value wins.
 
     Args:
         ordering_fields: the columns of that value.

@@ -304,7 +304,7 @@ def _log_writer(context: WriteContext, path: str) -> LogFileWriter:
 
 
 def _combine_blocks(changes: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Tables combined into blocks; in each block a fold leaves one change for each key."""
+    """Yield tables combined into blocks; a fold leaves one change for each key in a block."""
     gathered: list[pa.Table] = []
     for table in changes:
         gathered.append(table)

@@ -93,7 +93,7 @@ class Prepare(Protocol):
     """Converts a chunk of raw records to portions, in order of arrival; can be pickled."""
 
     def __call__(self, records: pa.Table, /) -> list[Portion]:
-        """Return each record is in one portion of rows or rejects, or it is ignored."""
+        """Return the portions; each record is in one of rows or of rejects, or it is ignored."""
         ...
 
 
