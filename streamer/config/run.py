@@ -89,7 +89,7 @@ class RunConfig(Section):
     """The shortest time in seconds from the start of one batch to the start of the next."""
 
     read_ahead: bool = True
-    """Whether the next batch is read and decoded while a batch is written and published. It is
+    """Whether the next batch is read while a batch is decoded, written and published. It is
     published after that batch, or not at all if that batch fails. This takes the memory of a second
     batch."""
 

@@ -45,7 +45,7 @@ class HeldExchange:
 
         return SparkExchange(REDUCE_TASKS).run(batch, prepare, open_held)
 
-    def read(self, batch: KafkaBatch, prepare: Prepare) -> HeldExchange:
+    def read(self, batch: KafkaBatch) -> HeldExchange:
         """Nothing is read before it is written."""
         return self
 

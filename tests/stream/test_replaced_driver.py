@@ -127,7 +127,7 @@ def test_a_job_that_does_not_end_in_time_is_cancelled(
             batch.records.mapInArrow(wait, batch.records.schema).collect()
             return []
 
-        def read(self, batch: KafkaBatch, prepare: Prepare) -> Endless:
+        def read(self, batch: KafkaBatch) -> Endless:
             return self
 
     with (

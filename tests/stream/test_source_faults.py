@@ -28,7 +28,7 @@ from lakemark.model.instant import Instant
 from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.storage import StorageLocation
 from sinks.batch import KafkaBatch
-from sinks.hudi.exchange import DriverExchange, Prepare, ReadBatch
+from sinks.hudi.exchange import DriverExchange, ReadBatch
 from streamer import pipeline
 from streamer.broker import EmbeddedBroker
 from streamer.events import (
@@ -272,12 +272,12 @@ class FailsOnce(DriverExchange):
 
     failed = False
 
-    def read(self, batch: KafkaBatch, prepare: Prepare) -> ReadBatch:
+    def read(self, batch: KafkaBatch) -> ReadBatch:
         if not self.failed:
             self.failed = True
             message = "the storage is away for a moment"
             raise StorageUnavailable(message)
-        return super().read(batch, prepare)
+        return super().read(batch)
 
 
 def test_a_first_run_at_the_latest_offset_leaves_out_nothing_when_it_starts_again(
@@ -309,7 +309,7 @@ def test_a_first_run_at_the_latest_offset_leaves_out_nothing_when_it_starts_agai
 class Dies(DriverExchange):
     """An exchange in a process that dies with its first batch."""
 
-    def read(self, batch: KafkaBatch, prepare: Prepare) -> ReadBatch:
+    def read(self, batch: KafkaBatch) -> ReadBatch:
         message = "the process is dead"
         raise Permanent(message)
 
@@ -458,10 +458,10 @@ class Withholds(DriverExchange):
     offsets: tuple[int, ...] = ()
     afterwards: Callable[[], None] = staticmethod(lambda: None)
 
-    def read(self, batch: KafkaBatch, prepare: Prepare) -> ReadBatch:
+    def read(self, batch: KafkaBatch) -> ReadBatch:
         withheld, self.offsets = self.offsets, ()
         records = batch.records.filter(~batch.records["offset"].isin(list(withheld)))
-        read = super().read(replace(batch, records=records), prepare)
+        read = super().read(replace(batch, records=records))
         self.afterwards()
         return read
 

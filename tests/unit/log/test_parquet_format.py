@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from lakemark.log.parquet_format import (
     ValueCounts,
     check_value_counts,
+    leaf_paths,
     open_parquet,
     parquet_writer,
 )
@@ -110,3 +111,25 @@ def _read_whole(content: bytes) -> pa.Table:
         rows = file.read()
         check_value_counts(rows, file)
     return rows.cast(_NESTED.schema)
+
+
+def test_columns_with_a_dictionary_are_named_as_parquet_names_them() -> None:
+    """Arrow ignores a name that no column has, and writes the column without a dictionary."""
+    pair = pa.struct([("x", pa.int32()), ("y", pa.list_(pa.string()))])
+    rows = pa.table(
+        {
+            "_hoodie_record_key": ["k"],
+            "s": pa.array([{"x": 1, "y": ["a"]}], pair),
+            "l": pa.array([[{"x": 1, "y": ["a"]}]], pa.list_(pair)),
+            "m": pa.array([[("k", {"x": 1, "y": ["a"]})]], pa.map_(pa.string(), pair)),
+        }
+    )
+    sink = io.BytesIO()
+    with parquet_writer(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    group = pq.ParquetFile(pa.BufferReader(sink.getvalue())).metadata.row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    paths = [path for field in rows.schema for path in leaf_paths(field)]
+    assert paths == [column.path_in_schema for column in columns]
+    with_dictionary = [one.path_in_schema for one in columns if one.has_dictionary_page]
+    assert with_dictionary == paths[1:]

@@ -18,6 +18,7 @@ from lakemark.errors import HudiError, OutcomeUnknown, Permanent, StorageUnavail
 from lakemark.execution.runner import LocalRunner, Result, Runner, Task
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.timeline.clock import ClockBehind
+from sinks.hudi.exchange import DriverExchange
 from sinks.hudi.sink import HudiSink
 from sinks.reject_limit import NO_REJECTS
 from streamer.backoff import pause_after
@@ -107,7 +108,9 @@ def loop_of(
     services = TableServices([rows], ServicePolicies(CompactionPolicy(1)), runner, reported.append)
     sink, source = HudiSink(rows, None, cast(Any, None), NO_REJECTS), cast(Any, AwayBroker())
     config = RunConfig(retry=limits)
-    return StreamLoop("orders", source, sink, cast(Any, None), services, config, reported.append)
+    return StreamLoop(
+        "orders", source, sink, DriverExchange(LocalRunner(1)), services, config, reported.append
+    )
 
 
 def test_a_failure_that_may_pass_is_met_with_growing_pauses_and_then_given_up() -> None:

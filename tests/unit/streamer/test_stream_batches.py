@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -204,21 +204,3 @@ def test_batch_that_is_large_is_alone_in_memory(
         stream.wait_for("read 0", *read, "publish 0")
         may_publish_large.set()
     assert stream.happened[-3:] == ["publish 1", "read 2", "publish 2"]
-
-
-def test_batch_is_prepared_again_only_if_it_is_prepared_otherwise() -> None:
-    calls: list[str] = []
-
-    def preparing(name: str) -> Callable[[pa.Table], list[Any]]:
-        def prepare(records: pa.Table) -> list[Any]:
-            calls.append(name)
-            return []
-
-        return prepare
-
-    first, second = preparing("first"), preparing("second")
-    read = ReadBatch(pa.table({"value": [1]}), LocalRunner(1))
-    read.prepare(first)
-    for prepare in (first, second, second, first):
-        read.run(cast(Any, None), prepare, cast(Any, lambda may_reject: None))
-    assert calls == ["first", "second", "first"]
