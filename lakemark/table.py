@@ -209,7 +209,7 @@ class Table:
             WriteConflict, WriterAlive, OutcomeUnknown: as for ``upsert``.
         """
         if keys is None and where is None:
-            message = "delete needs keys=… or where=…; where='true' is not supported"
+            message = "delete needs keys=… or where=…; to delete all rows, pass all keys"
             raise InvalidConfig(message)
         return self._rows.delete(keys, where)
 

@@ -7,7 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from lakemark.codec import avro_container
@@ -34,7 +34,7 @@ from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER, HeartbeatPolicy
 from lakemark.transaction.multi_writer import MultiWriter
 from tests.storages import FaultyStorage, SimulatedCrash
 from tests.storages.faulty_storage import When
-from tests.tables import Row, commit, contents, data_files, writer
+from tests.tables import Row, contents, data_files, write_files, writer
 
 BATCH = "test.batch"
 REGIONS = ("east", "north", "south", "west", "up", "down", "here", "there")
@@ -61,6 +61,8 @@ ARCHIVAL = ArchivalPolicy(8, 12, delta_commits_to_compact=COMPACTION.every_delta
 #: An actor fails before one of so many writes, that is, within three or four batches.
 _WRITES = 40
 _END_S = 300.0
+#: How long a writer waits for the first batches of the others.
+_MEETING_S = 20.0
 
 
 class _BusyLock(SystemClock):
@@ -194,25 +196,35 @@ class Streamer(Actor):
         batches: how many batches it writes.
         keys: how many keys the batches have.
         compacts: whether it compacts, too.
+        meeting: if given, its first batch is committed when the others have written theirs, too.
         compactions: how many compactions it has completed.
     """
 
     batches: int = 0
     keys: int = FEW_KEYS
     compacts: bool = True
+    meeting: threading.Barrier | None = None
     compactions: int = 0
 
     def _work(self, to: TableWriter) -> None:
         while (number := self._next_number(to)) < self.batches:
             batch = Batch.at_random(self.name, number, self.keys)
             try:
-                commit(to, batch.rows(), {BATCH: str(batch)})
+                written = write_files(to, batch.rows())
+                self._meet()
+                to.commit(written, {BATCH: str(batch)})
             except Exception:
                 to.abandon()
                 raise
             to.clear_dead()
             if self.compacts:
                 self.compactions += len(compact(to))
+
+    def _meet(self) -> None:
+        meeting, self.meeting = self.meeting, None
+        if meeting is not None:
+            with suppress(threading.BrokenBarrierError):  # another one has died before
+                meeting.wait(_MEETING_S)
 
     def _next_number(self, to: TableWriter) -> int:
         to.table.refresh()

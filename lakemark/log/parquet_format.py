@@ -28,8 +28,7 @@ MAX_BLOCK_BYTES = 64 << 20
 _MAX_DICTIONARY_BYTES = 128 << 10
 
 
-#: Columns whose values are nearly all distinct; a dictionary for them costs a sixth of the time and
-#: of the space of a log, although it is given up.
+#: Columns whose values are nearly all distinct: a dictionary for them is begun and given up.
 _DISTINCT_COLUMNS = (COMMIT_SEQNO, RECORD_KEY)
 
 

@@ -67,7 +67,7 @@ def find_effective_rows(kinds: Kinds, keys: KeyCodes, unconditional: Mask) -> tu
 
 
 def decide_by_rank(kinds: Kinds, keys: KeyCodes, ranks: Ranks, unconditional: Mask) -> Precedence:
-    """Return the larger rank leads, for deletes too; of equal ranks the later change leads."""
+    """Decide by rank: the larger leads, for deletes too; of equal ranks the later change leads."""
     rows = np.arange(len(kinds))
     is_effective, last_delete = find_effective_rows(kinds, keys, unconditional)
     leads = _find_leading(keys, ranks, is_effective)

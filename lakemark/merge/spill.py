@@ -163,7 +163,7 @@ def assign_divisions(record_keys: pa.ChunkedArray, level: int) -> npt.NDArray[np
 
 
 def _mix(hashes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Return the finaliser of MurmurHash3: within a bucket all hashes have the same remainder."""
+    """Apply the finaliser of MurmurHash3: within a bucket all hashes have the same remainder."""
     hashes = (hashes ^ (hashes >> np.uint32(16))) * np.uint32(0x85EBCA6B)
     hashes = (hashes ^ (hashes >> np.uint32(13))) * np.uint32(0xC2B2AE35)
     return hashes ^ (hashes >> np.uint32(16))

@@ -369,7 +369,8 @@ def commit_metadata(
 
 def _has_no_files(path: str) -> SnapshotChanged:
     """Return the error if a rollback or restore has just dropped the metadata table."""
-    return SnapshotChanged(f"{path} of the metadata table has no files: the table was dropped")
+    message = f"{path} of the metadata table has no file that begins a slice: the table was dropped"
+    return SnapshotChanged(message)
 
 
 @cache

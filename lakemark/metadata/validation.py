@@ -61,8 +61,9 @@ def find_differences(
 ) -> list[Difference]:
     """Find all differences; reads the footer or the rows of every data file.
 
-    Missing statistics are no difference if the index does not include the column. If statistics of
-    a partition are wider than its rows, that is a difference only if they are marked as tight.
+    Missing statistics are no difference if the index does not include the column or, for those of a
+    partition, if no other partition has any. If statistics of a partition are wider than its rows,
+    that is a difference only if they are marked as tight.
 
     Args:
         storage: the data table's root.

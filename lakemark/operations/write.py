@@ -61,7 +61,7 @@ class WriteResult:
     Attributes:
         instant: requested time of its commit; None if there was nothing to write.
         completed_at: completion time of its commit.
-        upserts: rows that were written.
+        upserts: rows that were passed and written, also those that lose to a newer row.
         deletes: records that were deleted, or rows that were marked as deleted.
         files: files that the commit wrote.
         written_bytes: their size.
@@ -183,8 +183,8 @@ class RowWriter:
 
     def _attempt(self, changes: Callable[[], pa.Table] | None, operation: Operation) -> WriteResult:
         context = self._writer.begin()
+        made = self._make(changes)
         try:
-            made = changes() if changes is not None else None
             stats = [] if made is None else self._write_files(context, made)
             if made is not None and not stats:
                 self._writer.cancel()
@@ -209,6 +209,15 @@ class RowWriter:
             files=len(stats),
             written_bytes=sum(stat.total_write_bytes for stat in stats),
         )
+
+    def _make(self, changes: Callable[[], pa.Table] | None) -> pa.Table | None:
+        """Make the changes of an attempt; if they are wrong, nothing stays on the timeline."""
+        try:
+            return None if changes is None else changes()
+        except BaseException:
+            with suppress(Retriable):  # the next write rolls it back
+                self._writer.cancel()
+            raise
 
     def _write_files(self, context: WriteContext, changes: pa.Table) -> list[WriteStat]:
         assignment = self._writer.assign_file_groups()

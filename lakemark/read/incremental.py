@@ -27,7 +27,7 @@ Source: ``IncrementalQueryAnalyzer``, ``CompletionTimeQueryViewV2.getInstantTime
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -41,6 +41,7 @@ from lakemark.model.file_slice import FileGroupId, FileSlice
 from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import COMMIT_TIME
 from lakemark.read.instant_range import InstantRange
+from lakemark.read.pending_in_range import check_none_pending
 from lakemark.timeline.clock import add_to_instant
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_group import FileGroup
@@ -96,7 +97,7 @@ def plan(
     commits = _commits_in(view, instant_range)
     archived = _archived_commits_in(view, store, instant_range)
     if view.version.timeline_layout == 1:
-        _check_none_pending(view, commits, instant_range)
+        check_none_pending(view, commits, instant_range)
     instants = tuple(commit.requested_at for commit in (*archived, *commits))
     condition = _condition(view, instant_range, instants)
     if not instants:
@@ -152,21 +153,6 @@ def _requested_since(begin: str) -> str:
         return add_to_instant(begin, -_LONGEST_COMMIT)
     except (ValueError, OverflowError):
         return ""
-
-
-def _check_none_pending(
-    view: FileSystemView, commits: Sequence[Instant], instant_range: InstantRange
-) -> None:
-    """Check that no commit before the end is pending: later ranges of version 6 would miss it."""
-    end = instant_range.end or (commits[-1].requested_at if commits else "")
-    clusterings = set(view.clusterings.values())
-    for pending in view.timeline.pending(*COMMITS):
-        if pending.requested_at not in clusterings and pending.requested_at <= end:
-            message = (
-                f"{pending} is pending, and the range goes to {end}: the next range would miss its "
-                "rows; wait for it, or end the range before it"
-            )
-            raise InvalidConfig(message)
 
 
 def _condition(

@@ -38,6 +38,9 @@ _Look: TypeAlias = tuple[int, int, int]
 
 _THREADS = 16
 
+#: At most so many files are forced by the kept threads of the process.
+_MAX_SHARED = 8
+
 #: Folders of a table whose files are useless once all processes have ended. Markers are not among
 #: them: missing markers are evidence that a commit has completed (``completion_loss``).
 _OF_RUNNING_PROCESSES = re.compile(r"(/.*)?/\.hoodie/\.(heartbeat|locks)(/|\Z)")
@@ -295,15 +298,19 @@ def _in_threads(function: Callable[[str], T], full_paths: Sequence[str]) -> list
     """Call a function in threads, so that the file system commits its journal for many at once."""
     if len(full_paths) <= 1:
         return list(map(function, full_paths))
-    return list(_threads_of(os.getpid(), _THREADS).map(function, full_paths))
+    if len(full_paths) <= _MAX_SHARED:
+        return list(_shared_threads(os.getpid(), _THREADS).map(function, full_paths))
+    with ThreadPoolExecutor(min(_THREADS, len(full_paths))) as pool:
+        return list(pool.map(function, full_paths))
 
 
 @cache
-def _threads_of(_process_id: int, count: int) -> ThreadPoolExecutor:
-    """Return the threads of a process; a process that was forked does not have those of its parent.
+def _shared_threads(_process_id: int, count: int) -> ThreadPoolExecutor:
+    """Return the kept threads of a process; a forked process does not have those of its parent.
 
-    They are kept: a commit of a few records forces files about seven times, and starting threads
-    each time took a quarter of its time.
+    A commit of a few records forces files about seven times, and starting threads each time took a
+    seventh of its time (``docs/performance.md``). Only small sets of files use these threads, so
+    that no commit waits until the files of a compaction are forced.
     """
     return ThreadPoolExecutor(count, "lakemark-sync")
 

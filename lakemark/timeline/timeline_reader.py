@@ -206,20 +206,26 @@ class TimelineReader:
         return self._read_as(CompactionPlan.from_record, requested)
 
     def read_pending_compaction(self, pending: Instant) -> CompactionPlan:
-        """Plan of a pending compaction; an empty one if it is inflight without a request.
+        """Return the plan of a pending compaction; an empty one if its plan was removed.
 
-        Its inflight file appeared after the plan had been removed, because its writer was paused or
-        the store was late. It has written nothing and cannot complete; ``recover`` removes it.
+        Its inflight file then appeared after the plan had been removed, because its writer was
+        paused or the store was late. It cannot complete, and ``recover`` removes it.
 
         Raises:
             SnapshotChanged, CorruptData: as ``read_compaction_plan``.
         """
+        requested = Instant(pending.requested_at, Action.COMPACTION, State.REQUESTED)
+        path = self.path_of(requested)
         try:
-            return self.read_compaction_plan(pending.requested_at)
-        except CorruptData:
-            if pending.state is State.INFLIGHT and not self.is_requested(pending):
-                return CompactionPlan(())
-            raise
+            return decode_as(CompactionPlan.from_record, self._storage.read(path), path)
+        except NotFound:
+            record = self._archived(requested, Part.PLAN)
+        if record:
+            return build_value(CompactionPlan.from_record, record, path)
+        gone = self._gone(requested)
+        if pending.state is State.INFLIGHT and isinstance(gone, CorruptData):
+            return CompactionPlan(())
+        raise gone
 
     def read_clustering_plan(self, requested: Instant) -> ClusteringPlan | None:
         """Plan of a clustering, pending or completed; None if the instant is an overwrite.

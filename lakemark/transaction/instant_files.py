@@ -70,7 +70,7 @@ def was_version_6(storage: Storage) -> bool:
 def _find_writer(
     storage: Storage, info: ObjectInfo, found: Mapping[str, set[str]], clock: TimelineClock
 ) -> None:
-    """Add a log to the files of the instant whose blocks it contains.
+    """Find the instant whose blocks a log contains, and add the log to its files.
 
     A marker may name a log that existed before and was to be appended to. Such a log must not be
     deleted. A log that was last changed long before the first of the instants is not opened. An
@@ -105,15 +105,14 @@ def has_all_files(
 ) -> bool:
     """Return whether all files of a completed commit still exist and have their size.
 
-    Files that later commits have replaced may be missing.
+    Files that later commits have replaced may be missing, and change data that was logged for them.
     """
     sizes: dict[str, int] = {}
     for stat in context.timeline.read_commit(commit).write_stats:
-        sizes |= {stat.path: stat.file_size_in_bytes} if stat.path else {}
-        sizes |= stat.cdc_stats or {}
-    found = (
-        (context.storage.head(path), size) for path, size in sizes.items() if path not in replaced
-    )
+        if stat.path not in replaced:
+            sizes |= {stat.path: stat.file_size_in_bytes} if stat.path else {}
+            sizes |= stat.cdc_stats or {}
+    found = ((context.storage.head(path), size_bytes) for path, size_bytes in sizes.items())
     return all(info is not None and info.size_bytes == size for info, size in found)
 
 

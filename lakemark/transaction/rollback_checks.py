@@ -131,19 +131,30 @@ def _cleaned(target: Instant, store: TimelineStore, storage: Storage) -> Iterato
 
 
 def replaced_since(commit: Instant, timeline: Timeline, store: TimelineStore) -> set[str]:
-    """Return the paths of the files in place of which later completed commits wrote others.
+    """Return the paths of a commit's files in place of which later commits wrote others.
 
-    A clean may have deleted these files. Their writers have read the rows of them, so all of their
-    commits had completed.
+    A clean may have deleted these files. Their writers have read the rows of them, so the commit
+    had completed.
     """
-    later = (i for i in timeline.completed(*COMMITS) if i.requested_at > commit.requested_at)
-    return {path for i in later for path in _files_replaced_by(i, store.read_commit(i), store)}
+    paths: set[str] = set()
+    groups: set[tuple[str, str]] = set()
+    for later in timeline.completed(*COMMITS):
+        if later.requested_at > commit.requested_at:
+            metadata = store.read_commit(later)
+            paths.update(_files_replaced_by(later, metadata, store))
+            replaced = metadata.replaced_file_ids.items()
+            groups.update((partition, name) for partition, names in replaced for name in names)
+    return {
+        stat.path
+        for stat in store.read_commit(commit).write_stats
+        if stat.path and (stat.path in paths or (stat.partition_path or "", stat.file_id) in groups)
+    }
 
 
 def _files_replaced_by(
     commit: Instant, metadata: CommitMetadata, store: TimelineStore
 ) -> list[str]:
-    if metadata.compacted:
+    if metadata.compacted and commit.action is Action.COMMIT:  # a log compaction has another plan
         plan = store.read_compaction_plan(commit.requested_at)
         return [
             join(one.group.partition_path, name)

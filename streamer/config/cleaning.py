@@ -27,10 +27,10 @@ class CleaningConfig(Section):
     """Whether the retained history is counted in commits, in hours or in versions of each file."""
 
     commits_retained: _AtLeastOne = 10
-    """The number of latest commits as of which queries can read the table."""
+    """How many of the newest commits time travel can reach."""
 
     hours_retained: _AtLeastOne = 24
-    """How many hours back queries can read the table as of any commit."""
+    """How many hours back time travel can reach."""
 
     file_versions_retained: _AtLeastOne = 3
     """The number of latest versions that are kept of each file."""

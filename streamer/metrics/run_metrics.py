@@ -339,7 +339,7 @@ class _Lag:
             self._next.labels(*self._run, partition).set(offset)
 
     def _age_s(self, partition: int) -> float:
-        """Return the age grows with the clock between two polls, and while polls fail."""
+        """Return the age, which grows with the clock between two polls and while polls fail."""
         if not self._unread[partition]:
             return 0.0
         oldest = self._oldest.get(partition)
@@ -382,7 +382,7 @@ class _Table:
         self._uncompacted.set(shape.uncompacted_delta_commits)
 
     def _age_s(self) -> float:
-        """Return the age grows with the clock between two polls."""
+        """Return the age, which grows with the clock between two polls."""
         since = self._pending_since
         return 0.0 if since is None else max(0.0, self._now() - self.clock.parse(since).timestamp())
 

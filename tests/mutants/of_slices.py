@@ -290,7 +290,7 @@ OF_SLICES = (
     ),
     Mutant(
         "lakemark/read/incremental.py",
-        "        _check_none_pending(view, commits, instant_range)\n",
+        "        check_none_pending(view, commits, instant_range)\n",
         "        pass\n",
         "an incremental query of version 6 passes a pending commit, whose rows nobody then reads",
         _INCREMENTAL,

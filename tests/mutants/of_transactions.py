@@ -485,8 +485,8 @@ _ROLLBACKS = (
     ),
     Mutant(
         "lakemark/timeline/timeline_reader.py",
-        "            if pending.state is State.INFLIGHT and not self.is_requested(pending):\n",
-        "            if False:\n",
+        "        if pending.state is State.INFLIGHT and isinstance(gone, CorruptData):\n",
+        "        if False:\n",
         "no process can write beside a compaction that appeared after its plan was removed",
         ("tests/unit/transaction/test_rollback.py",),
     ),

@@ -119,8 +119,10 @@ def share(storage: Storage, batches: int, faults: int, has_metadata: bool) -> li
         has_metadata=has_metadata,
         lease_s=MORTAL_LEASE_S,
     )
+    meeting = threading.Barrier(2)
     streamers = [
-        Streamer(name, opened, storage, faults, batches=batches) for name in ("ann", "bob")
+        Streamer(name, opened, storage, faults, batches=batches, meeting=meeting)
+        for name in ("ann", "bob")
     ]
     run_all(streamers, limit_s=400)
     check_history(storage, {s.name: batches for s in streamers})

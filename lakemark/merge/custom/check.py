@@ -133,7 +133,7 @@ def _find_fault(
 
 
 def _check_result(checked: _CheckedMerger, versions: Sequence[Version]) -> str | None:
-    """Return the adapter refuses an invalid result."""
+    """Merge the versions: the adapter refuses an invalid result."""
     checked.merge(*map(checked.table, versions))
     return None
 

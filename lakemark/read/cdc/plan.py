@@ -24,6 +24,7 @@ from lakemark.model.commit_metadata import CommitMetadata, WriteStat
 from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile, join
 from lakemark.model.instant import Instant
 from lakemark.read.instant_range import InstantRange
+from lakemark.read.pending_in_range import check_none_pending
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_group import FileGroup
 from lakemark.view.file_lister import DataFile
@@ -110,16 +111,22 @@ def plan(
 
     Raises:
         InvalidConfig: the table does not log changes, or did not yet log them for a commit; or
-            commits of the range were archived, or their files were removed.
+            commits of the range were archived, or their files were removed; or a commit in the
+            range is pending, and the next range would miss its changes.
         CorruptData: an instant, or the archive, is damaged.
         SnapshotChanged: the timeline changed meanwhile; load the view again.
     """
     mode = _logging_mode(properties)
     _check_active(view, store, instant_range)
-    splits = [
-        split
+    commits = [
+        commit
         for commit in view.timeline.completed(*COMMITS)
         if instant_range.contains(commit.requested_at)
+    ]
+    check_none_pending(view, sorted(commits, key=lambda commit: commit.requested_at), instant_range)
+    splits = [
+        split
+        for commit in commits
         for split in _CommitSplits(view, mode, commit, store.read_commit(commit)).all()
     ]
     return CdcPlan(mode, tuple(sorted(splits, key=lambda split: (split.group, split.instant))))

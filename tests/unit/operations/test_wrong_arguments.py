@@ -81,10 +81,11 @@ def test_lock_that_expires_at_no_time_is_refused(table: lakemark.Table, minutes:
         lakemark.open(table.location, lock_expire_minutes=minutes)
 
 
-def test_column_with_the_prefix_of_hudis_own_columns_is_refused(tmp_path: Path) -> None:
-    """Readers of Hudi leave such columns out."""
-    wider = SCHEMA.append(pa.field("_hoodie_source", pa.string()))
-    with pytest.raises(lakemark.InvalidConfig, match=r"_hoodie_source.*rename the column"):
+@pytest.mark.parametrize("name", ["_hoodie_source", "_HOODIE_Source"])
+def test_column_with_the_prefix_of_hudis_own_columns_is_refused(tmp_path: Path, name: str) -> None:
+    """Readers of Hudi leave such columns out, and Spark ignores the case of names."""
+    wider = SCHEMA.append(pa.field(name, pa.string()))
+    with pytest.raises(lakemark.InvalidConfig, match=rf"{name}.*rename the column"):
         lakemark.create(str(tmp_path / "orders"), schema=wider, record_key=["id"])
     assert not (tmp_path / "orders").exists()
     marked = SCHEMA.append(pa.field("_hoodie_is_deleted", pa.bool_()))
@@ -124,3 +125,14 @@ def test_table_is_read_as_of_a_datetime(table: lakemark.Table) -> None:
     wrong: Any = 5
     with pytest.raises(lakemark.InvalidConfig, match=r"5 is not a time; accepted: .* a datetime"):
         table.scan(lakemark.Snapshot(as_of=wrong))
+
+
+@pytest.mark.parametrize("wrong", ["rows", "where"])
+def test_wrong_call_leaves_nothing_on_the_timeline(table: lakemark.Table, wrong: str) -> None:
+    before = lakemark.open(table.location, multi_writer=FAST).timeline.instants
+    with pytest.raises((lakemark.InvalidConfig, lakemark.InvalidRecords)):
+        if wrong == "rows":
+            table.upsert(rows(("b", "north", 1, 1)).drop_columns(["id"]))
+        else:
+            table.delete(where="v >")
+    assert lakemark.open(table.location, multi_writer=FAST).timeline.instants == before

@@ -94,6 +94,16 @@ def test_cleaned_version_of_a_file_is_refused_by_name() -> None:
         _reported(again, InstantRange.of("earliest"))
 
 
+def test_cdc_range_that_ends_after_a_pending_commit_is_refused() -> None:
+    table = write([[Row("a")]]).table
+    pending = writer(table.storage)
+    pending.begin()
+    table.refresh()
+    known = InstantRange.of("earliest", pending.pending_instant)
+    with pytest.raises(InvalidConfig, match=f"{pending.pending_instant}.* is pending"):
+        cdc.plan(table.view(), table.store, _with_cdc(table), known)
+
+
 def test_cdc_query_of_table_without_cdc_is_refused() -> None:
     table = write([[Row("a")]]).table
     with pytest.raises(InvalidConfig, match="use an incremental query, or let Apache Hudi create"):

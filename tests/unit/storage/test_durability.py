@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,7 +16,7 @@ import pytest
 
 from lakemark.errors import StorageUnavailable
 from lakemark.spark.runner import DurableTask
-from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.storage import Storage, StorageLocation, durability, open_storage
 from lakemark.storage.durability import sync_process
 from lakemark.storage.folder_storage import FolderStorage
 
@@ -223,6 +225,13 @@ def test_a_file_that_the_disk_lost_is_never_durable(
     storage.make_durable()
 
 
+@pytest.fixture
+def without_threads() -> None:
+    """The next call that forces files starts threads, as the first one of a process."""
+    durability._shared_threads.cache_clear()
+
+
+@pytest.mark.usefixtures("without_threads")
 @pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), KeyboardInterrupt()])
 def test_files_are_forced_after_an_interrupted_attempt(
     storage: Storage, forced: list[str], error: BaseException, monkeypatch: pytest.MonkeyPatch
@@ -242,6 +251,7 @@ def test_files_are_forced_after_an_interrupted_attempt(
     assert {"a.log", "b.log"} <= set(forced)
 
 
+@pytest.mark.usefixtures("without_threads")
 def test_lost_file_is_reported_after_an_interrupted_attempt(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -401,3 +411,30 @@ def test_a_disk_that_cannot_force_folders_is_used_without(
     storage.create("a", b"1")
     storage.make_durable()
     assert storage.read("a") == b"1"
+
+
+_FORKS = """
+import os, sys
+from lakemark.storage import StorageLocation, open_storage
+
+storage = open_storage(StorageLocation(sys.argv[1]))
+
+def force(*names):
+    for name in names:
+        storage.create(name, b"rows")
+    storage.make_durable()
+
+force("a.log", "b.log")
+child = os.fork()
+force(f"c{child == 0}.log", f"d{child == 0}.log")
+if child == 0:
+    os._exit(0)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_forked_process_forces_its_files(tmp_path: Path) -> None:
+    """It does not have the threads that its parent has started."""
+    command = [sys.executable, "-c", _FORKS, str(tmp_path / "table")]
+    assert subprocess.run(command, timeout=60, check=True).returncode == 0
+    assert (tmp_path / "table" / "cTrue.log").exists()

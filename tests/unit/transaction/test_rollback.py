@@ -22,9 +22,13 @@ from lakemark.services.restore import restore
 from lakemark.storage import Storage
 from lakemark.storage.storage import NotFound
 from lakemark.timeline.content import encode_rollback_plan
+from lakemark.timeline.locks.open_lock import open_lock
 from lakemark.timeline.locks.table_lock import LeaseLost
 from lakemark.transaction.heartbeat import HEARTBEAT_FOLDER, HeartbeatExpired, WriterAlive
+from lakemark.transaction.instant_files import has_all_files
 from lakemark.transaction.rollback import plan_rollback, recover, roll_back, roll_back_named
+from lakemark.transaction.rollback_checks import replaced_since
+from lakemark.transaction.table_context import TableContext
 from lakemark.transaction.transaction import Transaction
 from lakemark.write.file_group_write import write_file_group
 from lakemark.write.markers import marked_files
@@ -48,6 +52,7 @@ from tests.unit.transaction.shared_table import (
     next_time,
     prepare,
 )
+from tests.unit.transaction.timelines import TimelineInMaking, replacing, written
 
 V6, V9 = FormatVersion.V6, FormatVersion.V9
 IN_METADATA = ".hoodie/metadata/.hoodie/timeline"
@@ -741,6 +746,27 @@ def test_a_compaction_that_appears_after_a_restore_is_removed_at_the_next_start(
     recover(table.open().table.context)
     assert table.pending() == []
     assert table.rows() == {"a": 1}
+
+
+@pytest.mark.parametrize("later", ["clustering", "log compaction"])
+def test_files_that_a_later_commit_replaced_may_be_missing(later: str) -> None:
+    """A clean also deletes the change data of such a file. A log compaction has no such plan."""
+    at = TimelineInMaking()
+    stat = WriteStat(
+        file_id="1",
+        path="north/1",
+        partition_path="north",
+        file_size_in_bytes=1,
+        cdc_stats={"north/1.cdc": 1},
+    )
+    done = at.commit(Action.COMMIT, CommitMetadata(write_stats=(stat,)))
+    if later == "clustering":
+        at.commit(Action.REPLACE_COMMIT, replacing(("north", "1")))
+    else:
+        at.commit(Action.DELTA_COMMIT, written(("north", "1"), compacted=True))
+    context = TableContext(storage=at.storage, timeline=at.store, lock=open_lock(at.storage))
+    replaced = replaced_since(done, at.load(), at.store)
+    assert has_all_files(context, done, replaced) == (later == "clustering")
 
 
 def compaction_whose_rollback_died(

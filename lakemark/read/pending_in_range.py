@@ -1,0 +1,35 @@
+"""Checks that a range of requested times contains no pending commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lakemark.errors import InvalidConfig
+from lakemark.model.action import COMMITS
+from lakemark.model.instant import Instant
+from lakemark.read.instant_range import InstantRange
+from lakemark.view.file_system_view import FileSystemView
+
+
+def check_none_pending(
+    view: FileSystemView, commits: Sequence[Instant], instant_range: InstantRange
+) -> None:
+    """Check that no commit before the end is pending: the next range would miss its rows.
+
+    Args:
+        view: the table's latest state.
+        commits: the completed commits of the range, by requested time.
+        instant_range: range of requested times; without an end it goes to the last commit.
+
+    Raises:
+        InvalidConfig: one is pending.
+    """
+    end = instant_range.end or (commits[-1].requested_at if commits else "")
+    clusterings = set(view.clusterings.values())
+    for pending in view.timeline.pending(*COMMITS):
+        if pending.requested_at not in clusterings and pending.requested_at <= end:
+            message = (
+                f"{pending} is pending, and the range goes to {end}: the next range would miss its "
+                "rows; wait for it, or end the range before it"
+            )
+            raise InvalidConfig(message)
