@@ -17,6 +17,7 @@ from lakemark.config.table_properties import TableProperties
 from lakemark.errors import InvalidConfig, Unsupported, WriteConflict
 from lakemark.execution.runner import LocalRunner
 from lakemark.metadata.validation import Difference
+from lakemark.model.action import Action
 from lakemark.model.file_slice import join
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.rollback_plan import RollbackPlan
@@ -353,6 +354,9 @@ class Table:
             Refused: the state cannot be brought back; the message says why.
         """
         self._table.refresh()
+        if instant is None and not self._table.timeline.pending(Action.RESTORE):
+            message = f"no restore of {self._table.location.url} is pending; name a commit"
+            raise InvalidConfig(message)
         undone = restore_table(self._table, instant)
         return ServiceResult(
             instants=tuple(one.instant for one in undone),

@@ -127,12 +127,16 @@ class CommitStatistics:
         """
         if all(stat.column_ranges is not None for stat in commit.write_stats if stat.path):
             return commit
+        columns = self._indexed_columns(commit)
+        stats = (_with_ranges(self._storage, stat, columns) for stat in commit.write_stats)
+        return replace(commit, write_stats=tuple(stats))
+
+    def _indexed_columns(self, commit: CommitMetadata) -> pa.Schema:
+        """Return the columns with statistics of the table as of a commit."""
         avro_schema = json.loads(commit.extra_metadata[keys.SCHEMA])
         schema = table_schema(avro_schema, read_properties(self._storage))
         names = indexed_columns(schema, self._instants.version)
-        columns = pa.schema([schema.field(name) for name in names])
-        stats = (_with_ranges(self._storage, stat, columns) for stat in commit.write_stats)
-        return replace(commit, write_stats=tuple(stats))
+        return pa.schema([schema.field(name) for name in names])
 
     def _partition_ranges(
         self, state: WriterState, commit: tuple[Instant, CommitMetadata], timeline: Timeline
@@ -160,8 +164,12 @@ class CommitStatistics:
         commit replaces files, if they may be outdated, or if a column is new: files of other
         writers may have values of it.
         """
-        columns = _columns_of(one for ranges in files.values() for one in ranges)
         losing = partitions_that_lose_files(commit[1])
+        if any(not one.columns for path in losing for one in files.get(path, ())):
+            # A file without rows has no columns, but the other files of its partition have some.
+            columns = self._indexed_columns(commit[1])
+        else:
+            columns = _columns_of(one for ranges in files.values() for one in ranges)
         known = {path: one for path, one in state.ranges.items() if path in files.keys() - losing}
         known = _with_all_columns(columns, known)
         unknown = sorted((files.keys() & state.paths) - known.keys())

@@ -15,6 +15,7 @@ from lakemark.execution.runner import LocalRunner
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.metadata.metadata_writer import MetadataWriter
 from lakemark.model.action import Action, State
+from lakemark.model.changes import ChangeKind
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
@@ -138,6 +139,20 @@ def test_apache_skips_no_row_of_a_commit_that_completed_after_a_later_one(
     commit(shared_writer(storage), [Row(small, 2, 2)])
     late.commit(written, {})
     assert _count(oracle, tmp_path / "t", f"id = '{large}'") == 1
+    assert _count(oracle, tmp_path / "t", "v > 5") == 1
+
+
+@pytest.mark.parametrize("table_type", TableType)
+def test_apache_skips_no_row_beside_a_file_without_rows(
+    oracle: Oracle, tmp_path: Path, table_type: TableType
+) -> None:
+    storage = open_storage(StorageLocation(str(tmp_path / "t")))
+    make(storage, table_type)
+    small, large = keys_of_two_buckets()
+    commit(shared_writer(storage), [Row(small, 1, 1), Row(large, 9, 9), Row("s", 1, 1, "south")])
+    commit(shared_writer(storage), [Row(small, 2, 2, kind=ChangeKind.DELETE)])
+    if table_type is TableType.MERGE_ON_READ:
+        assert shared_writer(storage).compact_if_due(CompactionPolicy(1), LocalRunner(1))
     assert _count(oracle, tmp_path / "t", "v > 5") == 1
 
 

@@ -436,6 +436,13 @@ OF_STATISTICS = (
         _LATE_COMMITS,
     ),
     Mutant(
+        "lakemark/metadata/commit_statistics.py",
+        "if any(not one.columns for path in losing for one in files.get(path, ())):\n",
+        "if False:\n",
+        "a file without rows deletes the statistics of its partition: Apache Hudi misses rows",
+        ("tests/unit/metadata/test_trust.py",),
+    ),
+    Mutant(
         "lakemark/metadata/metadata_compaction.py",
         "all(_has_completed(i, data) for i in commits)\n",
         "all(\n        _has_completed(i, data)\n        for i in commits\n"

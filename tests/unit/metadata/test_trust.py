@@ -42,7 +42,7 @@ from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.metadata_updater import NoMetadataUpdater
 from tests.storages import CountingStorage
 from tests.table_services import as_of, make_plain, new_storage, since
-from tests.tables import Row, commit, contents, make, writer
+from tests.tables import Row, commit, contents, keys_of_two_buckets, make, writer
 
 EVERY_COMMIT = CompactionPolicy(every_delta_commits=1)
 WHOLE = {"a": (3, 3), "b": (3, 3)}
@@ -312,6 +312,22 @@ def test_loose_bounds_and_statistics_of_deleted_files_are_differences(
     (cleaned,) = clean(to.table, CleaningPolicy(commits=1))
     gone = {one.path for one in metadata_differences(writer(storage).table)}
     assert gone == {path.rpartition("/")[2] for path in cleaned.plan.paths}
+
+
+@pytest.mark.parametrize("table_type", TableType)
+def test_a_file_without_rows_does_not_empty_the_statistics_of_its_partition(
+    table_type: TableType,
+) -> None:
+    """Apache Hudi would find no row of the partition by a filter."""
+    storage, (small, large) = new_storage(), keys_of_two_buckets()
+    make(storage, table_type)
+    commit(writer(storage), [Row(small, 1, 1), Row(large, 1, 1), Row("s", 1, 1, "south")])
+    to = writer(storage)
+    commit(to, [Row(small, 2, 2, kind=ChangeKind.DELETE)])
+    if table_type is TableType.MERGE_ON_READ:
+        compact(writer(storage))
+    assert metadata_differences(writer(storage).table) == []
+    assert contents(storage) == {large: (1, 1), "s": (1, 1)}
 
 
 def test_a_partition_without_statistics_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:

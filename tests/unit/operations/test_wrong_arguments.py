@@ -136,3 +136,8 @@ def test_wrong_call_leaves_nothing_on_the_timeline(table: lakemark.Table, wrong:
         else:
             table.delete(where="v >")
     assert lakemark.open(table.location, multi_writer=FAST).timeline.instants == before
+
+
+def test_restore_without_a_commit_or_a_pending_restore_is_refused(table: lakemark.Table) -> None:
+    with pytest.raises(lakemark.InvalidConfig, match=r"no restore of .* is pending; name"):
+        table.restore()
