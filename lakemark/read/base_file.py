@@ -136,7 +136,10 @@ def open_data_file(storage: Storage, path: str) -> Iterator[BinaryIO]:
         with storage.open(path) as stream:
             yield stream
     except NotFound as error:
-        message = f"{path} was removed while the snapshot was being read; list the table again"
+        message = (
+            f"{path} was removed while the snapshot was being read; list the table again, and if "
+            "the file is still missing then, look for damage: lakemark table check TABLE"
+        )
         raise SnapshotChanged(message) from error
 
 
