@@ -16,7 +16,7 @@ _LOOK_S = 0.05
 def interleaved(
     sources: Sequence[Callable[[], Iterator[Item]]], threads: int, ahead: int = 2
 ) -> Generator[Item, None, None]:
-    """Items of all sources, those of one source in its order; closing it ends the threads.
+    """Yield the items of all sources, each source in its order; closing it ends the threads.
 
     Args:
         sources: each is opened when a thread gets to it.

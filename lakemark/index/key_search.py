@@ -38,7 +38,7 @@ class SearchedGroup:
     Attributes:
         readable: its slice for queries.
         current: its newest slice, to which the next commit appends. It differs from ``readable``
-            while a compaction is pending, which rewrites everything but the logs of ``current``.
+            only while a compaction is pending; then it has the logs that were written since.
     """
 
     readable: FileSlice

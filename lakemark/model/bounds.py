@@ -63,7 +63,7 @@ def unite_bounds(pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
 def unite_typed_bounds(arrays: Sequence[pa.Array]) -> pa.Array:
     """Unite bounds of several types, in the last type that can hold the values of the others.
 
-    Bounds whose values cannot be converted to that type are ignored: no query returns such values.
+    Bounds whose values do not fit that type are ignored, because no query can return such values.
     """
     kind = _common_type([array.type for array in arrays])
     ends = (

@@ -62,7 +62,11 @@ class FileGroupAssigner:
         self._slices: dict[Bucket, FileSlice] = {}
 
     def assign(self, view: FileSystemView, bucket_count: int) -> FileGroupAssignment:
-        """Return the file slices of a table with this number of buckets in each partition.
+        """Return the newest file slice of each bucket.
+
+        Args:
+            view: the latest state of the table.
+            bucket_count: buckets in each partition.
 
         Raises:
             InvalidConfig: a file group was created with more buckets, or without a bucket index.

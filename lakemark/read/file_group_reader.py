@@ -145,7 +145,7 @@ class FileGroupReader:
         newer: pa.Table | None = None,
         base: Iterable[pa.Table] | None = None,
     ) -> MergeStream:
-        """Merge the live rows of some keys, in the columns for a merge of the keys.
+        """Merge the live rows of some keys, with only the columns that decide which change wins.
 
         Args:
             file_slice: the file slice that may hold the keys.

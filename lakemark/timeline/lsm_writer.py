@@ -224,8 +224,8 @@ class LsmWriter:
     def _replace_pointer(self, number: int, version: str | None) -> bool:
         """Replace the version of ``_version_`` that was read; False if that has changed.
 
-        A local disk cannot compare. There a late writer lists the manifests again after it has
-        written, and restores the newest number.
+        A local disk has no compare-and-swap. There the writer lists the manifests again after it
+        has written, and if another one is newer, it writes the number of that one.
         """
         path = f"{self._history.folder}/{VERSION_FILE}"
         if version is None:

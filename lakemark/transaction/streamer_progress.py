@@ -316,9 +316,10 @@ def archived_commits(store: TimelineStore) -> Commits:
 
 
 def in_effect_on(store: TimelineStore, timeline: Timeline) -> IsInEffect:
-    """Return whether a commit has not been undone.
+    """Return a function that tells whether a commit has not been undone.
 
-    A compaction may be kept while a restore undoes a commit whose checkpoint it copied.
+    The existence of a compaction is no proof: a restore may undo a commit, and keep a compaction
+    that copied its checkpoint.
     """
 
     def is_in_effect(requested_at: str) -> bool:

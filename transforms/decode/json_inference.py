@@ -132,7 +132,7 @@ class _NumberStatistics:
         self.whole_digits = self.fraction_digits = 0
 
     def add(self, number: Decimal | float) -> None:
-        """Count one number: an ``int`` or ``LongInteger``, any other one, NaN or an infinity."""
+        """Count one number: an integer, a fraction, NaN or an infinity."""
         if _is_long_integer(number):
             self.fit_double = False
             return

@@ -129,7 +129,7 @@ class MismatchFinder:
             found.unknown |= kinds
 
     def _alias_conflict(self, record: Mapping[str, object]) -> str | None:
-        """Return a reason if a column and its alias have different unknown parts."""
+        """Return the reject reason if the unknown parts of a column and its alias differ."""
         for alias, column in self._policy.aliases.items():
             if record.get(column) is None or record.get(alias) is None:
                 continue

@@ -125,7 +125,7 @@ class _CustomRecordMerger:
 
 
 def _find_alone(changes: Records, keys: KeyCodes) -> Mask:
-    """Deletes, and all changes of keys with a partial row."""
+    """Find the deletes, and all changes of keys with a partial row."""
     partial: Mask = np.zeros(keys.key_count, np.bool_)
     partial[keys.codes[changes.is_partial]] = True
     in_place: Mask = changes.is_delete | partial[keys.codes]

@@ -129,7 +129,7 @@ class DecodedValues(NamedTuple):
     Attributes:
         values: null if nothing was stored, or if a conversion to this type would not keep the order
             of the stored values.
-        is_known: false in the second case.
+        is_known: false where a stored value could not be converted in order.
     """
 
     values: pa.Array

@@ -244,7 +244,7 @@ class _CommitSplits:
         return FileGroup.of(group.id, older, view.timeline, view.version, compaction).for_readers
 
     def _check_older_slice(self, group: FileGroup, log: LogFile) -> None:
-        """Check that the slice still exists which a compaction, pending then, has rewritten."""
+        """Check that the slice before a compaction that was pending then was not cleaned."""
         own = next((s for s in group.slices if log in s.logs), None)
         if own is not None and own.base is not None and own is group.slices[0]:
             if not self._is_older(own.base, log):
