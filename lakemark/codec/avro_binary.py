@@ -27,7 +27,7 @@ UNSCALED_BYTES = 16
 
 
 class Digits(NamedTuple):
-    """A few bytes for each row ``i``: the bytes ``cells[i, j]`` for which ``used[i, j]`` is true."""
+    """A few bytes for each row ``i``: those ``cells[i, j]`` for which ``used[i, j]`` is true."""
 
     cells: npt.NDArray[np.uint8]
     used: Mask
