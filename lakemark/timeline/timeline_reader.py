@@ -215,13 +215,9 @@ class TimelineReader:
             SnapshotChanged, CorruptData: as ``read_compaction_plan``.
         """
         requested = Instant(pending.requested_at, Action.COMPACTION, State.REQUESTED)
-        path = self.path_of(requested)
-        try:
-            return decode_as(CompactionPlan.from_record, self._storage.read(path), path)
-        except NotFound:
-            record = self._archived(requested, Part.PLAN)
-        if record:
-            return build_value(CompactionPlan.from_record, record, path)
+        found = self._find_as(CompactionPlan.from_record, requested)
+        if found is not None:
+            return found
         gone = self._gone(requested)
         if pending.state is State.INFLIGHT and isinstance(gone, CorruptData):
             return CompactionPlan(())
@@ -352,15 +348,20 @@ class TimelineReader:
         return self._cleans[instant]
 
     def _read_as(self, build: Callable[[Record], T], instant: Instant) -> T:
+        found = self._find_as(build, instant)
+        if found is None:
+            raise self._gone(instant)
+        return found
+
+    def _find_as(self, build: Callable[[Record], T], instant: Instant) -> T | None:
+        """Return the content of an instant; None if it is neither active nor archived."""
         path = self.path_of(instant)
         try:
             data = self._storage.read(path)
         except NotFound:
             part = Part.METADATA if instant.is_completed else Part.PLAN
             record = self._archived(instant, part)
-            if not record:
-                raise self._gone(instant) from None
-            return build_value(build, record, path)
+            return build_value(build, record, path) if record else None
         return decode_as(build, data, path)
 
     def _archived(self, instant: Instant, part: Part) -> Record | None:
