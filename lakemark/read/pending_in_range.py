@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from lakemark.errors import InvalidConfig
 from lakemark.model.action import COMMITS
@@ -12,19 +12,19 @@ from lakemark.view.file_system_view import FileSystemView
 
 
 def check_none_pending(
-    view: FileSystemView, commits: Sequence[Instant], instant_range: InstantRange
+    view: FileSystemView, commits: Iterable[Instant], instant_range: InstantRange
 ) -> None:
     """Check that no commit before the end is pending: the next range would miss its rows.
 
     Args:
         view: the table's latest state.
-        commits: the completed commits of the range, by requested time.
+        commits: the completed commits of the range.
         instant_range: range of requested times; without an end it goes to the last commit.
 
     Raises:
         InvalidConfig: one is pending.
     """
-    end = instant_range.end or (commits[-1].requested_at if commits else "")
+    end = instant_range.end or max((commit.requested_at for commit in commits), default="")
     clusterings = set(view.clusterings.values())
     for pending in view.timeline.pending(*COMMITS):
         if pending.requested_at not in clusterings and pending.requested_at <= end:
