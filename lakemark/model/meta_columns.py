@@ -21,6 +21,9 @@ IS_DELETED = "_hoodie_is_deleted"
 #: A text column of the user: the kind of the change, such as ``D`` for a delete.
 OPERATION = "_hoodie_operation"
 
+#: The values of ``OPERATION`` that delete: a delete, and the row before an update.
+DELETE_OPERATIONS = ("D", "-U")
+
 
 def is_reserved(name: str) -> bool:
     """Whether a column of this name has a meaning for Hudi, now or maybe in a later release."""

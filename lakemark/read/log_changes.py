@@ -26,7 +26,13 @@ from lakemark.log.log_block import BlockType, LogBlock
 from lakemark.log.log_reader import READ_AT_ONCE_BYTES, read_blocks
 from lakemark.model.changes import CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind, DeleteMarker
 from lakemark.model.file_slice import LogFile
-from lakemark.model.meta_columns import IS_DELETED, OPERATION, PARTITION_PATH, RECORD_KEY
+from lakemark.model.meta_columns import (
+    DELETE_OPERATIONS,
+    IS_DELETED,
+    OPERATION,
+    PARTITION_PATH,
+    RECORD_KEY,
+)
 from lakemark.read.log_file_pool import open_logs
 from lakemark.read.projection import conform
 from lakemark.read.virtual_keys import VirtualKeys
@@ -41,7 +47,7 @@ Path: TypeAlias = tuple[str, ...]
 #: Logs of at most this total size are read whole, with one request each.
 _HELD_BYTES = 32 << 20
 
-_DELETING_OPERATIONS = pa.array(["D", "-U"])
+_DELETING_OPERATIONS = pa.array(DELETE_OPERATIONS)
 
 
 @dataclass(frozen=True, slots=True)

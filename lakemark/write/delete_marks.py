@@ -19,14 +19,13 @@ import pyarrow.compute as pc
 
 from lakemark.errors import InvalidConfig
 from lakemark.model.changes import DeleteMarker
-from lakemark.model.meta_columns import IS_DELETED, OPERATION
+from lakemark.model.meta_columns import DELETE_OPERATIONS, IS_DELETED, OPERATION
 from lakemark.schema.field_path import column_at
 
 Mask = npt.NDArray[np.bool_]
 
 #: Insert, the row before an update, the row after an update, delete.
 OPERATIONS = ("I", "-U", "U", "D")
-_DELETE_OPERATIONS = ("D", "-U")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,7 @@ class DeleteMarks:
         """
         marks = [rows.column(IS_DELETED)]
         if OPERATION in self.declared.names:
-            operations = pa.array(_DELETE_OPERATIONS)
+            operations = pa.array(DELETE_OPERATIONS)
             marks.append(pc.is_in(rows.column(OPERATION), value_set=operations))
         if self.marker is not None:
             text = column_at(rows, self.marker.field).cast(pa.string())

@@ -340,8 +340,8 @@ OF_MERGING = (
     ),
     Mutant(
         "lakemark/read/log_changes.py",
-        '_DELETING_OPERATIONS = pa.array(["D", "-U"])',
-        '_DELETING_OPERATIONS = pa.array(["D"])',
+        "_DELETING_OPERATIONS = pa.array(DELETE_OPERATIONS)",
+        "_DELETING_OPERATIONS = pa.array(DELETE_OPERATIONS[:1])",
         "rows that Flink retracted are read",
         _READER,
     ),

@@ -113,8 +113,8 @@ OF_RECORDS = (
     ),
     Mutant(
         "lakemark/write/delete_marks.py",
-        '_DELETE_OPERATIONS = ("D", "-U")',
-        '_DELETE_OPERATIONS = ("D",)',
+        "operations = pa.array(DELETE_OPERATIONS)",
+        "operations = pa.array(DELETE_OPERATIONS[:1])",
         "a retracted row stays in the table",
         _CHANGES,
     ),
