@@ -24,7 +24,7 @@ from lakemark.operations.open_table import open_table
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.services.compaction_plan import CompactionPolicy
-from lakemark.storage import StorageLocation, open_storage
+from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.storage.folder_storage import FolderStorage
 from lakemark.storage.properties_file import read_properties
 from lakemark.timeline.timeline import Timeline
@@ -130,8 +130,7 @@ def test_apache_skips_files_by_the_recorded_statistics(oracle: Oracle, tmp_path:
 def test_apache_skips_no_row_of_a_commit_that_completed_after_a_later_one(
     oracle: Oracle, tmp_path: Path, table_type: TableType
 ) -> None:
-    storage = open_storage(StorageLocation(str(tmp_path / "t")))
-    make(storage, table_type)
+    storage = _new_table(tmp_path / "t", table_type)
     small, large = keys_of_two_buckets()
     commit(shared_writer(storage), [Row(small, 1, 1)])
     late = shared_writer(storage)
@@ -146,14 +145,19 @@ def test_apache_skips_no_row_of_a_commit_that_completed_after_a_later_one(
 def test_apache_skips_no_row_beside_a_file_without_rows(
     oracle: Oracle, tmp_path: Path, table_type: TableType
 ) -> None:
-    storage = open_storage(StorageLocation(str(tmp_path / "t")))
-    make(storage, table_type)
+    storage = _new_table(tmp_path / "t", table_type)
     small, large = keys_of_two_buckets()
     commit(shared_writer(storage), [Row(small, 1, 1), Row(large, 9, 9), Row("s", 1, 1, "south")])
     commit(shared_writer(storage), [Row(small, 2, 2, kind=ChangeKind.DELETE)])
     if table_type is TableType.MERGE_ON_READ:
         assert shared_writer(storage).compact_if_due(CompactionPolicy(1), LocalRunner(1))
     assert _count(oracle, tmp_path / "t", "v > 5") == 1
+
+
+def _new_table(path: Path, table_type: TableType) -> Storage:
+    storage = open_storage(StorageLocation(str(path)))
+    make(storage, table_type)
+    return storage
 
 
 class WrongStatistics(MetadataWriter):
