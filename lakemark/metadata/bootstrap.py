@@ -29,6 +29,7 @@ from lakemark.metadata.metadata_store import MetadataStore
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.metadata.record_changes import RecordChanges
+from lakemark.metadata.valid_instants import draw_first_number
 from lakemark.model.column_ranges import ColumnRanges
 from lakemark.model.file_slice import LogFile, join
 from lakemark.model.format_version import FormatVersion
@@ -82,8 +83,7 @@ def drop_metadata_table(
     Args:
         storage: the data table's root.
         properties: the data table's, as just read.
-        check_lease: raises if the lock was lost. Then another process may build a metadata table,
-            whose files have the same names.
+        check_lease: raises if the lock was lost. Then another process may build a metadata table.
 
     Returns:
         The properties without a metadata table.
@@ -147,7 +147,8 @@ def build_metadata_table(
     instants = TimelineStore.of_table(own, own_properties, clock=clock)
     store = MetadataStore(own, instants, instants.load())
     partitions = _PARTITIONS_V6 if version is FormatVersion.V6 else PARTITIONS
-    for number, (kind, prefix, count) in enumerate(partitions):
+    first = draw_first_number(len(partitions))
+    for number, (kind, prefix, count) in enumerate(partitions, first):
         shards = changes[kind].by_shard(count)
         newest = timeline.newest_time
         store.initialise(number, kind.stored_name, prefix, shards, newest, check_lease)

@@ -17,7 +17,7 @@ already published, the rollback undoes the commit.
 
 Names are those of Apache Hudi: a commit has the data instant's requested time, and one log in each
 file group. In table version 6 such a log is named after its slice, a compaction is named after the
-newest commit followed by ``001``, and the first instant ends in 010. Source:
+newest commit followed by ``001``. The instants that create partitions have random numbers. Source:
 ``HoodieBackedTableMetadataWriter``, ``…TableVersionSix`` of Apache Hudi 1.2.0.
 """
 
@@ -39,7 +39,7 @@ from lakemark.metadata.metadata_files import (
     log_file,
 )
 from lakemark.metadata.record_changes import RecordChanges, stored_schema
-from lakemark.metadata.valid_instants import FIRST, FIRST_V6, INITIAL, initial
+from lakemark.metadata.valid_instants import INITIAL, initial
 from lakemark.model.action import Action, State
 from lakemark.model.commit_metadata import CommitMetadata, WriteStat
 from lakemark.model.file_names import BaseFileName, LogFileName
@@ -148,7 +148,7 @@ class MetadataStore:
         """Create a partition: its file groups, and a base file for each that has records.
 
         Args:
-            number: of its instant, from 0.
+            number: of its instant; see ``draw_first_number``.
             partition: its name.
             prefix: of the ids of its file groups.
             shards: the first records of each file group.
@@ -159,7 +159,7 @@ class MetadataStore:
         Raises:
             ClockBehind: ``listed_at`` is too far in this machine's future.
         """
-        instant = initial(number + (FIRST_V6 if self._names_slices else FIRST))
+        instant = initial(number)
         pending = self.begin(Instant(instant, _DELTA, State.REQUESTED))
         text = f"#partition metadata\ncommitTime={instant}\npartitionDepth=1\n"
         self.storage.create(join(partition, PARTITION_METAFILE), text.encode())

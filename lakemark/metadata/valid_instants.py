@@ -9,6 +9,7 @@ Source: ``HoodieTableMetadataUtil.getValidInstantTimestamps`` of Apache Hudi 1.2
 from __future__ import annotations
 
 from dataclasses import dataclass
+from uuid import uuid4
 
 from lakemark.model.instant import Instant
 from lakemark.timeline.timeline import Timeline
@@ -17,8 +18,21 @@ from lakemark.timeline.timeline import Timeline
 MILLIS_DIGITS = 17
 #: Prefix of the requested times of the instants that create partitions of the metadata table.
 INITIAL = "0" * 14
-#: Number of the first of them, in table version 6 and later.
-FIRST_V6, FIRST = 10, 0
+#: Their numbers are below this one, and at least ``_FIRST_NUMBER``.
+_NUMBERS_END = 1000
+#: Apache Hudi numbers them from 0 in table version 8 and later, and from 10 in version 6.
+_FIRST_NUMBER = 10
+
+
+def draw_first_number(count: int) -> int:
+    """Draw the number of the first of ``count`` instants that create partitions, at random.
+
+    Two metadata tables of one data table seldom have files of the same names then. So a request
+    for a file of a metadata table that was dropped does no harm if the store executes it late.
+    Apache Hudi accepts all numbers (``HoodieTableMetadataUtil.getValidInstantTimestamps``), and
+    takes the lowest free one for a partition that it adds (``generateUniqueInstantTime``).
+    """
+    return _FIRST_NUMBER + uuid4().int % (_NUMBERS_END - count - _FIRST_NUMBER)
 
 
 def initial(number: int) -> str:
@@ -28,7 +42,8 @@ def initial(number: int) -> str:
 
 def first_initial(metadata: Timeline) -> Instant | None:
     """Return the instant that created the first partition; None once it is archived."""
-    return metadata.find(initial(FIRST)) or metadata.find(initial(FIRST_V6))
+    created = (i for i in metadata.completed() if i.requested_at.startswith(INITIAL))
+    return min(created, key=lambda i: i.completed_at or "", default=None)
 
 
 @dataclass(frozen=True, slots=True)

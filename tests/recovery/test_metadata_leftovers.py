@@ -14,8 +14,10 @@ from lakemark.config.table_properties import PROPERTIES_PATH
 from lakemark.errors import Fenced, Refused, SnapshotChanged
 from lakemark.execution.runner import LocalRunner
 from lakemark.metadata.bootstrap import drop_metadata_table
+from lakemark.metadata.metadata_compaction import EVERY_DELTA_COMMITS
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import Action, State
+from lakemark.model.file_names import LogFileName
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.model.rollback_plan import RollbackPlan
@@ -43,6 +45,7 @@ from lakemark.timeline.content import encode_rollback_plan
 from lakemark.timeline.locks.table_lock import LeaseLost
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
+from lakemark.view.file_lister import PARTITION_METAFILE
 from tests.clocks import SharedClock, on_clock
 from tests.storages import SimulatedCrash
 from tests.storages.interrupted_storage import InterruptedStorage
@@ -96,6 +99,16 @@ def new_table(version: FormatVersion) -> Storage:
     keep_metadata_table(started(storage).table)
     commit(started(storage), [Row("z", 1, 1)])
     return storage
+
+
+def is_shared(path: str) -> bool:
+    """Whether all metadata tables of a data table have a file of this name."""
+    return path.endswith((PROPERTIES_PATH, PARTITION_METAFILE))
+
+
+def give_same_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the first instants of all metadata tables the same names."""
+    monkeypatch.setattr("lakemark.metadata.bootstrap.draw_first_number", lambda count: 10)
 
 
 def metadata_store(storage: Storage) -> TimelineStore:
@@ -273,10 +286,11 @@ def test_nothing_is_undone_under_a_lock_that_was_lost() -> None:
 def test_late_archival_may_delete_instants_of_a_rebuilt_metadata_table(
     monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """The first instants of all metadata tables of version 6 have the same names.
+    """The instants of both metadata tables have the same names, which is rare.
 
     Queries list storage until the next start builds the metadata table again.
     """
+    give_same_names(monkeypatch)
     monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
     storage = new_table(FormatVersion.V6)
     for number in range(2, 9):
@@ -301,7 +315,25 @@ def test_late_archival_may_delete_instants_of_a_rebuilt_metadata_table(
     assert not metadata_differences(to.table)
 
 
-def test_query_is_planned_again_if_the_metadata_table_was_rebuilt_under_the_same_names() -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_deletion_of_a_dropped_metadata_table_is_repeated_after_it_was_built_again(
+    version: FormatVersion,
+) -> None:
+    storage = new_table(version)
+    commit(started(storage), [Row("y", 2, 2)])
+    deleted = [info.path for info in storage.list_tree(METADATA_FOLDER) if not is_shared(info.path)]
+    rebuild_metadata_table(started(storage).table)
+    storage.delete(deleted)
+    for number in range(3, 3 + EVERY_DELTA_COMMITS):
+        commit(started(storage), [Row("z", number, number)])
+    assert metadata_differences(started(storage).table) == []
+    assert contents(storage) == {"y": (2, 2), "z": (number, number)}
+
+
+def test_query_is_planned_again_if_the_metadata_table_was_rebuilt_under_the_same_names(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    give_same_names(monkeypatch)
     storage = new_table(FormatVersion.V6)
     long = "a partition with a longer path than that of the other one"
     commit(started(storage), [Row("y", 1, 1, region=long), Row("z", 2, 2)])
@@ -370,7 +402,9 @@ def test_commit_is_not_written_to_a_slice_of_a_metadata_table_that_was_dropped()
         for info in storage.list_folder(f"{METADATA_FOLDER}/files")[1]
         if ".log.1_" in info.name
     )
-    of_older_table = log.path.replace("00000000000000010", "20260101000000175001")
+    first = LogFileName.parse(log.name)
+    assert first is not None
+    of_older_table = log.path.replace(first.instant, "20260101000000175001")
     storage.create(of_older_table, storage.read(log.path))
     commit(started(storage), [Row("y", 2, 2)])
     commit(started(storage), [Row("z", 3, 3)])
