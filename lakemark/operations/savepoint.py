@@ -37,8 +37,8 @@ def create_savepoint(
 
     Raises:
         InvalidConfig: there is no such commit on the active timeline.
-        Refused: it has a savepoint, files of its state were cleaned, or a clean or a restore is
-            pending.
+        Refused: it has a savepoint, files of its state were cleaned, or a clean, a restore or its
+            rollback is pending.
     """
     kept = savepoint.create_savepoint(table.context, requested_at, _slices_of(table), user, comment)
     table.refresh()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 
 from lakemark.errors import Fenced
-from lakemark.model.action import COMMITS, Action, State
+from lakemark.model.action import Action, State
 from lakemark.model.clean_plan import CleanMetadata, CleanPlan
 from lakemark.model.file_slice import join
 from lakemark.model.instant import Instant
@@ -35,7 +35,10 @@ from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.heartbeat import forget_heartbeat, is_fresh
 from lakemark.transaction.multi_writer import has_heartbeat
 from lakemark.transaction.publication import Publication
-from lakemark.transaction.rollback_checks import check_no_restore
+from lakemark.transaction.rollback_checks import (
+    check_no_restore,
+    rollbacks_of_completed_commits,
+)
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
 from lakemark.view.file_lister import PARTITION_METAFILE
 from lakemark.view.file_system_view import FileSystemView
@@ -69,7 +72,7 @@ def propose(
     earliest = earliest_retained(timeline, policy, moment, store.clock)
     if earliest is None and policy.retention is not Retention.FILE_VERSIONS:
         return None
-    if _is_commit_being_rolled_back(store, timeline):
+    if rollbacks_of_completed_commits(timeline, store):
         return None
     last = last_clean(timeline)
     # After a clean whose content is lost, every partition is searched.
@@ -208,13 +211,6 @@ def last_clean(timeline: Timeline) -> Instant | None:
     """Return the newest completed clean, by its request."""
     cleans = timeline.completed(Action.CLEAN)
     return max(cleans, key=lambda instant: instant.requested_at, default=None)
-
-
-def _is_commit_being_rolled_back(store: TimelineStore, timeline: Timeline) -> bool:
-    """Return whether a rollback has begun that is to make a completed commit pending again."""
-    rollbacks = store.pending_rollbacks(timeline)
-    targets = {plan.instant for one, plan in rollbacks if one.state is State.INFLIGHT}
-    return any(one.requested_at in targets for one in timeline.completed(*COMMITS))
 
 
 def _savepointed(store: TimelineStore, timeline: Timeline) -> Savepointed:

@@ -18,7 +18,10 @@ from lakemark.timeline.content import encode_savepoint
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.publication import Publication
-from lakemark.transaction.rollback_checks import check_no_restore
+from lakemark.transaction.rollback_checks import (
+    check_no_restore,
+    rollbacks_of_completed_commits,
+)
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
 
 #: The slices that a query as of the instant reads, on a timeline.
@@ -50,8 +53,8 @@ def create_savepoint(
 
     Raises:
         InvalidConfig: no such commit is on the active timeline.
-        Refused: it has a savepoint, files of its state were cleaned, or a clean or a restore is
-            pending.
+        Refused: it has a savepoint, files of its state were cleaned, or a clean, a restore or its
+            rollback is pending.
     """
     with context.lock.hold(LOCK_WAIT_S) as lease:
         timeline = context.timeline.load()
@@ -128,6 +131,13 @@ def check_may_keep(timeline: Timeline, store: TimelineStore, requested_at: str) 
     for clean in timeline.pending(Action.CLEAN):
         message = (
             f"{clean} may be deleting these files; complete it first: lakemark table clean --run"
+        )
+        raise Refused(message)
+    rollback = rollbacks_of_completed_commits(timeline, store).get(requested_at)
+    if rollback is not None:
+        message = (
+            f"{requested_at} is being rolled back by {rollback}; complete that rollback with "
+            f"lakemark table rollback TABLE {requested_at} --run, and keep an older commit"
         )
         raise Refused(message)
     check_not_cleaned(timeline, store, requested_at)

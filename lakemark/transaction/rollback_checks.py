@@ -37,6 +37,27 @@ def check_no_restore(timeline: Timeline) -> None:
         raise Refused(message)
 
 
+def rollbacks_of_completed_commits(timeline: Timeline, store: TimelineStore) -> dict[str, Instant]:
+    """Return the rollbacks that have begun and are to make a completed commit pending again.
+
+    The request that makes the commit pending may take effect at any time, even after its process
+    has given up.
+
+    Args:
+        timeline: the timeline that was just loaded.
+        store: reads the plans of its rollbacks.
+
+    Returns:
+        The pending rollback by the requested time of the commit.
+    """
+    completed = {i.requested_at for i in timeline.completed(*COMMITS)}
+    return {
+        plan.instant: rollback
+        for rollback, plan in store.pending_rollbacks(timeline)
+        if rollback.state is State.INFLIGHT and plan.instant in completed
+    }
+
+
 def named_instant(timeline: Timeline, requested_at: str) -> Instant:
     """Return the instant of a requested time, if such an instant can be rolled back.
 

@@ -20,6 +20,7 @@ _BOOTSTRAP = "lakemark/metadata/bootstrap.py"
 _PROPERTIES = "lakemark/storage/properties_file.py"
 _METADATA = "lakemark/metadata/metadata_writer.py"
 _METADATA_COMPACTION = "lakemark/metadata/metadata_compaction.py"
+_VALID_INSTANTS = "lakemark/metadata/valid_instants.py"
 
 _OF_CHECKS = ("tests/recovery/test_lease_checks.py",)
 _LATE_PLANS = ("tests/recovery/test_late_plans.py",)
@@ -46,7 +47,7 @@ _OF_METADATA = ("tests/recovery/test_lost_lease.py", "tests/unit/metadata/test_t
 _CLEANS = (
     Mutant(
         "lakemark/services/cleaning.py",
-        "    if _is_commit_being_rolled_back(store, timeline):\n",
+        "    if rollbacks_of_completed_commits(timeline, store):\n",
         "    if False:\n",
         "the rows under a commit are cleaned while a late request may still take the commit back",
         ("tests/unit/services/test_undoing_beside_others.py",),
@@ -290,6 +291,20 @@ _RESTORES = (
         "    for clean in timeline.pending(Action.CLEAN):\n",
         "    for clean in ():\n",
         "a savepoint keeps files that a pending clean deletes",
+        _UNDOING,
+    ),
+    Mutant(
+        _SAVEPOINT,
+        "    if rollback is not None:\n",
+        "    if False:\n",
+        "a savepoint keeps a commit that a late request makes pending again",
+        _UNDOING,
+    ),
+    Mutant(
+        _RESTORE,
+        "    if rollback is not None:\n",
+        "    if False:\n",
+        "the table is restored to a commit that a late request makes pending again",
         _UNDOING,
     ),
     Mutant(
@@ -617,6 +632,13 @@ _VERSIONS = (
 )
 
 _METADATA_TABLES = (
+    Mutant(
+        _VALID_INSTANTS,
+        "    return _FIRST_NUMBER + uuid4().int % (_NUMBERS_END - count - _FIRST_NUMBER)\n",
+        "    return _FIRST_NUMBER\n",
+        "a late deletion of a dropped metadata table hits the files of the next one",
+        ("tests/recovery/test_metadata_leftovers.py",),
+    ),
     Mutant(
         _METADATA_TABLE,
         "            _build(table, timeline, lease.check)\n",

@@ -475,7 +475,7 @@ def test_a_rollback_that_never_began_is_given_up_if_its_target_was_compacted_and
     assert table.rows() == {"a": 2}
 
 
-def test_nothing_is_cleaned_while_a_completed_commit_may_still_become_pending(
+def test_nothing_is_cleaned_or_kept_while_a_completed_commit_may_still_become_pending(
     clock: VirtualTime,
 ) -> None:
     """The store may carry out the request after its process gave up, and the old rows come back."""
@@ -498,6 +498,10 @@ def test_nothing_is_cleaned_while_a_completed_commit_may_still_become_pending(
     to = table.open().table
     assert cleaning.propose(to.store, to.timeline, to.view, CLEANING) is None
     assert not clean(to, CLEANING)
+    with pytest.raises(Refused, match=r"is being rolled back by \d+\.rollback"):
+        keep(table.open(), newest.requested_at)
+    with pytest.raises(Refused, match=r"\d+\.rollback\.inflight rolls it back"):
+        restore_to(table.open(), newest.requested_at)
     table.storage.delete([f".hoodie/timeline/{name}" for name in late])
     table.wait_until_dead()
     table.open().recover()
@@ -523,7 +527,7 @@ def test_a_commit_is_kept_that_others_replaced_and_cleaned_beside_its_dead_rollb
     for value in (8, 9):
         commit(table.open(), [Row("a", value, value)])
         table.open().compact_if_due(CompactionPolicy(1), LocalRunner(1))
-    monkeypatch.setattr("lakemark.services.cleaning._is_commit_being_rolled_back", lambda *_: False)
+    monkeypatch.setattr("lakemark.services.cleaning.rollbacks_of_completed_commits", lambda *_: {})
     clean(table.open().table, CLEANING)
     assert not any(newest.requested_at in path for path in data_files(table.storage))
     table.wait_until_dead()
