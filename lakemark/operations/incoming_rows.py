@@ -16,10 +16,17 @@ import pyarrow.compute as pc
 
 from lakemark.codec.ordering_wrappers import find_too_wide_for_deletes
 from lakemark.config.merge_settings import merge_settings
+from lakemark.config.table_properties import MergeMode
 from lakemark.errors import InvalidConfig, InvalidRecords
 from lakemark.keygen.key_generator import KeyGenerator
 from lakemark.model.changes import ChangeKind
-from lakemark.model.meta_columns import META_COLUMNS, OPERATION, is_reserved
+from lakemark.model.meta_columns import (
+    META_COLUMNS,
+    OPERATION,
+    PARTITION_PATH,
+    RECORD_KEY,
+    is_reserved,
+)
 from lakemark.operations.open_table import OpenTable
 from lakemark.schema.evolution import unite_schemas
 from lakemark.schema.field_path import column_at
@@ -111,12 +118,14 @@ class RowChanges:
     Attributes:
         generator: of record keys and partition paths.
         ordering_fields: columns that order changes to a record.
+        orders_deletes: whether a delete of a stored row has the ordering values of the row.
         marks: which rows delete.
         logs_deletes: whether deletes are stored in logs, as in merge-on-read tables.
     """
 
     generator: KeyGenerator
     ordering_fields: tuple[str, ...]
+    orders_deletes: bool
     marks: DeleteMarks
     logs_deletes: bool
 
@@ -132,7 +141,8 @@ class RowChanges:
         settings = merge_settings(table.properties)
         marks = DeleteMarks(columns, settings.delete_marker)
         is_merge_on_read = table.properties.is_merge_on_read
-        return cls(generator, settings.ordering_fields, marks, is_merge_on_read)
+        by_event_time = settings.mode is MergeMode.EVENT_TIME
+        return cls(generator, settings.ordering_fields, by_event_time, marks, is_merge_on_read)
 
     def upserts(self, rows: pa.Table) -> pa.Table:
         """Changes that write each row; a row that is marked as deleted deletes its record.
@@ -161,17 +171,37 @@ class RowChanges:
         _check(unstorable, rows, f"logs cannot store the ordering value ({ordering}) of a delete")
         return change_table(rows, keys, paths, kinds, self.ordering_fields)
 
-    def deletes(self, keys: pa.Array, paths: pa.Array, columns: pa.Schema) -> pa.Table:
-        """Changes that delete records, whatever their ordering values.
+    @property
+    def columns_of_deletes(self) -> list[str]:
+        """The columns of stored rows that ``deletes`` needs, besides the meta columns."""
+        if not self.orders_deletes:
+            return []
+        return list(dict.fromkeys(name.partition(".")[0] for name in self.ordering_fields))
+
+    def deletes(self, stored: pa.Table, columns: pa.Schema) -> pa.Table:
+        """Return changes that delete stored rows.
+
+        In event time, a delete has the ordering value of its row. So an older event that arrives
+        later loses to the delete, until a compaction drops the delete. The delete is unconditional
+        if the row has no ordering value, or if logs cannot store the value.
 
         Args:
-            keys: record keys.
-            paths: their partition paths.
+            stored: the rows, with their record keys, partition paths and ``columns_of_deletes``.
             columns: of the table, without meta columns.
         """
-        nothing = [pa.nulls(len(keys), field.type) for field in columns]
-        rows = pa.table(nothing, schema=columns)
-        kinds = np.full(len(keys), ChangeKind.COMMIT_TIME_DELETE, np.int8)
+        known = self.columns_of_deletes
+        values = [
+            stored.column(field.name).cast(field.type)
+            if field.name in known
+            else pa.nulls(stored.num_rows, field.type)
+            for field in columns
+        ]
+        rows = pa.table(values, schema=columns)
+        kinds = np.full(stored.num_rows, ChangeKind.DELETE, np.int8)
+        kinds[self._lacks_ordering(rows) | self._unstorable_deletes(rows, kinds)] = (
+            ChangeKind.COMMIT_TIME_DELETE
+        )
+        keys, paths = _text(stored, RECORD_KEY), _text(stored, PARTITION_PATH)
         return change_table(rows, keys, paths, kinds, self.ordering_fields)
 
     def _with_undeclared(self, rows: pa.Table) -> pa.Table:
@@ -186,7 +216,7 @@ class RowChanges:
         return lacks
 
     def _unstorable_deletes(self, rows: pa.Table, kinds: npt.NDArray[np.int8]) -> Mask:
-        ordered = kinds == ChangeKind.FLAGGED_DELETE
+        ordered = (kinds == ChangeKind.FLAGGED_DELETE) | (kinds == ChangeKind.DELETE)
         found: Mask = np.zeros(len(kinds), np.bool_)
         if self.logs_deletes and ordered.any():
             deletes = rows.filter(pa.array(ordered))
@@ -251,6 +281,11 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_large_binary(kind):
         return pa.binary()
     return kind
+
+
+def _text(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name).cast(pa.string()).combine_chunks()
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _check(faults: Mask, rows: pa.Table, reason: str) -> None:

@@ -142,14 +142,11 @@ class RowWriter:
             wanted = record_keys_of(record_keys, self._generator, columns, url)
 
         def changes() -> pa.Table:
-            scan = self._table.scan(
-                columns=[RECORD_KEY, PARTITION_PATH], where=where, record_keys=wanted
-            )
-            found = scan.to_table().combine_chunks()
             columns = self._writer.schema
             of_table = RowChanges.of(self._table, self._generator, columns)
-            keys, paths = _array(found, RECORD_KEY), _array(found, PARTITION_PATH)
-            return of_table.deletes(keys, paths, columns)
+            needed = [RECORD_KEY, PARTITION_PATH, *of_table.columns_of_deletes]
+            scan = self._table.scan(columns=needed, where=where, record_keys=wanted)
+            return of_table.deletes(scan.to_table().combine_chunks(), columns)
 
         return self._write(changes, Operation.DELETE)
 
@@ -317,11 +314,6 @@ def _as_table(rows: Rows, columns: pa.Schema) -> pa.Table:
     except pa.ArrowInvalid as error:
         message = f"the batches have different columns: {error}; convert them first"
         raise InvalidConfig(message) from error
-
-
-def _array(table: pa.Table, name: str) -> pa.Array:
-    column = table.column(name).cast(pa.string()).combine_chunks()
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _count_deletes(changes: pa.Table) -> int:

@@ -92,5 +92,8 @@ def test_program_continues_a_table_of_apache_hudi(oracle: Oracle, tmp_path: Path
     table.upsert(_rows(10, 22, 2))
     table.delete(["k1"])
     _agree(oracle, path)
+    table.upsert(_rows(1, 2, 0))
+    assert table.scan(where="id = 'k1'").to_table().num_rows == 0
+    _agree(oracle, path)
     with pytest.raises(lakemark.InvalidConfig, match="has 2 buckets"):
         lakemark.open(path, buckets=4).upsert(_rows(0, 1, 3))

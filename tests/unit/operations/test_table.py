@@ -65,6 +65,22 @@ def test_deleted_record_can_be_inserted_again(table: lakemark.Table) -> None:
     assert contents(table) == {"a": ("north", 6, 2)}
 
 
+def test_event_older_than_a_deleted_row_inserts_it_again_once_the_delete_is_forgotten(
+    table: lakemark.Table, kind: Kind
+) -> None:
+    """The delete has the ordering value of the row; copy-on-write keeps no deletes."""
+    table.upsert(rows(("a", "north", 5, 1), ("b", "north", 5, 1)))
+    table.delete(["a"])
+    table.upsert(rows(("a", "north", 4, 2)))
+    older = {"a": ("north", 4, 2)}
+    is_forgotten = kind.table_type == "COPY_ON_WRITE"
+    assert contents(table) == {"b": ("north", 5, 1), **(older if is_forgotten else {})}
+    if not is_forgotten:
+        table.compact()
+        table.upsert(rows(("a", "north", 4, 2)))
+        assert contents(table) == {"b": ("north", 5, 1), **older}
+
+
 def test_another_process_continues_the_table(table: lakemark.Table) -> None:
     table.upsert(rows(*((f"k{n}", "north", 1, n) for n in range(20))))
     other = reopen(table.location)
