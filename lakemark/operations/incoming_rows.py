@@ -49,11 +49,14 @@ _KINDS = (
         pa.types.is_binary(kind)
         or pa.types.is_large_binary(kind)
         or pa.types.is_fixed_size_binary(kind)
+        or pa.types.is_binary_view(kind)
     ),
     pa.types.is_date,
     pa.types.is_time,
     pa.types.is_timestamp,
-    lambda kind: pa.types.is_list(kind) or pa.types.is_large_list(kind),
+    lambda kind: (
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    ),  # without list views: pyarrow 26.0.1 casts those with nulls to invalid lists
     pa.types.is_struct,
     pa.types.is_map,
 )

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+import lakemark
 from tests.unit.operations.tables import contents, create, rows
 
 
@@ -44,3 +45,25 @@ def test_encoded_column_is_written(
     given = given.set_column(given.column_names.index(name), name, values)
     table.upsert(given, add_columns=add_columns)
     assert contents(table) == {"a": ("north", 1, stored)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (pa.list_(pa.float32(), 2), [[1.5, 2.5], None, [3.5, None]]),
+        (pa.large_list(pa.int64()), [[1], None, []]),
+        (pa.list_(pa.dictionary(pa.int8(), pa.string())), [["x", None], None, []]),
+        (pa.binary_view(), [b"x", None, b""]),
+        (pa.binary(2), [b"xy", None, b"zz"]),
+        (pa.struct([("a", pa.large_string())]), [{"a": "x"}, None, {"a": None}]),
+    ],
+    ids=str,
+)
+def test_column_is_written_in_the_type_that_create_was_given(
+    kind: pa.DataType, values: list[object], tmp_path: Path
+) -> None:
+    given = pa.table({"id": ["a", "b", "c"], "x": pa.array(values, kind)})
+    table = lakemark.create(tmp_path / "orders", schema=given.schema, record_key=["id"])
+    table.upsert(given)
+    found = table.snapshot(["id", "x"]).read_all().sort_by("id")
+    assert found.column("x").to_pylist() == values
