@@ -1,1 +1,4 @@
-"""Bytes and values of the format's small structures; callers open the files."""
+"""Encodes and decodes the small structures of Hudi's files: Avro, HFile, bloom filters, hashes.
+
+The functions work on bytes in memory or on open files. They open no files themselves.
+"""

@@ -1,8 +1,9 @@
-"""Avro's binary encoding of single values, for whole columns at once.
+"""Encodes whole columns of values in Avro's binary encoding.
 
-A column of datums is a list of *pieces*; the datum of row ``i`` is row ``i`` of each piece, one
-after the other. A piece is either ``Digits`` (few bytes a row, in a matrix) or a column of byte
-strings that may be in memory of other objects; ``join`` copies them together once.
+An encoded column is a list of *pieces*. The bytes of row ``i`` are those of row ``i`` in each
+piece, one after the other. A piece is either ``Digits`` (a matrix with a few bytes for each row) or
+a column of byte strings, which may share the memory of other objects. ``join`` copies all pieces
+into one buffer.
 
 The bytes in the row of a null are undefined; ``only`` removes them.
 Source: Avro 1.11, "Binary Encoding".
@@ -22,7 +23,7 @@ from lakemark.codec.byte_strings import ByteStrings, byte_strings
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
-#: Bytes of an unscaled value in Arrow's decimals.
+#: Size of an unscaled value in Arrow's 128-bit decimals.
 UNSCALED_BYTES = 16
 
 
@@ -43,7 +44,10 @@ def constant(value: bytes, row_count: int) -> Digits:
 
 
 def varint(values: npt.NDArray[np.signedinteger]) -> Digits:
-    """``int`` and ``long``: zigzag, then seven bits a byte, lowest first, the high bit on but last.
+    """Encode integers as ``int`` or ``long``.
+
+    A value is zigzag-encoded first. Then each byte has seven bits of it, lowest first. The high bit
+    is set in all bytes but the last.
 
     Args:
         values: at most 64 bits wide.
@@ -62,7 +66,7 @@ def varint(values: npt.NDArray[np.signedinteger]) -> Digits:
 
 
 def scalars(column: pa.Array) -> Digits:
-    """Values of a fixed width: booleans, floats, and integers, dates and times as varints."""
+    """Encode booleans and floats in a fixed width; integers, dates and times as varints."""
     if pa.types.is_boolean(column.type):
         return _cells(column.cast(pa.uint8()), 1)
     if pa.types.is_floating(column.type):
@@ -72,7 +76,7 @@ def scalars(column: pa.Array) -> Digits:
 
 
 def strings(column: pa.Array) -> list[Piece]:
-    """``string`` and ``bytes``: the length, then the bytes; a null has the length 0."""
+    """Encode ``string`` and ``bytes``: the length, then the bytes; the length of a null is 0."""
     if column.null_count:
         column = pc.fill_null(column, pa.scalar("", column.type))
     values = byte_strings(column)
@@ -80,11 +84,15 @@ def strings(column: pa.Array) -> list[Piece]:
 
 
 def decimals(column: pa.Array) -> list[Piece]:
-    """``bytes`` with the unscaled value: two's complement, big-endian, no byte more than needed."""
+    """Encode decimals as ``bytes`` of the unscaled value.
+
+    The value is in two's complement, big-endian, with as few bytes as possible.
+    """
     cells = _cells(column, UNSCALED_BYTES).cells[:, ::-1]
     sign = (cells[:, 0] >> 7) * np.uint8(0xFF)
     said = cells != sign[:, None]
-    # The first byte kept is the last one that only repeats the sign, unless the next one says it.
+    # Leading bytes that only repeat the sign are dropped. One of them stays if the next byte has
+    # another highest bit, because that bit would otherwise be read as the sign.
     said[:, :-1] |= (cells[:, 1:] ^ sign[:, None]) >= 0x80
     said[:, -1] = True
     used = np.logical_or.accumulate(said, axis=1)
@@ -92,7 +100,7 @@ def decimals(column: pa.Array) -> list[Piece]:
 
 
 def fixed_decimals(column: pa.Array, size_bytes: int) -> Digits:
-    """``fixed`` with the unscaled value: two's complement, big-endian."""
+    """Encode decimals as ``fixed``: the unscaled value in two's complement, big-endian."""
     cells = _cells(column, UNSCALED_BYTES).cells[:, ::-1]
     sign = (cells[:, :1] >> 7) * np.uint8(0xFF)
     missing = max(0, size_bytes - UNSCALED_BYTES)
@@ -101,7 +109,11 @@ def fixed_decimals(column: pa.Array, size_bytes: int) -> Digits:
 
 
 def decimals_from(cells: npt.NDArray[np.uint8], arrow: pa.DataType) -> pa.Array:
-    """Return the column of unscaled values: two's complement, big-endian, a row each.
+    """Return a column of decimals.
+
+    Args:
+        cells: one unscaled value in each row, in two's complement, big-endian.
+        arrow: type of the column.
 
     Raises:
         pyarrow.ArrowInvalid: a value has more digits than the type.
@@ -120,12 +132,12 @@ def decimals_from(cells: npt.NDArray[np.uint8], arrow: pa.DataType) -> pa.Array:
 
 
 def fixed(column: pa.Array) -> Digits:
-    """``fixed``: the bytes as they are."""
+    """Encode ``fixed``: the bytes of each value, unchanged."""
     return _cells(column, column.type.byte_width)
 
 
 def only(piece: Piece, rows: Mask) -> Piece:
-    """Return the piece without the bytes of all rows that are not in ``rows``."""
+    """Return the piece with bytes only in the rows for which ``rows`` is true."""
     if rows.all():
         return piece
     if isinstance(piece, Digits):
@@ -159,7 +171,7 @@ def _pack(run: Sequence[Digits]) -> pa.LargeBinaryArray:
 
 
 def _cells(column: pa.Array, width: int) -> Digits:
-    """Return the values' own bytes; not for types of less than a byte."""
+    """Return the bytes of the values in Arrow's memory; ``width`` bytes for each value."""
     data = column.buffers()[1]
     if data is None:
         cells = np.zeros((len(column), width), np.uint8)

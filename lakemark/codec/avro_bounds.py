@@ -1,8 +1,9 @@
-"""Refuses Avro schemas whose values could be endless, before they are used to read.
+"""Refuses Avro schemas with values of no bytes, before the schemas are used to read data.
 
-The end of a file does not stop the reading of values that take no bytes. An array contains the
-number of its items. So if one damaged byte in a schema removes the fields of the items, a file of
-a kilobyte can claim a billion items, and reading them would fill the memory without an error.
+A reader notices a damaged length when it reaches the end of the file. But values that take no bytes
+never reach the end. For example, an array stores the number of its items. If one damaged byte in
+the schema removes the fields of the items, a file of one kilobyte can claim a billion items.
+Reading them would fill the memory without an error.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ def check_bounded(schema: object, path: str) -> None:
     """Check that each value of a schema takes at least one byte, and that no type contains itself.
 
     Args:
-        schema: as a container or a log block stores it.
+        schema: the parsed JSON of the schema, from a container or a log block.
         path: names the file in errors.
 
     Raises:
-        CorruptData: a record without fields or within itself, a fixed of no bytes, an array of
-            nulls.
+        CorruptData: the schema has a record without fields or inside itself, a fixed of no bytes,
+            or an array of nulls.
     """
     try:
         takes_bytes = _takes_bytes(schema, path, ())
@@ -33,9 +34,9 @@ def _takes_bytes(schema: object, path: str, around: tuple[str, ...]) -> bool:
     """Return whether each value of the schema takes at least one byte.
 
     Args:
-        schema: a name refers to a type that was checked where it was defined.
+        schema: a type, or the name of a type. A named type was already checked at its definition.
         path: names the file in errors.
-        around: names of the records that contain this, without namespaces.
+        around: names of the records that contain this type, without namespaces.
     """
     if isinstance(schema, list):
         for branch in schema:
@@ -68,7 +69,7 @@ def _record_takes_bytes(schema: dict[str, object], path: str, around: tuple[str,
     fields = schema.get("fields")
     within = (*around, _last_name(schema.get("name")))
     types = [f.get("type") if isinstance(f, dict) else f for f in _listed(fields)]
-    # All of them are looked at: any may contain an array.
+    # Check all fields, even after one that takes bytes: a later one may contain an invalid array.
     takes_bytes = [_takes_bytes(kind, path, within) for kind in types]
     if not any(takes_bytes):
         raise _unbounded(schema, path)

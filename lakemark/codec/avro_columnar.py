@@ -1,9 +1,9 @@
-"""Derives Avro schemas whose values fit columns from schemas that nearly do.
+"""Adapts Avro schemas so that each field has one column type.
 
-- A union of numbers is a column of the one among them that represents the others exactly: ``int``
-  and ``long`` are a ``long``; ``int`` or ``float`` and ``double`` a ``double``. No such number is
-  in ``long`` and ``double``, or ``int`` and ``float``.
-- A field of the type ``null`` takes no bytes and has no information: there is no column for it.
+- A union of number types becomes the member that represents the other members exactly. ``int`` and
+  ``long`` become ``long``; ``double`` with ``int`` or ``float`` becomes ``double``. Unions of
+  ``long`` and ``double``, or of ``int`` and ``float``, have no such member and do not change.
+- A field of the type ``null`` is removed, because it takes no bytes and has no information.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _EXACT_IN = {"long": {"int", "long"}, "double": {"int", "float", "double"}}
 
 
 def with_one_type(avro: object) -> object:
-    """Replace each union of numbers by the type of its column, nullable if the union was."""
+    """Replace each union of number types by its widest type; null stays in the union."""
     if not isinstance(avro, list):
         return _with_parts(avro, with_one_type)
     wide = _widest([_primitive(branch) for branch in avro])
@@ -38,10 +38,10 @@ def without_null_fields(avro: object) -> object:
 
 
 def _widest(kinds: list[str | None]) -> str | None:
-    """Return the number type of a union that represents all of its types; None if there is none.
+    """Return the type in a union that represents all other types exactly; None if there is none.
 
     Args:
-        kinds: of the branches; None for a type that is not primitive.
+        kinds: types of the branches; None for a type that is not primitive.
     """
     numbers = {kind for kind in kinds if kind != "null"}
     if len(numbers) < 2:
@@ -64,7 +64,7 @@ def _with_parts(avro: object, change: _Change) -> object:
 
 
 def _primitive(branch: object) -> str | None:
-    """Return the name of a type without a logical type."""
+    """Return the name of a type; None for a union, and for a type with a logical type."""
     if isinstance(branch, Mapping) and "logicalType" not in branch:
         branch = branch.get("type")
     return branch if isinstance(branch, str) else None

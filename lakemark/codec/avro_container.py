@@ -1,16 +1,17 @@
-"""Reads and writes Avro object containers of one record, the form of plans and commit metadata.
+"""Reads and writes Avro object containers of one record, the format of plans and commit metadata.
 
     4 bytes   "Obj", 1
     map       "avro.schema" -> the schema as JSON; no "avro.codec", so nothing is compressed
     16 bytes  sync marker
-    long      1, records in the block
-    long      bytes of the record, then the record
+    long      number of records in the block, 1
+    long      size of the record in bytes, then the record
     16 bytes  sync marker
 
-``fastavro`` reads and writes the record. Only the frame is written here: the marker is a digest of
-the blocks that it separates, so that two attempts to write one record write the same bytes, and
-``fastavro.writer`` draws a random one. Source: Avro 1.11, "Object Container Files";
-``TimelineMetadataUtils`` of Apache Hudi 1.2.0, whose schemas are in ``avro_schemas/``.
+``fastavro`` reads containers and writes the record. This module writes everything around the
+record, because ``fastavro.writer`` chooses a random sync marker. Here the marker is a digest of
+schema and record, so that two attempts to write one record write the same bytes.
+Source: Avro 1.11, "Object Container Files"; ``TimelineMetadataUtils`` of Apache Hudi 1.2.0, whose
+schemas are in ``avro_schemas/``.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ MAGIC = b"Obj\x01"
 
 
 def load_schema(name: str) -> dict[str, object]:
-    """Return one of Apache Hudi's own schemas, such as ``HoodieCommitMetadata``, unabridged.
+    """Return a complete schema of Apache Hudi, such as ``HoodieCommitMetadata``.
 
     Raises:
         FileNotFoundError: there is no schema of that name.
@@ -57,7 +58,7 @@ def encode(schema_name: str, record: dict[str, object]) -> bytes:
 
 
 def decode(data: bytes, path: str) -> dict[str, object]:
-    """Decode the record of a container, with the schema in the container.
+    """Decode the record of a container, using the schema that the container stores.
 
     Raises:
         CorruptData: ``data`` is not a container of exactly one record.
@@ -68,7 +69,7 @@ def decode(data: bytes, path: str) -> dict[str, object]:
         records = list(islice(reader, 2))
     except CorruptData:
         raise
-    except Exception as error:  # the bytes decide how the decoder fails, up to its RecursionError
+    except Exception as error:  # damaged bytes can cause any error in the decoder
         reason = f"{type(error).__name__}: {error}"[:200]
         raise CorruptData(path, None, "an Avro object container", reason) from error
     if len(records) != 1 or not isinstance(records[0], dict):

@@ -1,7 +1,8 @@
-"""Reads Avro's binary encoding from many rows at once: one cursor in each row, moved together.
+"""Reads Avro's binary encoding from many rows at once, with one cursor in each row.
 
-A cursor never leaves its row: if a value would end behind its row, ``CorruptData`` is raised. Rows
-follow each other, so the positions of the cursors are in ascending order.
+Each read moves all cursors. A cursor never leaves its row: if a value would end after its row,
+``CorruptData`` is raised. Rows follow each other in the data, so the positions of the cursors are
+in ascending order.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Cursors:
         return Cursors(self._data, self.at[rows], self._ends[rows], self._path)
 
     def put(self, rows: npt.NDArray[np.bool_] | Rows, picked: Cursors) -> None:
-        """Move the cursors of ``rows`` to the current positions of those that were picked."""
+        """Move the cursors of ``rows`` to the positions of the ``picked`` cursors."""
         self.at[rows] = picked.at
 
     def longs(self) -> npt.NDArray[np.int64]:
@@ -81,7 +82,11 @@ class Cursors:
         raise self.corrupt(int(self.at[rows[0]]), "an integer of ten bytes at most", "more")
 
     def integers(self, arrow: pa.DataType) -> pa.Array:
-        """Read the next ``int`` or ``long`` of each row, as a column of a type of 32 or 64 bits."""
+        """Read the next ``int`` or ``long`` of each row as a column.
+
+        Args:
+            arrow: type of the column, of 32 or 64 bits.
+        """
         values = self.longs()
         if arrow.bit_width == 64:
             return pa.array(values).view(arrow)
@@ -101,7 +106,11 @@ class Cursors:
         return pa.Array.from_buffers(arrow, len(cells), [None, pa.py_buffer(cells)])
 
     def decimals(self) -> npt.NDArray[np.uint8]:
-        """Read the next unscaled value in ``bytes`` of each row, sign-extended to one width."""
+        """Read the next decimal of each row, which is encoded as ``bytes``.
+
+        Returns:
+            The unscaled values, big-endian, sign-extended to the width of the longest one.
+        """
         values = byte_strings(self.strings())
         longest = int(values.lengths.max(initial=0))
         self._check((values.lengths > 0) & (values.lengths <= LONGEST_DECIMAL), self.at, "digits")
@@ -125,7 +134,8 @@ class Cursors:
         self._check(
             (lengths >= 0) & (lengths <= self._ends - self.at), self.at, "a string inside its row"
         )
-        # Values and the gaps between them are all one column; every second entry is a value.
+        # First build a column of the values and the gaps between them, which needs no copy. Then
+        # take every second row: the values.
         bounds = np.empty(2 * len(self), np.int64)
         bounds[0::2], bounds[1::2] = self.at, self.at + lengths
         self.at = bounds[1::2].copy()
@@ -133,33 +143,38 @@ class Cursors:
         return pc.take(with_gaps.to_arrow(), pa.array(np.arange(0, len(bounds), 2)))
 
     def next_items(self, rows: Rows, left: npt.NDArray[np.int64]) -> Rows:
-        """Return rows that have another item in their array, once one of each of ``rows`` was read.
+        """Return the rows whose array has another item, after one item of each row was read.
 
         Args:
             rows: rows of which an item was read.
-            left: items left in the block of each row, changed here.
+            left: for each row, the number of unread items in the current block; updated here.
         """
         left[rows] -= 1
         more = rows[left[rows] > 0]
         return np.sort(np.append(more, self.next_block(rows[left[rows] == 0], left)))
 
     def next_block(self, rows: Rows, left: npt.NDArray[np.int64]) -> Rows:
-        """Those of ``rows`` whose array has another block; ``left`` gets its number of items."""
+        """Return those of ``rows`` whose array has another block, after reading the block's header.
+
+        Args:
+            rows: rows whose cursor is at the header of a block.
+            left: receives, for each of ``rows``, the number of items in the block.
+        """
         picked = self.pick(rows)
         counts = picked.longs()
         has_size = counts < 0
         sized = picked.pick(has_size)
-        sized.longs()  # bytes in the block, for readers who skip it
+        sized.longs()  # size of the block in bytes, for readers that skip the block
         picked.put(has_size, sized)
         counts = np.abs(counts)
-        # Items of no bytes (records without fields) could otherwise be claimed without end.
+        # Each item takes at least one byte (``avro_bounds``), so a larger count is corrupt.
         picked.check((counts >= 0) & (counts <= picked._ends - picked.at), "items in their row")
         self.put(rows, picked)
         left[rows] = counts
         return rows[counts > 0]
 
     def check(self, right: npt.NDArray[np.bool_], expected: str) -> None:
-        """Raise ``CorruptData`` at the first row that is not ``right``."""
+        """Raise ``CorruptData`` for the first row in which ``right`` is false, if there is one."""
         self._check(right, self.at, expected)
 
     def check_finished(self) -> None:
@@ -167,7 +182,7 @@ class Cursors:
         self._check(self.at == self._ends, self.at, "the end of the row")
 
     def corrupt(self, offset: int | None, expected: str, actual: str) -> CorruptData:
-        """Return the error for unexpected bytes."""
+        """Return the error to raise for unexpected bytes at ``offset`` of the data."""
         return CorruptData(self._path, offset, expected, actual)
 
     def _check(

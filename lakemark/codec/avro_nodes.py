@@ -1,4 +1,4 @@
-"""An Avro schema as a tree, for reading and writing rows."""
+"""Converts an Avro schema to a tree of nodes, from which rows are read and written."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ class Node:
     """One type in the tree, with the Arrow type of its values.
 
     Attributes:
-        kind: type in Avro (``long``, ``record``, ``array``, ...), without logical types.
+        kind: type in Avro (``long``, ``record``, ``array``, ...), without the logical type.
         arrow: Arrow type of the values.
-        children: a record's fields, an array's items, a map's keys and values.
-        branch: position of this type in a union, None when it is not in one.
-        null_branch: position of null in that union, None when it has none.
+        children: the fields of a record, the items of an array, or the keys and values of a map.
+        branch: position of this type in its union; None if it is not in a union.
+        null_branch: position of null in that union; None if the union has no null.
         symbols: symbols of an enum.
         size_bytes: size of a fixed.
-        narrower: the other numbers of that union, each in its own branch.
+        narrower: the other number types of that union, each with its own branch. Their values are
+            read as ``arrow``.
     """
 
     kind: str
@@ -50,10 +51,11 @@ class Node:
 
 
 def root_of(avro_schema: Mapping[str, object]) -> Node:
-    """Return the record of a schema; its Arrow type is the struct of the rows' columns.
+    """Return the node of a schema's record; its Arrow type is a struct of the columns of the rows.
 
     Raises:
-        CorruptData, Unsupported: as ``to_arrow``.
+        CorruptData: the schema is not a valid Avro schema of a record.
+        Unsupported: Arrow cannot store a type, see ``lakemark.schema.avro.to_arrow``.
     """
     arrow = pa.struct(list(to_arrow(_of_columns(avro_schema))))
     try:
@@ -65,7 +67,7 @@ def root_of(avro_schema: Mapping[str, object]) -> Node:
 
 
 def entry_of(node: Node) -> Node:
-    """Return the record that an entry of a map is."""
+    """Return the node of a map's entries: a record of key and value."""
     key = pa.field("key", node.arrow.key_type, nullable=False)
     value = pa.field("value", node.arrow.item_type, nullable=node.arrow.item_field.nullable)
     return Node("record", pa.struct([key, value]), node.children)
@@ -97,13 +99,16 @@ def _of_columns(avro_schema: Mapping[str, object]) -> Mapping[str, object]:
     try:
         columnar = with_one_type(avro_schema)
     except RecursionError:
-        columnar = avro_schema  # ``to_arrow`` has the words for it
+        columnar = avro_schema  # ``to_arrow`` fails too, and raises the error for it
     assert isinstance(columnar, Mapping), columnar
     return columnar
 
 
 def _union(branches: list[object], arrow: pa.DataType) -> Node:
-    """``to_arrow`` let it pass: one type, or numbers that one represents; perhaps with null."""
+    """Return the node of a union that ``to_arrow`` has accepted.
+
+    Apart from null, the union has one type, or number types of which one represents the others.
+    """
     null_branch = branches.index("null") if "null" in branches else None
     nodes = [
         replace(_node(kind, _number(kind, arrow)), branch=index, null_branch=null_branch)
@@ -115,5 +120,10 @@ def _union(branches: list[object], arrow: pa.DataType) -> Node:
 
 
 def _number(kind: object, arrow: pa.DataType) -> pa.DataType:
-    """Return the type of a branch in a union that is read as ``arrow``."""
+    """Return the Arrow type of one branch of a union.
+
+    Args:
+        kind: the branch in the schema.
+        arrow: Arrow type as which the whole union is read.
+    """
     return _NUMBERS.get(kind, arrow) if isinstance(kind, str) else arrow

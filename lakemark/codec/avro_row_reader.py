@@ -1,8 +1,8 @@
 """Reads values of a schema from many rows of Avro binary at once.
 
-Arrays and maps are read in rounds: each round reads the next item of all rows that have one. If
-only a few rows have more items, the beginnings of all these items are found first. Then all of them
-are read at once.
+Arrays and maps are read in rounds: each round reads the next item of all rows that have another
+item. When only a few rows have more items, the positions of all remaining items are found first.
+Then these items are read at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lakemark.codec.avro_cursors import Cursors, Rows
 from lakemark.codec.avro_nodes import Node, entry_of
 from lakemark.codec.avro_walk import BrokenDatum, Walk
 
-#: With so many rows or fewer, stepping over each item costs less than a round for each.
+#: If at most this many rows have more items, stepping over the items costs less than more rounds.
 _FEW_ROWS = 32
 
 
@@ -26,8 +26,8 @@ def read_value(cursors: Cursors, node: Node) -> pa.Array:
     """Read the next value of each row.
 
     Raises:
-        CorruptData: bytes that are no such value.
-        pyarrow.ArrowException: a string that is not UTF-8, a decimal with too many digits.
+        CorruptData: the bytes are not a value of the schema.
+        pyarrow.ArrowException: a string is not UTF-8, or a decimal has too many digits.
     """
     if node.kind == "record":
         columns = [_decode(cursors, child) for child in node.children]
@@ -69,7 +69,7 @@ def _struct(columns: Sequence[pa.Array], arrow: pa.DataType, row_count: int) -> 
 
 
 def _decode_blocks(cursors: Cursors, item: Node) -> tuple[pa.Array, pa.Array]:
-    """Return offsets and items of the arrays of all rows."""
+    """Return the offsets and the items of the arrays of all rows."""
     rounds: list[tuple[Rows, pa.Array]] = []
     left = np.zeros(len(cursors), np.int64)
     rows = cursors.next_block(np.arange(len(cursors)), left)
@@ -86,7 +86,7 @@ def _decode_blocks(cursors: Cursors, item: Node) -> tuple[pa.Array, pa.Array]:
 def _decode_rest(
     cursors: Cursors, item: Node, rows: Rows, left: npt.NDArray[np.int64]
 ) -> tuple[Rows, pa.Array]:
-    """Return the remaining items of a few rows, and the row of each item."""
+    """Return the row of each remaining item of a few rows, and the items."""
     starts = [_over_rest(cursors, item, row, left[row]) for row in rows.tolist()]
     row_of_item = np.repeat(rows, [len(of_row) for of_row in starts])
     items = Cursors(cursors.data, np.concatenate(starts), cursors.ends[row_of_item], cursors.path)
@@ -94,7 +94,7 @@ def _decode_rest(
 
 
 def _over_rest(cursors: Cursors, item: Node, row: int, left: int) -> npt.NDArray[np.int64]:
-    """Return the beginning of each remaining item of a row's array; moves its cursor to the end."""
+    """Return the position of each remaining item of a row's array; move the cursor to its end."""
     walk = Walk(cursors.data.data, int(cursors.at[row]), int(cursors.ends[row]))
     try:
         starts = walk.over_rest(item, int(left))

@@ -1,8 +1,8 @@
-"""Converts the columns of a batch to pieces of Avro datums (``avro_binary``).
+"""Converts the columns of a batch to pieces of encoded rows (``avro_binary``).
 
-A value is written only in the rows that are *here*: those where its record, if it is in one, is
-not null. The items of an array are encoded as separate rows and joined, and since they are
-one behind the other, a row's items are one byte string without another copy.
+A field of a nested record is written only in rows where that record is not null. The mask ``here``
+flags these rows. The items of all arrays of a column are encoded as rows, and joined. The items of
+one array follow each other in the result, so they are one byte string without another copy.
 """
 
 from __future__ import annotations
@@ -32,10 +32,11 @@ from lakemark.errors import InvalidRecords
 
 
 def lay_out(batch: pa.RecordBatch, root: Node) -> list[Piece]:
-    """Return the pieces of the datums of all rows.
+    """Return the pieces that, joined row by row, encode the rows of a batch.
 
     Raises:
-        InvalidRecords: a null where the schema allows none, or no symbol of an enum.
+        InvalidRecords: a column has a null that the schema does not allow, or a value that is not
+            a symbol of its enum.
     """
     everywhere = np.ones(batch.num_rows, np.bool_)
     return [
@@ -46,7 +47,7 @@ def lay_out(batch: pa.RecordBatch, root: Node) -> list[Piece]:
 
 
 def _encode(column: pa.Array, node: Node, here: Mask, name: str) -> list[Piece]:
-    """Return the pieces of a column; rows that are not ``here`` get no bytes."""
+    """Return the pieces of a column; rows for which ``here`` is false get no bytes."""
     valid = here & np.asarray(column.is_valid()) if column.null_count else here
     if node.null_branch is None and not np.array_equal(valid, here):
         message = f"column {name} has a null, which its schema does not allow"
@@ -98,7 +99,10 @@ def _symbol_places(column: pa.Array, symbols: Sequence[str]) -> pa.Array:
 
 
 def _encode_blocks(lists: pa.ListArray, item: Node, here: Mask, name: str) -> list[Piece]:
-    """Return the number of items, the items, and 0 for the end; no number when there are none."""
+    """Return the pieces of arrays: the number of items, the items, and 0 for the end.
+
+    An empty array is only the 0.
+    """
     items = lists.flatten()
     counts = np.asarray(pc.fill_null(pc.list_value_length(lists), 0)).astype(np.int64)
     ends = np.cumsum(counts)

@@ -1,8 +1,9 @@
-"""Steps over Avro values one by one, and reports the error in an invalid one.
+"""Steps over Avro values one by one, and reports what is wrong with an invalid value.
 
-It reads the values for which columns are of no use: values that the reader of columns refused, and
-the items of the few rows that have many. It accepts exactly what ``avro_rows`` reads, value
-for value (proved in ``tests/property/test_avro_decoder.py``).
+It is used for two kinds of values that cannot be read as columns efficiently. One is values that
+the column reader has refused, to find the error. The other is the array items of the few rows that
+have many items. It accepts exactly the values that ``avro_rows`` reads, which
+``tests/property/test_avro_decoder.py`` tests.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from lakemark.codec.avro_nodes import Node
 
-#: Bytes of a decimal's unscaled value that a writer may produce, leading zeros included.
+#: Longest accepted unscaled value of a decimal in bytes, leading zeros included.
 LONGEST_DECIMAL = 64
 
 _LONGEST_VARINT = 10
@@ -34,29 +35,37 @@ class BrokenDatum(ValueError):
         return f"field {self._path!r}: {self._fault}" if self._path else self._fault
 
     def add_parent(self, part: str) -> None:
-        """Prepend the name of the field that contains it, or ``[]`` for an item of an array."""
+        """Prepend a component to the path of the invalid value.
+
+        Args:
+            part: name of the field that contains the value, or ``[]`` for an item of an array.
+        """
         dot = "." if self._path and not self._path.startswith("[") else ""
         self._path = f"{part}{dot}{self._path}"
 
 
 class Walk:
-    """Steps over values without decoding them; each step may raise ``BrokenDatum``.
+    """Steps over values without decoding them. Each step may raise ``BrokenDatum``.
 
     Attributes:
-        at: position in the data.
+        at: position of the next value in the data.
     """
 
     def __init__(self, data: memoryview, at: int, end: int) -> None:
         self._data, self.at, self._end = data, at, end
 
     def over(self, node: Node) -> None:
-        """Step over one value, or null."""
+        """Step over one value, which may be null."""
         chosen = self.chosen(node)
         if chosen is not None:
             self.over_value(chosen)
 
     def chosen(self, node: Node) -> Node | None:
-        """Step over the branch of a union, and return the type that follows; None for null."""
+        """Step over the branch number of a union, if there is one; return the type of the value.
+
+        Returns:
+            The type of the value that follows; None if the value is null.
+        """
         if node.branch is None:
             return node
         branch = self._long()
@@ -66,7 +75,7 @@ class Walk:
         return chosen
 
     def over_value(self, node: Node) -> None:
-        """Step over a value, behind the branch of a union."""
+        """Step over a value whose branch number, if it is in a union, was already read."""
         if node.kind == "record":
             self._over_record(node)
         elif node.kind in ("array", "map"):
@@ -75,11 +84,11 @@ class Walk:
             self._over_leaf(node)
 
     def over_rest(self, item: Node, count: int) -> array[int]:
-        """Step over the remaining items of an array, and yield the beginning of each.
+        """Step over the remaining items of an array; return the position of each item.
 
         Args:
             item: type of the items.
-            count: of the items left in the present block.
+            count: number of items left in the current block.
         """
         starts = array("q")
         while count:
@@ -90,7 +99,7 @@ class Walk:
         return starts
 
     def over_end(self) -> None:
-        """Check that the end of the data is reached."""
+        """Check that no data is left."""
         left = self._end - self.at
         if left:
             _refuse(f"{left} bytes follow the record")
@@ -104,7 +113,7 @@ class Walk:
                 raise
 
     def _over_items(self, node: Node) -> None:
-        """An array's items, or a map's keys, each with its value."""
+        """Step over the items of an array, or the keys and values of a map."""
         while count := self._block():
             try:
                 for _ in range(count):
@@ -115,10 +124,10 @@ class Walk:
                 raise
 
     def _block(self) -> int:
-        """Return the number of items in the next block of an array; 0 at its end."""
+        """Read the header of an array's next block; return its number of items, 0 at the end."""
         count = self._long()
         if count < 0:
-            self._long()  # bytes in the block, for readers who skip it
+            self._long()  # size of the block in bytes, for readers that skip the block
             count = -count
         left = self._end - self.at
         if count > left:
@@ -157,7 +166,7 @@ class Walk:
             _refuse(f"the enum has no symbol {index}")
 
     def _over_bytes(self, node: Node) -> None:
-        """``bytes`` or ``fixed``, maybe with the digits of a decimal."""
+        """Step over ``bytes`` or ``fixed``, and check the digits if it is a decimal."""
         digits = self._take(node.size_bytes if node.kind == "fixed" else self._length())
         if not pa.types.is_decimal(node.arrow):
             return

@@ -1,12 +1,15 @@
-"""The bloom filter of a base file, which shows the record keys that the file may contain.
+"""Reads and writes the bloom filter of a base file, which shows record keys that it may contain.
 
-    SIMPLE       int -1, int hashes, byte 1 (Murmur), int bits; then the bits, lowest first
-    DYNAMIC_V0   the same header; int keys a row, int keys added to the last row, int rows;
-                 then each row as a SIMPLE filter
+    SIMPLE       int -1 (version), int number of hashes, byte 1 (Murmur), int number of bits;
+                 then the bits, lowest first
+    DYNAMIC_V0   the same header; int keys per row, int keys added since the last row was added,
+                 int number of rows; then each row as a SIMPLE filter
 
-Big-endian, in Base64. The bit of a key is ``abs(h % bits)``, where ``h`` is the Murmur2 hash of
-the key seeded with the hash before it, from 0. A dynamic filter adds a row
-after so many keys. If it has its maximum of rows, it fills the existing rows in turns.
+Integers are big-endian, and the whole is encoded in Base64. Each key sets one bit per hash. The
+bit is ``abs(h % bits)``, where ``h`` is the Murmur2 hash of the key. The seed of the first hash is
+0, and each hash is the seed of the next one. A dynamic filter adds a row when the last row has
+received its number of keys. Once it has the maximum number of rows, it adds keys to the existing
+rows in turn.
 
 Source: ``InternalBloomFilter``, ``InternalDynamicBloomFilter`` (``org.apache.hudi.common.bloom``)
 and ``HoodieBloomFilterWriteSupport`` of Apache Hudi 1.2.0.
@@ -37,7 +40,8 @@ MAX_RECORD_KEY = "hoodie_max_record_key"
 SIMPLE = "SIMPLE"
 DYNAMIC_V0 = "DYNAMIC_V0"
 
-#: Hudi's defaults: keys a row, their rate of false positives, keys until rows are reused.
+#: Hudi's defaults: keys per row, rate of false positives of a full row, and the number of keys
+#: after which the filter adds no more rows.
 KEYS_PER_ROW = 60_000
 FALSE_POSITIVES = 1e-9
 MAX_KEYS = 100_000
@@ -47,7 +51,7 @@ _ROWS = struct.Struct(">iii")
 _VERSION, _MURMUR = -1, 1
 _MAX_HASHES = 1_000
 
-#: Bytes of keys hashed at a time, so that their words stay in the cache for all the hashes.
+#: Number of key bytes hashed at a time, so that the words of the keys stay in the CPU cache.
 _CHUNK_BYTES = 1 << 17
 
 
@@ -75,7 +79,7 @@ class BloomFilterBuilder:
         self._range: tuple[bytes, bytes] | None = None
 
     def add(self, keys: pa.Array) -> None:
-        """Add record keys, each counted as often as it comes.
+        """Add record keys; a key that is added twice counts twice towards the size of a row.
 
         Raises:
             InvalidRecords: a key is null or empty.
@@ -83,7 +87,7 @@ class BloomFilterBuilder:
         self.add_strings(_checked(keys))
 
     def add_strings(self, strings: ByteStrings) -> None:
-        """Add record keys of which none is empty."""
+        """Add record keys that are not empty."""
         count = len(strings.lengths)
         rows = self._rows_of_next(count)
         missing = int(rows.max(initial=0)) + 1 - len(self._set)
@@ -95,7 +99,10 @@ class BloomFilterBuilder:
         self._extend_range(strings)
 
     def footer(self) -> dict[str, str]:
-        """Key-values of the Parquet footer; the range of keys only when there are keys."""
+        """Return the key-value metadata of the Parquet footer.
+
+        The smallest and the largest key are included only if there are keys.
+        """
         metadata = {BLOOM_FILTER: base64.b64encode(self._to_bytes()).decode()}
         metadata[TYPE_CODE] = DYNAMIC_V0
         if self._range is not None:
@@ -106,7 +113,8 @@ class BloomFilterBuilder:
         """Return the row of the filter for each of the next keys."""
         ordinal = np.arange(self._key_count, self._key_count + count)
         beyond = ordinal - self._max_rows * self._keys_per_row
-        # Hudi sends the first key beyond its maximum to row 0, and then starts its round there.
+        # Hudi adds the first key beyond the maximum to row 0. The second one goes to row 0 again,
+        # because the rotation through the rows starts with it.
         round_trip = np.where(beyond == 0, 0, (beyond - 1) % self._max_rows)
         return np.where(beyond < 0, ordinal // self._keys_per_row, round_trip)
 
@@ -141,8 +149,8 @@ class FooterKeys:
     """Collects the record keys of one base file for its footer.
 
     The bloom filter is sized for the number of keys, up to Hudi's default of 60,000. Apache Hudi
-    always takes the default, so that a file of one row has 431 KB of bloom filter. It reads filters
-    of any size, because their header states the size.
+    always uses the default size, so that even a file of one row has a bloom filter of 431 KB. It
+    reads filters of any size, because the header states the size.
     """
 
     def __init__(self) -> None:
@@ -153,7 +161,7 @@ class FooterKeys:
     def add(self, keys: pa.Array) -> None:
         """Add record keys.
 
-        Memory holds at most the keys of one row of the default filter, and those of one call.
+        At most 60,000 keys, and the keys of one call, are in memory at a time.
 
         Raises:
             InvalidRecords: a key is null or empty.
@@ -164,7 +172,7 @@ class FooterKeys:
             self._add_waiting()
 
     def entries(self) -> dict[str, str]:
-        """Return the key-values of the Parquet footer, as ``BloomFilterBuilder.footer``."""
+        """Return the key-value metadata of the Parquet footer (``BloomFilterBuilder.footer``)."""
         return self._add_waiting().footer()
 
     def _add_waiting(self) -> BloomFilterBuilder:
@@ -178,11 +186,12 @@ class FooterKeys:
 
 @dataclass(frozen=True, slots=True)
 class BloomFilter:
-    """A filter as it was read; a key that it does not contain is not in the file.
+    """A bloom filter that was read from a base file.
 
     Attributes:
-        hash_count: bits that each key sets.
-        rows: bool, rows by bits; a key may be held when one row has all its bits.
+        hash_count: number of bits that each key sets.
+        rows: boolean matrix, one line for each row of the filter. The file may contain a key if
+            all bits of the key are set in one row. Otherwise it does not contain the key.
     """
 
     hash_count: int
@@ -190,11 +199,16 @@ class BloomFilter:
 
     @classmethod
     def parse(cls, text_base64: str, type_code: str, path: str = "bloom filter") -> BloomFilter:
-        """Return the filter of a footer; ``path`` is for messages only.
+        """Return the bloom filter in the footer of a base file.
+
+        Args:
+            text_base64: value of ``BLOOM_FILTER`` in the footer.
+            type_code: value of ``TYPE_CODE`` in the footer.
+            path: the file, for messages.
 
         Raises:
             CorruptData: the text is not a filter of this type.
-            Unsupported: another type, or another hash.
+            Unsupported: the filter has another type, or another hash function.
         """
         try:
             data = base64.b64decode(text_base64, validate=True)
@@ -254,9 +268,9 @@ def _checked(keys: pa.Array) -> ByteStrings:
 
 
 def _bit_of(hashes: npt.NDArray[np.uint32], bits: int) -> npt.NDArray[np.uint32]:
-    """``Math.abs(hash % bits)``, whose remainder has the sign of the hash."""
+    """Return Java's ``Math.abs(hash % bits)``, where the remainder has the sign of the hash."""
     size = np.abs(hashes.view(np.int32)).view(np.uint32)
-    # numpy divides by a constant with vector instructions, but takes remainders one by one
+    # numpy divides by a constant with vector instructions, but computes remainders one by one
     size -= size // np.uint32(bits) * np.uint32(bits)
     return size
 
@@ -275,7 +289,7 @@ def _split_rows(data: bytes, path: str) -> list[bytes]:
 
 
 def _parse_header(data: bytes, path: str) -> tuple[int, int]:
-    """Hashes a key, and bits."""
+    """Return the number of hashes per key, and the number of bits of a row."""
     if len(data) < _HEADER.size:
         raise CorruptData(path, len(data), f"{_HEADER.size} bytes of header", "the end")
     version, hashes, hash_type, bits = _HEADER.unpack_from(data)
@@ -292,8 +306,9 @@ def _row_bytes(bits: int) -> int:
     return _HEADER.size + (bits + 7) // 8
 
 
-#: UTF-16, in which Java compares keys, puts U+E000 to U+FFFF after all that needs four bytes in
-#: UTF-8. Lead bytes EE and EF, moved behind F4, make the order of the bytes the same.
+#: Translates the bytes of UTF-8 so that their order is that of UTF-16, in which Java compares keys.
+#: In UTF-16, U+E000 to U+FFFF come after all characters that have four bytes in UTF-8. So their
+#: first bytes, EE and EF, are replaced by bytes that are greater than F4.
 _TO_UTF16_ORDER = bytes(range(0xEE)) + b"\xf8\xf9" + bytes(range(0xF0, 0x100))
 
 
@@ -302,7 +317,7 @@ def _utf16_order(key: bytes) -> bytes:
 
 
 def _key_range(keys: ByteStrings) -> tuple[bytes, bytes]:
-    """Smallest and largest key in Java's order."""
+    """Return the smallest and the largest key in Java's order."""
     data = keys.data
     if data.max() >= 0xF0:
         data = np.frombuffer(_TO_UTF16_ORDER, np.uint8)[data]

@@ -1,4 +1,4 @@
-"""Byte strings in one buffer: how codecs read a column of strings or binary values."""
+"""Byte strings in one buffer, the form in which codecs read a column of strings or bytes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ class ByteStrings(NamedTuple):
     """``n`` byte strings in one buffer.
 
     Attributes:
-        data: all bytes, uint8.
-        offsets: int64, ``n + 1`` of them; string ``i`` is ``data[offsets[i]:offsets[i + 1]]``.
-            The first need not be 0. A null of a column may have bytes: they are not to be read.
+        data: bytes of all strings, uint8.
+        offsets: ``n + 1`` offsets, int64; string ``i`` is ``data[offsets[i]:offsets[i + 1]]``.
+            The first offset need not be 0. A null of a column may have bytes, which have no
+            meaning.
     """
 
     data: npt.NDArray[np.uint8]
@@ -24,7 +25,7 @@ class ByteStrings(NamedTuple):
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """Bytes in each string."""
+        """The number of bytes in each string."""
         return np.diff(self.offsets)
 
     def to_arrow(self) -> pa.LargeBinaryArray:
@@ -33,7 +34,10 @@ class ByteStrings(NamedTuple):
         return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(self.offsets) - 1, buffers)
 
     def chunks(self, max_bytes: int) -> Iterator[tuple[slice, ByteStrings]]:
-        """Runs of strings of at most ``max_bytes`` (a longer string is alone), with their rows."""
+        """Yield consecutive strings in chunks of at most ``max_bytes``, with their rows.
+
+        A string that is longer than ``max_bytes`` is a chunk of its own.
+        """
         first, count = 0, len(self.offsets) - 1
         while first < count:
             limit = self.offsets[first] + max_bytes
@@ -48,7 +52,11 @@ class ByteStrings(NamedTuple):
 
 
 def byte_strings(values: pa.Array | pa.ChunkedArray) -> ByteStrings:
-    """Return the bytes of a column of strings or binaries, without a copy; slices are allowed."""
+    """Return the bytes of a column of strings or binary values; they are not copied.
+
+    The column may be a slice of another one. Only the chunks of a chunked array are copied, into
+    one. Other types, such as views, are cast.
+    """
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if not _has_offsets(values.type):

@@ -1,10 +1,12 @@
-"""The records of a delete block: ``HoodieDeleteRecordList`` in Avro binary, without its schema.
+"""Encodes and decodes the records of a delete block: ``HoodieDeleteRecordList`` in Avro binary.
 
-    long      records in the block; further blocks may follow, 0 ends the list
-    for each  record key and partition path, nullable strings; the ordering value in its wrapper
+The schema is not stored. The list is a sequence of Avro array blocks::
 
-Hudi compares a delete with another record only when both have an ordering value of one Java class.
-When the classes differ, and when the value is the integer 0, the delete wins.
+    long          number of records in the block; the list ends with 0
+    each record   record key and partition path, nullable strings; the ordering value in a wrapper
+
+Hudi compares a delete with another record only if both ordering values have the same Java class.
+If the classes differ, or if the ordering value of the delete is the integer 0, the delete wins.
 
 Source: ``HoodieDeleteBlock`` (version 3) of Apache Hudi 1.2.0.
 """
@@ -28,15 +30,16 @@ from lakemark.errors import CorruptData
 
 @dataclass(frozen=True, slots=True)
 class DeleteRecords:
-    """The records of a delete block, in their order.
+    """The records of a delete block, in stored order.
 
     Attributes:
         record_keys: string column.
         partition_paths: string column.
-        ordering: one for each ordering field; a record with fewer has ``NULL`` in the last ones.
-        commit_time: true for deletes that always win: their value is the integer 0 (or missing, if
-            another writer wrote them).
-        is_array: true where several ordering values were written together.
+        ordering: the values of each ordering field. A record with fewer values has ``NULL`` in the
+            last fields.
+        commit_time: flags deletes that always win, because their ordering value is the integer 0.
+            Other writers may omit the value instead.
+        is_array: flags records whose ordering values are stored as an array.
     """
 
     record_keys: pa.Array
@@ -46,14 +49,16 @@ class DeleteRecords:
     is_array: Mask
 
     def ordering_as(self, columns: Sequence[pa.DataType]) -> tuple[list[pa.Array], Mask]:
-        """Ordering values as columns of these types, and which deletes win whatever they meet.
+        """Convert the ordering values to columns of the given types.
 
-        Those are the commit-time deletes, and those whose Java class is not that of the columns;
-        their values are null.
+        Returns:
+            The columns, and a mask of the deletes that win against any other record. These are the
+            commit-time deletes, and the deletes whose values have another Java class than the
+            columns. Their values in the columns are null.
 
         Raises:
-            InvalidConfig: records cannot be ordered by such a type.
-            CorruptData: a value does not fit its column's type.
+            InvalidConfig: records cannot be ordered by one of the types.
+            CorruptData: a value does not fit the type of its column.
         """
         count = len(self.record_keys)
         unconditional = self.commit_time | (self.is_array != (len(columns) > 1))
@@ -77,17 +82,18 @@ def encode(
     ordering: Sequence[pa.Array] | None,
     commit_time: npt.NDArray[np.bool_] | None = None,
 ) -> bytes:
-    """Body of a delete block, without the version and length that precede it.
+    """Return the body of a delete block, without the version and the length that precede it.
 
     Args:
         record_keys: string column.
         partition_paths: string column.
-        ordering: the ordering columns, or None for deletes that win whatever they meet.
-        commit_time: records of which the same is true although there are ordering columns.
+        ordering: the ordering columns; None if all deletes win against any other record.
+        commit_time: flags deletes that win against any other record although there are ordering
+            columns.
 
     Raises:
-        InvalidConfig: an ordering column's type has no order.
-        InvalidRecords: a decimal has more than 15 digits before or behind the point.
+        InvalidConfig: records cannot be ordered by the type of an ordering column.
+        InvalidRecords: a decimal has more than 15 digits before or after the point.
     """
     count = len(record_keys)
     if count == 0:
@@ -102,7 +108,7 @@ def encode(
 
 
 def decode(data: bytes, path: str) -> DeleteRecords:
-    """Return the records of a delete block's body.
+    """Return the records in the body of a delete block.
 
     Raises:
         CorruptData: ``data`` is not a ``HoodieDeleteRecordList``.
@@ -133,7 +139,7 @@ def _read_nullable_strings(cursors: Cursors) -> pa.Array:
     return column.take(pa.array(np.cumsum(valid) - 1, mask=~valid))
 
 
-# --- where each record begins: found only by walking over those before it, one by one
+# --- Finds the position of each record, by stepping over the records one by one.
 
 
 def _bounds(data: bytes, path: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -143,7 +149,8 @@ def _bounds(data: bytes, path: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[
     try:
         while (block := _long(data, at))[0]:
             count, at = block
-            at = at if count > 0 else _after_long(data, at)  # its size in bytes follows
+            # After a negative number of records, the size of the block in bytes follows.
+            at = at if count > 0 else _after_long(data, at)
             for _ in range(abs(count)):
                 starts.append(at)
                 at = _after_record(data, at)
@@ -156,7 +163,7 @@ def _bounds(data: bytes, path: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[
 
 
 def _long(data: bytes, at: int) -> tuple[int, int]:
-    """Return the value at a position, and the position behind it."""
+    """Return the ``long`` at a position, and the position after it."""
     digit = data[at]
     if digit < 0x80:
         return (digit >> 1) ^ -(digit & 1), at + 1
@@ -217,7 +224,8 @@ def _after(wrapper: Wrapper) -> Callable[[bytes, int], int]:
     return _after_long
 
 
-#: Functions that step over a value, by the byte of its branch: zigzag doubles the branch.
+#: Functions that step over a value, by the byte that encodes the branch of the value's union.
+#: The byte is twice the branch, because of the zigzag encoding.
 _Steps: TypeAlias = dict[int, Callable[[bytes, int], int]]
 
 _AFTER_STRING: _Steps = {0: lambda _, at: at, 2: _after_string}

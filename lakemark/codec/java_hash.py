@@ -1,10 +1,13 @@
-"""Java's hash codes of strings and of lists of strings, over whole columns.
+"""Computes Java's hash codes of strings and of lists of strings, over whole columns.
 
-``String.hashCode`` folds ``31 * h + unit`` over the UTF-16 units, from 0; ``List.hashCode`` folds
-``31 * h + hash`` over the elements, from 1; both wrap at 32 bits. 31 is odd and so has an inverse
-modulo 2**32: with ``S`` the running sum of ``unit[i] * 31**-i``, the hash of the units from
-``a`` to ``b`` is ``(S[b] - S[a]) * 31**(b - 1)``, which costs two passes over the bytes. That is 22
-times as fast as a loop in Python (``python -m benchmarks.codecs``); no library has this hash.
+``String.hashCode`` starts with 0 and computes ``h = 31 * h + unit`` for each UTF-16 unit.
+``List.hashCode`` starts with 1 and computes ``h = 31 * h + hash`` for each element. Both use 32
+bits, and overflow is ignored.
+
+31 is odd, so it has an inverse modulo 2**32. Let ``S`` be the running sum of ``unit[i] * 31**-i``.
+Then the hash of the units from ``a`` to ``b`` is ``(S[b] - S[a]) * 31**(b - 1)``, which needs only
+two passes over the bytes. That is 22 times as fast as a loop in Python
+(``python -m benchmarks.codecs``). No library has this hash.
 
 Source: the bucket index (``BucketIdentifier``) and ``HoodieTableMetadataUtil`` of Apache Hudi.
 """
@@ -21,13 +24,13 @@ import pyarrow as pa
 from lakemark.codec.byte_strings import ByteStrings, byte_strings
 from lakemark.errors import InvalidRecords
 
-#: Bytes hashed at a time, so that the intermediate values stay in the cache.
+#: Number of bytes hashed at a time, so that the intermediate values stay in the CPU cache.
 _CHUNK_BYTES = 1 << 16
 _INVERSE_OF_31 = pow(31, -1, 1 << 32)
 
 
 def string_hash(values: pa.Array) -> npt.NDArray[np.int32]:
-    """``String.hashCode`` of each value; 0 for null and for the empty string.
+    """Return ``String.hashCode`` of each value; 0 for null and for the empty string.
 
     Raises:
         InvalidRecords: a value is not UTF-8.
@@ -43,9 +46,9 @@ def string_hash(values: pa.Array) -> npt.NDArray[np.int32]:
 
 
 def byte_hash(values: pa.Array) -> npt.NDArray[np.int32]:
-    """The same fold over the bytes of each value: of ASCII ``string_hash``; no bytes are refused.
+    """Return the hash of each value over its bytes instead of its UTF-16 units; 0 for null.
 
-    0 for null.
+    For ASCII the result is that of ``string_hash``. Bytes that are not UTF-8 are accepted too.
     """
     hashes = np.empty(len(values), np.uint32)
     for rows, chunk in byte_strings(values).chunks(_CHUNK_BYTES):
@@ -56,7 +59,7 @@ def byte_hash(values: pa.Array) -> npt.NDArray[np.int32]:
 
 
 def list_hash(columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
-    """``List.hashCode`` of each row, whose elements are the columns' values; null hashes to 0."""
+    """Return ``List.hashCode`` of each row, a list of one value per column; null hashes to 0."""
     assert columns, "a list of no fields has no rows"
     hashes = np.ones(len(columns[0]), np.uint32)
     for column in columns:
@@ -67,7 +70,7 @@ def list_hash(columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
 def _fold(
     units: npt.NDArray[np.unsignedinteger], offsets: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.uint32]:
-    """Return the hash of each run of units between two offsets; an empty run has the hash 0."""
+    """Return the hash of the units between each two offsets; the hash of no units is 0."""
     length = len(units)
     powers = _CHUNK_BYTES if length <= _CHUNK_BYTES else 1 << length.bit_length()
     falling, rising = _powers(_INVERSE_OF_31, powers), _powers(31, powers)
@@ -87,7 +90,7 @@ def _powers(base: int, count: int) -> npt.NDArray[np.uint32]:
 def _utf16(
     strings: ByteStrings,
 ) -> tuple[npt.NDArray[np.unsignedinteger], npt.NDArray[np.int64]]:
-    """Return the strings' UTF-16 units end to end, and where each begins among them."""
+    """Return the UTF-16 units of all strings in one array, and the offset of each string in it."""
     data = strings.data
     if not len(data) or data.max() < 0x80:
         return data, strings.offsets
@@ -101,7 +104,10 @@ def _utf16(
 
 
 def _units_before(utf8: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    """UTF-16 units that begin before each byte: one a character, two for those of four bytes."""
+    """Return the number of UTF-16 units before each byte.
+
+    A character that has four bytes in UTF-8 has two units, any other character one.
+    """
     begun = np.zeros(len(utf8) + 1, np.int64)
     np.cumsum((utf8 & 0xC0) != 0x80, out=begun[1:])
     begun[1:] += np.cumsum(utf8 >= 0xF0)

@@ -1,14 +1,14 @@
-"""Hadoop's 32-bit MurmurHash2 over whole columns of keys.
+"""Computes Hadoop's 32-bit MurmurHash2 over whole columns of keys.
 
     h = seed ^ length
     each word of four bytes, little-endian:  k = word * M;  k ^= k >>> 24;  h = h * M ^ k * M
     the last one to three bytes, if there are any:  h ^= tail;  h *= M
     h ^= h >>> 13;  h *= M;  h ^= h >>> 15
 
-``k * M`` does not depend on the seed, so it is computed once for all the hashes of a key. That is
-41 times as fast as a loop in Python (``python -m benchmarks.codecs``); libraries have other
-variants, which hash the tail as unsigned bytes. The
-bytes of the tail are Java's, signed: each is extended to 32 bits before it is shifted and XORed.
+``k * M`` does not depend on the seed, so it is computed only once for all hashes of a key. That is
+41 times as fast as a loop in Python (``python -m benchmarks.codecs``). Libraries have other
+variants, which hash the bytes of the tail as unsigned. Here these bytes are signed, as in Java:
+each is sign-extended to 32 bits before it is shifted and XORed.
 Source: ``org.apache.hudi.common.util.hash.MurmurHash`` (after ``org.apache.hadoop.util.hash``).
 """
 
@@ -25,13 +25,13 @@ Words = npt.NDArray[np.uint32]
 
 
 class Murmur2:
-    """Keys prepared to be hashed with many seeds; rows keep the order that ``order`` gives.
+    """A column of keys that is prepared for many seeds.
 
-    The longest keys come first. So the keys that have a word at some position are always at the
-    beginning, and each step is one operation on a slice.
+    Keys are sorted by length, longest first. So the keys that are long enough to have a word at
+    some position come first, and each step is one operation on a slice.
 
     Attributes:
-        order: row ``i`` of the hashes belongs to key ``order[i]``; None when nothing moved.
+        order: hash ``i`` belongs to key ``order[i]``; None if the order of the keys did not change.
     """
 
     def __init__(self, keys: ByteStrings) -> None:
@@ -46,7 +46,11 @@ class Murmur2:
         self._tail_factor = np.where(lengths & 3, _M, np.uint32(1)).astype(np.uint32)
 
     def hash(self, seeds: Words) -> Words:
-        """Return one hash a key, each with its own seed."""
+        """Return the hash of each key, in the order of ``order``.
+
+        Args:
+            seeds: a seed for each key, in the same order.
+        """
         hashes = seeds ^ self._lengths
         for words in self._mixed_words:
             prefix = hashes[: len(words)]
@@ -63,7 +67,7 @@ class Murmur2:
 def _mixed_words(
     data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
 ) -> list[Words]:
-    """Return for each word position the terms of all keys that are long enough to have it."""
+    """Return ``k * M`` for each word position, of all keys that are long enough to have a word."""
     word_at = _little_endian_words(data)
     rising = lengths[::-1]
     mixed = []

@@ -1,12 +1,13 @@
-"""Ordering values in Avro wrappers, one Avro record for each Java class.
+"""Encodes and decodes ordering values in Avro wrappers: one Avro record for each Java class.
 
-Hudi compares the ordering values of two records only when their classes agree. So a value is
-written in the class of Hudi's own rows: timestamps and times of day are raw longs, dates
-are days in an integer. Several ordering fields make one ``ArrayWrapper``. A null is written as the
-integer 0, which every reader understands and Hudi treats alike: such a record is not compared.
+Hudi compares the ordering values of two records only if their Java classes are the same. So a value
+is written with the class that it has in Hudi's rows: timestamps and times of day are longs, dates
+are integers (days). The values of several ordering fields are written in one ``ArrayWrapper``. A
+null is written as the integer 0, because every reader accepts it and Hudi treats null and 0 alike:
+it does not compare such a record.
 
-    long      branch of the union, ``Wrapper``
-    content   the value; of an array: branch 1, then blocks of wrapped values
+    long      branch of the union, a ``Wrapper``
+    content   the value; for an array branch 1 (not null), then blocks of wrapped values
 
 Source: ``HoodieAvroWrapperUtils``, ``OrderingValues`` of Apache Hudi 1.2.0.
 """
@@ -39,7 +40,7 @@ from lakemark.errors import InvalidConfig, InvalidRecords
 
 
 class Wrapper(IntEnum):
-    """Java class of an ordering value; the number is its branch in the union on disk."""
+    """Java class of an ordering value. The number is the branch of the class in the Avro union."""
 
     NULL = 0
     BOOLEAN = 1
@@ -53,7 +54,8 @@ class Wrapper(IntEnum):
     DECIMAL = 9
     TIME_MICROS = 10
     TIMESTAMP_MICROS = 11
-    #: Several values; inside an array, where no array can be, the branch is ``LOCAL_DATE``.
+    #: The values of several fields. Arrays are not nested: inside an array, where the union has no
+    #: branch for arrays, this number means ``LOCAL_DATE``.
     ARRAY = 12
     LOCAL_DATE = 13
 
@@ -77,24 +79,27 @@ CONTENT = {
 
 @dataclass(frozen=True, slots=True)
 class OrderingValues:
-    """The values of one ordering field, by the Java class that each has on disk.
+    """The values of one ordering field, grouped by their stored Java classes.
 
     Attributes:
-        wrappers: ``Wrapper`` of each record, int8; ``NULL`` where the record has no such field.
-        values: for each wrapper that occurs a column of its own type, null in the other records.
+        wrappers: ``Wrapper`` of each record, int8; ``NULL`` if the record has no value.
+        values: for each wrapper that occurs, a column of its Arrow type. It is null in the records
+            that have another wrapper.
     """
 
     wrappers: npt.NDArray[np.int8]
     values: dict[Wrapper, pa.Array]
 
     def as_type(self, column: pa.DataType) -> tuple[pa.Array, Mask]:
-        """Convert values to the type of an ordering column, and flag those of another class.
+        """Convert the values to the type of an ordering column.
 
-        The value is null where the class is another: Hudi does not compare such a record.
+        Returns:
+            The column, and a mask of the records whose value has another Java class than the
+            column. Their values are null, because Hudi does not compare such records.
 
         Raises:
             InvalidConfig: records cannot be ordered by this type.
-            pyarrow.ArrowInvalid: a value does not fit it.
+            pyarrow.ArrowInvalid: a value does not fit the type.
         """
         wrapper = wrapper_of(column)
         mismatch = self.wrappers != wrapper
@@ -106,7 +111,7 @@ class OrderingValues:
 
     @property
     def is_default(self) -> Mask:
-        """Flag records without an ordering value: null, or the integer 0."""
+        """A mask of the records without an ordering value: null, or the integer 0."""
         default: Mask = self.wrappers == Wrapper.NULL
         if Wrapper.INT in self.values:
             is_zero = pc.fill_null(pc.equal(self.values[Wrapper.INT], 0), fill_value=False)
@@ -115,10 +120,11 @@ class OrderingValues:
 
 
 def wrapper_of(column: pa.DataType) -> Wrapper:
-    """Return the class that Hudi's rows give a value of an ordering column of this type.
+    """Return the Java class that values of an ordering column have in Hudi's rows.
 
     Raises:
-        InvalidConfig: the type has no order (lists, maps, structs), or no Hudi table has it.
+        InvalidConfig: values of the type have no order (lists, maps, structs), or Hudi tables
+            cannot have the type.
     """
     if pa.types.is_date32(column) or pa.types.is_time32(column):
         return Wrapper.INT
@@ -136,9 +142,10 @@ def wrapper_of(column: pa.DataType) -> Wrapper:
 
 
 def find_too_wide_for_deletes(ordering: pa.ChunkedArray) -> Mask:
-    """Find ordering values that no delete in a log can store; null can be stored.
+    """Flag ordering values that a delete in a log file cannot store.
 
-    Hudi stores each decimal in precision 30 and scale 15, whatever its column has.
+    Hudi stores each decimal of a delete with precision 30 and scale 15, whatever the type of the
+    column is. All other values, and null, can be stored.
     """
     nothing = np.zeros(len(ordering), np.bool_)
     if not pa.types.is_decimal(ordering.type) or _is_storable(ordering):
@@ -158,15 +165,15 @@ def _is_storable(decimals: pa.ChunkedArray | pa.Scalar) -> bool:
 
 
 def wrap(ordering: Sequence[pa.Array], is_default: Mask) -> list[Piece]:
-    """Return the wrapped values of each record.
+    """Return the pieces that encode the wrapped ordering values of each record.
 
     Args:
-        ordering: the ordering columns; may be none when every record is a default.
-        is_default: records that get the integer 0 instead.
+        ordering: the ordering columns; may be empty if ``is_default`` flags every record.
+        is_default: flags records that get the integer 0 instead of their values.
 
     Raises:
-        InvalidConfig: a column's type has no order.
-        InvalidRecords: a decimal has more than 15 digits before or behind the point.
+        InvalidConfig: records cannot be ordered by the type of a column.
+        InvalidRecords: a decimal has more than 15 digits before or after the point.
     """
     count, pieces = len(is_default), []
     if len(ordering) == 1:
@@ -206,11 +213,14 @@ def _content(column: pa.Array, wrapper: Wrapper) -> list[Piece]:
 
 
 def unwrap(cursors: Cursors) -> tuple[list[OrderingValues], Mask]:
-    """Return the next wrapped values of each record, a field at a time, and which were in an array.
+    """Read the next wrapped ordering values of each record.
+
+    Returns:
+        The values of each ordering field, and a mask of the records whose values are in an array.
 
     Raises:
-        CorruptData: not a wrapped value.
-        pyarrow.ArrowInvalid: a value has another type.
+        CorruptData: the bytes are not a wrapped value.
+        pyarrow.ArrowInvalid: a value does not fit the type of its wrapper.
     """
     branches = cursors.longs()
     cursors.check((branches >= 0) & (branches <= Wrapper.ARRAY), "a wrapper of an ordering value")
@@ -229,7 +239,7 @@ def unwrap(cursors: Cursors) -> tuple[list[OrderingValues], Mask]:
 
 
 def _read(cursors: Cursors, wrappers: npt.NDArray[np.int8]) -> OrderingValues:
-    """Contents of wrappers whose branch was read."""
+    """Read the contents of wrappers whose branches were already read."""
     values: dict[Wrapper, pa.Array] = {}
     for wrapper in map(Wrapper, np.unique(wrappers)):
         if wrapper is not Wrapper.NULL:
@@ -273,7 +283,7 @@ def _read_arrays(cursors: Cursors) -> list[OrderingValues]:
 
 
 def _spread(field: OrderingValues, rows: Mask) -> OrderingValues:
-    """Return the values of those rows alone, among all rows."""
+    """Return the values of some rows as a column of all rows; the other rows become ``NULL``."""
     wrappers = np.zeros(len(rows), np.int8)
     wrappers[rows] = field.wrappers
     columns = {kind: _spread_column(column, rows) for kind, column in field.values.items()}
@@ -285,7 +295,7 @@ def _spread_column(column: pa.Array, rows: Mask) -> pa.Array:
 
 
 def _merge(one: OrderingValues, other: OrderingValues) -> OrderingValues:
-    """Two halves of a field, which have no row in common."""
+    """Combine values of one field that come from different rows."""
     values = dict(one.values)
     for wrapper, column in other.values.items():
         values[wrapper] = pc.coalesce(values[wrapper], column) if wrapper in values else column

@@ -1,6 +1,6 @@
-"""Integers of variable length: seven bits a byte, lowest first, the high bit on all but the last.
+"""Encodes single integers with variable length (``avro_binary`` encodes whole columns).
 
-Columns of them are written by ``avro_binary``; here they are encoded one by one.
+Each byte has seven bits, lowest first. The high bit is set in all bytes but the last.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ _SHORT = [bytes([value]) for value in range(_LAST_SHORT + 1)]
 
 
 def unsigned(value: int) -> bytes:
-    """Return an integer from 0 as Protocol Buffers writes it."""
+    """Encode a non-negative integer as Protocol Buffers does."""
     if value <= _LAST_SHORT:
         return _SHORT[value]
     digits = bytearray()
@@ -22,5 +22,8 @@ def unsigned(value: int) -> bytes:
 
 
 def zigzag(value: int) -> bytes:
-    """An integer of 64 bits as Avro writes an ``int`` or ``long``: small ones of any sign short."""
+    """Encode an integer of 64 bits as Avro encodes ``int`` and ``long``.
+
+    Numbers near 0 of either sign become short.
+    """
     return unsigned((value << 1) ^ (value >> 63))

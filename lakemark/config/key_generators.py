@@ -1,7 +1,8 @@
-"""The key generators of Apache Hudi, by the type and by the class that tables store.
+"""The key generators of Apache Hudi: the type and the class that tables store for each.
 
-Tables of version 8 and later store the type; releases before 1.0 only the class. A user's class has
-the type ``USER_PROVIDED``. Source: ``KeyGeneratorType`` of Apache Hudi 1.2.0.
+Tables of version 8 and later store the type. Releases before 1.0 store only the class. A class that
+a user implemented has the type ``USER_PROVIDED``.
+Source: ``KeyGeneratorType`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from enum import StrEnum
 
 USER_PROVIDED = "USER_PROVIDED"
 
-#: Stores ``field:SIMPLE`` or ``field:TIMESTAMP`` as partition fields, since version 8.
+#: Since table version 8, this key generator stores ``field:SIMPLE`` or ``field:TIMESTAMP`` as
+#: partition fields.
 CUSTOM = "CUSTOM"
 
 
 class KeyGeneratorType(StrEnum):
-    """The key generators that are implemented here; the value is the stored type."""
+    """The key generators that lakemark implements; the values are the stored types."""
 
     SIMPLE = "SIMPLE"
     COMPLEX = "COMPLEX"
@@ -49,17 +51,21 @@ _CLASSES: Mapping[str, str] = {
 
 
 def class_of_type(stored_type: str) -> str | None:
-    """Return the class of a stored type; None for ``USER_PROVIDED`` and for unknown types."""
+    """Return the Java class of a stored type; None for ``USER_PROVIDED`` and unknown types."""
     return _CLASSES.get(stored_type)
 
 
 def type_of_class(class_name: str) -> str:
-    """Return the type of a stored class."""
+    """Return the type of a stored Java class; ``USER_PROVIDED`` for unknown classes."""
     return next((kind for kind, name in _CLASSES.items() if name == class_name), USER_PROVIDED)
 
 
 def find_implemented(stored_type: str) -> KeyGeneratorType | None:
-    """Find the key generator of a stored type, for Avro or rows; None if it is not implemented."""
+    """Return the key generator of a stored type; None if lakemark does not implement it.
+
+    Hudi has two classes for each: one for Avro records (types that end with ``_AVRO``), one for
+    rows. Both generate the same keys and paths.
+    """
     try:
         return KeyGeneratorType(stored_type.removesuffix("_AVRO"))
     except ValueError:

@@ -1,4 +1,7 @@
-"""Every ``hoodie.*`` key that the project reads or writes; no other module spells one."""
+"""The keys of all ``hoodie.*`` properties and commit metadata that lakemark reads or writes.
+
+Other modules use these constants instead of the literal keys.
+"""
 
 from __future__ import annotations
 
@@ -36,17 +39,17 @@ METADATA_PARTITIONS_INFLIGHT = "hoodie.table.metadata.partitions.inflight"
 INDEX_DEFINITIONS_PATH = "hoodie.table.index.defs.path"
 PARTIAL_UPDATE_MODE = "hoodie.table.partial.update.mode"
 PAYLOAD_CLASS = "hoodie.compaction.payload.class"
-#: The payload that the table was created with; other properties now store its rules.
+#: The payload class with which the table was created, and whose rules other properties now store.
 LEGACY_PAYLOAD_CLASS = "hoodie.table.legacy.payload.class"
 MERGE_STRATEGY_ID = "hoodie.record.merge.strategy.id"
-#: The same, as Hudi before 1.0 wrote it.
+#: The key of the merge strategy id in Hudi before 1.0.
 OLD_MERGE_STRATEGY_ID = "hoodie.compaction.record.merger.strategy"
 DELETE_FIELD = "hoodie.record.merge.property.hoodie.payload.delete.field"
 DELETE_MARKER = "hoodie.record.merge.property.hoodie.payload.delete.marker"
 UNAVAILABLE_VALUE = "hoodie.record.merge.property.hoodie.write.partial.update.unavailable.value"
 CREATE_SCHEMA = "hoodie.table.create.schema"
 LOG_FILE_FORMAT = "hoodie.table.log.file.format"
-#: The formats of base and log files, as Hudi before 0.6 wrote them.
+#: The keys of the formats of base files and log files in Hudi before 0.6.
 OLD_BASE_FILE_FORMAT = "hoodie.table.ro.file.format"
 OLD_LOG_FILE_FORMAT = "hoodie.table.rt.file.format"
 BOOTSTRAP_INDEX_ENABLE = "hoodie.bootstrap.index.enable"
@@ -55,7 +58,7 @@ BOOTSTRAP_INDEX_TYPE = "hoodie.bootstrap.index.type"
 PARTITION_EXTRACTOR_CLASS = "hoodie.table.partition_extractor_class"
 SLASH_SEPARATED_DATES = "hoodie.datasource.write.slash.separated.date.partitioning"
 SECONDARY_INDEXES_METADATA = "hoodie.table.secondary.indexes.metadata"
-#: How the TIMESTAMP and CUSTOM key generators format a time as a partition path.
+#: Options of the TIMESTAMP and CUSTOM key generators: how a time is formatted as a partition path.
 TIMESTAMP_TYPE = "hoodie.keygen.timebased.timestamp.type"
 TIMESTAMP_SCALAR_UNIT = "hoodie.keygen.timebased.timestamp.scalar.time.unit"
 TIMESTAMP_INPUT_FORMAT = "hoodie.keygen.timebased.input.dateformat"
@@ -65,7 +68,7 @@ TIMESTAMP_OUTPUT_FORMAT = "hoodie.keygen.timebased.output.dateformat"
 TIMESTAMP_OUTPUT_ZONE = "hoodie.keygen.timebased.output.timezone"
 TIMESTAMP_ZONE = "hoodie.keygen.timebased.timezone"
 TIMESTAMP_PARSER = "hoodie.keygen.datetime.parser.class"
-#: The same options, as Hudi before 0.14 named them.
+#: The names of these options in Hudi before 0.14.
 OLD_TIMESTAMP_OPTIONS = "hoodie.deltastreamer.keygen.*"
 #: Properties that are passed to a merger.
 MERGE_PROPERTIES = "hoodie.record.merge.property.*"
@@ -75,10 +78,10 @@ SCHEMA = "schema"
 BUCKET_COUNT = "lakemark.bucket.count"
 BUCKET_HASH_FIELDS = "lakemark.bucket.hash.fields"
 SOURCE_START = "lakemark.source.start"
-#: Offsets before the batch that were skipped unread, as JSON.
+#: Offsets before the batch that were skipped without being read, as JSON.
 SOURCE_LOST = "lakemark.source.lost"
-#: How many of the batch's records were written or rejected, as JSON.
+#: Numbers of records of the batch that were written and rejected, as JSON.
 AUDIT = "lakemark.audit"
-#: How far each streamer of the table has read, as JSON.
+#: The source positions up to which each streamer of the table has read, as JSON.
 CHECKPOINTS = "lakemark.checkpoints"
 WRITER_ID = "lakemark.writer.id"

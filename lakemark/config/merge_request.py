@@ -1,8 +1,8 @@
-"""The merge settings of a user, and how missing ones are inferred, as Apache Hudi does.
+"""Resolves the merge settings of a user: infers missing settings as Apache Hudi does.
 
-With ordering fields the mode is event time, without them commit time. A payload class means the
-settings that Apache Hudi 1.2.0 derives from it in a new table of version 9. Contradicting settings
-are refused, by their names in ``TableSpec``.
+The default mode is event time if there are ordering fields, and commit time if there are none. A
+payload class implies the settings that Apache Hudi 1.2.0 derives from it for a new table of version
+9. Settings that contradict each other are refused. The error uses their names in ``TableSpec``.
 
 Source: ``HoodieTableConfig.inferMergingConfigsForV9TableCreation``.
 """
@@ -33,11 +33,11 @@ from lakemark.model.format_version import FormatVersion
 
 @dataclass(frozen=True, slots=True)
 class SettingProblem:
-    """A setting that contradicts the others.
+    """A setting that is invalid or contradicts another setting.
 
     Attributes:
-        setting: a field of ``MergeRequest``.
-        text: its value, the problem, and the remedy.
+        setting: name of the setting in ``TableSpec``.
+        text: the value of the setting, the problem, and the remedy.
     """
 
     setting: str
@@ -46,16 +46,17 @@ class SettingProblem:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeRequest:
-    """Settings as the user gave them; those that are None or empty are inferred.
+    """Merge settings as the user gave them. Settings that are None or empty are inferred.
 
     Attributes:
         ordering: columns that order changes to one record, most significant first.
         merge_mode: decides which of two changes wins.
         partial_update: decides which values of the winner come from the other record.
         unavailable_value: the text that ``FILL_UNAVAILABLE`` replaces.
-        delete_marker: marks deletes among data rows.
-        payload: a Java class, or its last part, that implies all other settings.
-        merger_class: path of the class that merges, in mode ``CUSTOM``; see ``MergerName``.
+        delete_marker: column and text that mark a data row as a delete.
+        payload: a payload class of Apache Hudi, or the last part of its name. It implies all other
+            settings.
+        merger_class: class path of the user's merger in mode ``CUSTOM``; see ``MergerName``.
     """
 
     ordering: tuple[str, ...] = ()
@@ -67,7 +68,7 @@ class MergeRequest:
     merger_class: str | None = None
 
     def resolve(self) -> MergeSettings:
-        """Infer the missing settings.
+        """Return the complete settings, with missing ones inferred.
 
         Raises:
             InvalidConfig: settings contradict each other, or the payload is unknown.
@@ -78,7 +79,7 @@ class MergeRequest:
         return self._resolved
 
     def find_problems(self) -> Iterator[SettingProblem]:
-        """Find all settings that contradict others."""
+        """Yield all settings that are invalid or contradict others."""
         if self.payload is not None and self.payload_class is None:
             text = f"{self.payload} is unknown; use one of {_short_names()}"
             yield SettingProblem("payload", text)
@@ -108,7 +109,7 @@ class MergeRequest:
 
     @cached_property
     def _resolved(self) -> MergeSettings:
-        """All settings, if there is no problem."""
+        """The complete settings. They are valid only if ``find_problems`` finds no problem."""
         if self.payload_class is not None:
             implied = self._payload_settings
             return replace(
@@ -207,7 +208,7 @@ class MergeRequest:
 
 
 def find_payload_class(name: str) -> str | None:
-    """Find the Java class of a payload by its name or the last part of it; None if unknown."""
+    """Return the class of a payload, by its name or the last part of the name; None if unknown."""
     for known in PAYLOAD_CLASSES:
         if name in (known, _short(known)):
             return known
@@ -219,17 +220,18 @@ def merge_properties(
     payload_class: str | None = None,
     version: FormatVersion = FormatVersion.V9,
 ) -> dict[str, str]:
-    """Return the properties that store the settings, except ordering fields and mode.
+    """Return the properties that store merge settings, except ordering fields and mode.
 
-    Before version 9 these are a payload class, and a strategy that Hudi 1.2 reads.
+    Tables before version 9 store a payload class, and a merge strategy, which Hudi 1.2 reads.
 
     Args:
-        settings: complete ones.
-        payload_class: the Java class that the user named, which implies the settings.
-        version: the table's.
+        settings: the complete settings.
+        payload_class: the payload class that the user named; it implies the settings. None if the
+            user named none.
+        version: version of the table.
 
     Raises:
-        InvalidConfig: a table of that version cannot store a setting.
+        InvalidConfig: a table of this version cannot store one of the settings.
     """
     if version is not FormatVersion.V9:
         return _old_merge_properties(settings, payload_class, version)
@@ -272,7 +274,7 @@ def _old_merge_properties(
 
 
 def setting_text(value: object) -> str:
-    """Return a setting's value as users write it: ``event_time``, not the stored name."""
+    """Return the value of a setting as users write it, such as ``event_time``."""
     if value is None or value == ():
         return "none"
     if isinstance(value, MergeMode | PartialUpdateMode):

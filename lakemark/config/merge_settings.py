@@ -1,8 +1,8 @@
-"""How the records of one key are merged, as tables of all versions store it.
+"""Reads the settings that decide how records of one key are merged, for all table versions.
 
-Version 9 stores merge mode, partial update mode and delete marker. Earlier versions store a Java
-class, the payload. ``_PAYLOADS`` has a line for each payload of Apache Hudi 1.2.0 with the settings
-that it implies. A table of version 9 may also name one of them (``CUSTOM`` with a payload class).
+Tables of version 9 store merge mode, partial update mode and delete marker. Earlier versions store
+a Java class instead, the payload. ``_PAYLOADS`` has the settings that each payload of Apache Hudi
+1.2.0 implies. A table of version 9 may store a payload too, with merge mode ``CUSTOM``.
 Source: ``HoodieTableConfig.inferMergingConfigsForPreV9Table``,
 ``HoodieTableConfig.getTableMergeProperties`` and the payload classes.
 """
@@ -20,10 +20,10 @@ from lakemark.model.changes import DeleteMarker
 
 
 class PartialUpdateMode(StrEnum):
-    """Which values of the winning record are replaced by the other record's.
+    """Decides which values of the winning record are replaced by those of the other record.
 
-    ``IGNORE_DEFAULTS``: nulls and defaults of the column. ``FILL_UNAVAILABLE``: a text that means
-    "unavailable". The value is the stored name.
+    ``IGNORE_DEFAULTS`` replaces nulls and defaults of the column. ``FILL_UNAVAILABLE`` replaces a
+    text that means "unavailable". The values are the stored names.
     """
 
     IGNORE_DEFAULTS = "IGNORE_DEFAULTS"
@@ -31,7 +31,7 @@ class PartialUpdateMode(StrEnum):
 
 
 class Payload(StrEnum):
-    """A payload with rules that no merge mode has; the value is the Java class."""
+    """A payload whose merge rules no merge mode has alone; the values are the Java classes."""
 
     OVERWRITE_NON_DEFAULTS = (
         "org.apache.hudi.common.model.OverwriteNonDefaultsWithLatestAvroPayload"
@@ -49,14 +49,15 @@ class MergeSettings:
     Attributes:
         mode: decides which of two records wins.
         ordering_fields: columns that event time compares.
-        partial_update: decides which values of the winner come from the other record; None for
-            none of them.
+        partial_update: decides which values of the winner come from the other record; None if the
+            winner keeps all its values.
         unavailable_value: the text that ``FILL_UNAVAILABLE`` replaces.
-        payload: a payload with rules that the mode does not have.
-        delete_marker: marks deletes among data rows, in addition to Hudi's own columns.
+        payload: the payload that the table stores, if its rules are not those of a mode.
+        delete_marker: column and text that mark a data row as a delete, in addition to Hudi's
+            columns for deletes.
         strategy_id: the UUID of a custom merger; None if a mode or a payload decides.
-        merger_class: path of the class (``MergerName``) that merges by that strategy. It is not
-            stored, so each process that merges must be given it.
+        merger_class: class path (``MergerName``) of the merger that implements the strategy. Tables
+            do not store it, so each process that merges records must receive it as a setting.
     """
 
     mode: MergeMode
@@ -70,7 +71,7 @@ class MergeSettings:
 
 
 def merge_settings(properties: TableProperties) -> MergeSettings:
-    """Return the settings of a table.
+    """Return the merge settings of a table.
 
     Raises:
         Unsupported: the payload or the partial update mode is unknown.
@@ -80,7 +81,7 @@ def merge_settings(properties: TableProperties) -> MergeSettings:
     if mode is MergeMode.CUSTOM:
         return _of_custom(properties)
     if mode is MergeMode.EVENT_TIME and not ordering:
-        # Without ordering values all records tie, and the later record wins a tie.
+        # Without ordering values all records are equal, and of equal records the later one wins.
         mode = MergeMode.COMMIT_TIME
     return MergeSettings(
         mode=mode,
@@ -97,7 +98,7 @@ def payload_settings(payload_class: str) -> MergeSettings:
     Source: ``HoodieTableConfig.inferMergingConfigsForV9TableCreation``.
 
     Args:
-        payload_class: the Java class; one of ``PAYLOAD_CLASSES``.
+        payload_class: Java class of the payload, one of ``PAYLOAD_CLASSES``.
     """
     if payload_class in _MODES:
         return MergeSettings(mode=_MODES[payload_class])
@@ -105,12 +106,12 @@ def payload_settings(payload_class: str) -> MergeSettings:
 
 
 def has_rules(payload_class: str | None) -> bool:
-    """Return whether there is a payload with more rules than a merge mode."""
+    """Return whether there is a payload class, and its rules are more than those of a mode."""
     return payload_class is not None and payload_class not in _MODES
 
 
 def payload_of_mode(mode: MergeMode) -> str | None:
-    """Return the payload that is equivalent to a mode; None for ``CUSTOM``."""
+    """Return the payload class that is equivalent to a mode; None for ``CUSTOM``."""
     return next((name for name, meant in _MODES.items() if meant is mode), None)
 
 
@@ -120,7 +121,10 @@ def strategy_of_mode(mode: MergeMode) -> str | None:
 
 
 def stored_payload(properties: TableProperties) -> str | None:
-    """The payload class that a table was created with, even if other properties replaced it."""
+    """Return the payload class with which a table was created; None if there is none.
+
+    Other properties may have replaced the payload class since.
+    """
     return _payload_class(properties) or properties.values.get(keys.LEGACY_PAYLOAD_CLASS) or None
 
 
@@ -136,7 +140,8 @@ _MODES = {
 #: The Java classes of the supported payloads.
 PAYLOAD_CLASSES = (*_MODES, *(payload.value for payload in Payload))
 
-#: Orders the changes of MySQL before version 9: log file and position in one text.
+#: Column that orders the changes of MySQL in tables before version 9. It contains the log file and
+#: the position in one text.
 MYSQL_SEQUENCE = "_event_seq"
 
 _DEBEZIUM_MARKER = DeleteMarker("_change_operation_type", "d")
@@ -169,15 +174,15 @@ _STRATEGIES = {
     "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5": MergeMode.EVENT_TIME,
     "ce9acb64-bde0-424c-9b91-f6ebba25356d": MergeMode.COMMIT_TIME,
 }
-#: The strategies that are equivalent to a mode.
+#: The ids of the merge strategies that are equivalent to a mode.
 MODE_STRATEGIES = tuple(_STRATEGIES)
 
-#: The strategy of a table whose payload class decides.
+#: The merge strategy id of a table whose payload class decides how records are merged.
 PAYLOAD_STRATEGY = "00000000-0000-0000-0000-000000000000"
 
 
 def _mode(properties: TableProperties) -> MergeMode:
-    """The stored mode; in version 6, which has none, that of its payload or of its strategy."""
+    """Return the stored mode; in version 6, which stores none, that of the payload or strategy."""
     payload, strategy = _payload_class(properties), _strategy(properties)
     if properties.version < 8 and payload:
         return _MODES.get(payload, MergeMode.CUSTOM)

@@ -1,4 +1,4 @@
-"""The name of a user's merger."""
+"""The name of a custom merger: a Python class of the user that merges records."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class MergerName:
     """The class of a user's merger, and the id that tables store for it.
 
     Attributes:
-        class_path: ``package.module:Class`` or ``FILE.py:Class``. It is not stored; each process
-            must be given it.
+        class_path: ``package.module:Class`` or ``FILE.py:Class``. Tables do not store it, so each
+            process must receive it as a setting.
         strategy_id: a UUID, stored as ``hoodie.record.merge.strategy.id``. All readers and writers
-            of the table must merge with a class that has it.
+            of the table must use a merger with this id.
 
     Raises:
         InvalidConfig: ``class_path`` is not a class path, or ``strategy_id`` is not a UUID.
@@ -41,15 +41,15 @@ class MergerName:
 
 
 def is_file(class_path: str) -> bool:
-    """Return whether a class path names a file of Python rather than a module."""
+    """Return whether a class path names a Python file rather than a module."""
     return class_path.rpartition(":")[0].endswith(".py")
 
 
 def check_class_path(text: str) -> str:
-    """Return the text if it has the form of a class path.
+    """Check that a text has the form of a class path, and return it.
 
     Raises:
-        InvalidConfig: it does not.
+        InvalidConfig: the text has another form.
     """
     if not _CLASS_PATH.fullmatch(text):
         message = (

@@ -1,4 +1,4 @@
-"""Judges whether a table's properties allow it to be read, maintained or written here."""
+"""Checks whether the properties of a table allow lakemark to read, maintain or write it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,13 @@ from lakemark.errors import Unsupported
 
 _RULE_BY_KEY = {rule.key: rule for rule in RULES}
 
-#: Characters of a value that an error shows.
+#: Number of characters of a value that an error shows.
 _SHOWN_LENGTH = 120
 
-_UNKNOWN = "which is unknown here and may require of writers what is not implemented here"
+_UNKNOWN = (
+    "which lakemark does not know, and which may require something of writers that lakemark does "
+    "not implement"
+)
 _OUTER_SPACES = (
     "which begins or ends with a space, and Apache Hudi treats the space as part of the value"
 )
@@ -24,12 +27,12 @@ _REMOVE_SPACES = "remove the space from the value in .hoodie/hoodie.properties"
 
 @dataclass(frozen=True, slots=True)
 class PropertyProblem:
-    """A property for which a table is refused.
+    """A property because of which a table is refused.
 
     Attributes:
-        key: of the property.
-        value: its value.
-        because: the reason, as a clause after the value.
+        key: key of the property.
+        value: value of the property.
+        because: the reason, as a clause that continues "<key> is <value>, ".
         remedy: what the user can do.
     """
 
@@ -46,23 +49,23 @@ def check_allows(properties: TableProperties, purpose: Purpose, url: str) -> Non
     """Check that a table may be read, maintained or written.
 
     Args:
-        properties: of the table.
-        purpose: for which the table is opened.
-        url: of the table, for the error.
+        properties: properties of the table.
+        purpose: purpose for which the table is opened.
+        url: URL of the table, for the error.
 
     Raises:
-        Unsupported: a property does not allow it. The message names each such property, its value
-            and the remedy.
+        Unsupported: a property does not allow this purpose. The message names each such property,
+            its value and the remedy.
     """
     found = [str(problem) for problem in find_problems(properties, purpose)]
     if found:
         verb = {Purpose.READ: "read", Purpose.MAINTAIN: "changed", Purpose.WRITE: "written"}
-        message = f"table {url} cannot be {verb[purpose]} here: " + "\n".join(found)
+        message = f"table {url} cannot be {verb[purpose]} by lakemark: " + "\n".join(found)
         raise Unsupported(message)
 
 
 def find_problems(properties: TableProperties, purpose: Purpose) -> Iterator[PropertyProblem]:
-    """Find the properties of a table that do not allow a purpose, in the order of the rules."""
+    """Yield the properties of a table that do not allow a purpose, in the order of the rules."""
     values = properties.values
     for rule in RULES:
         for key in _stored_keys(rule, values):
@@ -79,7 +82,7 @@ def find_problems(properties: TableProperties, purpose: Purpose) -> Iterator[Pro
 
 
 def find_rule(key: str) -> PropertyRule | None:
-    """Find the rule of a property; None if there is none, so that its meaning is unknown."""
+    """Return the rule of a property; None if lakemark does not know the property."""
     if not key.startswith(("hoodie.", "_hoodie.")):
         return USER_NOTES
     if key in _RULE_BY_KEY:
@@ -93,7 +96,7 @@ def _has_outer_spaces(key: str, value: str) -> bool:
 
 
 def _stored_keys(rule: PropertyRule, values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the key of a rule; if it is a prefix, the keys of the table that have it."""
+    """Return the key of a rule; if the key is a prefix, the table's keys with this prefix."""
     if not rule.key.endswith("*"):
         return (rule.key,)
     return tuple(sorted(key for key in values if find_rule(key) is rule))

@@ -12,29 +12,29 @@ _PAGE = Path(__file__).parents[2] / "docs" / "foreign_tables.md"
 _HEAD = """# Foreign tables: what each property means
 
 Printed by `python -m lakemark.config.property_page` from the rules that every command and
-pipeline applies (`lakemark/config/property_rules.py`). The page lists each property of a table of
-Apache Hudi 1.2.0, as `.hoodie/hoodie.properties` stores it.
+pipeline applies (`lakemark/config/property_rules.py`). The page lists each property that Apache
+Hudi 1.2.0 stores in a table's `.hoodie/hoodie.properties`.
 
-- **honour**: the value decides what is read or written.
-- **ignore**: the value is kept and not used. The reason says why this is harmless.
-- **refuse**: the table is not opened for that use. The error names the property, its value and the
-  remedy.
+- **honour**: the value decides what lakemark reads or writes.
+- **ignore**: the value is kept but not used. The last column says why this is harmless.
+- **refuse**: lakemark does not open the table for that use. The error names the property, its value
+  and the remedy.
 
 Writing covers everything that changes a table: pipelines, table services, rollbacks, restores and
-version changes. "Records only" means that pipelines are refused, and table services run.
+version changes. "Records only" means that lakemark refuses pipelines, but runs table services.
 
-A property that begins with `hoodie.` and is not on this page makes the table read-only here,
-because it may ask writers for something that lakemark does not do. So does a value that begins or
-ends with a space: Apache Hudi takes the space as a part of the value, so `true` with a space after
-it is false. While a pipeline runs, each
-commit applies the rules again to the properties as they are then.
+lakemark only reads a table that has a property that begins with `hoodie.` and is not on this page,
+because the property may require something of writers that lakemark does not do. The same applies if
+a value begins or ends with a space. Apache Hudi treats the space as part of the value, so `true`
+with a space after it means false. While a pipeline runs, each commit applies the rules again to the
+current properties.
 """
 
 _COLUMNS = "| Property | Reading | Writing | Why |\n|---|---|---|---|\n"
 
 
 def render_page() -> str:
-    """Render the whole page."""
+    """Return the text of the whole page."""
     parts = [f"\n## {name}\n\n{_COLUMNS}{_rows(rules)}" for name, rules in SUBJECTS.items()]
     others = f"\n## Other keys\n\n{_COLUMNS}{_rows((USER_NOTES,))}"
     return "".join([_HEAD, *parts, others])
@@ -52,7 +52,10 @@ def _row(rule: PropertyRule) -> str:
 
 
 def _cell(effect: Effect, refusals: tuple[Refusal, ...] | list[Refusal]) -> str:
-    """Return the effect, and the values of the last refusal, which covers most values."""
+    """Return the text of a cell: the effect, and the values that are refused.
+
+    These are the values of the last refusal, because it covers the most values.
+    """
     if not refusals:
         return str(effect)
     last = refusals[-1]

@@ -1,6 +1,7 @@
-"""Predicates on a property's value, by which rules refuse a table.
+"""Predicates that decide whether a rule refuses a table because of a property's value.
 
-Each is called with the properties of the table and the value, which is "" if the table lacks it.
+Each predicate is called with the properties of the table and the value of one property. The value
+is "" if the table does not have the property.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from lakemark.config.table_properties import MergeMode, TableProperties
 from lakemark.errors import Unsupported
 from lakemark.model.format_version import FormatVersion
 
-#: Partitions of the metadata table that are written here.
+#: Partitions of the metadata table that lakemark updates.
 MAINTAINED = ("files", "column_stats", "partition_stats")
 _SLASH_EXTRACTORS = (
     "SlashEncodedDayPartitionValueExtractor",
@@ -23,7 +24,7 @@ _SLASH_EXTRACTORS = (
 
 
 def is_true(properties: TableProperties, value: str) -> bool:
-    """Return whether it is ``true``."""
+    """Return whether the value is ``true``."""
     return value.lower() == "true"
 
 
@@ -33,12 +34,12 @@ def lacks_meta_columns(properties: TableProperties, value: str) -> bool:
 
 
 def is_set(properties: TableProperties, value: str) -> bool:
-    """Return whether it has a value."""
+    """Return whether the property has a value."""
     return bool(value.strip())
 
 
 def is_none_of(*accepted: str) -> Callable[[TableProperties, str], bool]:
-    """Return a predicate for values that are set and not accepted."""
+    """Return a predicate that is true for a value that is set but is not one of ``accepted``."""
     return lambda properties, value: value.strip() not in ("", *accepted)
 
 
@@ -55,38 +56,38 @@ def is_another_layout(properties: TableProperties, value: str) -> bool:
 
 
 def drops_unreadable_columns(properties: TableProperties, value: str) -> bool:
-    """Return whether partition columns that the files lack cannot be read from the paths."""
+    """Return whether files lack partition columns that lakemark cannot read from the paths."""
     is_read = properties.folders_are_values and not properties.is_merge_on_read
     return properties.drops_partition_columns and not is_read
 
 
 def is_cdc_of_copy_on_write(properties: TableProperties, value: str) -> bool:
-    """Return whether a copy-on-write table stores change data."""
+    """Return whether the table is copy-on-write and stores change data."""
     return properties.cdc_enabled and not properties.is_merge_on_read
 
 
 def is_unknown_logging_mode(properties: TableProperties, value: str) -> bool:
-    """Return whether the content of ``.cdc`` files is unknown."""
+    """Return whether the table stores change data in an unknown logging mode."""
     return properties.cdc_enabled and properties.cdc_logging_mode is None
 
 
 def names_unmaintained(properties: TableProperties, value: str) -> bool:
-    """Return whether the metadata table has partitions that are not updated here."""
+    """Return whether the metadata table has partitions that lakemark does not update."""
     return any(name not in MAINTAINED for name in properties.metadata_partitions)
 
 
 def is_unknown_generator(properties: TableProperties, value: str) -> bool:
-    """Return whether the key generator's type is not implemented."""
+    """Return whether lakemark does not implement the key generator's type."""
     return is_set(properties, value) and find_implemented(value.strip()) is None
 
 
 def is_unknown_generator_class(properties: TableProperties, value: str) -> bool:
-    """Return whether the key generator's class is not implemented."""
+    """Return whether lakemark does not implement the key generator's class."""
     return is_set(properties, value) and find_implemented(type_of_class(value.strip())) is None
 
 
 def extracts_slashes(properties: TableProperties, value: str) -> bool:
-    """Return whether the partition extractor is one of slash-separated dates."""
+    """Return whether the partition extractor parses slash-separated dates."""
     return value.strip().rpartition(".")[2] in _SLASH_EXTRACTORS
 
 
@@ -102,13 +103,16 @@ is_unknown_partial_update = is_none_of("NONE", *PartialUpdateMode)
 
 
 def is_unknown_payload(properties: TableProperties, value: str) -> bool:
-    """Whether the payload class, and not the partial update mode, makes the merge rules unknown."""
+    """Return whether the payload class makes the merge rules unknown.
+
+    If the partial update mode is unknown too, only that mode is reported.
+    """
     partial_update = properties.values.get(keys.PARTIAL_UPDATE_MODE, "")
     is_its_fault = not is_unknown_partial_update(properties, partial_update)
     return is_set(properties, value) and is_its_fault and _merges_unknown(properties)
 
 
 def is_custom_without_rules(properties: TableProperties, value: str) -> bool:
-    """Return whether merging is custom, and neither strategy nor payload is known."""
+    """Return whether the merge mode is custom, but the table names no strategy and no payload."""
     is_payload = bool(properties.values.get(keys.PAYLOAD_CLASS))
     return value == MergeMode.CUSTOM and not is_payload and _merges_unknown(properties)

@@ -1,4 +1,4 @@
-"""The type of the rules about properties of a table."""
+"""The types of the rules about table properties."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from lakemark.config.table_properties import TableProperties
 
 
 class Purpose(IntEnum):
-    """Purpose of opening a table. A property that refuses one purpose refuses all later ones."""
+    """Purpose of opening a table. If a property refuses one purpose, it also refuses later ones."""
 
     READ = 0
-    #: Table services, rollbacks, restores, version changes: no row changes its key or values.
+    #: Run table services, rollbacks, restores or version changes. No new records are written.
     MAINTAIN = 1
-    #: Records are inserted, updated or deleted.
+    #: Insert, update or delete records.
     WRITE = 2
 
 
-#: In ``Refusal.values``: no value is accepted.
+#: The text of ``Refusal.values`` if no value is accepted.
 ANY_VALUE = "any value"
 
 
 class Effect(StrEnum):
-    """Effect of a property whose value is not refused."""
+    """Effect of a property if its value is not refused."""
 
     HONOUR = "honour"
     IGNORE = "ignore"
@@ -32,13 +32,14 @@ class Effect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Values of a property for which a table is refused.
+    """Values of a property because of which a table is refused.
 
     Attributes:
-        since: the first purpose that is refused.
-        values: a description of the values, for the page.
-        applies: whether the table has such a value; called with the value, "" for none.
-        because: the reason; continues "<property> is <value>, ".
+        since: the first purpose that is refused; later ones are refused too.
+        values: a description of the values, for the documentation page.
+        applies: a predicate that tells whether the table has such a value (see
+            ``property_predicates``).
+        because: the reason, as a clause that continues "<property> is <value>, ".
         remedy: what the user can do.
     """
 
@@ -54,11 +55,11 @@ class PropertyRule:
     """The effect of one property on reading and writing.
 
     Attributes:
-        key: of the property; a key that ends with ``*`` is a prefix.
-        reading: effect of values that reading does not refuse.
-        writing: effect of values that writing does not refuse.
-        why: the reason in a few words, for the page.
-        refusals: values for which the table is refused.
+        key: key of the property; a key that ends with ``*`` is a prefix.
+        reading: effect on reading of values that are not refused.
+        writing: effect on writing of values that are not refused.
+        why: the reason in a few words, for the documentation page.
+        refusals: values because of which the table is refused.
     """
 
     key: str

@@ -1,10 +1,10 @@
-"""The rule of each property of a table; ``property_check`` applies them.
+"""The rule of each table property; ``property_check`` applies the rules.
 
 A property in ``hoodie.properties`` is honoured, ignored because that is harmless, or refused. A
-``hoodie.`` property without a rule makes the table read-only, because it may require of writers
-what is not implemented here. Apache Hudi's Spark writer uses every property of the file as an
-option of its writes, so each may have an effect. Keys outside ``hoodie.`` are notes of users, which
-no version of Apache Hudi reads.
+``hoodie.`` property without a rule makes the table read-only, because it may require something of
+writers that lakemark does not implement. Any property may have an effect, because Apache Hudi's
+Spark writer uses every property of the file as an option of its writes. Keys that do not begin with
+``hoodie.`` are notes of users, which no version of Apache Hudi reads.
 
 ``docs/foreign_tables.md`` is rendered from these rules. Source: ``HoodieTableConfig`` and
 ``HoodieTableMetaClient.TableBuilder`` of Apache Hudi 1.2.0.
@@ -67,29 +67,32 @@ _UNREAD_BASE_FORMAT = Refusal(
     _READ,
     "values other than `PARQUET` and `HFILE`",
     is_none_of("PARQUET", "HFILE"),
-    "and base files of that format are not read here",
+    "but lakemark cannot read base files of that format",
     _ONLY_APACHE,
 )
 _UNWRITTEN_BASE_FORMAT = Refusal(
     _MAINTAIN,
     "values other than `PARQUET`",
     is_none_of("PARQUET"),
-    "and base files are written here as Parquet only",
+    "but lakemark writes base files only as Parquet",
     _ANOTHER_PATH,
 )
 _UNREAD_LOG_FORMAT = Refusal(
     _READ,
     "values other than `HOODIE_LOG`",
     is_none_of("HOODIE_LOG"),
-    "and log files of that format are not read here",
+    "but lakemark cannot read log files of that format",
     _ONLY_APACHE,
 )
-_UNWRITTEN_GENERATOR = "and this key generator is not one that writes keys and partition paths here"
+_UNWRITTEN_GENERATOR = "but lakemark does not implement this key generator"
 
 _IDENTITY = (
     _honoured(keys.TABLE_NAME, "part of the checksum"),
     _honoured(keys.DATABASE_NAME, "part of the checksum"),
-    _honoured(keys.TABLE_CHECKSUM, "a damaged file is refused; each change writes it again"),
+    _honoured(
+        keys.TABLE_CHECKSUM,
+        "a file with a wrong checksum is refused; each change of the file writes a new checksum",
+    ),
     _honoured(keys.TABLE_TYPE, "merge-on-read or copy-on-write"),
     _honoured(
         keys.TABLE_VERSION,
@@ -110,7 +113,7 @@ _IDENTITY = (
             _READ,
             "values other than `native`",
             is_none_of("native"),
-            "and only tables of Hudi's own format are read here",
+            "but lakemark reads only tables in Hudi's own format",
             _ONLY_APACHE,
         ),
     ),
@@ -118,7 +121,7 @@ _IDENTITY = (
         keys.CREATE_SCHEMA,
         _HONOUR,
         _IGNORE,
-        "the columns that a query may name until the first commit, whose schema replaces it",
+        "the columns of queries until the first commit, whose schema replaces this one",
     ),
 )
 
@@ -128,9 +131,9 @@ _TIMELINE = (
         "follows from the table version",
         Refusal(
             _READ,
-            "a layout that is not the one of the table version",
+            "a layout that does not belong to the table version",
             is_another_layout,
-            "which is not the layout of the table's version",
+            "which does not belong to the table's version",
             "repair the table with Apache Hudi",
         ),
     ),
@@ -139,14 +142,14 @@ _TIMELINE = (
     _honoured(keys.ARCHIVELOG_FOLDER, "folder of the archived timeline, version 6"),
     _honoured(
         keys.TIMELINE_TIMEZONE,
-        "the zone of instant times; `LOCAL` needs a setting to write "
+        "the time zone of instant times; writing with `LOCAL` needs a setting "
         "([concurrency.md](concurrency.md#time-zones))",
         Refusal(
             _MAINTAIN,
             "values other than `UTC` and `LOCAL`",
             is_none_of("UTC", "LOCAL"),
             "which is neither UTC nor LOCAL",
-            "set it to the zone that the writers of the table use",
+            "set it to the time zone that the writers of the table use",
         ),
     ),
 )
@@ -167,10 +170,10 @@ _KEYS_AND_PARTITIONS = (
     ),
     _honoured(
         keys.KEY_GENERATOR_CLASS,
-        "the same, in releases of version 6",
+        "like the type; releases of table version 6 store only the class",
         Refusal(
             _WRITE,
-            "classes of other key generators, and of users",
+            "classes of other key generators, and classes of users",
             is_unknown_generator_class,
             _UNWRITTEN_GENERATOR,
             _ANOTHER_PATH,
@@ -185,20 +188,21 @@ _KEYS_AND_PARTITIONS = (
             _WRITE,
             "`true`",
             is_true,
-            "and dates are not written as yyyy/MM/dd folders here, so that a key would get a "
-            "second row in another folder",
+            "but lakemark does not write dates as yyyy/MM/dd folders, so a key would get a second "
+            "row in another folder",
             _ANOTHER_PATH,
         ),
     ),
     _ignored(
         keys.PARTITION_EXTRACTOR_CLASS,
-        "it parses paths for catalogs; Apache Hudi 1.2 records slash-separated dates only here",
+        "it parses paths for catalogs; in tables of Apache Hudi 1.2 only this property shows that "
+        "dates are slash-separated",
         Refusal(
             _WRITE,
             "extractors of slash-separated dates",
             extracts_slashes,
-            "and dates are not written as yyyy/MM/dd folders here, so that a key would get a "
-            "second row in another folder",
+            "but lakemark does not write dates as yyyy/MM/dd folders, so a key would get a second "
+            "row in another folder",
             _ANOTHER_PATH,
         ),
     ),
@@ -207,17 +211,17 @@ _KEYS_AND_PARTITIONS = (
         "the files lack the partition columns, which are read from the path",
         Refusal(
             _READ,
-            "`true` if a folder is not the value of one column, and on merge-on-read",
+            "`true` on merge-on-read, or if a folder is not the value of one column",
             drops_unreadable_columns,
-            "so that the files lack the partition columns; they are read from the path here only "
-            "on copy-on-write and if each folder is the value of one column",
+            "so the files lack the partition columns; lakemark reads them from the path only if "
+            "the table is copy-on-write and each folder is the value of one column",
             _ONLY_APACHE,
         ),
         Refusal(
             _MAINTAIN,
             "`true`",
             is_true,
-            "and files without the partition columns are not written here",
+            "but lakemark does not write files without the partition columns",
             _ANOTHER_PATH,
         ),
     ),
@@ -240,10 +244,13 @@ _KEYS_AND_PARTITIONS = (
 
 _MERGING = (
     _honoured(keys.ORDERING_FIELDS, "must equal the pipeline's"),
-    _honoured(keys.PRECOMBINE_FIELD, "the same, before version 9"),
+    _honoured(
+        keys.PRECOMBINE_FIELD,
+        f"the name of `{keys.ORDERING_FIELDS}` before version 9; must equal the pipeline's",
+    ),
     _honoured(
         keys.MERGE_MODE,
-        "which of two records wins",
+        "decides which of two records wins",
         Refusal(
             _MAINTAIN,
             "`CUSTOM` without a merge strategy or a payload",
@@ -252,35 +259,35 @@ _MERGING = (
             f"set {keys.MERGE_STRATEGY_ID}",
         ),
     ),
-    _honoured(keys.MERGE_STRATEGY_ID, "a user's merger is found by it"),
+    _honoured(keys.MERGE_STRATEGY_ID, "the id of the table's merger; a user's merger must have it"),
     _honoured(
         keys.OLD_MERGE_STRATEGY_ID, f"the name of `{keys.MERGE_STRATEGY_ID}` before version 8"
     ),
     _honoured(
         keys.PAYLOAD_CLASS,
-        "a query that merges logs refuses an unknown payload as well",
+        "queries that merge logs also refuse an unknown payload",
         Refusal(
             _MAINTAIN,
             "unsupported payloads",
             is_unknown_payload,
-            f"but only the payloads {', '.join(PAYLOAD_CLASSES)} are supported here",
+            f"but lakemark supports only the payloads {', '.join(PAYLOAD_CLASSES)}",
             _ANOTHER_PATH,
         ),
     ),
     _honoured(keys.LEGACY_PAYLOAD_CLASS, "if the pipeline names a payload, it must be this one"),
     _honoured(
         keys.PARTIAL_UPDATE_MODE,
-        "a query that merges logs refuses an unknown mode as well",
+        "queries that merge logs also refuse an unknown mode",
         Refusal(
             _MAINTAIN,
             "values other than `IGNORE_DEFAULTS` and `FILL_UNAVAILABLE`",
             is_unknown_partial_update,
-            f"but only the modes {', '.join(PartialUpdateMode)} are supported here",
+            f"but lakemark supports only the modes {', '.join(PartialUpdateMode)}",
             _ANOTHER_PATH,
         ),
     ),
-    _honoured(keys.DELETE_FIELD, "rows with the marker in it are deletes"),
-    _honoured(keys.DELETE_MARKER, "the marker"),
+    _honoured(keys.DELETE_FIELD, "rows with the delete marker in this column are deletes"),
+    _honoured(keys.DELETE_MARKER, "the text that marks a row as a delete"),
     _honoured(keys.UNAVAILABLE_VALUE, "the text that partial updates replace"),
     _ignored(
         keys.MERGE_PROPERTIES,
@@ -289,7 +296,7 @@ _MERGING = (
             _MAINTAIN,
             ANY_VALUE,
             is_set,
-            "which is an unknown rule of merging",
+            "which is a merge option that lakemark does not know",
             REMOVE_PROPERTY,
         ),
     ),
@@ -308,7 +315,7 @@ _FILES = (
         _UNREAD_BASE_FORMAT,
         _UNWRITTEN_BASE_FORMAT,
     ),
-    _honoured(keys.LOG_FILE_FORMAT, "there is only one", _UNREAD_LOG_FORMAT),
+    _honoured(keys.LOG_FILE_FORMAT, "there is only one format", _UNREAD_LOG_FORMAT),
     _honoured(
         keys.OLD_LOG_FILE_FORMAT, f"another name of `{keys.LOG_FILE_FORMAT}`", _UNREAD_LOG_FORMAT
     ),
@@ -319,7 +326,7 @@ _FILES = (
             _MAINTAIN,
             "`true`",
             is_true,
-            "and base files are written here as Parquet only",
+            "but lakemark writes base files only as Parquet",
             _ANOTHER_PATH,
         ),
     ),
@@ -330,25 +337,26 @@ _FILES = (
             _MAINTAIN,
             "`false`",
             lacks_meta_columns,
-            "and tables whose rows lack Hudi's columns are not written here",
+            "but lakemark does not write tables whose rows lack Hudi's meta columns",
             _ANOTHER_PATH,
         ),
     ),
     _ignored(
         keys.PARTITION_METAFILE_USE_BASE_FORMAT,
-        "partition metafiles are found in each format; Apache Hudi looks for text first",
+        "lakemark finds partition metafiles in any format, and writes them as text, for which "
+        "Apache Hudi looks first",
     ),
 )
 
 _INDEXES = (
     _honoured(
         keys.METADATA_PARTITIONS,
-        "an index that is not updated with each commit hides rows",
+        "an index that is not updated with each commit would hide rows",
         Refusal(
             _MAINTAIN,
             "partitions other than `files`, `column_stats` and `partition_stats`",
             names_unmaintained,
-            f"but only {', '.join(MAINTAINED)} are updated here with each commit",
+            f"but lakemark updates only {', '.join(MAINTAINED)} with each commit",
             _DROP_METADATA_TABLE,
         ),
     ),
@@ -356,37 +364,37 @@ _INDEXES = (
         keys.METADATA_PARTITIONS_INFLIGHT,
         _HONOUR,
         _HONOUR,
-        "queries do not use a half-built index; writers would have to update it",
+        "queries do not use an index that is being built, but writers have to update it",
         (
             Refusal(
                 _MAINTAIN,
                 ANY_VALUE,
                 is_set,
-                "so Apache Hudi is building this index, which every writer must update, but it is "
-                "not updated here",
+                "so Apache Hudi is building this index; every writer must update it, but lakemark "
+                "does not",
                 f"wait until it is complete, or {_DROP_METADATA_TABLE}",
             ),
         ),
     ),
     _honoured(
         keys.INDEX_DEFINITIONS_PATH,
-        "the path is the same in every table",
+        "lakemark uses the same path in every table",
         Refusal(
             _MAINTAIN,
             f"values other than `{_INDEX_DEFINITIONS}`",
             is_none_of(_INDEX_DEFINITIONS),
-            f"but index definitions are stored here in {_INDEX_DEFINITIONS}",
+            f"but lakemark stores index definitions in {_INDEX_DEFINITIONS}",
             _ANOTHER_PATH,
         ),
     ),
     _ignored(
         keys.SECONDARY_INDEXES_METADATA,
-        "indexes of Hudi 0.13, which no query here uses",
+        "indexes of Hudi 0.13, which queries of lakemark do not use",
         Refusal(
             _MAINTAIN,
             ANY_VALUE,
             is_set,
-            "and this index is not updated here",
+            "but lakemark does not update this index",
             _ANOTHER_PATH,
         ),
     ),
@@ -400,8 +408,8 @@ _CHANGES = (
             _WRITE,
             "`true` on copy-on-write",
             is_cdc_of_copy_on_write,
-            "and changes to a copy-on-write table need .cdc files, which are not written here, "
-            "so every later CDC query would fail",
+            "but lakemark does not write the .cdc files that CDC queries of a copy-on-write table "
+            "need, so every later CDC query would fail",
             "write with Apache Hudi, set it to false, or write to another path",
         ),
     ),
@@ -415,8 +423,10 @@ _CHANGES = (
                 _WRITE,
                 "unknown modes",
                 is_unknown_logging_mode,
-                "and it is not known which images of a change readers of that mode need",
-                "set it to DATA_BEFORE_AFTER, DATA_BEFORE or OP_KEY_ONLY, as its other writers do",
+                "which lakemark does not know, so it cannot tell which images of a change readers "
+                "need",
+                "set it to DATA_BEFORE_AFTER, DATA_BEFORE or OP_KEY_ONLY, as the other writers of "
+                "the table do",
             ),
         ),
     ),
@@ -425,18 +435,18 @@ _CHANGES = (
 _BOOTSTRAP = (
     _honoured(
         keys.BOOTSTRAP_BASE_PATH,
-        "some columns are in files of another table",
+        "some columns are only in the files from which the table was bootstrapped",
         Refusal(
             _READ,
             ANY_VALUE,
             is_set,
-            "so some columns of the table are in the files that it was bootstrapped from; such "
-            "tables are not read here",
-            "rewrite it with Apache Hudi",
+            "so some columns are only in the files from which the table was bootstrapped, and "
+            "lakemark does not read these files",
+            "rewrite the table with Apache Hudi",
         ),
     ),
     *(
-        _ignored(key, f"it matters only with `{keys.BOOTSTRAP_BASE_PATH}`")
+        _ignored(key, f"it has an effect only with `{keys.BOOTSTRAP_BASE_PATH}`")
         for key in (
             keys.BOOTSTRAP_INDEX_ENABLE,
             keys.BOOTSTRAP_INDEX_CLASS,
@@ -445,10 +455,10 @@ _BOOTSTRAP = (
     ),
 )
 
-#: The rule of keys outside ``hoodie.``.
+#: The rule of keys that do not begin with ``hoodie.``.
 USER_NOTES = _ignored("(keys outside `hoodie.`)", "notes of users; Apache Hudi reads none of them")
 
-#: By subject, as the page shows them.
+#: All rules, by the sections of the documentation page.
 SUBJECTS = {
     "The table": _IDENTITY,
     "Timeline": _TIMELINE,

@@ -1,9 +1,10 @@
-"""The properties of a table, in ``.hoodie/hoodie.properties``.
+"""Reads and writes the properties of a table, in ``.hoodie/hoodie.properties``.
 
 The file has the syntax of ``java.util.Properties``. Apache Hudi refuses a file without a valid
-checksum, a CRC-32 of ``<database>.<table>``. ``=`` and ``:`` inside values are not escaped, because
-hudi-rs does not unescape them and Java accepts both forms. Characters outside ASCII are escaped,
-because Java reads the file as ISO-8859-1. Source: ``HoodieTableConfig`` of Apache Hudi 1.2.0.
+checksum, which is a CRC-32 of ``<database>.<table>``. ``=`` and ``:`` inside values are not
+escaped, because hudi-rs does not unescape them and Java accepts both forms. Characters outside
+ASCII are escaped, because Java reads the file as ISO-8859-1.
+Source: ``HoodieTableConfig`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ BACKUP_PATH = ".hoodie/hoodie.properties.backup"
 
 
 class TableType(StrEnum):
-    """How changes are stored; the value is the stored name."""
+    """Decides how changes are stored; the values are the stored names."""
 
     MERGE_ON_READ = "MERGE_ON_READ"
     COPY_ON_WRITE = "COPY_ON_WRITE"
 
 
 class MergeMode(StrEnum):
-    """Which of two changes to one record wins; the value is the stored name."""
+    """Decides which of two changes to one record wins; the values are the stored names."""
 
     EVENT_TIME = "EVENT_TIME_ORDERING"
     COMMIT_TIME = "COMMIT_TIME_ORDERING"
@@ -48,7 +49,10 @@ class MergeMode(StrEnum):
 
 
 class LoggingMode(StrEnum):
-    """What a copy-on-write writer logs of a change; the value is the stored word."""
+    """Decides what the ``.cdc`` files of a copy-on-write table contain for each change.
+
+    The values are the stored names.
+    """
 
     OP_KEY_ONLY = "OP_KEY_ONLY"
     DATA_BEFORE = "DATA_BEFORE"
@@ -57,21 +61,23 @@ class LoggingMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableProperties:
-    """The stored properties, with typed access to those that this project uses."""
+    """The stored properties, with typed access to those that lakemark uses."""
 
     values: Mapping[str, str]
 
     @property
     def table_name(self) -> str:
-        """The table's name."""
+        """The name of the table."""
         return self.values[keys.TABLE_NAME]
 
     @property
     def create_schema(self) -> dict[str, Any] | None:
-        """The Avro schema that the table was created with, which is valid until the first commit.
+        """The Avro schema with which the table was created; None if it is not stored.
+
+        It is valid until the first commit.
 
         Raises:
-            CorruptData: it is not a schema.
+            CorruptData: the stored text is not a JSON object.
         """
         text = self.values.get(keys.CREATE_SCHEMA, "")
         if not text.strip():
@@ -93,32 +99,32 @@ class TableProperties:
 
     @property
     def is_merge_on_read(self) -> bool:
-        """Whether changes go to logs."""
+        """Whether changes are written to log files."""
         return self.table_type is TableType.MERGE_ON_READ
 
     @property
     def version(self) -> int:
-        """Table version: 6, 8 and 9 are in use."""
+        """The table version; 6, 8 and 9 are in use."""
         return int(self.values.get(keys.TABLE_VERSION, "0"))
 
     @property
     def has_known_version(self) -> bool:
-        """Whether the table's version can be read here."""
+        """Whether lakemark can read tables of this version."""
         return self.version in [*FormatVersion]
 
     @property
     def timeline_folder(self) -> str:
-        """Folder of the timeline inside ``.hoodie``, of table version 8 and later."""
+        """Folder of the timeline inside ``.hoodie``, for table version 8 and later."""
         return self.values.get(keys.TIMELINE_PATH, "timeline")
 
     @property
     def history_folder(self) -> str:
-        """Folder of archived instants inside ``timeline_folder``, of table version 8 and later."""
+        """Folder of archived instants inside ``timeline_folder``, for table version 8 and later."""
         return self.values.get(keys.TIMELINE_HISTORY_PATH, "history")
 
     @property
     def archive_folder(self) -> str:
-        """Folder of archived instants inside ``.hoodie``, of table version 6. It may be ""."""
+        """Folder of archived instants inside ``.hoodie``, for table version 6. It may be ""."""
         return self.values.get(keys.ARCHIVELOG_FOLDER, "archived")
 
     @property
@@ -151,16 +157,17 @@ class TableProperties:
 
     @property
     def cdc_logging_mode(self) -> LoggingMode | None:
-        """The stored mode, or Hudi's default; None if it is unknown."""
+        """The stored logging mode, or Hudi's default; None if the stored mode is unknown."""
         word = self.values.get(keys.CDC_LOGGING_MODE) or LoggingMode.DATA_BEFORE_AFTER
         known = {mode.value: mode for mode in LoggingMode}
         return known.get(word.strip().upper())
 
     @property
     def key_generator(self) -> str:
-        """Type of the key generator: of the stored class, or stored, or inferred from the fields.
+        """Type of the key generator.
 
-        ``USER_PROVIDED`` is the type of a user's class.
+        It is the type of the stored class. Without a class it is the stored type, and without
+        either it is inferred from the fields. ``USER_PROVIDED`` is the type of a user's class.
         """
         class_name = self.values.get(keys.KEY_GENERATOR_CLASS)
         if class_name:
@@ -172,14 +179,14 @@ class TableProperties:
 
     @property
     def key_generator_class(self) -> str | None:
-        """The class of the key generator; None for a user's class that is not stored."""
+        """The Java class of the key generator; None for a user's class that is not stored."""
         return self.values.get(keys.KEY_GENERATOR_CLASS) or class_of_type(self.key_generator)
 
     @property
     def folders_are_values(self) -> bool:
         """Whether each folder of a partition path is the value of one partition field.
 
-        False if no key generator is stored: the inferred one may not be the writer's.
+        False if no key generator is stored, because the writers may use another one than inferred.
         """
         if not {keys.KEY_GENERATOR_TYPE, keys.KEY_GENERATOR_CLASS} & self.values.keys():
             return False
@@ -198,12 +205,12 @@ class TableProperties:
 
     @property
     def populates_meta_columns(self) -> bool:
-        """Whether rows have the five meta columns; if not, keys are generated from fields."""
+        """Whether rows have the five meta columns; if not, keys are computed when rows are read."""
         return _flag(self.values.get(keys.POPULATE_META_FIELDS, "true"))
 
     @property
     def drops_partition_columns(self) -> bool:
-        """Whether the files lack the partition columns, so that only the path has their values."""
+        """Whether the files lack the partition columns, whose values are only in the path."""
         return _flag(self.values.get(keys.DROP_PARTITION_COLUMNS))
 
     @property
@@ -229,7 +236,10 @@ class TableProperties:
         return bool(self.metadata_partitions or self.inflight_metadata_partitions)
 
     def with_metadata_partitions(self, partitions: Iterable[str]) -> TableProperties:
-        """The properties of the table with these complete partitions of the metadata table."""
+        """Return the properties with these complete partitions of the metadata table.
+
+        No partition is listed as being built.
+        """
         named = {
             keys.METADATA_PARTITIONS: ",".join(sorted(partitions)),
             keys.METADATA_PARTITIONS_INFLIGHT: "",
@@ -238,12 +248,12 @@ class TableProperties:
         return TableProperties({**self.values, **named})
 
     def without_metadata_table(self) -> TableProperties:
-        """Return the properties of the table without a metadata table; readers list storage."""
+        """Return the properties without a metadata table, so that readers list storage instead."""
         cleared = {keys.METADATA_PARTITIONS: "", keys.METADATA_PARTITIONS_INFLIGHT: ""}
         return TableProperties({**self.values, **cleared})
 
     def to_bytes(self) -> bytes:
-        """Encode the properties, with the checksum, in a fixed order."""
+        """Encode the properties and their checksum, sorted by key."""
         stored = {**self.values, keys.TABLE_CHECKSUM: checksum(self.values)}
         lines = [f"{_escape_key(key)}={_escape(value)}" for key, value in sorted(stored.items())]
         return "\n".join(["#Properties of an Apache Hudi table", *lines, ""]).encode()
@@ -253,9 +263,10 @@ class TableProperties:
         """Parse the stored properties.
 
         Raises:
-            CorruptData: there is no table name, or no valid checksum; or the table's version is no
-                number, or its type or merge mode is unknown.
-            Unsupported: its type or merge mode is unknown, and so is its version.
+            CorruptData: there is no table name or no valid checksum; the version of the table is
+                not a number; or the table type or merge mode is unknown although the version is
+                known.
+            Unsupported: the table type or merge mode is unknown, and the version is unknown too.
         """
         values = parse_properties(data)
         if keys.TABLE_NAME not in values:
@@ -280,7 +291,11 @@ def _check_version(properties: TableProperties, path: str) -> None:
 
 
 def _check_word(properties: TableProperties, path: str, key: str, known: list[str]) -> None:
-    """Check a value that has to be one of these words, in a table whose version is known."""
+    """Check that the value of a property is one of the known words.
+
+    If the table version is unknown, another word may be valid in that version, so the error is
+    Unsupported instead of CorruptData.
+    """
     word = properties.values.get(key)
     if word is None or word in known:
         return
@@ -294,7 +309,7 @@ def _check_word(properties: TableProperties, path: str, key: str, known: list[st
 
 
 def checksum(values: Mapping[str, str]) -> str:
-    """``hoodie.table.checksum``: CRC-32 of database and table name, unsigned decimal."""
+    """Return ``hoodie.table.checksum``: the CRC-32 of ``<database>.<table>``, in decimal."""
     name = f"{values.get(keys.DATABASE_NAME, '')}.{values.get(keys.TABLE_NAME, '')}"
     return str(zlib.crc32(name.encode()))
 
@@ -313,20 +328,20 @@ def new_table_properties(
 ) -> TableProperties:
     """Build the properties of a new table, with its timeline in UTC.
 
-    For version 9 they are those that Apache Hudi 1.2 writes. For earlier versions they are those of
-    the releases of that version, which 1.2 reads as well.
+    For version 9 the properties are those that Apache Hudi 1.2 writes. For earlier versions they
+    are those that Hudi releases of that time wrote; Hudi 1.2 reads these too.
 
     Args:
-        name: the table's.
-        table_type: how changes are stored.
+        name: name of the table.
+        table_type: decides how changes are stored.
         record_key_fields: columns of the record key.
         partition_fields: columns of the partition path.
         ordering_fields: columns that order changes to one record.
-        merge_mode: which of two changes wins.
+        merge_mode: decides which of two changes wins.
         hive_style: whether folders are named ``field=value``.
         url_encode: whether special characters of a partition value are written ``%XX``.
-        merging: other properties of merging, see ``merge_request.merge_properties``.
-        version: the table's.
+        merging: other properties about merging, see ``merge_request.merge_properties``.
+        version: version of the table.
     """
     record_key, partition = tuple(record_key_fields), tuple(partition_fields)
     ordering = ",".join(ordering_fields)
@@ -357,19 +372,22 @@ def new_table_properties(
 
 
 def ordering_key(version: FormatVersion) -> str:
-    """Return the key that stores the ordering fields."""
+    """Return the key of the property that stores the ordering fields."""
     return keys.ORDERING_FIELDS if version is FormatVersion.V9 else keys.PRECOMBINE_FIELD
 
 
 def key_generator_properties(kind: str, version: FormatVersion) -> dict[str, str]:
-    """Return the properties of a key generator; releases of version 6 read its class."""
+    """Return the properties that store a key generator.
+
+    For version 6 they include the class, because releases of that version read it.
+    """
     class_name = class_of_type(kind) if version is FormatVersion.V6 else None
     named = {keys.KEY_GENERATOR_CLASS: class_name} if class_name else {}
     return {keys.KEY_GENERATOR_TYPE: kind, **named}
 
 
 def layout_properties(version: FormatVersion) -> dict[str, str]:
-    """Return the properties that locate the timeline of a table of that version."""
+    """Return the properties that describe the timeline of a table of this version."""
     if version.timeline_layout == 1:
         return {keys.TIMELINE_LAYOUT_VERSION: "1", keys.ARCHIVELOG_FOLDER: "archived"}
     return {
@@ -418,16 +436,20 @@ _WRITTEN_ESCAPES = {**{text: f"\\{word}" for word, text in _NAMED_ESCAPES.items(
 
 
 def parse_properties(data: bytes) -> dict[str, str]:
-    """Parse a ``java.util.Properties`` text; comments are dropped.
+    """Parse a file in the syntax of ``java.util.Properties``; comments are dropped.
 
-    Java reads the bytes as ISO-8859-1; other characters are escapes of their UTF-16 units.
+    Java reads the bytes as ISO-8859-1. Other characters are written as escapes of their UTF-16
+    units.
     """
     text = data.decode("latin-1").replace("\r\n", "\n").replace("\r", "\n")
     return dict(_entry(line) for line in _logical_lines(text.split("\n")))
 
 
 def _logical_lines(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines with an entry; a backslash continues an entry, but not a comment."""
+    """Yield the entries, each as one line.
+
+    A backslash at the end of a line continues an entry, but not a comment.
+    """
     begun = ""
     for line in lines:
         stripped = line.lstrip(" \t\f")
@@ -488,5 +510,5 @@ def _csv(value: str | None) -> tuple[str, ...]:
 
 
 def _flag(value: str | None) -> bool:
-    """Parse a boolean as Java's ``Boolean.parseBoolean``: with spaces around, ``true`` is false."""
+    """Parse a boolean as Java's ``Boolean.parseBoolean``: ``true`` with a space is false."""
     return (value or "").lower() == "true"

@@ -1,4 +1,4 @@
-"""The settings of a writer for a table, and their comparison with an existing table."""
+"""The settings that a writer has for a table, and their comparison with an existing table."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lakemark.errors import InvalidConfig
 from lakemark.model.changes import DeleteMarker
 from lakemark.model.format_version import FormatVersion
 
-#: Names of tables; catalogs, Avro schemas and metrics contain them.
+#: Pattern of allowed table names, which also appear in catalogs, Avro schemas and metrics.
 TABLE_NAME_PATTERN = r"[A-Za-z0-9_.-]+"
 
 
@@ -34,22 +34,25 @@ class TableSpec:
     """Settings that are fixed when a table is created.
 
     Attributes:
-        name: the table's.
+        name: name of the table.
         record_key: columns of the record key.
-        table_type: how changes are stored.
+        table_type: decides how changes are stored.
         partition_by: columns of the partition path.
         ordering: columns that order changes to one record, most significant first.
-        merge_mode: which of two changes wins; None infers it (``lakemark.config.merge_request``).
+        merge_mode: decides which of two changes wins; None means that the mode is inferred
+            (``lakemark.config.merge_request``).
         hive_style: whether folders are named ``field=value``.
         url_encode: whether special characters of a partition value are written ``%XX``.
         partial_update: decides which values of the winner come from the other record.
         unavailable_value: the text that ``FILL_UNAVAILABLE`` replaces.
-        delete_marker: marks deletes among data rows, in addition to Hudi's own columns.
-        payload: a payload of Apache Hudi, by its class or the last part of it, whose merge rules
-            apply; a new table stores them as settings of version 9.
-        merger: merges in mode ``CUSTOM``.
-        metadata_table: whether a new table has one; an existing table keeps what it has.
-        version: of a new table; an existing table keeps its own.
+        delete_marker: column and text that mark a data row as a delete, in addition to Hudi's
+            columns for deletes.
+        payload: a payload class of Apache Hudi, or the last part of its name. The payload implies
+            all other merge settings, and a new table of version 9 stores these instead.
+        merger: the user's merger in mode ``CUSTOM``.
+        metadata_table: whether a new table gets a metadata table; it does not change an existing
+            table.
+        version: version of a new table; an existing table keeps its version.
     """
 
     name: str
@@ -82,7 +85,8 @@ class TableSpec:
         """Build the properties of a new table.
 
         Raises:
-            InvalidConfig: as ``merging``; or a table of that version cannot store a setting.
+            InvalidConfig: settings contradict each other, the payload is unknown, or a table of
+                this version cannot store a setting.
         """
         merging = self.merging
         mode = merging.mode
@@ -105,8 +109,8 @@ class TableSpec:
         """Check that a writer with this spec may write to an existing table.
 
         Raises:
-            Unsupported: a property of the table does not allow writing here.
-            InvalidConfig: the settings contradict the table's, or each other.
+            Unsupported: a property of the table does not allow lakemark to write.
+            InvalidConfig: the settings contradict those of the table, or each other.
         """
         check_allows(properties, Purpose.WRITE, url)
         wanted_and_found = {

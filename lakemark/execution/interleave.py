@@ -1,4 +1,4 @@
-"""Several streams read at once by threads, as one."""
+"""Merges several streams, which threads read at the same time, into one."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from typing import Generic, TypeVar
 
 Item = TypeVar("Item")
 
-#: How soon a thread that waits for space in the queue sees that reading has stopped.
+#: Longest time until a thread that waits for space in the queue notices that it must stop.
 _LOOK_S = 0.05
 
 
 def interleaved(
     sources: Sequence[Callable[[], Iterator[Item]]], threads: int, ahead: int = 2
 ) -> Generator[Item, None, None]:
-    """Yield the items of all sources, each source in its order; closing it ends the threads.
+    """Yield the items of all sources; items of one source keep their order.
+
+    Closing the generator ends the threads.
 
     Args:
-        sources: each is opened when a thread gets to it.
-        threads: how many are read at once.
-        ahead: items that wait for the reader, at most.
+        sources: functions that open the sources; a thread calls one when it begins to read it.
+        threads: number of sources that are read at the same time.
+        ahead: largest number of items that wait for the caller. Each thread reads one more item
+            meanwhile.
 
     Raises:
-        BaseException: what a source raised, after the items that came before.
+        BaseException: the exception that a source raised, after the items before it.
     """
     threads = min(threads, len(sources))
     if threads <= 1:
@@ -35,14 +38,15 @@ def interleaved(
 
 
 def read_ahead(source: Callable[[], Iterator[Item]], ahead: int = 1) -> Generator[Item, None, None]:
-    """Items of one source, made by a thread while the caller is busy with those before.
+    """Yield the items of one source; a thread reads the next ones while the caller works.
 
     Args:
-        source: opened by that thread.
-        ahead: items that wait for the caller, at most; one more is in the making.
+        source: function that opens the source; the thread calls it.
+        ahead: largest number of items that wait for the caller. The thread reads one more item
+            meanwhile.
 
     Raises:
-        BaseException: what the source raised, after the items that came before.
+        BaseException: the exception that the source raised, after the items before it.
     """
     return _Interleaving([source], 1, ahead).items()
 
@@ -53,14 +57,15 @@ class _Failure:
 
 
 class _Interleaving(Generic[Item]):
-    """Threads that fill one queue, each from one source after another."""
+    """Threads that fill one queue; each thread reads one source after another."""
 
     def __init__(
         self, sources: Sequence[Callable[[], Iterator[Item]]], threads: int, ahead: int
     ) -> None:
         self._sources = iter(sources)
         self._taking = threading.Lock()
-        #: An item; what ended a thread; or None, when a thread found no further source.
+        #: Entries are items, exceptions that ended a thread, and None if a thread found no further
+        #: source.
         self._queue: Queue[tuple[Item] | _Failure | None] = Queue(ahead)
         self._stopping = threading.Event()
         self._threads = [threading.Thread(target=self._fill, daemon=True) for _ in range(threads)]

@@ -1,6 +1,6 @@
-"""What runs tasks: threads of this process, or a Spark cluster (``lakemark.spark.runner``).
+"""Runners of tasks: threads of this process, or a Spark cluster (``lakemark.spark.runner``).
 
-Workers return small values. Only the driver reads and changes the timeline.
+Tasks return small values. Only the driver reads and changes the timeline.
 """
 
 from __future__ import annotations
@@ -14,37 +14,43 @@ from typing import Protocol, TypeVar
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-#: How long a signal may go unseen, in seconds. The handler runs on the main thread alone; a signal
-#: that comes as that thread begins to wait, or that the system hands to another thread, does not
-#: end the wait.
+#: Longest time until the main thread notices a signal, in seconds. Only the main thread runs signal
+#: handlers. Its wait is not interrupted by a signal that arrives just before the wait begins, or
+#: that the system delivers to another thread. So the main thread waits in short steps.
 _SIGNAL_SEEN_WITHIN_S = 0.2
 
 
 class Runner(Protocol):
-    """Applies one function to many tasks, in parallel, and keeps their order."""
+    """Applies a function to many tasks in parallel."""
 
     def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        """Return one result for each task; the first failure is raised once no task is running."""
+        """Return the result of each task, in the order of the tasks.
+
+        If a task fails, its exception is raised once no task is running.
+        """
         ...
 
 
 class CancellableRunner(Runner, Protocol):
-    """A runner that another thread may stop."""
+    """A runner that another thread can cancel."""
 
     def cancel(self) -> None:
-        """Begin no further task, for good; ``map`` raises ``Cancelled`` once those at work end."""
+        """Start no further task, now or later.
+
+        ``map`` raises ``Cancelled`` once the running tasks have ended.
+        """
         ...
 
 
 class Cancelled(Exception):
-    """The runner was asked to stop before all tasks were done."""
+    """The runner was cancelled before all tasks were done."""
 
 
 class LazyRunner:
-    """Starts another runner when the first tasks arrive.
+    """Starts another runner when the first tasks arrive, and passes all tasks to it.
 
     Args:
-        start: makes the runner, which may take long.
+        start: function that starts the other runner, which may take long.
     """
 
     def __init__(self, start: Callable[[], Runner]) -> None:
@@ -61,10 +67,11 @@ class LazyRunner:
 
 
 class LocalRunner:
-    """Threads of this process; Arrow's kernels and file I/O let go of the interpreter's lock.
+    """Runs tasks in threads of this process.
 
-    When ``map`` is interrupted (by what a signal handler raises), threads that are at a task are
-    left to themselves: a process that is to end then must not wait for them.
+    Threads run in parallel because Arrow's kernels and file I/O release Python's global interpreter
+    lock. If the exception of a signal handler interrupts ``map``, it does not wait for running
+    tasks, because the process is about to end.
     """
 
     def __init__(self, threads: int | None = None) -> None:
@@ -72,7 +79,7 @@ class LocalRunner:
         self._cancelled = threading.Event()
 
     def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        """Return one result for each task; the first failure is raised once no task is running."""
+        """See ``Runner.map``."""
 
         def run(task: Task) -> Result:
             if self._cancelled.is_set():

@@ -1,11 +1,11 @@
-"""The bucket index: the hash of a record key decides its file group.
+"""The bucket index: the hash of a record key decides the file group of the record.
 
 bucket   (List.hashCode(values of the hash fields) & 0x7FFFFFFF) % bucket_count
-file id  <bucket, eight digits>-<rest of a UUID>-0, one file group per partition and bucket
+file id  <bucket, eight digits>-<rest of a UUID>-0; one file group per partition and bucket
 
-The values are parsed from the record key, as in Hudi: a key without a ``,`` or without a ``:`` is
-one value; any other key is split as ``f1:v1,f2:v2``. The table's properties do not contain the
-bucket count, so all writers must be configured with the same.
+The values of the hash fields are parsed from the record key, as in Hudi. A key without a ``,`` or
+without a ``:`` is one value. Any other key is split as ``f1:v1,f2:v2``. The table's properties do
+not contain the bucket count, so all writers must be configured with the same count.
 
 Source: ``BucketIdentifier``, ``KeyGenUtils.extractRecordKeysByFields`` of Apache Hudi 1.2.0.
 """
@@ -28,7 +28,7 @@ from lakemark.errors import InvalidConfig
 from lakemark.keygen.key_generator import EMPTY_PART, NULL_PART
 from lakemark.model.file_slice import FileGroupId
 
-#: Largest bucket number that eight digits can print.
+#: Bucket numbers in file ids have eight digits, so a partition has at most this many buckets.
 _MAX_BUCKET_COUNT = 100_000_000
 
 _NAMESPACE = uuid.UUID("6a4c5ef7-92a9-5b0f-8f6c-1d1f4f0f3b52")
@@ -39,9 +39,9 @@ class BucketIndex:
     """Maps record keys to buckets.
 
     Attributes:
-        bucket_count: file groups per partition.
-        key_fields: fields of the record key, in its order.
-        hash_fields: the fields of the key that are hashed; all of them when empty.
+        bucket_count: number of buckets, and so the largest number of file groups, per partition.
+        key_fields: fields of the record key, in the order of the key.
+        hash_fields: fields of the key that are hashed; if empty, all fields are hashed.
     """
 
     bucket_count: int
@@ -58,14 +58,18 @@ class BucketIndex:
             raise InvalidConfig(message)
 
     def bucket_ids(self, record_keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int32]:
-        """Return the bucket of each record key; no key may be null."""
+        """Return the bucket of each record key. Keys must not be null."""
         chunks = record_keys.chunks if isinstance(record_keys, pa.ChunkedArray) else [record_keys]
         hashes = [self._hashes(chunk) for chunk in chunks]
         positive = np.concatenate([np.empty(0, np.int32), *hashes]) & np.int32(0x7FFFFFFF)
         return positive % np.int32(self.bucket_count)
 
     def _hashes(self, keys: pa.Array) -> npt.NDArray[np.int32]:
-        """``List.hashCode`` of the hashed values: whole columns first, then irregular keys."""
+        """Return ``List.hashCode`` of the hash fields of each key.
+
+        Whole columns are hashed first. Then the keys that this method cannot split are parsed and
+        hashed one by one.
+        """
         if len(self.key_fields) == 1:
             hashes = list_hash([keys])
             irregular = pc.and_(pc.match_substring(keys, ","), pc.match_substring(keys, ":"))
@@ -80,7 +84,7 @@ class BucketIndex:
         return hashes
 
     def _parsed_hashes(self, keys: list[str]) -> npt.NDArray[np.int32]:
-        """``List.hashCode`` for keys that must be parsed one by one."""
+        """Return ``List.hashCode`` of keys that must be parsed one by one."""
         fields = self.hash_fields or self.key_fields
         values = [list(hashed_values(key, fields)) or [key] for key in keys]
         counts = np.array([len(v) for v in values])
@@ -93,7 +97,7 @@ class BucketIndex:
 
     @property
     def _plain_key(self) -> str:
-        """A key without commas in its values, which has only one reading."""
+        """A regular expression for keys without commas in their values, which are unambiguous."""
         parts = (f"{re.escape(name)}:(?P<v{i}>[^,]*)" for i, name in enumerate(self.key_fields))
         return f"^{','.join(parts)}$"
 
@@ -104,10 +108,11 @@ class BucketIndex:
 
 
 def hashed_values(key: str, fields: Sequence[str]) -> Iterator[str | None]:
-    """The values of ``fields`` in one record key, parsed as in Hudi; empty if no field matches.
+    """Yield the values of ``fields`` in one record key, parsed as in Hudi.
 
-    A value extends to the last comma before the colon of the next field. So values may contain
-    commas, or colons, but not every mixture of both.
+    A key without a comma or without a colon is one value. In other keys, a value extends to the
+    last comma before the colon of the next field. So values may contain commas or colons, but not
+    every mixture of both. If none of the fields is in the key, nothing is yielded.
     """
     if "," not in key or ":" not in key:
         yield key
@@ -123,7 +128,7 @@ def hashed_values(key: str, fields: Sequence[str]) -> Iterator[str | None]:
 
 
 def file_id(bucket: int, partition_path: str, instant: str, table_name: str) -> str:
-    """Return the file id of a new file group: the same for every attempt at the same write."""
+    """Return the file id of a new file group. Repeated attempts at one write use the same id."""
     assert 0 <= bucket < _MAX_BUCKET_COUNT, bucket
     name = "\0".join([table_name, partition_path, instant, str(bucket)])
     return f"{bucket:08d}{str(uuid.uuid5(_NAMESPACE, name))[8:]}-0"
@@ -133,7 +138,7 @@ def bucket_of(file_id: str) -> int:
     """Return the bucket number in a file id.
 
     Raises:
-        InvalidConfig: there is none, so another index created the file group.
+        InvalidConfig: there is no bucket number, so another index created the file group.
     """
     prefix = file_id[:8]
     if len(prefix) == 8 and prefix.isascii() and prefix.isdecimal():
@@ -146,11 +151,11 @@ def bucket_of(file_id: str) -> int:
 
 
 def bucket_or_file_id(file_id: str) -> int | str:
-    """Return a file group's bucket; or its file id if another index created the group.
+    """Return the bucket of a file group, or the file id if another index created the group.
 
-    One in forty UUIDs of other indexes begins with eight digits, and is treated as a bucket. Two
-    such groups of one partition with the same digits then count as one in conflict checks, which
-    may find a conflict where there is none.
+    One in forty UUIDs of other indexes begins with eight digits, which are mistaken for a bucket.
+    If two such groups of one partition have the same digits, conflict checks treat them as one
+    group. They may then report a conflict that does not exist.
     """
     with suppress(InvalidConfig):
         return bucket_of(file_id)
@@ -160,11 +165,12 @@ def bucket_or_file_id(file_id: str) -> int | str:
 def groups_by_bucket(
     groups: Iterable[FileGroupId], bucket_count: int
 ) -> dict[tuple[str, int], FileGroupId]:
-    """Return the file group of every partition path and bucket that has one.
+    """Return the existing file groups by partition path and bucket.
 
     Raises:
-        InvalidConfig: a file id has no bucket number, or one beyond ``bucket_count``, or two file
-            groups have the same bucket: the table has another bucket count, or another index.
+        InvalidConfig: a file id has no bucket number, or one that is not less than
+            ``bucket_count``, or two file groups of a partition have the same bucket. So the table
+            has another bucket count, or another index.
     """
     found: dict[tuple[str, int], FileGroupId] = {}
     for group in groups:
@@ -180,7 +186,7 @@ def groups_by_bucket(
 
 
 def _end_of_value(key: str, name_end: int) -> int:
-    """Return where the value after the colon at ``name_end`` ends: at a comma, or with the key."""
+    """Return the end of the value after the colon at ``name_end``: a comma, or the key's end."""
     next_colon = key.find(":", name_end + 1)
     while next_colon >= 0:
         comma = key.rfind(",", name_end, next_colon)

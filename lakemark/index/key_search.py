@@ -1,8 +1,8 @@
 """Finds record keys that have a live row in a file group, now or after further changes.
 
-Keys are excluded by the key range in the base file's footer, then by its Bloom filter, and by the
-keys in the logs. Rows are merged only for the remaining keys, and only the columns that a merge of
-the keys needs.
+First the key range and the Bloom filter in the base file's footer exclude keys that the base file
+does not contain. Those of them that are in no log file either are excluded from the search. Rows
+are merged only for the remaining keys, and only the columns that this merge needs are read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lakemark.read.base_file import read_footer
 from lakemark.read.file_group_reader import FileGroupReader
 from lakemark.storage.storage import Storage
 
-#: A file group without commits.
+#: The slice of a file group that does not exist yet.
 _NEW_GROUP = FileSlice(FileGroupId("", ""), "")
 
 
@@ -36,9 +36,10 @@ class SearchedGroup:
     """A file group that is searched for keys.
 
     Attributes:
-        readable: its slice for queries.
-        current: its newest slice, to which the next commit appends. It differs from ``readable``
-            only while a compaction is pending; then it has the logs that were written since.
+        readable: slice of the group that queries read.
+        current: newest slice of the group, to which the next commit appends. It differs from
+            ``readable`` only while a compaction is pending. Then it has the logs that were written
+            since the compaction was scheduled.
     """
 
     readable: FileSlice
@@ -46,12 +47,12 @@ class SearchedGroup:
 
     @property
     def partition_path(self) -> str:
-        """The group's partition path."""
+        """The partition path of the group."""
         return self.readable.group.partition_path
 
     @property
     def to_rewrite(self) -> FileSlice | None:
-        """The files that a pending compaction rewrites; None without one."""
+        """The files that a pending compaction rewrites; None if no compaction is pending."""
         if self.current == self.readable:
             return None
         newer = set(self.current.logs)
@@ -63,20 +64,21 @@ class SearchedGroup:
 def find_live_keys(
     reader: FileGroupReader, group: SearchedGroup, record_keys: pa.Array
 ) -> pa.Array:
-    """Return those of the keys that have a live row in the group, each once.
+    """Return the distinct keys that have a live row in the group.
 
     A row is live if queries read it now, or will read it once a pending compaction completes. The
-    two differ because a compaction drops deletes, so an older event that lost to a delete becomes a
-    row.
+    second set of rows may be larger, because a compaction drops deletes. An older event that lost
+    to such a delete then becomes a row.
 
     Args:
         reader: reader of the table, whose rows have meta columns.
         group: the file group to search.
-        record_keys: distinct strings, not null or empty.
+        record_keys: keys to look for: distinct strings, not null and not empty.
 
     Raises:
-        SnapshotChanged: a file of the group is gone.
-        CorruptData, Unsupported: a file cannot be read.
+        SnapshotChanged: a file of the group was deleted.
+        CorruptData: a file is damaged.
+        Unsupported: a file has a kind that lakemark does not read.
     """
     wanted = _filter_by_files(reader, group.readable, record_keys)
     return _find_live(reader, group, wanted, None) if len(wanted) else wanted
@@ -85,16 +87,18 @@ def find_live_keys(
 def find_keys_live_after(
     reader: FileGroupReader, group: SearchedGroup | None, changes: pa.Table
 ) -> pa.Array:
-    """Return the keys of the changes that have a live row once the changes are written, each once.
+    """Return the distinct keys of changes that have a live row once the changes are written.
 
     Args:
-        reader: as for ``find_live_keys``.
-        group: the file group that is changed; None for a new one.
-        changes: folded, as the writer folds them before it writes; the columns that a merge of the
-            keys needs, and the kind.
+        reader: reader of the table, whose rows have meta columns.
+        group: the file group that is changed; None for a new group.
+        changes: the changes, folded to one per key as the writer does before it writes. They have
+            the columns that a merge of the keys needs, and the kind of change.
 
     Raises:
-        SnapshotChanged, CorruptData, Unsupported: as for ``find_live_keys``.
+        SnapshotChanged: a file of the group was deleted.
+        CorruptData: a file is damaged.
+        Unsupported: a file has a kind that lakemark does not read.
     """
     keys = pc.unique(changes.column(RECORD_KEY))
     if group is None:
@@ -143,7 +147,11 @@ def _filter_by_base(storage: Storage, base: BaseFile, keys: pa.Array) -> pa.Arra
 
 
 def _filter_by_range(keys: pa.Array, low: str | None, high: str | None) -> pa.Array:
-    """Keys within bounds, which are in Java's order: for ASCII only that is the order of bytes."""
+    """Return the keys that are within the bounds, and those whose order is uncertain.
+
+    Bounds are in Java's order of strings, which is the order of the bytes only for ASCII. So no key
+    is dropped if a bound is not ASCII, and a key that is not ASCII is never dropped.
+    """
     if low is None or high is None or not (low.isascii() and high.isascii()):
         return keys
     is_within = pc.and_(pc.greater_equal(keys, low), pc.less_equal(keys, high))

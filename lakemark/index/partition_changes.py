@@ -1,25 +1,26 @@
-"""Finds keys that a batch would add to a partition while another partition has them.
+"""Finds partition changes: keys that a batch would add to a partition while another has them.
 
-A record key is unique within its partition only. A row whose key is in another partition does not
-replace the row there, so the key then has two rows. Apache Hudi moves the row with a global index
-(``hoodie.bloom.index.update.partition.path``). Lakemark finds such rows and counts or rejects them.
+A record key is unique only within its partition. A new row in one partition does not replace a row
+with the same key in another partition, so the key then has two rows. Apache Hudi moves the row if
+it has a global index (``hoodie.bloom.index.update.partition.path``). Lakemark finds such rows, and
+counts or rejects them.
 
-The decision depends on the live rows before and after the batch, not on the changes in it. An
-upsert may lose to a newer row or to an earlier delete, and a delete may lose too. So the changes of
-the keys in question are merged with the table's rows by the table's own merger, as readers merge
-them. For each key:
+The decision depends on the live rows before and after the batch, not on the changes in the batch.
+An upsert may lose to a newer row or to an earlier delete, and a delete may lose too. So the changes
+of the keys in question are merged with the table's rows by the table's merger, as readers do. For
+each key there are three sets of partitions:
 
-before     partitions that have it before the batch
-remaining  partitions in ``before`` that still have it after the batch
-new        partitions that have it after the batch and did not have it before
+before     partitions that have the key before the batch
+remaining  partitions in ``before`` that still have the key after the batch
+new        partitions that have the key after the batch and did not have it before
 
-The batch is one commit, so a delete in it frees its key for another partition, wherever it is in
-the batch. If ``remaining`` is empty, the first of ``new`` is the partition of the key. All others
-of ``new`` are partition changes. Partitions are independent of each other: if the batch is written
-without the changes of a partition change, all other rows are the same as with them.
+The batch is one commit. So a delete frees its key for another partition, wherever the delete is in
+the batch. If ``remaining`` is empty, the first partition in ``new`` becomes the partition of the
+key. All other partitions in ``new`` are partition changes. Partitions are independent of each
+other: if the changes of a partition change are not written, all other rows stay the same.
 
 The bucket index uses the same bucket for a key in every partition. So the file groups of one bucket
-decide about all keys of that bucket.
+suffice to decide about all keys of that bucket.
 """
 
 from __future__ import annotations
@@ -43,14 +44,15 @@ from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from lakemark.read.file_group_reader import FileGroupReader
 from lakemark.schema.field_path import top_column
 
-#: Another partition that has the key.
+#: Name of the result column for another partition that has the key.
 OTHER_PARTITION = "other_partition"
 
-#: Whether the row represents its key in a count: each key that is in more partitions than before
-#: has one such row.
+#: Name of the result column that flags the rows to count. If a key is in more partitions than
+#: before, exactly one of its rows is flagged.
 IS_COUNTED = "is_counted"
 
-#: Whether the deletes among the changes alone would create a live row; only a custom merger can.
+#: Name of the result column that flags rows for which the deletes among the changes alone would
+#: create a live row. Only a custom merger can create a row from a delete.
 DELETES_ADD = "deletes_add"
 
 SCHEMA = pa.schema(
@@ -61,19 +63,19 @@ SCHEMA = pa.schema(
     ]
 )
 
-#: Memory for the deciding changes of one bucket; more of them go to disk.
+#: Memory for the changes of one bucket that are examined; further changes are written to disk.
 DEFAULT_MEMORY_BUDGET_BYTES = 64 << 20
 
 _Mask = npt.NDArray[np.bool_]
 
-#: Partitions by key, in an order.
+#: The partitions of each key, in the order in which they were found.
 _Partitions = Mapping[str, Sequence[str]]
 
 
 def deciding_columns(columns: pa.Schema, settings: MergeSettings) -> list[str]:
-    """Return the columns of changes that decide: keys, kinds, and ordering columns.
+    """Return the columns of changes that the search needs: keys, kinds, and ordering columns.
 
-    A custom merger may use every column.
+    With a custom merger these are all columns, because it may use any column.
 
     Args:
         columns: columns of the changes.
@@ -94,19 +96,23 @@ def find_partition_changes(
     *,
     appends: bool,
 ) -> pa.Table:
-    """Find the keys and partitions that are partition changes, each once, in ``SCHEMA``.
+    """Find the partition changes of a batch, as distinct pairs of key and partition.
 
     Args:
         reader: reader of the table before the batch.
         groups: the file groups of one bucket, in all partitions.
-        changes: all changes of that bucket in order of arrival; the ``deciding_columns``.
-        memory_budget_bytes: how many bytes of changes are held before they go to disk.
-        appends: whether changes go to logs, as in a merge-on-read table.
+        changes: all changes of that bucket in order of arrival, with the ``deciding_columns``.
+        memory_budget_bytes: number of bytes of changes in memory; further changes are written to
+            disk.
+        appends: whether changes are appended to log files, as in a merge-on-read table.
+
+    Returns:
+        A table with the columns of ``SCHEMA``.
 
     Raises:
-        SnapshotChanged: a file of a group is gone.
-        CorruptData: a file cannot be read.
-        Unsupported: a file or a block of a kind that lakemark does not read.
+        SnapshotChanged: a file of a group was deleted.
+        CorruptData: a file is damaged.
+        Unsupported: a file or a block has a kind that lakemark does not read.
     """
     search = _Search(reader, groups, appends)
     found = [search.find(some) for some in divide_by_key(changes, memory_budget_bytes)]
@@ -115,13 +121,13 @@ def find_partition_changes(
 
 @dataclass(frozen=True, slots=True)
 class _KeyPartitions:
-    """The keys and partitions to which a batch may add a row, each pair once.
+    """The distinct pairs of key and partition for which a batch may add a row.
 
-    Ordered by the arrival of the first upsert of each pair.
+    The pairs are in the order in which their first upserts arrived.
 
     Attributes:
-        keys: record keys.
-        partitions: partition paths.
+        keys: the record key of each pair.
+        partitions: the partition path of each pair.
     """
 
     keys: pa.Array
@@ -136,11 +142,11 @@ class _KeyPartitions:
         return cls(*(_to_strings(pairs, name) for name in (RECORD_KEY, PARTITION_PATH)))
 
     def keys_outside(self, partition: str) -> pa.Array:
-        """Return the keys to which the batch may add a row in another partition, each once."""
+        """Return the distinct keys for which the batch may add a row in another partition."""
         return pc.unique(self.keys.filter(pc.not_equal(self.partitions, partition)))
 
     def keys_of_several(self) -> pa.Array:
-        """Return the keys to which the batch may add rows in several partitions."""
+        """Return the keys for which the batch may add rows in several partitions."""
         counts = pc.value_counts(self.keys)
         return counts.field("values").filter(pc.greater(counts.field("counts"), 1))
 
@@ -154,7 +160,11 @@ class _Search:
     appends: bool
 
     def find(self, changes: pa.Table) -> pa.Table:
-        """Find the partition changes among all changes of some keys."""
+        """Find the partition changes of some keys.
+
+        Args:
+            changes: all changes of these keys.
+        """
         deletes_may_add = self.reader.merger.needs_whole_rows
         pairs = _KeyPartitions.of(changes, deletes_may_add=deletes_may_add)
         elsewhere = (
@@ -177,7 +187,7 @@ class _Search:
         return pa.table(arrays, schema=SCHEMA)
 
     def _live_after(self, changes: pa.Table) -> _Partitions:
-        """By key: the partitions of the changes that have the key afterwards."""
+        """Return, for each key, the partitions in the changes that have the key afterwards."""
         groups = {group.partition_path: group for group in self.groups}
         paths = changes.column(PARTITION_PATH)
         live: list[tuple[str, pa.Array]] = []
@@ -190,7 +200,7 @@ class _Search:
         return _by_key(live)
 
     def _with_deletes(self, rows: list[_Found], changed: pa.Table) -> list[_Found]:
-        """Set ``DELETES_ADD``: whether the deletes alone would add a row."""
+        """Return the rows with ``DELETES_ADD`` set if the deletes alone would add a row."""
         is_delete = pc.not_equal(changed.column(CHANGE_KIND), int(ChangeKind.UPSERT))
         live = self._live_after(changed.filter(is_delete))
         return [(*row[:-1], row[1] in live.get(row[0], ())) for row in rows]
@@ -203,13 +213,15 @@ _Found = tuple[str, str, str, bool, bool]
 def _partition_changes(
     before: _Partitions, after: _Partitions, changed: pa.Table, pairs: _KeyPartitions
 ) -> Iterator[_Found]:
-    """Yield the partition changes, key by key, because few keys are in question.
+    """Yield the partition changes.
+
+    Only a few keys are examined, so a loop over the keys is fast enough.
 
     Args:
-        before: partitions that have a key before the batch.
-        after: partitions among those of the batch that have the key afterwards.
+        before: for each key, the partitions that have the key before the batch.
+        after: for each key, the partitions in the batch that have the key afterwards.
         changed: the changes of these keys.
-        pairs: keys and partitions of the batch.
+        pairs: the keys and partitions for which the batch may add a row.
     """
     touched = set(zip(*(_to_strings(changed, n).to_pylist() for n in _PAIR), strict=True))
     arrived: dict[str, list[str]] = defaultdict(list)
@@ -229,7 +241,10 @@ _PAIR = (RECORD_KEY, PARTITION_PATH)
 
 
 def _as_logged(folded: pa.Table) -> pa.Table:
-    """Changes as a log returns them: flagged rows become records of delete blocks."""
+    """Return changes as they are read from a log.
+
+    Rows that a delete marker flags become deletes, because they are written to delete blocks.
+    """
     kinds = folded.column(CHANGE_KIND).to_numpy()
     stored = np.where(kinds == ChangeKind.FLAGGED_DELETE, np.int8(ChangeKind.DELETE), kinds)
     position = folded.schema.get_field_index(CHANGE_KIND)

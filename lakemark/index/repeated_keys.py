@@ -1,12 +1,13 @@
 """Counts record keys that exist in more than one partition.
 
-A record key is unique within its partition only: without a global index, a row whose partition
+A record key is unique only within its partition. Without a global index, a row whose partition
 value changes exists in its old partition and in its new one. Apache Hudi's bucket index has the
 same rule (``HoodieBucketIndex.isGlobal`` is false).
 
-The bucket index uses the same bucket for a key in every partition. So the file groups of one bucket
-are compared with each other, bucket after bucket. Without a known bucket count all file groups are
-compared at once. Keys that exceed the memory budget go to disk, divided by their hash.
+The bucket index uses the same bucket for a key in every partition. So only the file groups of one
+bucket must be compared with each other, one bucket after another. If the bucket count is unknown,
+all file groups are compared at once. Keys that exceed the memory budget are written to disk,
+divided by their hash.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.read.scan import Scan
 from lakemark.read.virtual_keys import VirtualKeys
 
-#: Memory for the keys of one bucket; more of them go to disk.
+#: Memory for the keys of one bucket; further keys are written to disk.
 DEFAULT_MEMORY_BUDGET_BYTES = 128 << 20
 
-#: Number of keys in a result.
+#: Largest number of keys that a result contains as examples.
 _EXAMPLES = 5
 
 _PARTITION = "partition"
@@ -41,7 +42,7 @@ class RepeatedKey:
 
     Attributes:
         record_key: the key.
-        partitions: paths of the partitions that have a row of it, in ascending order.
+        partitions: paths of the partitions that have a row with the key, in ascending order.
     """
 
     record_key: str
@@ -53,9 +54,10 @@ class RepeatedKeys:
     """Record keys that exist in more than one partition.
 
     Attributes:
-        keys: number of keys.
-        rows: number of their rows; one of each key is not surplus.
-        examples: the first few of the keys, in ascending order.
+        keys: number of these keys.
+        rows: number of rows with these keys. One row of each key is legitimate, so the surplus is
+            ``rows - keys``.
+        examples: the first few of these keys, in ascending order.
     """
 
     keys: int = 0
@@ -77,17 +79,19 @@ def find_repeated_keys(
 ) -> RepeatedKeys:
     """Find the record keys that have a live row in more than one partition.
 
-    Only key columns are read; of a table without partitions nothing is read.
+    Only key columns are read. If the table has no partitions, nothing is read.
 
     Args:
-        scan: of the latest rows, without a condition.
-        bucket_count: buckets in each partition; None if it is unknown, or for another index.
-        virtual_keys: creates the keys of rows without meta columns.
-        memory_budget_bytes: how many bytes of keys are held before they go to disk.
+        scan: a scan of the latest rows, without a condition.
+        bucket_count: number of buckets in each partition; None if it is unknown, or if the table
+            has another index.
+        virtual_keys: computes the keys of rows without meta columns.
+        memory_budget_bytes: number of bytes of keys in memory; further keys are written to disk.
 
     Raises:
-        SnapshotChanged: a file is gone; plan the query again.
-        CorruptData, Unsupported: a file cannot be read.
+        SnapshotChanged: a file was deleted; plan the query again.
+        CorruptData: a file is damaged.
+        Unsupported: a file has a kind that lakemark does not read.
     """
     found = RepeatedKeys()
     for slices in _group_by_bucket(scan.slices, bucket_count):
@@ -117,7 +121,7 @@ def _group_by_bucket(
 def _keys_of(
     scan: Scan, slices: Sequence[FileSlice], partitions: Sequence[str], made: VirtualKeys | None
 ) -> Iterator[pa.Table]:
-    """Record keys, and the index of each key's partition."""
+    """Yield the record keys of all rows, each with the index of its partition."""
     part = scan.with_columns((RECORD_KEY,) if made is None else made.columns)
     for one in slices:
         number = pa.scalar(partitions.index(one.group.partition_path), pa.int32())

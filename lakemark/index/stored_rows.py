@@ -1,15 +1,16 @@
 """Checks stored rows against the key generator, the partitioner and the index of a writer.
 
-If a writer computes another key, partition path or bucket for a row than the table has, it stores
-the row a second time. The properties and commits of a table do not describe all of this. The
-encoding of a single COMPLEX key, hash fields, the bucket count and the format of times in keys and
-paths are settings of its writers. So a few rows of a few file groups are read, and any difference
-is refused.
+If a writer computes another key, partition path or bucket for a row than the table has, the row is
+stored a second time. The table does not record everything that decides about these. For example,
+the encoding of a single COMPLEX key, the hash fields, the bucket count and the format of times in
+keys and paths are only settings of the writers. So this module reads a few rows of a few file
+groups, and refuses the table if any row differs.
 
-The sample is bounded: at most ``_GROUPS`` file groups, and of each at most ``_ROWS`` rows of the
-base file and of the newest log. It has one group for each form of partition path (``2026-01-02``
-and ``2026/01/02`` have two forms, all dates of one layout have the same). It has one group for each
-highest bucket number of a partition. The other groups are spread evenly.
+The sample has at most ``_GROUPS`` file groups. From each group it reads at most ``_ROWS`` rows of
+the base file and of the newest log. One group is chosen for each form of partition path: for
+example ``2026-01-02`` and ``2026/01/02`` have different forms, but all dates of one format have the
+same form. One group is chosen for each highest bucket number of a partition. The other groups are
+spread evenly.
 """
 
 from __future__ import annotations
@@ -33,23 +34,24 @@ from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from lakemark.read.file_group_reader import FileGroupReader
 from lakemark.schema.field_path import top_column
 
-#: File groups that are sampled.
+#: Largest number of file groups in the sample.
 _GROUPS = 8
 
-#: Rows that are read from one file.
+#: Largest number of rows that are read from one file.
 _ROWS = 1000
 
 #: Length of the bucket number in a file id.
 _BUCKET_DIGITS = 8
 
 _OTHER_KEYS = (
-    "lakemark does not write such keys (a setting of the table's writer such as "
-    "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled produces them); "
+    "lakemark does not write such keys, which may come from a setting of the table's writer such "
+    "as hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled; "
     "write to another path, or with Apache Hudi"
 )
 _OTHER_PATHS = (
-    "lakemark does not write such paths (slash-separated dates, values with a slash and times in a "
-    "format of a writer's settings are among them); write to another path, or with Apache Hudi"
+    "lakemark does not write such paths, for example slash-separated dates, values with a slash, "
+    "or times in a format that the writer's settings define; write to another path, or with Apache "
+    "Hudi"
 )
 _OTHER_BUCKETS = (
     "set table.buckets to the count that the table was written with; if that is the count, the "
@@ -60,7 +62,13 @@ _OTHER_BUCKETS = (
 
 @dataclass(frozen=True, slots=True)
 class StoredRows:
-    """Some rows of a file group, with meta columns and the fields of key and partition."""
+    """Some rows of a file group, with the columns of key and partition path.
+
+    Attributes:
+        file_slice: slice of the file group that contains the rows.
+        rows: the meta columns for key and partition path, and the columns from which a writer
+            computes them.
+    """
 
     file_slice: FileSlice
     rows: pa.Table
@@ -77,11 +85,11 @@ def sample_rows(
     Args:
         reader: reader of the table; its rows have meta columns.
         slices: the latest slice of each file group.
-        properties: the table's.
-        table_url: the table's URL, for errors.
+        properties: properties of the table.
+        table_url: URL of the table, for errors.
 
     Raises:
-        Unsupported: the rows lack a field of the record key or the partition.
+        Unsupported: the rows lack a field of the record key or of the partition path.
         HudiError: a file cannot be read.
     """
     fields = (*properties.record_key_fields, *properties.partition_fields)
@@ -106,13 +114,14 @@ def sample_rows(
 def detect_key_generator(
     properties: TableProperties, sample: Iterable[StoredRows], table_url: str
 ) -> KeyGenerator:
-    """Return the key generator of a table, with the key encoding of its rows.
+    """Return the key generator of a table, with the key encoding that the rows have.
 
-    Without rows the encoding is the default of Apache Hudi 1.2.
+    If there are no rows, the encoding is the default of Apache Hudi 1.2.
 
     Raises:
         Unsupported: the key generator is not implemented.
-        InvalidConfig: the fields do not fit the key generator; or rows have both encodings.
+        InvalidConfig: the fields do not fit the key generator, or there are rows of both
+            encodings.
     """
     config = KeyGeneratorConfig.of(properties, table_url)
     if not config.has_lone_complex_key:
@@ -139,12 +148,13 @@ def check_rows(
 
     Args:
         sample: rows of the table.
-        keys: creates keys and partition paths of the pipeline's rows.
-        index: of the pipeline.
-        table_url: the table's URL, for errors.
+        keys: computes the keys and partition paths of the pipeline's rows.
+        index: bucket index of the pipeline.
+        table_url: URL of the table, for errors.
 
     Raises:
-        InvalidConfig: a row differs; or another index created its file group.
+        InvalidConfig: a row has another key, path or bucket, or another index created its file
+            group.
     """
     for stored in sample:
         rows = stored.rows
@@ -161,10 +171,12 @@ def fits_index(sample: Iterable[StoredRows], index: BucketIndex) -> bool:
 
 
 def _choose_slices(slices: Sequence[FileSlice]) -> list[FileSlice]:
-    """One slice for each form of partition path, one for each highest bucket, then evenly spread.
+    """Return the slices to sample.
 
-    The highest bucket of a partition differs if partitions have bucket counts of their own
-    (``hoodie.bucket.index.partition.expressions``, which the table does not record).
+    These are one slice for each form of partition path, then one for each highest bucket number of
+    a partition, then slices that are spread evenly. Highest bucket numbers differ if partitions
+    have different bucket counts (``hoodie.bucket.index.partition.expressions``, which the table
+    does not record).
     """
     ordered = sorted(slices, key=lambda one: one.group)
     highest = {one.group.partition_path: one.group.file_id[:_BUCKET_DIGITS] for one in ordered}

@@ -1,14 +1,15 @@
-"""Record keys and partition paths of incoming rows, in Apache Hudi's format.
+"""Computes record keys and partition paths of incoming rows, in Apache Hudi's format.
 
 SIMPLE         key ``<value>``                path ``<value>``
 COMPLEX        key ``f1:v1,f2:v2``            path ``<value>/<value>``
 NON_PARTITION  key as SIMPLE for one field,   path the root
                as COMPLEX for several
 
-COMPLEX with one record key field has two encodings. Hudi up to 0.14.0 and every writer of version 9
-write ``f1:v1``. Hudi 0.14.1 to 1.0.2 wrote ``v1`` (versions 6 and 8). Since 1.1 a writer of these
-versions selects one by ``hoodie.write.complex.keygen.new.encoding`` (false: ``f1:v1``). No property
-of the table records it, so ``lakemark.index.stored_rows`` detects it from the rows.
+COMPLEX with one record key field has two encodings. Hudi up to 0.14.0, and every writer of table
+version 9, write ``f1:v1``. Hudi 0.14.1 to 1.0.2 wrote ``v1`` (table versions 6 and 8). Since Hudi
+1.1, a writer of table versions 6 and 8 chooses by ``hoodie.write.complex.keygen.new.encoding``
+(false: ``f1:v1``). No property of the table records the encoding, so
+``lakemark.index.stored_rows`` detects it from the rows.
 
 Source: ``SimpleAvroKeyGenerator``, ``ComplexAvroKeyGenerator``, ``NonpartitionedAvroKeyGenerator``,
 ``KeyGenerator.constructRecordKey``, ``KeyGenUtils.encodeSingleKeyFieldNameForComplexKeyGen`` of
@@ -28,24 +29,25 @@ from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.keygen.key_value import key_value
 from lakemark.keygen.partition_path import partition_paths
 
-#: Placeholders for a part of a complex key that is null, or an empty string.
+#: Placeholders for a part of a complex key that is null or an empty string.
 NULL_PART = "__null__"
 EMPTY_PART = "__empty__"
 
 
 @dataclass(frozen=True, slots=True)
 class KeyGeneratorConfig:
-    """Settings of keys and partition paths, from the table's properties.
+    """Settings that determine record keys and partition paths, from the table's properties.
 
     Attributes:
         record_key_fields: fields of the record key, at least one.
         partition_fields: fields of the partition path, outermost first.
-        kind: stored name of the key generator; inferred from the fields if None, as in Hudi.
-        hive_style: partition folders are named ``field=value``.
-        url_encode: special characters of partition values are written ``%XX``.
-        slashes_nest: a ``/`` in a partition value creates nested folders; otherwise the record is
-            invalid.
-        bare_lone_key: COMPLEX with one record key field writes the value without the field's name.
+        kind: stored type of the key generator; if None, it is inferred from the fields, as in Hudi.
+        hive_style: whether partition folders are named ``field=value``.
+        url_encode: whether special characters of partition values are written ``%XX``.
+        slashes_nest: whether a ``/`` in a partition value creates nested folders; otherwise such a
+            record is invalid.
+        bare_lone_key: whether COMPLEX with one record key field writes the value without the name
+            of the field.
     """
 
     record_key_fields: tuple[str, ...]
@@ -72,12 +74,12 @@ class KeyGeneratorConfig:
 
     @property
     def effective_kind(self) -> KeyGeneratorType:
-        """The type, or the one that the fields imply."""
+        """The type of the key generator: ``kind``, or the type that Hudi infers from the fields."""
         return self.kind or infer_key_generator(self.record_key_fields, self.partition_fields)
 
     @property
     def has_lone_complex_key(self) -> bool:
-        """Whether the record key has two encodings, see ``bare_lone_key``."""
+        """Whether the record key has two possible encodings, see ``bare_lone_key``."""
         is_complex = self.effective_kind is KeyGeneratorType.COMPLEX
         return is_complex and len(self.record_key_fields) == 1
 
@@ -90,11 +92,11 @@ class KeyGeneratorConfig:
 
     @classmethod
     def of(cls, properties: TableProperties, table_url: str) -> KeyGeneratorConfig:
-        """The settings of a table, with the key encoding that Apache Hudi 1.2 uses by default.
+        """Return the settings of a table, with the default key encoding of Apache Hudi 1.2.
 
         Args:
-            properties: the table's.
-            table_url: the table's URL, for errors.
+            properties: properties of the table.
+            table_url: URL of the table, for errors.
 
         Raises:
             Unsupported: the key generator is not implemented.
@@ -124,12 +126,12 @@ class KeyGeneratorConfig:
 
 @dataclass(frozen=True, slots=True)
 class KeyGenerator:
-    """Creates the key columns of rows; a null in one of them marks a row as invalid."""
+    """Computes the record keys and partition paths of rows; a null marks a row as invalid."""
 
     config: KeyGeneratorConfig
 
     def record_keys(self, rows: pa.Table) -> pa.Array:
-        """One string per row; null if the key is null or empty (of several parts: all parts).
+        """Return the record key of each row; null if all parts of the key are null or empty.
 
         Raises:
             InvalidConfig: a field is missing, or its type cannot be a key.
@@ -145,10 +147,11 @@ class KeyGenerator:
         return pc.if_else(has_value, pc.binary_join_element_wise(*parts, ","), None)
 
     def find_ambiguous_keys(self, rows: pa.Table) -> pa.Array:
-        """Find record keys of several parts that other values could produce as well.
+        """Flag rows whose record key could also be that of a row with other values.
 
-        Such a part is the text ``__null__`` or ``__empty__``, or contains ``,<next field>:``.
-        Apache Hudi writes one record key for both, so one row would replace the other.
+        Only keys of several parts can be ambiguous: if the value of a part is the text ``__null__``
+        or ``__empty__``, or contains ``,<next field>:``. Apache Hudi writes the same record key for
+        both rows, so one row would replace the other.
         """
         fields = self.config.record_key_fields
         found = pa.repeat(pa.scalar(False), rows.num_rows)
@@ -158,7 +161,9 @@ class KeyGenerator:
         return found
 
     def partition_paths(self, rows: pa.Table) -> pa.Array:
-        """One path per row from the table's root, "" for the root; null if it is not allowed.
+        """Return the partition path of each row, relative to the table; null if it is not allowed.
+
+        The path of a table without partitions is "".
 
         Raises:
             InvalidConfig: a field is missing, or its type cannot be a path.

@@ -1,4 +1,4 @@
-"""Values of key and partition columns as text, as in Apache Hudi's Avro key generators.
+"""Converts values of key and partition columns to text, as Apache Hudi's Avro key generators do.
 
 bool       true, false
 int, long  digits
@@ -24,7 +24,8 @@ def key_value(rows: pa.Table, name: str) -> pa.Array:
     """Convert the values of a field to strings; null stays null.
 
     Raises:
-        InvalidConfig: the field is missing, or engines do not agree on the text of its type.
+        InvalidConfig: the field is missing, or engines convert values of its type to different
+            texts.
     """
     column = column_at(rows, name)
     if pa.types.is_dictionary(column.type):
@@ -53,7 +54,10 @@ def _as_text(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
 
 
 def _stored_timestamp(kind: pa.TimestampType) -> pa.TimestampType:
-    """The unit in which a table stores it: seconds as milliseconds, nanoseconds as microseconds."""
+    """Return the type as which a table stores timestamps of this type.
+
+    Seconds are stored as milliseconds, and nanoseconds as microseconds.
+    """
     return pa.timestamp({"s": "ms", "ns": "us"}.get(kind.unit, kind.unit), kind.tz)
 
 

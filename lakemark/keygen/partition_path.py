@@ -1,12 +1,13 @@
-"""Partition paths: converts values to folder names, and rejects paths that are not allowed.
+"""Converts partition values to paths, and rejects paths that are not allowed.
 
 Source: ``PartitionPathEncodeUtils`` and ``KeyGenUtils.getRecordPartitionPath`` of Apache Hudi
-1.2.0. Hudi itself rejects only ``..``. Lakemark rejects a path if some store, or some reader of the
-table, would not find it. These were tested with Apache Hudi 1.2.0 and are rejected because of it:
+1.2.0. Hudi rejects only ``..``. Lakemark also rejects a path if some store, or some reader of the
+table, would not find it. The following paths failed in tests with Apache Hudi 1.2.0, and are
+rejected:
 
 - ``.hoodie…``: Hudi's own folders and files;
-- ``.….crc``: Hadoop's local file system hides it as the checksum of a file (``isChecksumFile`` of
-  ``ChecksumFileSystem``), so Hudi's listing does not find its rows;
+- ``.….crc``: Hadoop's local file system treats it as the checksum of a file and hides it
+  (``isChecksumFile`` of ``ChecksumFileSystem``), so Hudi's listing does not find its rows;
 - ``:`` in the first folder: ``StoragePath`` treats the text before it as the scheme of a URI, and
   then cannot write or read the table;
 - ``=…`` and ``…=``: Spark finds a partition column without a name or without a value, and fails to
@@ -41,14 +42,14 @@ def partition_paths(
     url_encode: bool,
     slashes_nest: bool,
 ) -> pa.Array:
-    """Return one path per row, from the root of the table; null if it is not allowed.
+    """Return the partition path of each row, relative to the table; null if it is not allowed.
 
     Args:
         fields: the partition fields, outermost first.
-        values: their values as strings, one array for each field.
-        hive_style: folders are named ``field=value``.
-        url_encode: characters with a meaning in paths are written ``%XX``.
-        slashes_nest: a ``/`` that is not encoded creates nested folders.
+        values: the values of each field, as strings.
+        hive_style: whether folders are named ``field=value``.
+        url_encode: whether characters with a meaning in paths are written ``%XX``.
+        slashes_nest: whether a ``/`` that is not encoded creates nested folders.
     """
     parts = [
         _folder_names(column, f"{field}=" if hive_style else "", url_encode, slashes_nest)
@@ -59,17 +60,17 @@ def partition_paths(
 
 
 def escape(value: str) -> str:
-    """``value`` with the characters that Hive escapes in paths, written ``%XX``."""
+    """Escape as ``%XX`` the characters that Hive escapes in paths."""
     return value.translate(_ESCAPED)
 
 
 def folder_name(value: str | None, prefix: str, url_encode: bool) -> str:
-    """The folder name of a partition value; null and the empty string use the default folder.
+    """Return the folder name of a partition value; null and "" give the default folder.
 
     Args:
-        value: of a partition field, as a string.
-        prefix: ``field=`` or nothing.
-        url_encode: characters with a meaning in paths are written ``%XX``.
+        value: value of a partition field, as a string.
+        prefix: ``field=``, or "" if folders are named by the value alone.
+        url_encode: whether characters with a meaning in paths are written ``%XX``.
     """
     text = value or DEFAULT_PARTITION
     return prefix + (escape(text) if url_encode else text)
@@ -104,7 +105,7 @@ def _is_valid_folder(name: str) -> bool:
 
 
 def _by_distinct_value(values: pa.Array, convert: Callable[[str], str | None]) -> pa.Array:
-    """Apply ``convert`` once to each distinct value; null stays null."""
+    """Convert each value, calling ``convert`` once per distinct value; null stays null."""
     encoded = values.dictionary_encode()
     converted = [convert(value) for value in encoded.dictionary.to_pylist()]
     return pa.array(converted, pa.string()).take(encoded.indices)

@@ -1,14 +1,15 @@
 """Reads and encodes the rows of a data block.
 
-AVRO_DATA::
+The content of an AVRO_DATA block, each field after its size in bytes::
 
     4  block version, 3
     4  record count
        for each record: 4 length, then the record in Avro binary, without its schema
 
-PARQUET_DATA is a whole Parquet file, HFILE_DATA a whole HFile. For all three, the schema (meta
-columns included) is the SCHEMA entry of the block's header. Source: ``HoodieAvroDataBlock``,
-``HoodieParquetDataBlock``, ``HoodieHFileDataBlock`` of Apache Hudi 1.2.0.
+The content of a PARQUET_DATA block is a whole Parquet file, that of an HFILE_DATA block a whole
+HFile. In all three, the SCHEMA entry of the block's header has the schema, meta columns included.
+Source: ``HoodieAvroDataBlock``, ``HoodieParquetDataBlock``, ``HoodieHFileDataBlock`` of Apache Hudi
+1.2.0.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from lakemark.schema.avro import to_arrow
 
 AVRO_BLOCK_VERSION = 3
 
-#: Earlier versions have the same layout.
+#: Versions 1 and 2 have the same layout as version 3.
 _READ_AVRO_VERSIONS = (1, 2, 3)
 
 Offsets = npt.NDArray[np.int64]
@@ -49,11 +50,11 @@ _LENGTH = struct.Struct(">i")
 def encode_parquet(rows: pa.Table, avro_schema: Mapping[str, object]) -> memoryview:
     """Encode the content of a PARQUET_DATA block, as one row group.
 
-    It has no statistics, because a block is always read whole.
+    The file has no statistics, because readers never skip rows of a block.
 
     Args:
-        rows: with the columns and types of the schema.
-        avro_schema: the rows' schema.
+        rows: rows with the columns and types of the schema.
+        avro_schema: schema of the rows.
     """
     sink = pa.BufferOutputStream()
     with parquet_writer(sink, rows.schema, has_statistics=False) as writer:
@@ -63,7 +64,7 @@ def encode_parquet(rows: pa.Table, avro_schema: Mapping[str, object]) -> memoryv
 
 
 def encode_avro(rows: pa.Table, avro_schema: Mapping[str, object]) -> memoryview:
-    """Encode the content of an AVRO_DATA block; arguments as for ``encode_parquet``."""
+    """Encode the content of an AVRO_DATA block; for the arguments see ``encode_parquet``."""
     block_prefix = _PREFIX.pack(AVRO_BLOCK_VERSION, rows.num_rows)
     if rows.num_rows == 0:
         return memoryview(block_prefix)
@@ -85,15 +86,16 @@ def read_rows(block: LogBlock, columns: Sequence[str] | None = None) -> pa.Table
 
     Args:
         block: an AVRO_DATA, PARQUET_DATA or HFILE_DATA block.
-        columns: names of the columns to read; those that the block lacks are omitted. None means
-            all. Of a Parquet block, no other columns are read.
+        columns: names of the columns to return; names that the block lacks are omitted. None
+            means all columns. From a Parquet block, only these columns are read.
 
     Returns:
-        Columns in the order of the block's schema, with the types of ``to_arrow``.
+        Columns in the order of the block's schema, with the types that ``to_arrow`` derives from
+        the schema.
 
     Raises:
-        CorruptData: the content does not match the schema in the header, or its own format.
-        Unsupported: the block has another kind or version.
+        CorruptData: the content does not match the schema in the header, or violates its format.
+        Unsupported: the block has another type or version.
     """
     if block.type in _READERS:
         return _READERS[block.type](block, _schema_of(block, columns))
@@ -116,7 +118,10 @@ def _schema_of(block: LogBlock, columns: Sequence[str] | None) -> pa.Schema:
 
 
 def _read_parquet(block: LogBlock, schema: pa.Schema) -> pa.Table:
-    """Read the columns of ``schema``; if a stored type differs (in a list's names), it is cast."""
+    """Read the columns of ``schema``.
+
+    Columns are cast to the types of ``schema``, because the names of list items may differ.
+    """
     try:
         with open_parquet(block.content.open(), pre_buffer=True) as file:
             stored = file.read(columns=schema.names)
@@ -124,7 +129,7 @@ def _read_parquet(block: LogBlock, schema: pa.Schema) -> pa.Table:
         return stored.select(schema.names).cast(schema)
     except (pa.ArrowException, ValueError, KeyError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # the store failed, not the bytes
+            raise  # reading from storage failed; the bytes may be valid
         raise block.corrupt(expected=f"Parquet with {schema.names}", actual=str(error)) from error
 
 
@@ -175,9 +180,10 @@ def _record_bounds(block: LogBlock, content: bytes, count: int) -> tuple[Offsets
 
 
 def _record_starts(content: bytes, count: int) -> Offsets:
-    """Start of each record, and of one more after the last; ends early at an invalid length.
+    """Return the start of each record, and the position where one more record would start.
 
-    A length only gives the position of the next one, so this is a step for each record.
+    The result is shorter if a length is invalid. The position of a record follows from the length
+    of the record before it. So this function loops over the records one by one.
     """
     starts = [_PREFIX.size + _LENGTH.size]
     size_bytes, read_length = len(content), _LENGTH.unpack_from

@@ -1,10 +1,13 @@
 """Reads and encodes the records of a delete block.
 
+The content of the block, each field after its size in bytes::
+
     4  block version, 3
-    4  content length
+    4  length of the list
     n  HoodieDeleteRecordList in Avro binary
 
-Versions 1 and 2 contain Java objects in Kryo. Source: ``HoodieDeleteBlock`` of Apache Hudi 1.2.0.
+Versions 1 and 2 contain Java objects that Kryo has serialized.
+Source: ``HoodieDeleteBlock`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -33,7 +36,10 @@ def encode_deletes(
     ordering: Sequence[pa.Array] | None = None,
     commit_time: npt.NDArray[np.bool_] | None = None,
 ) -> bytes:
-    """Encode the content of a DELETE block; arguments and errors as ``delete_records.encode``."""
+    """Encode the content of a DELETE block.
+
+    For the arguments and the exceptions see ``delete_records.encode``.
+    """
     records = delete_records.encode(record_keys, partition_paths, ordering, commit_time)
     return _PREFIX.pack(DELETE_BLOCK_VERSION, len(records)) + records
 
@@ -43,7 +49,7 @@ def read_deletes(block: LogBlock) -> DeleteRecords:
 
     Raises:
         CorruptData: the content does not match the format.
-        Unsupported: the version contains Java objects.
+        Unsupported: the block has version 1 or 2, which contain Java objects.
     """
     assert block.type is BlockType.DELETE, block
     content = block.content.read()

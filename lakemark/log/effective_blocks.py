@@ -1,15 +1,17 @@
 """Selects the effective blocks of a slice's logs, in the order in which they are read.
 
-Blocks are ordered by instant, in the order in which instants first appear. These are omitted:
+Blocks are ordered by instant, in the order in which instants first appear. These blocks are
+omitted:
 
-- blocks of instants that are not visible to the caller (in table version 6, one file has blocks of
-  several commits, and of failed ones);
-- blocks that a rollback command has undone: those of its target that precede it;
-- blocks that a log compaction has rewritten. Its own block takes the position of the last of them;
-  if none of them is visible, its own block is omitted, too.
+- Blocks of instants that are not visible to the caller. In table version 6, one file has blocks of
+  several commits, some of which may have failed.
+- Blocks that a rollback command has undone. These are the blocks of its target instant that precede
+  the command.
+- Blocks that a log compaction has rewritten. The block of the log compaction takes the position of
+  the last block that it has rewritten. If none of these is visible, it is omitted too.
+- Corrupt blocks and CDC blocks, which contain no changes.
 
-Corrupt blocks and CDC blocks contain no changes. Source: ``BaseHoodieLogRecordReader`` of Apache
-Hudi 1.2.0.
+Source: ``BaseHoodieLogRecordReader`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import TypeAlias
 from lakemark.errors import Unsupported
 from lakemark.log.log_block import CHANGING, ROLLBACK_COMMAND, BlockType, HeaderKey, LogBlock
 
-#: Whether a commit of that instant is part of the snapshot being read.
+#: A function that returns whether the commit of an instant is part of the snapshot being read.
 IsVisible: TypeAlias = Callable[[str], bool]
 
 
@@ -28,11 +30,11 @@ def effective_blocks(blocks: Iterable[LogBlock], is_visible: IsVisible) -> list[
     """Select the data and delete blocks to read, oldest first.
 
     Args:
-        blocks: of all logs of a slice, in scan order.
+        blocks: blocks of all logs of a slice, in the order of the logs.
         is_visible: whether blocks of an instant are visible.
 
     Raises:
-        CorruptData: a block's header lacks its instant.
+        CorruptData: the header of a block has no instant.
         Unsupported: a block has an unknown command.
     """
     by_instant = _by_instant(blocks, is_visible)

@@ -1,4 +1,4 @@
-"""A part of an open file, which is read at once or as a file of its own."""
+"""A range of an open file, which can be read at once or opened as a separate file."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class FileRange:
-    """Bytes ``offset`` to ``offset + size_bytes`` of a file.
+    """The bytes from ``offset`` to ``offset + size_bytes`` of a file.
 
-    Ranges of one file move the same file position: read them one at a time, not from several
-    threads, and before the file is closed.
+    All ranges of one file use the position of the same file object. So do not read them from
+    several threads at once, and read them before the file is closed.
     """
 
     file: BinaryIO
@@ -37,7 +37,7 @@ class FileRange:
         """Read ``size_bytes`` bytes from ``offset`` within the range.
 
         Raises:
-            CorruptData: the range, or the file, ends before that.
+            CorruptData: the range or the file ends before these bytes do.
         """
         if offset < 0 or size_bytes < 0 or offset + size_bytes > self.size_bytes:
             raise self._too_short(offset, size_bytes, max(self.size_bytes - offset, 0))
@@ -53,7 +53,7 @@ class FileRange:
         return FileRange(self.file, self.path, self.offset + offset, size_bytes)
 
     def open(self) -> BinaryIO:
-        """Open the range as a seekable file, so that a Parquet reader reads only what it needs."""
+        """Return the range as a seekable file, so that readers can read only some bytes."""
         return cast(BinaryIO, _RangeFile(self))
 
     def _too_short(self, offset: int, size_bytes: int, available_bytes: int) -> CorruptData:
@@ -63,7 +63,7 @@ class FileRange:
 
 
 class _RangeFile(io.RawIOBase):
-    """A range as a file of its own; positions are relative to the range's start."""
+    """A range as a file object; positions are relative to the start of the range."""
 
     def __init__(self, file_range: FileRange) -> None:
         super().__init__()
@@ -99,7 +99,10 @@ class _RangeFile(io.RawIOBase):
 
 
 def _read_up_to(file: BinaryIO, size_bytes: int) -> bytes:
-    """Read up to ``size_bytes`` bytes; one call of ``read`` may return fewer than requested."""
+    """Read ``size_bytes`` bytes, or fewer if the file ends.
+
+    A single call of ``read`` may return fewer bytes although the file continues.
+    """
     data = file.read(size_bytes)
     while 0 < len(data) < size_bytes:
         more = file.read(size_bytes - len(data))

@@ -1,8 +1,8 @@
-"""Reads the rows of an HFile: a key, and the row in Avro binary, without its schema.
+"""Reads rows from an HFile, whose values are the rows in Avro binary, without the schema.
 
-If the schema has a string field ``key``, as in the metadata table, it is stored empty, because the
-HFile has the key. Source: ``HoodieHFileDataBlock``, ``HoodieAvroHFileReaderImplBase`` of Apache
-Hudi 1.2.0.
+If the schema has a string field ``key``, as in the metadata table, this field is empty in the
+stored rows, because the HFile stores the key.
+Source: ``HoodieHFileDataBlock``, ``HoodieAvroHFileReaderImplBase`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from lakemark.codec.byte_strings import byte_strings
 from lakemark.codec.hfile.reader import HFileReader
 from lakemark.errors import CorruptData
 
-#: The field whose value is the HFile's key.
+#: The field of a row whose value is stored as the key in the HFile.
 _KEY_FIELD = "key"
 
 
 def read_hfile_rows(
     file: HFileReader, avro_schema: Mapping[str, object], path: str
 ) -> Iterator[pa.Table]:
-    """Read the rows in the order of their keys, one table for each block of the HFile.
+    """Yield the rows in the order of their keys, one table for each block of the HFile.
 
     Args:
         file: the open HFile.
-        avro_schema: the schema that the rows were written with.
-        path: of the file, for errors.
+        avro_schema: the schema with which the rows were written.
+        path: path of the file, for errors.
 
     Raises:
-        CorruptData: bytes do not match the format, or the schema.
-        Unsupported: Arrow's columns cannot store the schema.
+        CorruptData: the bytes do not match the format or the schema.
+        Unsupported: Arrow columns cannot store the types of the schema.
     """
     for keys, values in file.scan():
         rows = byte_strings(values)
@@ -41,7 +41,7 @@ def read_hfile_rows(
         data = rows.data[: rows.offsets[-1]]
         try:
             decoded = decode_rows(data.data, starts, ends, avro_schema, path)
-        except CorruptData as error:  # its offset is relative to the uncompressed values
+        except CorruptData as error:  # drop the offset, which refers to the uncompressed values
             raise CorruptData(path, None, error.expected, error.actual) from error
         yield _with_keys(decoded, keys, path)
 

@@ -1,18 +1,20 @@
 """One block of a log file.
 
-Layout, all numbers big-endian (``HoodieLogFormatWriter`` of Apache Hudi 1.2.0)::
+The fields of a block, each after its size in bytes. All numbers are big-endian::
 
     6  magic "#HUDI#"
-    8  block length: bytes from the next field through the trailing length
+    8  block length: number of bytes from the next field to the end of the block
     4  format version, always 1
     4  block type, the ordinal of BlockType
-    4  header count, then for each entry: 4 key ordinal, 4 length, UTF-8 value
+    4  number of header entries, then for each entry: 4 key ordinal, 4 length, UTF-8 value
     8  content length
     n  content
-    4  footer count, always 0
-    8  total length: everything before this field, magic and block length included
+    4  number of footer entries, always 0
+    8  total length: number of bytes before this field, magic and block length included
 
-The length is written twice. A block is whole if ``total length - 6 == block length``, else torn.
+The length is written twice, so that a torn (incompletely written) block can be detected. In a whole
+block, ``total length - 6 == block length``.
+Source: ``HoodieLogFormatWriter`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -35,11 +37,11 @@ ROLLBACK_COMMAND = "0"
 
 
 class BlockType(IntEnum):
-    """Kind of a block; the value is the ordinal on disk."""
+    """Type of a block. The values are the ordinals in log files."""
 
     COMMAND = 0
     DELETE = 1
-    #: Never written; a reader returns it for bytes that are not a whole block.
+    #: This type is never written. Readers return it for bytes that are not a whole block.
     CORRUPT = 2
     AVRO_DATA = 3
     HFILE_DATA = 4
@@ -57,7 +59,10 @@ CHANGING = (
 
 
 class HeaderKey(IntEnum):
-    """Key of a header entry; the value is the ordinal on disk. Entries may have any order."""
+    """Key of a header entry. The values are the ordinals in log files.
+
+    The entries of a header may be in any order.
+    """
 
     INSTANT_TIME = 0
     TARGET_INSTANT_TIME = 1
@@ -75,12 +80,13 @@ Header = Mapping[HeaderKey, str]
 
 @dataclass(frozen=True, slots=True)
 class LogBlock:
-    """A block of a file; its content is read on demand.
+    """A block of a log file, whose content is read on demand.
 
     Attributes:
-        type: of the content.
-        header: entries in stored order; empty for a corrupt block.
-        content: range of the content in the file, which must still be open when it is read.
+        type: type of the block.
+        header: header entries in stored order; empty for a corrupt block.
+        content: range of the content in the file. The file must still be open when the content is
+            read.
         offset: position of the block's magic in the file, in bytes.
     """
 
@@ -91,7 +97,7 @@ class LogBlock:
 
     @property
     def path(self) -> str:
-        """The log file."""
+        """Path of the log file."""
         return self.content.path
 
     @property
@@ -99,7 +105,7 @@ class LogBlock:
         """Instant of the commit (or rollback) that wrote the block.
 
         Raises:
-            CorruptData: the header lacks it.
+            CorruptData: the header has no instant.
         """
         return self._required(HeaderKey.INSTANT_TIME)
 
@@ -108,7 +114,7 @@ class LogBlock:
         """Schema of a data block's rows, meta columns included.
 
         Raises:
-            CorruptData: the header lacks it, or it is not a JSON object.
+            CorruptData: the header has no schema, or the schema is not a JSON object.
         """
         text = self._required(HeaderKey.SCHEMA)
         try:
@@ -127,11 +133,16 @@ class LogBlock:
         return self.header.get(HeaderKey.IS_PARTIAL, "").lower() == "true"
 
     def corrupt(self, *, expected: str, actual: str) -> CorruptData:
-        """Return the error for content of this block that does not match the format."""
+        """Return the error to raise if the content of this block violates the format."""
         return CorruptData(self.path, self.offset, expected, actual)
 
     def relocated(self, error: CorruptData, start: int = 0) -> CorruptData:
-        """Return the error of a codec whose offset is relative to byte ``start`` of the content."""
+        """Return an error of a codec with the offset in the log file.
+
+        Args:
+            error: the error; its offset is relative to the bytes that the codec received.
+            start: position of these bytes in the content.
+        """
         offset = self.content.offset + start + (error.offset or 0)
         return CorruptData(self.path, offset, error.expected, error.actual)
 
@@ -144,7 +155,7 @@ class LogBlock:
 def write_block(
     file: StreamingFile, block_type: BlockType, header: Header, content: bytes | memoryview
 ) -> int:
-    """Append a block to a file; the content is not copied.
+    """Append a block to a file without copying the content.
 
     Returns:
         The size of the whole block in bytes.
@@ -156,13 +167,18 @@ def write_block(
 
 
 def encode(block_type: BlockType, header: Header, content: bytes | memoryview) -> bytes:
-    """Encode a whole block."""
+    """Return the bytes of a block."""
     before, after = _frame(block_type, header, len(content))
     return b"".join((before, content, after))
 
 
 def rollback_block(rollback: str, target: str) -> bytes:
-    """Encode the block by which a rollback undoes the target's blocks in a slice."""
+    """Return the bytes of a block with which a rollback undoes the blocks of another instant.
+
+    Args:
+        rollback: instant of the rollback.
+        target: instant whose blocks in the same slice are undone.
+    """
     header = {
         HeaderKey.INSTANT_TIME: rollback,
         HeaderKey.TARGET_INSTANT_TIME: target,
@@ -172,7 +188,7 @@ def rollback_block(rollback: str, target: str) -> bytes:
 
 
 def _frame(block_type: BlockType, header: Header, content_bytes: int) -> tuple[bytes, bytes]:
-    """Return the bytes before the content, and after it."""
+    """Return the bytes of a block before the content, and those after the content."""
     fields = b"".join(
         (
             struct.pack(">ii", FORMAT_VERSION, block_type),

@@ -1,11 +1,13 @@
-"""Reads the blocks of a log file front to back, and skips torn ones.
+"""Reads the blocks of a log file from front to back, and reports torn blocks as corrupt ones.
 
-A block is torn if its length exceeds the file, if its two lengths differ, or if neither a block nor
-the end of the file follows it. Then reading resumes at the next magic, as ``HoodieLogFileReader``
-of Apache Hudi 1.2.0 does. (Apache Hudi omits the check on object stores, where files appear whole.
-Here it always runs, because it needs no extra read.)
+A block is torn (incompletely written) if it is longer than the rest of the file, or if its two
+lengths do not match. It is also torn if neither a block nor the end of the file follows it. Reading
+then resumes at the next magic, as ``HoodieLogFileReader`` of Apache Hudi 1.2.0 does. Apache Hudi
+omits this check on object stores, where files appear only when they are complete. Lakemark always
+runs the check, because it needs no extra read.
 
-If the lengths of a block are equal but its content is invalid, it is not torn: that is CorruptData.
+If the lengths of a block match but its other fields are invalid, the block is not torn, and
+``CorruptData`` is raised.
 """
 
 from __future__ import annotations
@@ -19,9 +21,11 @@ from lakemark.errors import CorruptData, Unsupported
 from lakemark.log.file_range import FileRange
 from lakemark.log.log_block import FORMAT_VERSION, MAGIC, BlockType, Header, HeaderKey, LogBlock
 
-#: A smaller file is read in one request; a larger one block by block, content on demand.
+#: A file of up to this size is read in one request. A larger file is read block by block, and the
+#: contents of its blocks on demand.
 READ_AT_ONCE_BYTES = 1 << 20
-#: Enough for the fields before the content of nearly every block (most of it is the schema).
+#: Number of bytes that are read at the beginning of a block. They include all fields before the
+#: content of nearly every block. The schema is the largest of these fields.
 _READ_AHEAD_BYTES = 16 << 10
 _SCAN_CHUNK_BYTES = 1 << 20
 _LENGTH_BYTES = 8
@@ -34,14 +38,14 @@ def read_blocks(
 
     Args:
         file: the open log file; it must stay open until the last content has been read.
-        size_bytes: the file's size; bytes after it are ignored.
-        path: of the file, for errors.
-        at_once_bytes: a file of up to this size is read whole, and kept as long as one of its
-            blocks.
+        size_bytes: size of the log file; bytes of ``file`` after it are ignored.
+        path: path of the file, for errors.
+        at_once_bytes: largest size of a file that is read whole. Its bytes stay in memory as long
+            as one of its blocks does.
 
     Yields:
-        Every whole block, and one of type CORRUPT for every torn part, whose content is the bytes
-        between its magic and the next one.
+        Every whole block, and a block of type CORRUPT for every torn block. The content of a
+        CORRUPT block is the bytes between its magic and the next magic.
 
     Raises:
         CorruptData: the file does not begin with a block, or a whole block is invalid.
@@ -51,7 +55,7 @@ def read_blocks(
     if size_bytes <= at_once_bytes:
         log = FileRange(io.BytesIO(log.read()), path, 0, size_bytes)
     offset = 0
-    # For Apache Hudi, fewer bytes than a magic are the end of the file.
+    # Like Apache Hudi, treat a rest that is shorter than a magic as the end of the file.
     while size_bytes - offset >= len(MAGIC):
         _check_magic(log, offset)
         block_end = _find_block_end(log, offset)
@@ -86,19 +90,19 @@ def _find_block_end(log: FileRange, offset: int) -> int | None:
 
 
 def _read_block_length(log: FileRange, offset: int) -> int:
-    """Read the 8 bytes after the magic: the number of bytes from there to the block's end."""
+    """Read the block length, which follows the magic and counts the bytes after itself."""
     data = log.read_at(offset + len(MAGIC), _LENGTH_BYTES)
     return int.from_bytes(data, signed=True)
 
 
 def _read_tail(log: FileRange, block_end: int) -> bytes:
-    """Read the block's total length, which is its last 8 bytes, and the next magic, if any."""
+    """Read the last 8 bytes of a block, its total length, and the next magic, if there is one."""
     following_bytes = min(len(MAGIC), log.size_bytes - block_end)
     return log.read_at(block_end - _LENGTH_BYTES, _LENGTH_BYTES + following_bytes)
 
 
 def _find_next_magic(log: FileRange, offset: int) -> int:
-    """Return the position of the next magic from ``offset`` on, or the end of the file."""
+    """Return the position of the next magic at or after ``offset``, or the end of the file."""
     while offset < log.size_bytes:
         chunk = log.read_at(offset, min(_SCAN_CHUNK_BYTES, log.size_bytes - offset))
         found = chunk.find(MAGIC)
@@ -130,7 +134,10 @@ def _read_block(log: FileRange, offset: int, block_end: int) -> LogBlock:
 
 
 def _read_format_version(fields: _Fields) -> None:
-    """4 bytes: 1. Version 0 (before Hudi 0.4) has neither type nor header."""
+    """Read the format version, 4 bytes, and check that it is 1.
+
+    Blocks of version 0 (before Hudi 0.4) have neither type nor header.
+    """
     version = fields.int32("a format version")
     if version != FORMAT_VERSION:
         message = (
@@ -141,7 +148,7 @@ def _read_format_version(fields: _Fields) -> None:
 
 
 def _read_block_type(fields: _Fields) -> BlockType:
-    """4 bytes: the ordinal of a BlockType other than CORRUPT."""
+    """Read the block type, 4 bytes: the ordinal of a ``BlockType`` other than ``CORRUPT``."""
     ordinal = fields.int32("a block type")
     if ordinal not in BlockType.__members__.values() or ordinal == BlockType.CORRUPT:
         known = ", ".join(f"{t.value} {t.name}" for t in BlockType if t is not BlockType.CORRUPT)
@@ -151,7 +158,10 @@ def _read_block_type(fields: _Fields) -> BlockType:
 
 
 def _read_header(fields: _Fields, what: str) -> Header:
-    """4 bytes count, then entries: 4 bytes key ordinal, 4 bytes length, UTF-8 value."""
+    """Read a header or footer: 4 bytes count, then the entries.
+
+    An entry is 4 bytes key ordinal, 4 bytes length, and the value in UTF-8.
+    """
     count = fields.int32(f"the number of {what} entries")
     if not 0 <= count <= fields.remaining_bytes // 8:
         raise fields.corrupt(expected=f"a number of {what} entries that fit", actual=str(count))
@@ -171,15 +181,16 @@ def _read_header_entry(fields: _Fields) -> tuple[HeaderKey, str]:
 
 
 def _read_content_range(fields: _Fields) -> FileRange:
-    """8 bytes content length, then the content, which is not read."""
+    """Read the content length, 8 bytes; return the range of the content, which is not read."""
     content_length = fields.int64("a content length")
     return fields.skip(content_length, "the content")
 
 
 class _Fields:
-    """Reads the fields of one block, front to back.
+    """Reads the fields of one block, from front to back.
 
-    It reads ahead, so that a block costs one read for its fields and one for its footer.
+    Bytes are read ahead, so that a block needs one read for the fields before its content, and one
+    for its footer.
     """
 
     def __init__(self, log: FileRange, offset: int, end: int) -> None:
@@ -211,7 +222,7 @@ class _Fields:
         return self._ahead[start : start + size_bytes]
 
     def skip(self, size_bytes: int, what: str) -> FileRange:
-        """Skip the next ``size_bytes`` bytes, and return their range."""
+        """Skip the next ``size_bytes`` bytes, and return their range in the file."""
         self._check_fits(size_bytes, what)
         skipped = self._log.part(self._offset, size_bytes)
         self._offset += size_bytes

@@ -1,6 +1,7 @@
-"""Finds the commits that wrote the blocks of a log file, and those that its blocks undo.
+"""Finds the commits that wrote the blocks of a log file, and the commits that its blocks undo.
 
-In table version 6 the name of a log does not contain them.
+In table version 6 the blocks must be read, because the name of a log file does not contain the
+instants of these commits.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ _WRITTEN = frozenset(BlockType) - {BlockType.CORRUPT}
 def writers_in(
     storage: Storage, log: ObjectInfo | LogFile, kinds: Container[BlockType] = _WRITTEN
 ) -> set[str]:
-    """Return the instants of the blocks of these kinds; by default of all except torn ones.
+    """Return the instants of the blocks of some types, by default of all blocks that are not torn.
 
     Raises:
         NotFound: the file was deleted.
-        CorruptData: it is not a log file.
+        CorruptData: the file is not a log file.
     """
     with storage.open(log.path) as file:
         blocks = read_blocks(file, log.size_bytes, log.path)
@@ -30,7 +31,12 @@ def writers_in(
 
 
 def targets_in(storage: Storage, log: ObjectInfo) -> set[str]:
-    """Return the instants that blocks of a log undo; errors as for ``writers_in``."""
+    """Return the instants whose blocks the rollback commands in a log file undo.
+
+    Raises:
+        NotFound: the file was deleted.
+        CorruptData: the file is not a log file.
+    """
     with storage.open(log.path) as file:
         blocks = read_blocks(file, log.size_bytes, log.path)
         commands = [block for block in blocks if block.type is BlockType.COMMAND]

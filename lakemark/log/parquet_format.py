@@ -1,8 +1,8 @@
-"""The Parquet format of base files and of log blocks.
+"""Reads and writes the Parquet files that base files and log blocks contain.
 
-Zstandard, three-level lists (Apache Hudi reads both kinds, other engines only these), and no Arrow
-schema in the footer, because readers must use the Avro schema there. Tested with Apache Hudi 1.2.0,
-which reads and compacts the result.
+Files are compressed with Zstandard. Lists have three levels, because engines other than Apache Hudi
+do not read two-level lists. The footer has no Arrow schema, because readers must use the Avro
+schema in the footer. Tests with Apache Hudi 1.2.0 have shown that it reads and compacts the files.
 """
 
 from __future__ import annotations
@@ -19,28 +19,31 @@ from lakemark.model.column_ranges import NO_SIZE, ColumnSize
 from lakemark.model.meta_columns import COMMIT_SEQNO, RECORD_KEY
 from lakemark.schema.avro import to_json
 
-#: Largest row group, log block or batch, in bytes of Arrow memory (or one larger record).
+#: Largest row group, log block or batch, in bytes of Arrow memory. A single record may be larger.
 MAX_BLOCK_BYTES = 64 << 20
 
-#: A column whose distinct values do not fit is written without dictionary, because Zstandard alone
-#: is better for keys, sequence numbers and measures: a third less time and a sixth less space than
-#: with Arrow's 1 MiB, on 200,000 orders.
+#: Largest dictionary of a column. If the distinct values of a column need more bytes, the column is
+#: written without a dictionary. Zstandard alone is better for keys, sequence numbers and measures:
+#: compared with Arrow's limit of 1 MiB, writing 200,000 orders took a third less time and a sixth
+#: less space.
 _MAX_DICTIONARY_BYTES = 128 << 10
 
 
-#: Columns whose values are nearly all distinct: a dictionary for them is begun and given up.
+#: Columns without a dictionary. Their values are nearly all distinct, so that a writer would begin
+#: a dictionary only to give it up.
 _DISTINCT_COLUMNS = (COMMIT_SEQNO, RECORD_KEY)
 
 
 def parquet_writer(
     sink: io.RawIOBase | pa.NativeFile, schema: pa.Schema, *, has_statistics: bool = True
 ) -> pq.ParquetWriter:
-    """Open a writer to a binary file or an Arrow stream; equal rows give equal bytes.
+    """Return a writer of a Parquet file; the same rows always give the same bytes.
 
     Args:
-        sink: the file.
-        schema: with the types of the table's Avro schema, so that no time is coerced.
-        has_statistics: whether row groups have statistics, by which readers skip them.
+        sink: the binary file or Arrow stream to write to.
+        schema: Arrow schema with the types of the table's Avro schema, so that the writer does not
+            convert timestamps.
+        has_statistics: whether row groups have statistics, with which readers skip row groups.
     """
     return pq.ParquetWriter(
         sink,
@@ -62,50 +65,53 @@ def parquet_writer(
 
 
 def open_parquet(source: BinaryIO | pa.NativeFile, pre_buffer: bool = False) -> pq.ParquetFile:
-    """Open a Parquet file, and verify the checksums of pages, if the writer stored any.
+    """Open a Parquet file so that the checksums of pages are verified if the writer stored any.
 
-    Apache Hudi's writer stores them, and so does this project. Without the check a flipped bit in a
-    page is read as another value. Checking two million rows takes no measurable time.
+    Apache Hudi and lakemark store checksums. Without this check, a flipped bit in a page would be
+    read as another value. Checking two million rows takes no measurable time.
 
     Args:
         source: the file.
-        pre_buffer: whether to read the requested columns ahead and at once.
+        pre_buffer: whether to read all requested columns ahead, in few large reads.
 
     Raises:
-        pyarrow.ArrowException, OSError: it is not a Parquet file; or later, a page is damaged.
+        pyarrow.ArrowException, OSError: the file is not a Parquet file. A damaged page raises the
+            same exceptions later, when it is read.
     """
     return pq.ParquetFile(source, pre_buffer=pre_buffer, page_checksum_verification=True)
 
 
 class ValueCounts:
-    """Counts the values that were read of a Parquet file, to notice what Arrow leaves out silently.
+    """Counts the values that were read from a Parquet file, to detect values that Arrow omits.
 
-    Arrow skips a page whose header has an unknown type, and reads fewer entries of a list or map if
-    the header has a smaller count. No checksum covers the headers of pages.
+    Arrow reports no error if the header of a page is damaged. If the header has an unknown page
+    type, Arrow skips the page. If it has a smaller count, Arrow reads fewer entries of a list or
+    map. No checksum covers the headers of pages.
     """
 
     def __init__(self) -> None:
         self._num_rows = 0
-        self._levels: dict[str, list[list[int]]] = {}  # of each array, for each leaf
+        # For each nested column and each of its arrays, the number of values of each leaf.
+        self._levels: dict[str, list[list[int]]] = {}
 
     def add(self, rows: pa.RecordBatch | pa.Table) -> None:
-        """Count rows as they were read, before any cast."""
+        """Count the values of rows. Pass the rows as they were read, before any cast."""
         self._num_rows += rows.num_rows
         for name, column in zip(rows.schema.names, rows.columns, strict=True):
             if not pa.types.is_nested(column.type):
-                continue  # the number of its values is the number of rows
+                continue  # a flat column has as many values as rows
             for array in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
                 self._levels.setdefault(name, []).append(_num_levels(array))
 
     def check(self, file: pq.ParquetFile, groups: Sequence[int] | None = None) -> None:
-        """Compare with the footer.
+        """Compare the counts with the footer of the file.
 
         Args:
-            file: that was read.
+            file: the file that was read.
             groups: the row groups that were read; None for all.
 
         Raises:
-            pyarrow.ArrowInvalid: a number differs from the footer's.
+            pyarrow.ArrowInvalid: a count differs from the one in the footer.
         """
         read = range(file.num_row_groups) if groups is None else groups
         of_groups = [file.metadata.row_group(number) for number in read]
@@ -123,7 +129,16 @@ class ValueCounts:
 def check_value_counts(
     rows: pa.Table, file: pq.ParquetFile, groups: Sequence[int] | None = None
 ) -> None:
-    """Check that rows that were read at once are whole; see ``ValueCounts.check``."""
+    """Check that no values are missing from rows that were read at once.
+
+    Args:
+        rows: all rows that were read, before any cast.
+        file: the file that was read.
+        groups: the row groups that were read; None for all.
+
+    Raises:
+        pyarrow.ArrowInvalid: a count differs from the one in the footer.
+    """
     counts = ValueCounts()
     counts.add(rows)
     counts.check(file, groups)
@@ -136,7 +151,7 @@ def _check_equal(of_what: str, found: object, expected: object) -> None:
 
 
 def leaf_paths(field: pa.Field, above: str = "") -> list[str]:
-    """Return the paths of the Parquet columns that hold an Arrow column."""
+    """Return the paths of the Parquet columns in which an Arrow column is stored."""
     path, kind = f"{above}{field.name}", field.type
     if pa.types.is_struct(kind):
         return [leaf for child in kind for leaf in leaf_paths(child, f"{path}.")]
@@ -149,14 +164,17 @@ def leaf_paths(field: pa.Field, above: str = "") -> list[str]:
 
 
 def _num_leaves(kind: pa.DataType) -> int:
-    """Return the number of Parquet columns that hold an Arrow column."""
+    """Return the number of Parquet columns in which an Arrow column is stored."""
     if not pa.types.is_nested(kind):
         return 1
     return sum(_num_leaves(kind.field(place).type) for place in range(kind.num_fields))
 
 
 def _num_levels(array: pa.Array) -> list[int]:
-    """Number of values that Parquet stores for each leaf; a null or empty list counts as one."""
+    """Return the number of values that Parquet stores for each leaf of an array.
+
+    A list that is null or empty counts as one value.
+    """
     kind = array.type
     if not pa.types.is_nested(kind):
         return [len(array)]
@@ -169,7 +187,7 @@ def _num_levels(array: pa.Array) -> list[int]:
 
 
 def column_sizes(footer: pq.FileMetaData) -> dict[str, ColumnSize]:
-    """Return the size of each column over all row groups, by its path."""
+    """Return the total size of each column over all row groups, by the path of the column."""
     sizes: dict[str, ColumnSize] = {}
     for number in range(footer.num_row_groups):
         group = footer.row_group(number)
@@ -183,5 +201,5 @@ def column_sizes(footer: pq.FileMetaData) -> dict[str, ColumnSize]:
 
 
 def avro_key_values(avro_schema: Mapping[str, object]) -> dict[str, str]:
-    """Footer entries with which Apache's Parquet reader reads the rows as Avro records."""
+    """Return the footer entries that Apache Parquet's reader needs to read rows as Avro records."""
     return {"parquet.avro.schema": to_json(avro_schema), "writer.model.name": "avro"}

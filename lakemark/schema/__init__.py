@@ -1,1 +1,1 @@
-"""A table's schema: stored as Avro, used as Arrow."""
+"""The schema of a table, which is stored as Avro and used as Arrow."""

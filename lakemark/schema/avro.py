@@ -1,9 +1,10 @@
-"""Converts a table's schema between Arrow and Avro, in the form of Apache Hudi's Spark writer.
+"""Converts a table's schema between Arrow and Avro, as Apache Hudi's Spark writer does.
 
-The record is named ``<table>_record`` in the namespace ``hoodie.<table>``. The namespace of a
-nested type is the path of its fields: the record of a column ``pos`` is
+The record of a row is named ``<table>_record`` in the namespace ``hoodie.<table>``. The full name
+of a nested type contains the path of its field. For example, the record of a column ``pos`` is
 ``hoodie.<table>.<table>_record.pos``, and the fixed of a decimal column ``price`` is
-``hoodie.<table>.<table>_record.price.fixed``. Nullable means ``["null", T]``, default null.
+``hoodie.<table>.<table>_record.price.fixed``. A nullable column has the type ``["null", T]`` and
+the default null.
 
 Invariants, tested in ``tests/unit/schema``:
 
@@ -29,7 +30,7 @@ from lakemark.schema.canonical import MAX_DECIMAL_PRECISION, canonical, not_stor
 
 __all__ = ["canonical", "decimal_bytes", "record_name", "to_arrow", "to_avro", "to_json"]
 
-#: One line per type without parameters: Arrow's, Avro's, and Avro's logical type.
+#: Types without parameters: the Arrow type, the Avro type, and the logical type in Avro.
 _SCALARS: tuple[tuple[pa.DataType, str, str | None], ...] = (
     (pa.bool_(), "boolean", None),
     (pa.int32(), "int", None),
@@ -55,7 +56,10 @@ _INVALID_NEXT = re.compile(r"[^A-Za-z0-9_]")
 
 
 def record_name(table_name: str) -> tuple[str, str]:
-    """Name and namespace of a table's record; characters that Avro refuses become ``__``."""
+    """Return the name and namespace of a table's record.
+
+    Each character of the table name that Avro does not allow is replaced by ``__``.
+    """
     if not table_name:
         message = "hoodie.table.name is empty; name the table"
         raise InvalidConfig(message)
@@ -64,7 +68,7 @@ def record_name(table_name: str) -> tuple[str, str]:
 
 
 def to_avro(schema: pa.Schema, table_name: str) -> dict[str, object]:
-    """Convert the schema of a table's rows to Avro; meta columns are included if it has them.
+    """Convert the schema of a table's rows, with or without meta columns, to Avro.
 
     Raises:
         InvalidConfig: a Hudi table cannot store the type of a column. ``canonical`` converts such
@@ -75,7 +79,7 @@ def to_avro(schema: pa.Schema, table_name: str) -> dict[str, object]:
 
 
 def to_json(avro: Mapping[str, object]) -> str:
-    """Print a schema as Apache Hudi does: without blanks, and without escapes of letters."""
+    """Print a schema as Apache Hudi does: without spaces, and with non-ASCII characters as is."""
     return json.dumps(avro, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -83,9 +87,9 @@ def to_arrow(avro: Mapping[str, object] | str) -> pa.Schema:
     """Convert an Avro schema of rows (parsed, or JSON) to Arrow.
 
     Raises:
-        CorruptData: it is not an Avro schema of a record.
-        Unsupported: Arrow's columns cannot store it: a union of several types, a type that contains
-            itself, a decimal of more than 38 digits.
+        CorruptData: ``avro`` is not an Avro schema of a record.
+        Unsupported: the schema has a type that an Arrow column cannot store: a union of several
+            types, a type that contains itself, or a decimal of more than 38 digits.
     """
     parsed = _parse(avro) if isinstance(avro, str) else avro
     try:
@@ -157,7 +161,7 @@ def _avro_fixed(namespace: str, size_bytes: int) -> dict[str, object]:
 
 
 def decimal_bytes(precision: int) -> int:
-    """Size of the fixed that can hold every decimal of ``precision`` digits, with its sign."""
+    """Return the size of the fixed that can store every signed decimal of ``precision`` digits."""
     largest: int = 10**precision
     return largest.bit_length() // 8 + 1
 
@@ -176,7 +180,14 @@ def _parse(text: str) -> Mapping[str, object]:
 
 
 def _arrow_type(avro: object, namespace: str, named: dict[str, pa.DataType | None]) -> pa.DataType:
-    """The type of a node; ``named`` has the named types so far, None while one is being read."""
+    """Return the Arrow type of an Avro type.
+
+    Args:
+        avro: a type, or the name of a type.
+        namespace: namespace of the type that contains it.
+        named: the named types that were defined so far, by full name; None for a type whose
+            definition is still being converted.
+    """
     if isinstance(avro, str):
         return _named_or_primitive(avro, namespace, named)
     if not isinstance(avro, Mapping):
@@ -192,7 +203,7 @@ def _arrow_type(avro: object, namespace: str, named: dict[str, pa.DataType | Non
         return _arrow_decimal(avro)
     if isinstance(kind, str) and isinstance(logical, str) and (kind, logical) in _ARROW_OF:
         return _ARROW_OF[kind, logical]
-    # An unknown logical type is its underlying type (Avro specification).
+    # An unknown logical type is ignored, as the Avro specification says.
     return _arrow_type(kind, namespace, named)
 
 

@@ -1,4 +1,4 @@
-"""The Arrow types that a Hudi table can store, and the conversion of the others.
+"""Converts Arrow schemas to the types that a Hudi table can store.
 
 Source: the types that ``HoodieSparkSchemaConverters`` of Apache Hudi 1.2.0 accepts, and Spark's
 conversion of Arrow's types.
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lakemark.errors import InvalidConfig
 
-#: Largest precision of a decimal in Spark, and in the 16 bytes of Arrow's decimal.
+#: Largest precision of a decimal in Spark, and in Arrow's decimal of 16 bytes.
 MAX_DECIMAL_PRECISION = 38
 
 _STORABLE = {
@@ -51,13 +51,15 @@ _UNION_MEMBER = re.compile(r"member\d+")
 def canonical(schema: pa.Schema) -> pa.Schema:
     """Convert the schema of incoming columns to types that Hudi on Spark can store.
 
-    Times become microseconds (in UTC if they have a zone, else local), large and dictionary-encoded
-    values become plain ones, narrow integers become ``int32``, and unsigned ones the next wider
-    type. Nullability and names do not change. Do not use it for the schema of an existing table,
-    which may have more types.
+    Timestamps become microseconds, in UTC if they have a zone, else local. Large and
+    dictionary-encoded values become plain values. Narrow integers become ``int32``, and unsigned
+    integers become the next wider type that can store their values. Nullability and names do not
+    change. Do not convert the schema of an existing table, because it may have types that this
+    function changes.
 
     Raises:
-        InvalidConfig: the name or type of a column cannot be written; the message names the column.
+        InvalidConfig: a table cannot store the name or the type of a column; the message names the
+            column.
     """
     return pa.schema(_fields(schema, ()), metadata=schema.metadata)
 
@@ -86,12 +88,12 @@ def _field(field: pa.Field, path: tuple[str, ...]) -> pa.Field:
 
 
 def _check_name(name: str, path: tuple[str, ...]) -> None:
-    """Check a name as Avro for Java does: a letter or ``_``, then letters, digits and ``_``."""
+    """Check that a name is a letter or ``_``, then letters, digits and ``_``, as Avro for Java."""
     plain = name.replace("_", "a")
     if not plain or not plain[0].isalpha() or not plain.isalnum():
         message = (
             f"column {'.'.join(path)}: {name!r} is not a valid name in Avro, which allows letters, "
-            "digits and _, and no digit in front; rename it"
+            "digits and _, but no digit at the beginning; rename it"
         )
         raise InvalidConfig(message)
 
@@ -119,7 +121,10 @@ def _type(arrow: pa.DataType, path: tuple[str, ...]) -> pa.DataType:
 
 
 def _looks_like_a_union(arrow: pa.StructType) -> bool:
-    """Whether Hudi on Spark would write the struct as a union, because Spark reads unions so."""
+    """Return whether Hudi on Spark would write the struct as an Avro union.
+
+    Spark reads a union as a struct of nullable fields ``member0``, ``member1``, and so on.
+    """
     return all(field.nullable and _UNION_MEMBER.fullmatch(field.name) for field in arrow.fields)
 
 

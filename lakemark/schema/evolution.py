@@ -1,20 +1,23 @@
 """Evolves a table's schema to fit its records.
 
-A proposal is a set of sightings: each says that values of a kind were seen at a path. Proposals are
-merged by union, so the result does not depend on the order in which workers saw the records, nor on
-whether they saw them twice. ``evolve`` chooses types once all sightings are together:
+A proposal is a set of sightings. Each sighting states that values of a kind were seen at a path.
+Proposals are merged by union. So the result does not depend on the order in which workers saw the
+records, or on whether they saw some records twice. ``evolve`` chooses the types once all sightings
+are known:
 
-new field            boolean; string; array or struct of the fields seen inside; numbers ``int``,
-                     ``bigint`` or ``double``. Kinds without a common type become a string. A type
-                     that the writer's schema declares is used as it is. New fields are nullable
-                     and come last, in order of their names
-column with numbers  ``int`` becomes ``bigint`` or ``double``, ``float`` becomes ``double``
+- A new field becomes a boolean, a string, a number, or an array or struct of the fields that were
+  seen in it. Numbers become ``int``, ``bigint`` or ``double``. Kinds without a common type become a
+  string. A type that the writer's schema declares is used unchanged. New fields are nullable and
+  come last, in the order of their names.
+- An existing column is widened if it is an ``int`` (to ``bigint`` or ``double``) or a ``float`` (to
+  ``double``).
 
-An integer may become ``double`` only if a double holds it exactly. If larger integers and fractions
-were seen, the type is ``bigint``, and the fractions do not fit.
+Integers become ``double`` only if a double represents each of them exactly. If both larger integers
+and fractions were seen, the type is ``bigint``, and the fractions do not fit.
 
 A type is widened only if Apache Hudi 1.2.0 reads the values of older files without loss.
-``lakemark.schema.promotion`` reads more types, with loss of digits or of the kind of value.
+``lakemark.schema.promotion`` can also read older files of other types, but may lose digits or the
+kind of a value.
 """
 
 from __future__ import annotations
@@ -28,15 +31,15 @@ import pyarrow as pa
 
 from lakemark.errors import InvalidConfig
 
-#: Names from the column inwards; ``ELEMENT`` is the name of the elements of an array.
+#: Field names from the column inwards. ``ELEMENT`` stands for the elements of an array.
 Path = tuple[str, ...]
 
-#: No field has an empty name.
+#: The empty string cannot be mistaken for a field, because no field has an empty name.
 ELEMENT = ""
 
 
 def dotted(path: Path) -> str:
-    """Return a path as users write it: ``items[].price``."""
+    """Return a path as users write it, for example ``items[].price``."""
     return "".join("[]" if name == ELEMENT else f".{name}" for name in path).removeprefix(".")
 
 
@@ -46,7 +49,7 @@ class ValueKind(StrEnum):
     BOOLEAN = "boolean"
     #: An integer of 32 bits.
     INT = "int"
-    #: A longer integer that a double holds exactly.
+    #: An integer of more than 32 bits that a double represents exactly.
     SHORT_LONG = "short long"
     #: Any other integer of 64 bits.
     LONG = "long"
@@ -54,21 +57,21 @@ class ValueKind(StrEnum):
     STRING = "string"
     ARRAY = "array"
     STRUCT = "struct"
-    #: From strings to the values that were seen as its elements.
+    #: A map with string keys. Its values are seen at the path of its ``ELEMENT``.
     MAP = "map"
 
 
 class DeclaredType(str):
-    """A type that the records' own schema declares, and that values do not show."""
+    """A type that the schema of the records declares, and that their values alone do not show."""
 
     @classmethod
     def of(cls, arrow: pa.DataType) -> DeclaredType:
-        """Return the declared type of a float, bytes, a date, a timestamp or a decimal."""
+        """Return the declared type for an Arrow type: float, bytes, date, timestamp or decimal."""
         return cls(arrow)
 
     @property
     def arrow(self) -> pa.DataType:
-        """The type itself."""
+        """The Arrow type."""
         if self in _DECLARED:
             return _DECLARED[self]
         precision, scale = self.removeprefix("decimal128(").removesuffix(")").split(", ")
@@ -92,15 +95,16 @@ Proposal = frozenset[Sighting]
 
 NOTHING_PROPOSED: Proposal = frozenset()
 
-#: The most columns that a schema may evolve to, including those inside structs.
+#: Largest number of columns of an evolved schema, including those inside structs.
 MAX_EVOLVED_COLUMNS = 2_000
 
-#: The most levels of a new column. Parquet's readers allow 100; Spark's and Avro's recurse.
+#: Largest number of levels of a new column. Parquet readers allow 100 levels, but the readers of
+#: Spark and Avro are recursive.
 MAX_EVOLVED_DEPTH = 32
 
 _NUMBERS = frozenset({ValueKind.INT, ValueKind.SHORT_LONG, ValueKind.LONG, ValueKind.DOUBLE})
 
-#: Each type with the types that can hold all of its values.
+#: For each type that can be widened, the types that can store all of its values.
 _WIDER: dict[pa.DataType, tuple[pa.DataType, ...]] = {
     pa.int32(): (pa.int64(), pa.float64()),
     pa.float32(): (pa.float64(),),
@@ -108,30 +112,30 @@ _WIDER: dict[pa.DataType, tuple[pa.DataType, ...]] = {
 
 
 def evolve(schema: pa.Schema, proposal: Proposal) -> pa.Schema:
-    """Evolve a schema so that it holds the values that were seen, as far as possible.
+    """Return a schema that fits, as far as possible, the values that were seen.
 
-    Columns keep their positions and names. The new type of a column can hold all values of its old
-    one. If new fields differ only by case, the first by name is used.
+    Columns keep their positions and names. The new type of a column can store all values of its old
+    type. If new fields differ only by case, only the first one in the order of names is added.
 
     Args:
-        schema: with which the records are decoded now.
-        proposal: values that do not fit the schema.
+        schema: schema with which the records are currently decoded.
+        proposal: sightings of values that do not fit the schema.
     """
     seen = _Sightings(proposal)
     return pa.schema(_evolved_fields(list(schema), (), seen), metadata=schema.metadata)
 
 
 def kind_named(text: str) -> ValueKind | DeclaredType:
-    """Parse the text of a kind."""
+    """Return the kind with this text, which may be a declared type."""
     kinds = {kind.value: kind for kind in ValueKind}
     return kinds.get(text) or DeclaredType(text)
 
 
 def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Return the narrowest type that can hold all values of both; None if there is none.
+    """Return the narrowest type that can store all values of two types; None if there is none.
 
-    It is associative, commutative and idempotent, except for the order of the fields of structs:
-    those of ``one`` come first.
+    The operation is associative, commutative and idempotent, except for the order of the fields of
+    structs: the fields of ``one`` come first.
     """
     if one.equals(other):
         return one
@@ -151,18 +155,24 @@ def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def unite_schemas(table: pa.Schema, ours: pa.Schema, table_url: str) -> pa.Schema:
-    """Unite the columns of a table and of a writer: the table's come first.
+    """Return the columns of a table, widened if necessary, then the new columns of a writer.
+
+    Args:
+        table: schema of the table.
+        ours: schema of the writer.
+        table_url: URL of the table, for errors.
 
     Raises:
-        InvalidConfig: the two types of a column have no common type, or a column differs from one
-            of the table only by case.
+        InvalidConfig: the types of a column in both schemas have no common type, or a new column
+            differs from a column of the table only by case.
     """
     spelled = {name.lower(): name for name in table.names}
     for field in _not_in(ours, table):
         if field.name.lower() in spelled:
             message = (
                 f"column {field.name} differs from column {spelled[field.name.lower()]} of table "
-                f"{table_url} only by case, and engines cannot tell them apart; spell it as there"
+                f"{table_url} only by case, and engines cannot tell them apart; spell it as in the "
+                "table"
             )
             raise InvalidConfig(message)
     fields = []
@@ -173,7 +183,7 @@ def unite_schemas(table: pa.Schema, ours: pa.Schema, table_url: str) -> pa.Schem
         if common is None:
             message = (
                 f"column {field.name} is {field.type} in table {table_url} and {own.type} in this "
-                "writer, and no type can hold both; declare it as it is in the table"
+                "writer, and no type can store the values of both; declare the type of the table"
             )
             raise InvalidConfig(message)
         fields.append(common)
@@ -182,14 +192,14 @@ def unite_schemas(table: pa.Schema, ours: pa.Schema, table_url: str) -> pa.Schem
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """A column that is new, or whose type has become wider.
+    """A column that is new, or whose type was widened.
 
-    As text: ``home.zip string``, ``n int32 -> int64``.
+    As text it reads ``home.zip string`` or ``n int32 -> int64``.
 
     Attributes:
-        name: of the column.
-        was: its old type; None if it is new.
-        now: its new type.
+        name: name of the column, with the path if the column is nested.
+        was: old type of the column; None if the column is new.
+        now: new type of the column.
     """
 
     name: str
@@ -210,7 +220,7 @@ def changes_between(before: pa.Schema, after: pa.Schema) -> list[SchemaChange]:
 
 
 def depth(path: Path) -> int:
-    """Return the number of levels of a Parquet schema at a path; an array's elements add two."""
+    """Return the number of levels of a Parquet schema at a path; ``ELEMENT`` counts as two."""
     return sum(2 if name == ELEMENT else 1 for name in path)
 
 
@@ -223,7 +233,7 @@ def column_count(schema: pa.Schema) -> int:
 
 
 class _Sightings:
-    """A proposal, by path."""
+    """The sightings of a proposal, grouped by path."""
 
     def __init__(self, proposal: Proposal) -> None:
         self._kinds: dict[Path, set[ValueKind | DeclaredType]] = defaultdict(set)
@@ -236,7 +246,7 @@ class _Sightings:
         return self._kinds.get(path, set())
 
     def names(self, path: Path) -> list[str]:
-        """Return names seen inside a struct, in order."""
+        """Return the field names that were seen inside a struct, in alphabetical order."""
         return sorted(self._names.get(path, set()) - {ELEMENT})
 
 
@@ -269,7 +279,10 @@ def _evolved_type(known: pa.DataType, path: Path, seen: _Sightings) -> pa.DataTy
 
 
 def _new_type(path: Path, seen: _Sightings) -> pa.DataType | None:
-    """Return the type of a new field; None if no value was seen in it, or if it is too deep."""
+    """Return the type of a new field; None if no value was seen in it, or it is nested too deeply.
+
+    An array of which no element was seen counts as a field without a value.
+    """
     kinds = seen.kinds(path)
     if not kinds or depth(path) > MAX_EVOLVED_DEPTH:
         return None
@@ -290,7 +303,10 @@ def _new_type(path: Path, seen: _Sightings) -> pa.DataType | None:
 
 
 def _declared_type(kinds: Set[ValueKind | DeclaredType]) -> pa.DataType | None:
-    """Return the type that can hold the declared types, and the numbers among the kinds."""
+    """Return the type that can store the declared types and the numbers among the kinds.
+
+    None if there is no such type, if no type is declared, or if other kinds were seen.
+    """
     declared = sorted(kind for kind in kinds if isinstance(kind, DeclaredType))
     numbers = kinds & _NUMBERS
     if not declared or len(kinds) > len(declared) + len(numbers):
@@ -324,7 +340,12 @@ def _common_field(one: pa.Field, other: pa.Field) -> pa.Field | None:
 
 
 def _common_fields(ones: list[pa.Field], others: list[pa.Field]) -> list[pa.Field] | None:
-    """Fields by name. A field that one side lacks is nullable, because its rows have no value."""
+    """Return the common fields of two structs; None if two fields have no common type.
+
+    Fields are matched by name. A field that only one struct has becomes nullable, because rows of
+    the other struct have no value for it. None also if such a field differs from another one only
+    by case.
+    """
     by_name = {field.name: field for field in others}
     common = [
         _common_field(one, by_name[one.name]) if one.name in by_name else one.with_nullable(True)

@@ -1,4 +1,4 @@
-"""Finds columns by field name; a dotted name is the path of a field inside structs."""
+"""Finds columns by field name. A name with dots is the path of a field inside structs."""
 
 from __future__ import annotations
 

@@ -1,11 +1,13 @@
-"""Promotes values of a column's older type to its current type.
+"""Promotes values of older files, whose column had another type, to the current type.
 
-Apache Hudi promotes integers to wider ones, to floats, decimals and strings; floats to doubles;
-strings and bytes to each other; dates and decimals to strings. The same holds inside lists, maps
-and structs. Fields of structs are matched by name: new ones are null, dropped ones are omitted.
+Apache Hudi promotes integers to wider integers, floats, decimals and strings. It promotes floats to
+doubles, strings and bytes to each other, and dates and decimals to strings. Values inside lists,
+maps and structs are promoted in the same way. Fields of structs are matched by name: new fields
+are null, and dropped fields are omitted. ``lakemark.model.widening`` converts values that are not
+nested.
+
 Source: ``HoodieAvroUtils.rewritePrimaryTypeWithDiffSchemaType`` and
-``HoodieParquetFileFormatHelper`` of Apache Hudi 1.2.0. ``lakemark.model.widening`` converts plain
-values.
+``HoodieParquetFileFormatHelper`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ def promote(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     """Promote the values of a column to another type.
 
     Raises:
-        Unsupported: floats became strings, which each engine prints differently.
+        Unsupported: the promotion is from floats to strings, and engines print floats differently.
         pyarrow.ArrowException: a value does not fit the type, or there is no such promotion.
     """
     if column.type.equals(wanted):
@@ -61,7 +63,7 @@ def _entries(values: pa.MapArray, wanted: pa.MapType) -> pa.StructArray:
 
 
 def _with_items(values: pa.Array, wanted: pa.DataType, child: pa.Array) -> pa.Array:
-    """Return the lists or maps of ``values`` with other items."""
+    """Return the lists or maps of ``values`` with their items replaced by ``child``."""
     validity_and_offsets = values.buffers()[:2]
     return pa.Array.from_buffers(
         wanted, len(values), validity_and_offsets, offset=values.offset, children=[child]

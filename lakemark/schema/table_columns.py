@@ -1,4 +1,4 @@
-"""Which columns a table may have."""
+"""Checks which columns a table may have."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from lakemark.schema.canonical import canonical
 
 
 def check_columns(schema: pa.Schema) -> pa.Schema:
-    """``schema`` with every type as a table stores it (``lakemark.schema.canonical``).
+    """Check the columns of a new table; return the schema with the types that the table stores.
+
+    ``lakemark.schema.canonical`` converts the types.
 
     Raises:
-        InvalidConfig: there is no column; or a column is one of Hudi's own, has a name that Avro
-            does not allow, or differs from another only by case, which Spark cannot tell apart.
+        InvalidConfig: there is no column; or the name of a column is one of Hudi's meta columns, is
+            not allowed by Avro, or differs from another name only by case. Spark cannot tell such
+            columns apart. Or a table cannot store the type of a column.
     """
     if not isinstance(schema, pa.Schema):
         message = f"schema is {schema!r}; pass a pyarrow.Schema"

@@ -1,15 +1,18 @@
-"""One block of an HFile: a header of 33 bytes, its content, maybe compressed, and checksums.
+"""One block of an HFile: a header of 33 bytes, the content (maybe compressed), and checksums.
 
-    8  magic, the kind of block
-    4  number of bytes after the header, with the checksums
-    4  bytes of the content once it is uncompressed
-    8  offset of the previous block of the same kind, -1 for none
+The header has these fields, each after its size in bytes::
+
+    8  magic, which names the kind of block
+    4  size of everything after the header, checksums included
+    4  size of the uncompressed content
+    8  offset of the previous block of the same kind, or -1 if there is none
     1  kind of checksum
-    4  bytes that a checksum covers
-    4  bytes without the checksums, header included
+    4  number of bytes that one checksum covers
+    4  size of header and content, without the checksums
 
 Checksums are not verified. Apache Hudi does not verify them either, and its writer sets them to
-zero; a gzip stream carries a CRC of its own. Source: ``HFileBlock`` of Apache Hudi 1.2.0.
+zero. Blocks in gzip format are still protected, because a gzip stream contains a CRC.
+Source: ``HFileBlock`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -31,9 +34,9 @@ FILE_INFO = b"FILEINF2"
 _HEADER = struct.Struct(">8siiqBii")
 HEADER_BYTES = _HEADER.size
 
-#: ``zlib.decompressobj`` for one stream in gzip's format.
+#: Window size that makes ``zlib.decompressobj`` expect a gzip header and trailer.
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
-#: What Java writes before a stream: no time, an unknown system.
+#: The gzip header that Java writes: no modification time, unknown operating system.
 _GZIP_HEADER = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
 _GZIP_LEVEL = 6
 
@@ -43,12 +46,12 @@ _BYTES_PER_CHECKSUM = 16 << 10
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block, uncompressed.
+    """A block after decompression.
 
     Attributes:
-        content: its bytes without header and checksums.
-        offset: where it begins in the file.
-        size_bytes: its size in the file, header and checksums included.
+        content: uncompressed bytes of the block, without header and checksums.
+        offset: position of the block in the file.
+        size_bytes: size of the block in the file, header and checksums included.
         path: the file, for errors.
     """
 
@@ -66,10 +69,17 @@ class Block:
         path: str,
         offset: int,
     ) -> Block:
-        """Return the block at the beginning of ``data``, which is at ``offset`` of the file.
+        """Return the block at the beginning of ``data``.
+
+        Args:
+            data: bytes of the file; they may continue after the block.
+            magic: kind of block that is expected.
+            compression: compression of the content.
+            path: the file, for errors.
+            offset: position of ``data`` in the file.
 
         Raises:
-            CorruptData: there is no complete block of this kind at that position.
+            CorruptData: ``data`` does not begin with a complete block of this kind.
         """
         if len(data) < HEADER_BYTES:
             raise CorruptData(path, offset, f"a block of {HEADER_BYTES} bytes or more", "the end")
@@ -88,20 +98,20 @@ class Block:
         return cls(content, offset, size_bytes, path)
 
     def corrupt(self, *, expected: str, actual: str) -> CorruptData:
-        """Return the error for content that disagrees with the format."""
+        """Return the error to raise if the content of this block violates the format."""
         return CorruptData(self.path, self.offset, expected, actual)
 
 
 def encode_block(
     magic: bytes, content: bytes | memoryview, compression: Compression, previous: int = -1
 ) -> bytes:
-    """Return a whole block.
+    """Return the bytes of a block, from its header to its checksums.
 
     Args:
-        magic: its kind.
-        content: uncompressed.
+        magic: kind of block.
+        content: uncompressed content of the block.
         compression: ``GZ`` or ``NONE``.
-        previous: offset of the block before of the same kind, -1 for none.
+        previous: offset of the previous block of the same kind, or -1 if there is none.
     """
     packed = _gzip(content) if compression is Compression.GZ else content
     without_checksums = HEADER_BYTES + len(packed)
@@ -127,7 +137,11 @@ def _gzip(content: bytes | memoryview) -> bytes:
 def _unpacked(
     packed: bytes | memoryview, compression: Compression, expected_bytes: int
 ) -> bytes | None:
-    """The content, no more than one byte beyond what the header promised; None when it is torn."""
+    """Return the uncompressed content; None if the compressed stream is invalid or incomplete.
+
+    Decompression stops one byte after the size that the header states. So a damaged block cannot
+    fill the memory, and the caller sees that the content is too long.
+    """
     if compression is Compression.NONE:
         return bytes(packed)
     stream = zlib.decompressobj(_GZIP_WINDOW)

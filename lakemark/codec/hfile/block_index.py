@@ -1,20 +1,23 @@
-"""The index: where blocks begin, and the first key of each.
+"""Encodes and parses the index of an HFile: position, size and first key of each block.
 
-Root index, an entry for each block of the next level::
+The root index has an entry for each block of the next level. Each field follows its size in
+bytes::
 
-    8  offset
-    4  size in the file, header included
-       Hadoop VInt: bytes of the key
+    8  offset of the block
+    4  size of the block in the file, header included
+       length of the key, as a Hadoop VInt
     n  key
 
-Leaf and intermediate index::
+A leaf or intermediate index::
 
-    4  count
-    4  x (count + 1): where each entry begins, behind this table
-       entries: 8 offset, 4 size, key
+    4                number of entries
+    4 x (count + 1)  offsets of the entries, and of the end of the last one, from the end of
+                     this table
+                     entries: offset of the block (8), size of the block (4), key
 
-A key of data is stored as in ``data_block``: 2 bytes length, the key, and what HBase adds; that of
-a meta block is its name alone. Source: ``HFileRootIndexBlock``, ``HFileLeafIndexBlock``.
+The key of a data block is stored as in ``hfile_data_block``: a length of 2 bytes, the key, and the
+fields that HBase appends. The key of a meta block is its name, without a length.
+Source: ``HFileRootIndexBlock``, ``HFileLeafIndexBlock``.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ _COUNT_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class BlockLocation:
-    """Position and size of a block."""
+    """Position and size of a block in the file."""
 
     offset: int
     size_bytes: int
@@ -40,11 +43,11 @@ class BlockLocation:
 
 @dataclass(frozen=True, slots=True)
 class BlockIndex:
-    """Blocks in the order of their keys.
+    """The blocks of one index, in the order of their keys.
 
     Attributes:
-        first_keys: for each block a key that no key of it is smaller than, while all keys of the
-            blocks before are; the first key itself, or one that HBase generated.
+        first_keys: a lower bound of the keys of each block. It is greater than all keys of the
+            blocks before it. HBase may write a generated key instead of the block's first key.
         locations: locations of the blocks, in ascending order.
     """
 
@@ -53,7 +56,12 @@ class BlockIndex:
 
 
 def encode_root_index(index: BlockIndex, *, of_data: bool) -> bytes:
-    """Content of the root index, or with ``of_data`` false of the index of meta blocks."""
+    """Return the content of an index block: the root index, or the index of meta blocks.
+
+    Args:
+        index: the blocks to list.
+        of_data: whether to encode the root index rather than the index of meta blocks.
+    """
     entries = []
     for key, location in zip(index.first_keys, index.locations, strict=True):
         stored = _SHORT.pack(len(key)) + key if of_data else key
@@ -66,10 +74,15 @@ def encode_root_index(index: BlockIndex, *, of_data: bool) -> bytes:
 
 
 def parse_root_index(block: Block, count: int, *, of_data: bool) -> BlockIndex:
-    """The root index, or with ``of_data`` false the index of meta blocks, of ``count`` entries.
+    """Return the root index, or the index of meta blocks.
+
+    Args:
+        block: block that contains the index.
+        count: number of entries, which only the trailer states.
+        of_data: whether the block is the root index rather than the index of meta blocks.
 
     Raises:
-        CorruptData: the block has other content.
+        CorruptData: the content of the block is not such an index.
     """
     content, at = block.content, 0
     keys: list[bytes] = []
@@ -90,10 +103,10 @@ def parse_root_index(block: Block, count: int, *, of_data: bool) -> BlockIndex:
 
 
 def parse_index(block: Block) -> BlockIndex:
-    """Return a leaf or intermediate index.
+    """Return the leaf or intermediate index in a block.
 
     Raises:
-        CorruptData: the block has other content.
+        CorruptData: the content of the block is not such an index.
     """
     content = block.content
     count = int.from_bytes(content[:_COUNT_BYTES])
@@ -119,7 +132,8 @@ def _check_index(
 ) -> BlockIndex:
     end = 0
     for location in locations:
-        # Each block behind the one before: otherwise few bytes could name blocks without end.
+        # Blocks must not overlap: otherwise a small damaged index could refer to the same blocks
+        # again and again, and reading them would never end.
         if location.offset < end or location.size_bytes < HEADER_BYTES:
             raise block.corrupt(expected=f"a block at {end} or later", actual=str(location))
         end = location.offset + location.size_bytes
@@ -127,17 +141,18 @@ def _check_index(
 
 
 def _row(block: Block, key: bytes) -> bytes:
-    """Return the key without its length and the bytes that HBase adds."""
+    """Return the key without its length and without the fields that HBase appends."""
     if len(key) < _SHORT.size or len(key) < _SHORT.size + _SHORT.unpack_from(key)[0]:
         raise block.corrupt(expected="a key with its length", actual=repr(key[:40]))
     return key[_SHORT.size : _SHORT.size + _SHORT.unpack_from(key)[0]]
 
 
 def _read_vint(block: Block, at: int) -> tuple[int, int]:
-    """Read a Hadoop VInt of at most 32 bits; returns the position after it, and the value.
+    """Read a Hadoop VInt of at most 32 bits; return the position after it, and its value.
 
-    A first byte of -112 or more is the value. Below that it is the number of bytes of the value,
-    -113 for one to -116 for four (-121 and less are negative values, which no length is).
+    A first byte of -112 or more is the value itself. A smaller first byte is the number of bytes
+    that follow: -113 for one byte to -116 for four. First bytes of -121 and less introduce negative
+    values, which are not valid lengths.
     """
     content = block.content
     first = content[at] if at < len(content) else 0
@@ -150,7 +165,7 @@ def _read_vint(block: Block, at: int) -> tuple[int, int]:
 
 
 def _vint(value: int) -> bytes:
-    """Encode a VInt as ``_read_vint`` reads it."""
+    """Encode a length as a Hadoop VInt."""
     if value < 0x80:
         return bytes([value])
     digits = value.to_bytes((value.bit_length() + 7) // 8)

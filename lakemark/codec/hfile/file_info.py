@@ -1,10 +1,11 @@
-"""The file info of an HFile: named entries of bytes.
+"""The file info block of an HFile: a map of names to values, both bytes.
 
     4  "PBUF"
-       length, then a message that repeats field 1, a message of 1: name and 2: value
+       length of a Protocol Buffers message (varint), then the message. Its field 1 is repeated:
+       each is an entry, a message of field 1 (name) and field 2 (value)
 
-Apache keeps the Avro schema of the values there, and in base files the smallest and the largest
-key. Source: ``HFileFileInfoBlock``, ``HFileInfo`` of Apache Hudi 1.2.0.
+Apache Hudi stores the Avro schema of the values in this block. In base files it also stores the
+smallest and the largest key. Source: ``HFileFileInfoBlock``, ``HFileInfo`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ _ORDER = (
 
 
 def encode_file_info(info: Mapping[bytes, bytes]) -> bytes:
-    """Content of the block, entries in Apache's order, which is that of a Java map of them."""
+    """Return the content of the block, with the entries in Apache Hudi's order.
+
+    That is the iteration order of the Java map in which Hudi's writer collects the entries.
+    """
     standard = [name for name in _ORDER if name in info]
     entries = (
         bytes_field(_NAME, name) + bytes_field(_VALUE, info[name])
@@ -53,8 +57,8 @@ def parse_file_info(block: Block) -> Mapping[bytes, bytes]:
     """Return the entries by name.
 
     Raises:
-        CorruptData: the block has other content.
-        Unsupported: values with versions, which Hudi never writes.
+        CorruptData: the content of the block is not a file info.
+        Unsupported: the file stores versions of its values (MVCC), which Hudi never writes.
     """
     if not block.content.startswith(_MAGIC):
         raise block.corrupt(expected=f"file info after {_MAGIC!r}", actual=repr(block.content[:4]))

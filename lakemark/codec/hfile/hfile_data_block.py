@@ -1,19 +1,19 @@
-"""The keys and values of a data block.
+"""Encodes and parses the entries of a data block: keys and their values.
 
-For each entry::
+The fields of an entry, each after its size in bytes::
 
-    4  bytes of the key as stored, 12 more than the key
-    4  bytes of the value
-    2  bytes of the key
+    4  size of the stored key: n + 12, from the length of the key to the kind of entry
+    4  size of the value, m
+    2  size of the key, n
     n  key
-    1  bytes of the column family, 0
-    8  time, the largest one
+    1  size of the column family, 0
+    8  timestamp, always the largest one
     1  kind of entry, 4 (put)
     m  value
     1  version, 0
 
-Whole columns are joined at once, 9 times as fast as a loop in Python
-(``python -m benchmarks.codecs``); no library of Python writes HFiles.
+Whole columns are encoded at once, which is 9 times as fast as a loop in Python
+(``python -m benchmarks.codecs``). No Python library writes HFiles.
 Source: ``HFileDataBlock``, ``KeyValue`` of Apache Hudi 1.2.0.
 """
 
@@ -32,11 +32,11 @@ from lakemark.codec.hfile.block import Block
 
 _LENGTHS = struct.Struct(">ii")
 _PUT = 4
-#: Bytes that the key's length counts in addition to the key, before and after it.
+#: Bytes before and after the key that the size of the stored key includes.
 _KEY_PREFIX_BYTES, _KEY_SUFFIX_BYTES = 2, 10
 _VERSION_BYTES = 1
 _BEFORE_KEY = np.dtype([("stored", ">i4"), ("value", ">i4"), ("key", ">u2")])
-#: Column family, time and kind.
+#: Size of the column family, timestamp, and kind of entry.
 _AFTER_KEY = pa.scalar(struct.pack(">bqb", 0, 2**63 - 1, _PUT), pa.large_binary())
 _AFTER_VALUE = pa.scalar(bytes(_VERSION_BYTES), pa.large_binary())
 
@@ -44,11 +44,11 @@ _Offsets = npt.NDArray[np.int64]
 
 
 class Entries(NamedTuple):
-    """Keys and their values, a row each.
+    """Entries of an HFile as two columns.
 
     Attributes:
-        keys: binary, ascending by their bytes.
-        values: binary.
+        keys: binary column, in ascending order of the bytes.
+        values: binary column; value ``i`` belongs to key ``i``.
     """
 
     keys: pa.BinaryArray
@@ -56,7 +56,7 @@ class Entries(NamedTuple):
 
 
 def encode_entries(entries: Entries) -> memoryview:
-    """Return the content of a data block with these entries, of which there is one at least."""
+    """Return the content of a data block with these entries, at least one."""
     keys, values = byte_strings(entries.keys), byte_strings(entries.values)
     stored = pc.binary_join_element_wise(
         _before_keys(keys.lengths, values.lengths),
@@ -79,10 +79,10 @@ def _before_keys(key_bytes: _Offsets, value_bytes: _Offsets) -> pa.LargeBinaryAr
 
 
 def parse_entries(block: Block) -> Entries:
-    """Parse the entries of a block, in stored order.
+    """Return the entries of a block, in stored order.
 
     Raises:
-        CorruptData: the block has other content.
+        CorruptData: the content of the block is not a list of such entries.
     """
     starts = _entry_starts(block)
     data = np.frombuffer(block.content, np.uint8)
@@ -110,9 +110,10 @@ def parse_entries(block: Block) -> Entries:
 
 
 def _entry_starts(block: Block) -> _Offsets:
-    """Return where each entry begins, and where the last one ends.
+    """Return the position of each entry, and of the end of the last one.
 
-    Each length is needed to find the next one, so this step alone goes entry by entry.
+    The position of an entry follows from the lengths in the entry before it. So only this step
+    loops over the entries one by one.
     """
     content, at, starts = block.content, 0, [0]
     size_bytes, read_lengths = len(content), _LENGTHS.unpack_from
@@ -137,9 +138,13 @@ def _int_at(data: npt.NDArray[np.uint8], at: _Offsets) -> _Offsets:
 
 
 def _slices(data: npt.NDArray[np.uint8], starts: _Offsets, ends: _Offsets) -> pa.BinaryArray:
-    """``data[starts[i]:ends[i]]`` for each row; a block holds less than two gigabytes."""
+    """Return ``data[starts[i]:ends[i]]`` for each ``i``.
+
+    Offsets have 32 bits, because a block has less than two gigabytes.
+    """
     bounds = np.zeros(2 * len(starts) + 1, np.int32)
-    # Values and the gaps between them are all one column; every second entry is a value.
+    # First build a column of the slices and the gaps between them, which needs no copy. Then take
+    # every second row: the slices.
     bounds[0:-1:2], bounds[1::2] = starts, ends
     bounds[-1] = bounds[-2] if len(starts) else 0
     buffers = [None, pa.py_buffer(bounds), pa.py_buffer(data)]

@@ -1,7 +1,7 @@
-"""Writes an HFile as Apache Hudi's own writer does: one level of index, checksums left zero.
+"""Writes an HFile as Apache Hudi's writer does: with one level of index, and checksums of zero.
 
-A block is filled up to its size, and no entry is divided. Files with the same entries and creation
-time have the same bytes.
+A data block ends before the entry that would exceed the block size. An entry never spans two
+blocks. Files with the same entries and creation time have the same bytes.
 
 Source: ``HFileWriterImpl``, ``HFileBlock`` and its subclasses of Apache Hudi 1.2.0.
 """
@@ -25,7 +25,7 @@ from lakemark.codec.hfile.trailer import Compression, Trailer
 
 BLOCK_BYTES = 64 << 10
 
-#: Bytes that an entry takes in addition to its key and its value.
+#: Size of an entry without its key and its value, in bytes.
 _FRAME_BYTES = 21
 
 _NOTHING: Mapping[bytes, bytes] = MappingProxyType({})
@@ -42,16 +42,18 @@ def write_hfile(
     compression: Compression = Compression.GZ,
     block_bytes: int = BLOCK_BYTES,
 ) -> bytes:
-    """Write a whole file.
+    """Return the bytes of an HFile.
 
     Args:
-        entries: keys strictly ascending by their bytes, each shorter than 32 KiB; no nulls.
-        info: entries of the file's information, such as the schema; the entries that the format
-            asks for are added.
+        entries: entries with strictly ascending keys, compared by their bytes. Each key is
+            shorter than 32 KiB. Keys and values are not null.
+        info: entries of the file info block, such as the schema. The entries that the format
+            requires are added to them.
         created_ms: creation time of the file, in milliseconds since 1970.
-        meta_blocks: by name.
-        compression: of every block, ``GZ`` or ``NONE``.
-        block_bytes: of the entries in a data block; a longer entry has one of its own.
+        meta_blocks: content of each meta block, by name.
+        compression: compression of every block, ``GZ`` or ``NONE``.
+        block_bytes: largest total size of the entries of a data block. An entry that is larger
+            gets its own block.
     """
     assert compression in (Compression.GZ, Compression.NONE), compression
     _check(entries)
@@ -75,7 +77,7 @@ def write_hfile(
 
 
 class _File:
-    """Blocks one behind the other."""
+    """Appends blocks, and records the location of each."""
 
     def __init__(self, compression: Compression) -> None:
         self._compression, self._parts, self._size_bytes = compression, list[bytes](), 0
@@ -105,7 +107,7 @@ def _write_data(file: _File, entries: Entries, sizes: _Sizes, block_bytes: int) 
     for rows in _block_rows(sizes, block_bytes):
         count = rows.stop - rows.start
         block = Entries(*(column.slice(rows.start, count) for column in entries))
-        # Apache's writer stores the block's own offset instead of that of the previous block.
+        # Apache Hudi's writer stores here the offset of the block itself, not of the previous one.
         previous = locations[-1].offset + locations[-1].size_bytes if locations else -1
         locations.append(file.add(DATA, encode_entries(block), previous))
         first_keys.append(block.keys[0].as_py())
@@ -113,7 +115,7 @@ def _write_data(file: _File, entries: Entries, sizes: _Sizes, block_bytes: int) 
 
 
 def _block_rows(sizes: _Sizes, block_bytes: int) -> Iterator[range]:
-    """Runs of entries that fill a block."""
+    """Yield the rows of each data block."""
     ends = np.cumsum(sizes)
     start = 0
     while start < len(sizes):

@@ -1,7 +1,8 @@
-"""The part of Protocol Buffers that HFiles use: messages of varints and byte strings.
+"""Encodes and decodes the subset of Protocol Buffers in HFiles: varints and byte strings.
 
-A message is a run of fields, each a varint ``number << 3 | type`` and its value. A message in a
-stream has its length, a varint, before it. Source: Protocol Buffers, "Encoding".
+A message is a sequence of fields. Each field is a varint ``number << 3 | type``, then the value.
+In a stream, a message follows its length, which is a varint.
+Source: Protocol Buffers, "Encoding".
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ class Message:
     """The fields of one message.
 
     Args:
-        data: contains the message, and its length before it.
-        start: position of that length.
+        data: bytes that contain the length of the message, then the message.
+        start: position of the length in ``data``.
         path: file that contains ``data``, for errors.
-        offset: where ``data`` begins in the file.
+        offset: position of ``data`` in the file.
 
     Attributes:
-        fields: in stored order; a field that is repeated is there as often.
+        fields: the fields in stored order; a repeated field has one element for each value.
 
     Raises:
-        CorruptData: there is no complete message at that position.
+        CorruptData: there is no complete message at ``start``.
     """
 
     def __init__(self, data: bytes, start: int, path: str, offset: int) -> None:
@@ -42,7 +43,7 @@ class Message:
         self.fields: list[Field] = list(self._read(body, body + length))
 
     def integers(self) -> Mapping[int, int]:
-        """Return the integer fields by number; of a repeated one the last."""
+        """Return the integer fields by number; the last value of a repeated field wins."""
         return {number: value for number, value in self.fields if isinstance(value, int)}
 
     def byte_strings(self, number: int) -> list[bytes]:
@@ -63,7 +64,7 @@ class Message:
             yield number, self._data[value_at:at]
 
     def _extent(self, kind: int, at: int, end: int) -> tuple[int, int]:
-        """Return where the bytes of a field begin, and their number."""
+        """Return the position and the number of the bytes of a field's value."""
         if kind == _BYTES:
             size_bytes, at = self._varint(at, end)
             return at, size_bytes
@@ -71,7 +72,11 @@ class Message:
         return at, 4 if kind == _FIXED_32 else 8
 
     def _varint(self, at: int, end: int) -> tuple[int, int]:
-        """Seven bits a byte, lowest first, the high bit on but last; and where the next begins."""
+        """Read the varint at ``at``; return its value, and the position after it.
+
+        Each byte has seven bits of the value, lowest first. The high bit is set in all bytes but
+        the last.
+        """
         value = 0
         for shift in range(0, _LONGEST_VARINT_BITS, 7):
             self._check(at < end, at, "an integer inside its message")
@@ -87,20 +92,20 @@ class Message:
 
 
 def single(data: bytes, path: str, offset: int) -> Message:
-    """Return the message that ``data`` is, without a length before it (one inside another)."""
+    """Parse ``data`` as one message without a length before it, such as a nested message."""
     return Message(delimited(data), 0, path, offset)
 
 
 def integer_field(number: int, value: int) -> bytes:
-    """Return a field of an integer; one below 0 as Java writes it to a field of 64 bits."""
+    """Return an integer field. A negative value is encoded as 64 bits, as Java does."""
     return unsigned(number << 3 | _VARINT) + unsigned(value % (1 << _LONGEST_VARINT_BITS))
 
 
 def bytes_field(number: int, value: bytes) -> bytes:
-    """Return a field of bytes, a string or a message."""
+    """Return a field that contains bytes, a string or a message."""
     return unsigned(number << 3 | _BYTES) + delimited(value)
 
 
 def delimited(message: bytes) -> bytes:
-    """Return a message with its length before it."""
+    """Return a message after its length."""
     return unsigned(len(message)) + message

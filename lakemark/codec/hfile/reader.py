@@ -1,11 +1,13 @@
-"""Reads an HFile: the whole file, or only the blocks that contain the selected keys.
+"""Reads an HFile: the whole file, or only the blocks that may contain the selected keys.
+
+The sections of an HFile, in the order of their positions::
 
     data blocks, with leaf indexes between them
     meta blocks, intermediate indexes
     root index, index of meta blocks, file info   (read when the file is opened)
-    trailer
+    trailer                                       (read when the file is opened)
 
-Source: ``HFileReaderImpl`` of Apache Hudi 1.2.0; HBase's book, "HFile format".
+Source: ``HFileReaderImpl`` of Apache Hudi 1.2.0; HBase Reference Guide, "HFile format".
 """
 
 from __future__ import annotations
@@ -36,25 +38,26 @@ from lakemark.codec.hfile.selection import Everything, Keys, Prefixes, Selection
 from lakemark.codec.hfile.trailer import TRAILER_BYTES, Trailer
 from lakemark.errors import CorruptData
 
-#: Read at once when a file is opened: all of a small one, trailer and root index of nearly any.
+#: Number of bytes at the end of a file that are read when the file is opened. They contain all of
+#: a small file, and the trailer and root index of nearly any file.
 _TAIL_BYTES = 64 << 10
 
 
 class HFileReader:
-    """An open HFile.
+    """An open HFile. It is not safe to use from two threads at once.
 
     Args:
-        file: seekable; it stays open as long as entries are asked for. Not used by two threads.
-        size_bytes: its size; later bytes are not read.
+        file: seekable file, which must stay open while entries are read.
+        size_bytes: size of the HFile; bytes of ``file`` after it are not read.
         path: names the file in errors.
 
     Attributes:
-        file_info: information of the file, by name.
+        file_info: entries of the file info block, by name.
 
     Raises:
-        CorruptData: trailer, root index or file info disagree with the format.
-        Unsupported: an HFile of another version, encrypted, with versions of values, or with a
-            compression other than GZ and NONE.
+        CorruptData: trailer, root index or file info violate the format.
+        Unsupported: the HFile has another version, is encrypted, stores versions of values, or has
+            a compression other than GZ and NONE.
     """
 
     def __init__(self, file: BinaryIO, size_bytes: int, path: str) -> None:
@@ -69,43 +72,43 @@ class HFileReader:
 
     @property
     def num_entries(self) -> int:
-        """Keys with values in the file, according to its trailer."""
+        """Number of entries in the file, according to its trailer."""
         return self._trailer.entry_count
 
     def scan(self) -> Iterator[Entries]:
-        """Return all entries, a block at a time, in the order of their keys.
+        """Yield all entries in the order of their keys, one block at a time.
 
         Raises:
-            CorruptData: a block disagrees with the format.
+            CorruptData: a block violates the format.
         """
         return self.select(Everything())
 
     def lookup(self, keys: pa.Array | pa.ChunkedArray) -> Iterator[Entries]:
-        """Return the entries of those keys that the file holds, in its own order.
+        """Yield the entries with the given keys, in the order of the file.
 
-        Only the blocks that may hold one are read.
+        Only the blocks that may contain one of the keys are read.
 
         Args:
-            keys: strings or binaries, in any order; nulls match nothing.
+            keys: strings or binary values, in any order; nulls match nothing.
 
         Raises:
-            CorruptData: a block disagrees with the format.
+            CorruptData: a block violates the format.
         """
         return self.select(Keys.of_any(keys))
 
     def lookup_prefixes(self, prefixes: Sequence[bytes]) -> Iterator[Entries]:
-        """Return the entries whose keys begin with one of the prefixes, in the file's order.
+        """Yield the entries whose keys begin with one of the prefixes, in the order of the file.
 
         Raises:
-            CorruptData: a block disagrees with the format.
+            CorruptData: a block violates the format.
         """
         return self.select(Prefixes(prefixes))
 
     def select(self, selection: Selection) -> Iterator[Entries]:
-        """Yield the entries that are wanted, a block at a time, none of them empty.
+        """Yield the selected entries, one block at a time; blocks without any are skipped.
 
         Raises:
-            CorruptData: a block disagrees with the format.
+            CorruptData: a block violates the format.
         """
         walked_to = [0] * self._trailer.levels
         for block, wanted in self._data_blocks(
@@ -116,10 +119,10 @@ class HFileReader:
                 yield entries
 
     def meta_block(self, name: str) -> bytes | None:
-        """Return the content of the meta block of that name, None when the file has none.
+        """Return the content of the meta block ``name``; None if the file has no such block.
 
         Raises:
-            CorruptData: the block disagrees with the format.
+            CorruptData: the block violates the format.
         """
         if name.encode() not in self._meta.first_keys:
             return None
@@ -127,7 +130,11 @@ class HFileReader:
         return self._block(location, META).content
 
     def _load_on_open(self, end: int) -> tuple[BlockIndex, BlockIndex, Mapping[bytes, bytes]]:
-        """Root index, index of meta blocks, file info."""
+        """Return the root index, the index of meta blocks, and the file info.
+
+        Args:
+            end: position of the trailer, which follows these blocks.
+        """
         trailer, start = self._trailer, self._trailer.load_on_open_offset
         blocks = _BlocksInARow(self._read(start, end - start), trailer, self._path, start)
         root = parse_root_index(blocks.next(ROOT_INDEX), trailer.root_entry_count, of_data=True)
@@ -137,10 +144,18 @@ class HFileReader:
     def _data_blocks(
         self, index: BlockIndex, selection: Selection, levels: int, walked_to: list[int]
     ) -> Iterator[tuple[Block, Selection]]:
-        """Data blocks that may hold some of the selection; ``levels`` are left to go down."""
+        """Yield the data blocks that may contain selected entries, and the selection in each.
+
+        Args:
+            index: blocks of one level of the index.
+            selection: entries to find in these blocks.
+            levels: levels of the index from ``index`` down to the data blocks.
+            walked_to: for each level, the end of the last block that was read.
+        """
         for child, wanted in selection.among(index.first_keys):
             location = index.locations[child]
-            # At each level forwards only, so that the walk ends on any bytes.
+            # Each level is read only forwards, so that the search ends even if the index is
+            # damaged.
             if location.offset < walked_to[levels - 1]:
                 expected = f"a block at {walked_to[levels - 1]} or later"
                 raise CorruptData(self._path, None, expected, str(location))
@@ -175,14 +190,14 @@ class HFileReader:
 
 
 class _BlocksInARow:
-    """Consecutive blocks."""
+    """Parses consecutive blocks."""
 
     def __init__(self, data: bytes, trailer: Trailer, path: str, offset: int) -> None:
         self._data, self._compression = memoryview(data), trailer.compression
         self._path, self._offset = path, offset
 
     def next(self, magic: bytes) -> Block:
-        """Return the next one, which is of this kind."""
+        """Return the next block, which must be of this kind."""
         block = Block.parse(self._data, magic, self._compression, self._path, self._offset)
         self._data = self._data[block.size_bytes :]
         self._offset += block.size_bytes

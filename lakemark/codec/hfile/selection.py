@@ -1,7 +1,7 @@
-"""Selects entries of an HFile: all, or those of given keys or key prefixes.
+"""Selects entries of an HFile: all entries, or those with given keys or key prefixes.
 
-At each level of the index, a selection is divided among the blocks that may contain some of it, so
-that no other block is read.
+At each level of the index, a selection is divided among the blocks that may contain some of the
+selected entries. Other blocks are not read.
 """
 
 from __future__ import annotations
@@ -18,19 +18,27 @@ from lakemark.codec.hfile.hfile_data_block import Entries
 
 
 class Selection(Protocol):
-    """Entries that are wanted."""
+    """The entries to read from an HFile."""
 
     def among(self, first_keys: Sequence[bytes]) -> Iterator[tuple[int, Selection]]:
-        """Blocks that may hold some, ascending, each with the keys to look for in it."""
+        """Yield the blocks that may contain selected entries, each with the selection in it.
+
+        Args:
+            first_keys: lower bound of the keys of each block, as in ``BlockIndex``.
+
+        Yields:
+            The position of a block in ``first_keys``, in ascending order, and the selection to
+            apply inside that block.
+        """
         ...
 
     def of(self, entries: Entries) -> Entries:
-        """Return those of a data block that are wanted."""
+        """Return the selected entries among those of a data block."""
         ...
 
 
 class Everything:
-    """All entries."""
+    """A selection of all entries."""
 
     def among(self, first_keys: Sequence[bytes]) -> Iterator[tuple[int, Selection]]:
         """Yield all blocks."""
@@ -38,15 +46,15 @@ class Everything:
             yield block, self
 
     def of(self, entries: Entries) -> Entries:
-        """Return all of them."""
+        """Return all entries of a data block."""
         return entries
 
 
 class Keys:
-    """Entries of these keys.
+    """A selection of the entries with given keys.
 
     Attributes:
-        keys: binary, ascending, each once, without nulls.
+        keys: the distinct keys, binary, in ascending order, without nulls.
     """
 
     def __init__(self, keys: pa.BinaryArray) -> None:
@@ -54,12 +62,15 @@ class Keys:
 
     @classmethod
     def of_any(cls, keys: pa.Array | pa.ChunkedArray) -> Keys:
-        """Of strings or binaries in any order; nulls are no keys."""
+        """Select by strings or binary values in any order; nulls and duplicates are dropped."""
         distinct = pc.unique(keys.cast(pa.binary()).drop_null())
         return cls(distinct.take(pc.array_sort_indices(distinct)))
 
     def among(self, first_keys: Sequence[bytes]) -> Iterator[tuple[int, Selection]]:
-        """Yield each block with the keys from its first one up to that of the next block."""
+        """Yield each block that may contain one of the keys, with the keys in its range.
+
+        The range of a block goes from its first key to the first key of the next block, exclusive.
+        """
         keys = _SequenceOfKeys(self.keys)
         start = bisect_left(keys, first_keys[0]) if first_keys else len(keys)
         while start < len(keys):
@@ -70,18 +81,18 @@ class Keys:
             start = end
 
     def of(self, entries: Entries) -> Entries:
-        """Return those whose key is among them."""
+        """Return the entries of a data block whose key is selected."""
         return _filtered(entries, pc.is_in(entries.keys, value_set=self.keys))
 
 
 class Prefixes:
-    """Entries whose keys begin with one of these."""
+    """A selection of the entries whose keys begin with one of some prefixes."""
 
     def __init__(self, prefixes: Sequence[bytes]) -> None:
         self._prefixes = sorted(set(prefixes))
 
     def among(self, first_keys: Sequence[bytes]) -> Iterator[tuple[int, Selection]]:
-        """Each block with the prefixes between which and whose successors it begins or ends."""
+        """Yield each block that may contain keys with one of the prefixes, with these prefixes."""
         wanted: dict[int, list[bytes]] = {}
         for prefix in self._prefixes:
             first = max(bisect_right(first_keys, prefix) - 1, 0)
@@ -93,7 +104,7 @@ class Prefixes:
             yield block, Prefixes(wanted[block])
 
     def of(self, entries: Entries) -> Entries:
-        """Return those whose key begins with one of them."""
+        """Return the entries of a data block whose key begins with one of the prefixes."""
         rows = np.zeros(len(entries.keys), np.bool_)
         for prefix in self._prefixes:
             rows |= np.asarray(pc.starts_with(entries.keys, pattern=prefix))
@@ -101,7 +112,7 @@ class Prefixes:
 
 
 class _SequenceOfKeys(Sequence[bytes]):
-    """A column of keys as ``bisect`` takes it: few of many are looked at."""
+    """A column of keys as a sequence for ``bisect``, which converts only a few keys to Python."""
 
     def __init__(self, keys: pa.BinaryArray) -> None:
         self._keys = keys
@@ -115,7 +126,10 @@ class _SequenceOfKeys(Sequence[bytes]):
 
 
 def _successor(prefix: bytes) -> bytes | None:
-    """The smallest key that is greater than all keys with the prefix; None when there is none."""
+    """Return the smallest key that is greater than all keys with the prefix.
+
+    None if there is no such key, because the prefix is empty or contains only bytes 0xFF.
+    """
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None
 

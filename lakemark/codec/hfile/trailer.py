@@ -1,7 +1,9 @@
-"""The trailer: the last 4096 bytes of an HFile, from which everything else is found.
+"""The trailer: the last 4096 bytes of an HFile, which contain the positions of its other sections.
+
+The fields, each after its size in bytes::
 
     8  magic TRABLK"$
-       length, then the fields in Protocol Buffers
+       length (varint), then the fields as a message of Protocol Buffers
        zeros
     1  minor version
     3  major version, 3
@@ -27,12 +29,13 @@ _CODEC, _ENCRYPTION_KEY = 12, 13
 
 _COMPARATOR_CLASS = b"org.apache.hudi.io.storage.HoodieHBaseKVComparator"
 
-#: With more levels, even of two entries a block, the index would name more blocks than a file has.
+#: Trailers with more levels are rejected. Even with only two entries in each index block, 16 levels
+#: refer to 65,536 data blocks, so no real file needs more.
 _MAX_LEVELS = 16
 
 
 class Compression(IntEnum):
-    """How blocks are compressed; the value is the ordinal on disk, HBase's."""
+    """Compression of blocks. The values are the ordinals that HBase stores in the trailer."""
 
     LZO = 0
     GZ = 1
@@ -51,12 +54,13 @@ class Trailer:
     """The fields of the trailer that a reader needs.
 
     Attributes:
-        load_on_open_offset: position of the root index; meta index and file info follow it.
-        root_entry_count: entries in the root index.
-        meta_entry_count: entries in the index of meta blocks.
-        entry_count: keys with values in the file.
-        levels: of the index; 1 when the root points at data blocks.
-        compression: of every block.
+        load_on_open_offset: position of the root index; the index of meta blocks and the file info
+            follow it.
+        root_entry_count: number of entries in the root index.
+        meta_entry_count: number of entries in the index of meta blocks.
+        entry_count: number of entries (keys with values) in the file.
+        levels: number of levels of the index; 1 if the root index refers to data blocks.
+        compression: compression of every block.
     """
 
     load_on_open_offset: int
@@ -72,10 +76,10 @@ class Trailer:
         """Return all bytes of the trailer.
 
         Args:
-            file_info_offset: position of file info.
-            entry_bytes: bytes of all data blocks, uncompressed.
-            first_data_offset: position of the first data block, -1 when there is none.
-            last_data_offset: position of the last one, 0 when there is none.
+            file_info_offset: position of the file info block.
+            entry_bytes: uncompressed size of all entries, in bytes.
+            first_data_offset: position of the first data block; -1 if there is none.
+            last_data_offset: position of the last data block; 0 if there is none.
         """
         fields = {
             _FILE_INFO_OFFSET: file_info_offset,
@@ -96,11 +100,17 @@ class Trailer:
 
     @classmethod
     def parse(cls, data: bytes, path: str, offset: int) -> Trailer:
-        """Return the trailer in ``data``, which begins at ``offset`` of the file.
+        """Return the trailer in ``data``.
+
+        Args:
+            data: the last 4096 bytes of the file.
+            path: the file, for errors.
+            offset: position of ``data`` in the file.
 
         Raises:
             CorruptData: the trailer is invalid, or refers to bytes outside the file.
-            Unsupported: another version, an encrypted file, or a compression not read here.
+            Unsupported: the HFile has another version, is encrypted, or has a compression other
+                than GZ and NONE.
         """
         if len(data) < TRAILER_BYTES or not data.startswith(MAGIC):
             raise CorruptData(path, offset, f"an HFile's trailer {MAGIC!r}", repr(data[:8]))
