@@ -138,7 +138,7 @@ def test_dropped_partition_columns_are_only_read_and_only_from_folders_of_one_va
     with pytest.raises(Unsupported, match=r"drop\.partition\.columns is 'true', "):
         check_allows(changed(copy_on_write, **dropped), MAINTAIN, "lake/t")
     by_time = changed(copy_on_write, **dropped, **{keys.KEY_GENERATOR_TYPE: "TIMESTAMP"})
-    with pytest.raises(Unsupported, match="if each folder is the value of one column"):
+    with pytest.raises(Unsupported, match="and each folder is the value of one column"):
         check_allows(by_time, READ, "lake/t")
 
 
