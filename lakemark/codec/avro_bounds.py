@@ -1,9 +1,9 @@
 """Refuses Avro schemas with values of no bytes, before the schemas are used to read data.
 
-A reader notices a damaged length when it reaches the end of the file. But values that take no bytes
-never reach the end. For example, an array stores the number of its items. If one damaged byte in
-the schema removes the fields of the items, a file of one kilobyte can claim a billion items.
-Reading them would fill the memory without an error.
+A reader usually notices a damaged length because it reaches the end of the file too early. But a
+value of no bytes does not bring the reader closer to the end. For example, an array stores the
+number of its items. If one damaged byte in the schema removes the fields of the items, a file of
+one kilobyte can claim a billion items. Reading them would fill the memory without an error.
 """
 
 from __future__ import annotations

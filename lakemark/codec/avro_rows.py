@@ -79,7 +79,7 @@ def decode_rows(
     first, end = np.array(starts, np.int64), np.array(ends, np.int64)
     cursors = Cursors(np.frombuffer(data, np.uint8), first, end, path)
     behind = np.append(first[1:], len(data))[: len(first)]
-    cursors.check((first >= 0) & (first <= end) & (end <= behind), "rows one behind the other")
+    cursors.check((first >= 0) & (first <= end) & (end <= behind), "rows that do not overlap")
     try:
         rows = read_value(cursors, root)
     except pa.ArrowException as error:

@@ -1,9 +1,9 @@
 """Steps over Avro values one by one, and reports what is wrong with an invalid value.
 
-It is used for two kinds of values that cannot be read as columns efficiently. One is values that
-the column reader has refused, to find the error. The other is the array items of the few rows that
-have many items. It accepts exactly the values that ``avro_rows`` reads, which
-``tests/property/test_avro_decoder.py`` tests.
+This module is used for values that cannot be read as columns: to find the error in values that the
+column reader has refused, and to find the array items of the few rows that have many items. It
+accepts exactly the values that ``avro_rows`` reads, as ``tests/property/test_avro_decoder.py``
+verifies.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Walk:
             count = -count
         left = self._end - self.at
         if count > left:
-            _refuse(f"{count} items do not fit {left} bytes")
+            _refuse(f"{count} items do not fit the remaining {left} bytes")
         return count
 
     def _over_leaf(self, node: Node) -> None:
@@ -180,7 +180,7 @@ class Walk:
         length = self._long()
         left = self._end - self.at
         if not 0 <= length <= left:
-            _refuse(f"a text of {length} bytes does not fit {left} bytes")
+            _refuse(f"a value of {length} bytes does not fit the remaining {left} bytes")
         return length
 
     def _take(self, size_bytes: int) -> memoryview:

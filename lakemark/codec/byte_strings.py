@@ -52,10 +52,10 @@ class ByteStrings(NamedTuple):
 
 
 def byte_strings(values: pa.Array | pa.ChunkedArray) -> ByteStrings:
-    """Return the bytes of a column of strings or binary values; they are not copied.
+    """Return the bytes of a column of strings or binary values, without copying them.
 
-    The column may be a slice of another one. Only the chunks of a chunked array are copied, into
-    one. Other types, such as views, are cast.
+    The column may be a slice of another column. Two kinds of columns are copied: a chunked array of
+    several chunks is combined, and other types, such as views, are cast.
     """
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()

@@ -3,7 +3,8 @@
 The schema is not stored. The list is a sequence of Avro array blocks::
 
     long          number of records in the block; the list ends with 0
-    each record   record key and partition path, nullable strings; the ordering value in a wrapper
+    each record   record key and partition path, nullable strings; then the ordering value in a
+                  wrapper (``ordering_wrappers``)
 
 Hudi compares a delete with another record only if both ordering values have the same Java class.
 If the classes differ, or if the ordering value of the delete is the integer 0, the delete wins.

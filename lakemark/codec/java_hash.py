@@ -70,7 +70,7 @@ def list_hash(columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
 def _fold(
     units: npt.NDArray[np.unsignedinteger], offsets: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.uint32]:
-    """Return the hash of the units between each two offsets; the hash of no units is 0."""
+    """Return the hash of the units from each offset to the next one; the hash of no units is 0."""
     length = len(units)
     powers = _CHUNK_BYTES if length <= _CHUNK_BYTES else 1 << length.bit_length()
     falling, rising = _powers(_INVERSE_OF_31, powers), _powers(31, powers)

@@ -67,7 +67,7 @@ class Murmur2:
 def _mixed_words(
     data: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
 ) -> list[Words]:
-    """Return ``k * M`` for each word position, of all keys that are long enough to have a word."""
+    """Return, for each word position, ``k * M`` of the keys that have a word at this position."""
     word_at = _little_endian_words(data)
     rising = lengths[::-1]
     mixed = []

@@ -24,6 +24,6 @@ def unsigned(value: int) -> bytes:
 def zigzag(value: int) -> bytes:
     """Encode an integer of 64 bits as Avro encodes ``int`` and ``long``.
 
-    Numbers near 0 of either sign become short.
+    Numbers near 0, positive or negative, take few bytes.
     """
     return unsigned((value << 1) ^ (value >> 63))

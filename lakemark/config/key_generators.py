@@ -12,8 +12,8 @@ from enum import StrEnum
 
 USER_PROVIDED = "USER_PROVIDED"
 
-#: Since table version 8, this key generator stores ``field:SIMPLE`` or ``field:TIMESTAMP`` as
-#: partition fields.
+#: The type of Hudi's custom key generator. Since table version 8, tables with this key generator
+#: store partition fields as ``field:SIMPLE`` or ``field:TIMESTAMP``.
 CUSTOM = "CUSTOM"
 
 
@@ -63,8 +63,8 @@ def type_of_class(class_name: str) -> str:
 def find_implemented(stored_type: str) -> KeyGeneratorType | None:
     """Return the key generator of a stored type; None if lakemark does not implement it.
 
-    Hudi has two classes for each: one for Avro records (types that end with ``_AVRO``), one for
-    rows. Both generate the same keys and paths.
+    Hudi has two types for each key generator: one for Avro records, which ends with ``_AVRO``, and
+    one for rows.
     """
     try:
         return KeyGeneratorType(stored_type.removesuffix("_AVRO"))

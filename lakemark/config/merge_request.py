@@ -54,8 +54,8 @@ class MergeRequest:
         partial_update: decides which values of the winner come from the other record.
         unavailable_value: the text that ``FILL_UNAVAILABLE`` replaces.
         delete_marker: column and text that mark a data row as a delete.
-        payload: a payload class of Apache Hudi, or the last part of its name. It implies all other
-            settings.
+        payload: a payload class of Apache Hudi, or the last part of its name. It implies the merge
+            mode and partial updates; some payloads also imply ordering columns and delete marker.
         merger_class: class path of the user's merger in mode ``CUSTOM``; see ``MergerName``.
     """
 

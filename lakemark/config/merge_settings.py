@@ -31,7 +31,7 @@ class PartialUpdateMode(StrEnum):
 
 
 class Payload(StrEnum):
-    """A payload whose merge rules no merge mode has alone; the values are the Java classes."""
+    """A payload with merge rules beyond those of a merge mode; the values are the Java classes."""
 
     OVERWRITE_NON_DEFAULTS = (
         "org.apache.hudi.common.model.OverwriteNonDefaultsWithLatestAvroPayload"
@@ -106,7 +106,7 @@ def payload_settings(payload_class: str) -> MergeSettings:
 
 
 def has_rules(payload_class: str | None) -> bool:
-    """Return whether there is a payload class, and its rules are more than those of a mode."""
+    """Return whether a payload class has rules beyond those of a merge mode; False for None."""
     return payload_class is not None and payload_class not in _MODES
 
 

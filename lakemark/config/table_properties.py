@@ -186,7 +186,7 @@ class TableProperties:
     def folders_are_values(self) -> bool:
         """Whether each folder of a partition path is the value of one partition field.
 
-        False if no key generator is stored, because the writers may use another one than inferred.
+        False if no key generator is stored, because the inferred one may not be that of the writer.
         """
         if not {keys.KEY_GENERATOR_TYPE, keys.KEY_GENERATOR_CLASS} & self.values.keys():
             return False
@@ -302,8 +302,8 @@ def _check_word(properties: TableProperties, path: str, key: str, known: list[st
     if properties.has_known_version:
         raise CorruptData(path, None, f"{' or '.join(known)} as {key}", repr(word))
     message = (
-        f"{path}: {key} is {word!r} in a table of version {properties.version}, which cannot be "
-        "read here; read the table with Apache Hudi"
+        f"{path}: {key} is {word!r} in a table of version {properties.version}, which lakemark "
+        "cannot read; read the table with Apache Hudi"
     )
     raise Unsupported(message)
 

@@ -47,8 +47,8 @@ class TableSpec:
         unavailable_value: the text that ``FILL_UNAVAILABLE`` replaces.
         delete_marker: column and text that mark a data row as a delete, in addition to Hudi's
             columns for deletes.
-        payload: a payload class of Apache Hudi, or the last part of its name. The payload implies
-            all other merge settings, and a new table of version 9 stores these instead.
+        payload: a payload class of Apache Hudi, or the last part of its name, whose merge rules
+            apply. A new table of version 9 stores these rules as merge settings.
         merger: the user's merger in mode ``CUSTOM``.
         metadata_table: whether a new table gets a metadata table; it does not change an existing
             table.

@@ -15,8 +15,8 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 #: Longest time until the main thread notices a signal, in seconds. Only the main thread runs signal
-#: handlers. Its wait is not interrupted by a signal that arrives just before the wait begins, or
-#: that the system delivers to another thread. So the main thread waits in short steps.
+#: handlers. A signal does not interrupt the wait of the main thread if it arrives just before the
+#: wait begins, or if the system delivers it to another thread. So the wait has short steps.
 _SIGNAL_SEEN_WITHIN_S = 0.2
 
 
@@ -70,8 +70,8 @@ class LocalRunner:
     """Runs tasks in threads of this process.
 
     Threads run in parallel because Arrow's kernels and file I/O release Python's global interpreter
-    lock. If the exception of a signal handler interrupts ``map``, it does not wait for running
-    tasks, because the process is about to end.
+    lock. If a signal handler raises an exception during ``map``, then ``map`` does not wait for
+    running tasks, because the process is about to end.
     """
 
     def __init__(self, threads: int | None = None) -> None:

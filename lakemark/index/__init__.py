@@ -1,1 +1,1 @@
-"""Indexes: which file group a record belongs to."""
+"""Indexes, which decide the file group of each record."""

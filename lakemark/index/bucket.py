@@ -153,9 +153,9 @@ def bucket_of(file_id: str) -> int:
 def bucket_or_file_id(file_id: str) -> int | str:
     """Return the bucket of a file group, or the file id if another index created the group.
 
-    One in forty UUIDs of other indexes begins with eight digits, which are mistaken for a bucket.
-    If two such groups of one partition have the same digits, conflict checks treat them as one
-    group. They may then report a conflict that does not exist.
+    Other indexes use UUIDs as file ids. One in forty UUIDs begins with eight decimal digits, which
+    this function mistakes for a bucket. If two such groups of one partition have the same digits,
+    conflict checks treat them as one group, and may report a conflict that does not exist.
     """
     with suppress(InvalidConfig):
         return bucket_of(file_id)

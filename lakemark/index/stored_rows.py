@@ -1,16 +1,16 @@
 """Checks stored rows against the key generator, the partitioner and the index of a writer.
 
 If a writer computes another key, partition path or bucket for a row than the table has, the row is
-stored a second time. The table does not record everything that decides about these. For example,
-the encoding of a single COMPLEX key, the hash fields, the bucket count and the format of times in
-keys and paths are only settings of the writers. So this module reads a few rows of a few file
-groups, and refuses the table if any row differs.
+stored a second time. The table does not record all settings that determine key, path and bucket.
+For example, the encoding of a single COMPLEX key, the hash fields, the bucket count and the format
+of times in keys and paths are only settings of the writers. So this module reads a few rows of a
+few file groups, and refuses the table if any row differs.
 
 The sample has at most ``_GROUPS`` file groups. From each group it reads at most ``_ROWS`` rows of
 the base file and of the newest log. One group is chosen for each form of partition path: for
 example ``2026-01-02`` and ``2026/01/02`` have different forms, but all dates of one format have the
-same form. One group is chosen for each highest bucket number of a partition. The other groups are
-spread evenly.
+same form. Partitions may have different bucket counts, which their highest bucket numbers show. So
+one group is chosen for each distinct highest number. The other groups are spread evenly.
 """
 
 from __future__ import annotations
@@ -173,10 +173,10 @@ def fits_index(sample: Iterable[StoredRows], index: BucketIndex) -> bool:
 def _choose_slices(slices: Sequence[FileSlice]) -> list[FileSlice]:
     """Return the slices to sample.
 
-    These are one slice for each form of partition path, then one for each highest bucket number of
-    a partition, then slices that are spread evenly. Highest bucket numbers differ if partitions
-    have different bucket counts (``hoodie.bucket.index.partition.expressions``, which the table
-    does not record).
+    First comes one slice for each form of partition path. Then comes one slice for each distinct
+    highest bucket number of a partition, because partitions may have different bucket counts
+    (``hoodie.bucket.index.partition.expressions``, which the table does not record). The other
+    slices are spread evenly.
     """
     ordered = sorted(slices, key=lambda one: one.group)
     highest = {one.group.partition_path: one.group.file_id[:_BUCKET_DIGITS] for one in ordered}

@@ -107,7 +107,7 @@ class KeyGeneratorConfig:
             named = properties.key_generator_class or properties.key_generator
             message = (
                 f"table {table_url} has the key generator {properties.key_generator} ({named}), "
-                f"but lakemark writes only {', '.join(KeyGeneratorType)}; write to another path, "
+                f"but lakemark supports only {', '.join(KeyGeneratorType)}; write to another path, "
                 "or with Apache Hudi"
             )
             raise Unsupported(message)

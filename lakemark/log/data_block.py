@@ -1,6 +1,6 @@
 """Reads and encodes the rows of a data block.
 
-The content of an AVRO_DATA block, each field after its size in bytes::
+The content of an AVRO_DATA block, with the size of each field in bytes::
 
     4  block version, 3
     4  record count
@@ -85,7 +85,7 @@ def read_rows(block: LogBlock, columns: Sequence[str] | None = None) -> pa.Table
     """Read the rows of a data block, in stored order.
 
     Args:
-        block: an AVRO_DATA, PARQUET_DATA or HFILE_DATA block.
+        block: an AVRO_DATA, PARQUET_DATA, HFILE_DATA or CDC_DATA block.
         columns: names of the columns to return; names that the block lacks are omitted. None
             means all columns. From a Parquet block, only these columns are read.
 

@@ -1,6 +1,6 @@
 """Reads and encodes the records of a delete block.
 
-The content of the block, each field after its size in bytes::
+The content of the block, with the size of each field in bytes::
 
     4  block version, 3
     4  length of the list

@@ -3,12 +3,12 @@
 Blocks are ordered by instant, in the order in which instants first appear. These blocks are
 omitted:
 
-- Blocks of instants that are not visible to the caller. In table version 6, one file has blocks of
-  several commits, some of which may have failed.
+- Blocks of instants that are not visible to the caller. In table version 6, one file may have
+  blocks of several commits, some of which may have failed.
 - Blocks that a rollback command has undone. These are the blocks of its target instant that precede
   the command.
 - Blocks that a log compaction has rewritten. The block of the log compaction takes the position of
-  the last block that it has rewritten. If none of these is visible, it is omitted too.
+  the last block that it has rewritten. If no rewritten block is visible, it is omitted too.
 - Corrupt blocks and CDC blocks, which contain no changes.
 
 Source: ``BaseHoodieLogRecordReader`` of Apache Hudi 1.2.0.

@@ -1,6 +1,6 @@
 """One block of a log file.
 
-The fields of a block, each after its size in bytes. All numbers are big-endian::
+The fields of a block, with their sizes in bytes. All numbers are big-endian::
 
     6  magic "#HUDI#"
     8  block length: number of bytes from the next field to the end of the block
@@ -137,7 +137,7 @@ class LogBlock:
         return CorruptData(self.path, self.offset, expected, actual)
 
     def relocated(self, error: CorruptData, start: int = 0) -> CorruptData:
-        """Return an error of a codec with the offset in the log file.
+        """Return the error of a codec with its offset converted to an offset in the log file.
 
         Args:
             error: the error; its offset is relative to the bytes that the codec received.

@@ -96,7 +96,7 @@ def _read_block_length(log: FileRange, offset: int) -> int:
 
 
 def _read_tail(log: FileRange, block_end: int) -> bytes:
-    """Read the last 8 bytes of a block, its total length, and the next magic, if there is one."""
+    """Read the total length (the last 8 bytes) of a block, and the next magic if there is one."""
     following_bytes = min(len(MAGIC), log.size_bytes - block_end)
     return log.read_at(block_end - _LENGTH_BYTES, _LENGTH_BYTES + following_bytes)
 
@@ -152,7 +152,7 @@ def _read_block_type(fields: _Fields) -> BlockType:
     ordinal = fields.int32("a block type")
     if ordinal not in BlockType.__members__.values() or ordinal == BlockType.CORRUPT:
         known = ", ".join(f"{t.value} {t.name}" for t in BlockType if t is not BlockType.CORRUPT)
-        message = f"{fields.path} has a log block of type {ordinal}; supported are {known}"
+        message = f"{fields.path} has a log block of type {ordinal}; supported types: {known}"
         raise Unsupported(message)
     return BlockType(ordinal)
 

@@ -84,9 +84,9 @@ def open_parquet(source: BinaryIO | pa.NativeFile, pre_buffer: bool = False) -> 
 class ValueCounts:
     """Counts the values that were read from a Parquet file, to detect values that Arrow omits.
 
-    Arrow reports no error if the header of a page is damaged. If the header has an unknown page
-    type, Arrow skips the page. If it has a smaller count, Arrow reads fewer entries of a list or
-    map. No checksum covers the headers of pages.
+    Arrow does not report some kinds of damage in the header of a page. If the header has an unknown
+    page type, Arrow skips the page. If the header has a smaller count, Arrow reads fewer entries of
+    a list or map. No checksum covers the headers of pages.
     """
 
     def __init__(self) -> None:

@@ -79,7 +79,7 @@ def to_avro(schema: pa.Schema, table_name: str) -> dict[str, object]:
 
 
 def to_json(avro: Mapping[str, object]) -> str:
-    """Print a schema as Apache Hudi does: without spaces, and with non-ASCII characters as is."""
+    """Print a schema as Apache Hudi does: without spaces, and non-ASCII letters unescaped."""
     return json.dumps(avro, separators=(",", ":"), ensure_ascii=False)
 
 

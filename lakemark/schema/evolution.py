@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from lakemark.errors import InvalidConfig
 
-#: Field names from the column inwards. ``ELEMENT`` stands for the elements of an array.
+#: Field names from the column inwards. The elements of an array have the name ``ELEMENT``.
 Path = tuple[str, ...]
 
 #: The empty string cannot be mistaken for a field, because no field has an empty name.
@@ -98,8 +98,8 @@ NOTHING_PROPOSED: Proposal = frozenset()
 #: Largest number of columns of an evolved schema, including those inside structs.
 MAX_EVOLVED_COLUMNS = 2_000
 
-#: Largest number of levels of a new column. Parquet readers allow 100 levels, but the readers of
-#: Spark and Avro are recursive.
+#: Largest number of levels of a new column. Parquet readers allow 100 levels. The limit is lower,
+#: because the readers of Spark and Avro are recursive.
 MAX_EVOLVED_DEPTH = 32
 
 _NUMBERS = frozenset({ValueKind.INT, ValueKind.SHORT_LONG, ValueKind.LONG, ValueKind.DOUBLE})
@@ -343,8 +343,8 @@ def _common_fields(ones: list[pa.Field], others: list[pa.Field]) -> list[pa.Fiel
     """Return the common fields of two structs; None if two fields have no common type.
 
     Fields are matched by name. A field that only one struct has becomes nullable, because rows of
-    the other struct have no value for it. None also if such a field differs from another one only
-    by case.
+    the other struct have no value for it. The result is also None if such a field differs from
+    another field only by case.
     """
     by_name = {field.name: field for field in others}
     common = [

@@ -15,9 +15,9 @@ def check_columns(schema: pa.Schema) -> pa.Schema:
     ``lakemark.schema.canonical`` converts the types.
 
     Raises:
-        InvalidConfig: there is no column; or the name of a column is one of Hudi's meta columns, is
-            not allowed by Avro, or differs from another name only by case. Spark cannot tell such
-            columns apart. Or a table cannot store the type of a column.
+        InvalidConfig: there is no column, or a table cannot store the name or the type of a column.
+            Avro must allow the name, and it must not be the name of one of Hudi's meta columns.
+            Names must not differ only by case, because Spark cannot tell such columns apart.
     """
     if not isinstance(schema, pa.Schema):
         message = f"schema is {schema!r}; pass a pyarrow.Schema"

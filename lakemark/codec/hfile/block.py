@@ -1,6 +1,6 @@
 """One block of an HFile: a header of 33 bytes, the content (maybe compressed), and checksums.
 
-The header has these fields, each after its size in bytes::
+The fields of the header, with their sizes in bytes::
 
     8  magic, which names the kind of block
     4  size of everything after the header, checksums included
@@ -93,7 +93,7 @@ class Block:
         packed = data[HEADER_BYTES:without_checksums]
         content = _unpacked(packed, compression, uncompressed)
         if content is None or len(content) != uncompressed:
-            actual = "no such stream" if content is None else f"{len(content)} bytes or more"
+            actual = "an invalid stream" if content is None else f"{len(content)} bytes or more"
             raise CorruptData(path, offset, f"a content of {uncompressed} bytes", actual)
         return cls(content, offset, size_bytes, path)
 

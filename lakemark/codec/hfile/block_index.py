@@ -1,7 +1,6 @@
 """Encodes and parses the index of an HFile: position, size and first key of each block.
 
-The root index has an entry for each block of the next level. Each field follows its size in
-bytes::
+The root index has an entry for each block of the next level, with these fields and sizes in bytes::
 
     8  offset of the block
     4  size of the block in the file, header included

@@ -1,8 +1,8 @@
 """The file info block of an HFile: a map of names to values, both bytes.
 
     4  "PBUF"
-       length of a Protocol Buffers message (varint), then the message. Its field 1 is repeated:
-       each is an entry, a message of field 1 (name) and field 2 (value)
+       length of a Protocol Buffers message (varint), then the message. Field 1 of the message is
+       repeated: each value is an entry, which is a message of name (field 1) and value (field 2)
 
 Apache Hudi stores the Avro schema of the values in this block. In base files it also stores the
 smallest and the largest key. Source: ``HFileFileInfoBlock``, ``HFileInfo`` of Apache Hudi 1.2.0.
@@ -79,5 +79,5 @@ def parse_file_info(block: Block) -> Mapping[bytes, bytes]:
 
 def _check_without_versions(info: Mapping[bytes, bytes], path: str) -> None:
     if int.from_bytes(info.get(VERSION, b"")) == VERSION_WITH_MVCC and any(info.get(MAX_MVCC, b"")):
-        message = f"{path} keeps versions of its values (MVCC), which Hudi never writes"
+        message = f"{path} stores versions of its values (MVCC), which Hudi never writes"
         raise Unsupported(message)

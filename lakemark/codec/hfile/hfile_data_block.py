@@ -1,6 +1,6 @@
 """Encodes and parses the entries of a data block: keys and their values.
 
-The fields of an entry, each after its size in bytes::
+The fields of an entry, with their sizes in bytes::
 
     4  size of the stored key: n + 12, from the length of the key to the kind of entry
     4  size of the value, m
@@ -32,11 +32,11 @@ from lakemark.codec.hfile.block import Block
 
 _LENGTHS = struct.Struct(">ii")
 _PUT = 4
-#: Bytes before and after the key that the size of the stored key includes.
+#: Number of bytes before and after the key that count towards the size of the stored key.
 _KEY_PREFIX_BYTES, _KEY_SUFFIX_BYTES = 2, 10
 _VERSION_BYTES = 1
 _BEFORE_KEY = np.dtype([("stored", ">i4"), ("value", ">i4"), ("key", ">u2")])
-#: Size of the column family, timestamp, and kind of entry.
+#: The bytes after the key: size of the column family, timestamp, and kind of entry.
 _AFTER_KEY = pa.scalar(struct.pack(">bqb", 0, 2**63 - 1, _PUT), pa.large_binary())
 _AFTER_VALUE = pa.scalar(bytes(_VERSION_BYTES), pa.large_binary())
 

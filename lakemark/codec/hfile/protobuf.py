@@ -1,7 +1,7 @@
 """Encodes and decodes the subset of Protocol Buffers in HFiles: varints and byte strings.
 
 A message is a sequence of fields. Each field is a varint ``number << 3 | type``, then the value.
-In a stream, a message follows its length, which is a varint.
+In a stream, the length of a message (a varint) precedes the message.
 Source: Protocol Buffers, "Encoding".
 """
 
@@ -107,5 +107,5 @@ def bytes_field(number: int, value: bytes) -> bytes:
 
 
 def delimited(message: bytes) -> bytes:
-    """Return a message after its length."""
+    """Return the length of a message, followed by the message."""
     return unsigned(len(message)) + message

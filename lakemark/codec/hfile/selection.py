@@ -128,7 +128,7 @@ class _SequenceOfKeys(Sequence[bytes]):
 def _successor(prefix: bytes) -> bytes | None:
     """Return the smallest key that is greater than all keys with the prefix.
 
-    None if there is no such key, because the prefix is empty or contains only bytes 0xFF.
+    None if there is no such key, because the prefix is empty or contains only 0xFF bytes.
     """
     kept = prefix.rstrip(b"\xff")
     return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

@@ -1,6 +1,6 @@
 """The trailer: the last 4096 bytes of an HFile, which contain the positions of its other sections.
 
-The fields, each after its size in bytes::
+The fields, with their sizes in bytes::
 
     8  magic TRABLK"$
        length (varint), then the fields as a message of Protocol Buffers
@@ -151,7 +151,7 @@ def _compression(ordinal: int, path: str) -> Compression:
     defined = ordinal in Compression.__members__.values()
     name = Compression(ordinal).name if defined else f"number {ordinal}"
     message = (
-        f"{path} is compressed with {name}; readable are "
-        f"{', '.join(c.name for c in _READABLE)}: compact the table with one of these"
+        f"{path} is compressed with {name}, but only "
+        f"{', '.join(c.name for c in _READABLE)} can be read; compact the table with one of these"
     )
     raise Unsupported(message)

@@ -115,7 +115,7 @@ def test_reject_of_an_unreadable_value_names_reason_and_field() -> None:
         "the value is null",
         "the value is empty",
         "the declared schema: 1 bytes follow the record",
-        "the declared schema: field 'name': a text of 1 bytes does not fit 0 bytes",
+        "the declared schema: field 'name': a value of 1 bytes does not fit the remaining 0 bytes",
         "the declared schema: field 'name': the text is not UTF-8",
     ]
 
@@ -349,7 +349,7 @@ def test_record_that_exceeds_the_memory_limit_is_rejected_although_its_message_i
     assert decoded.reasons == [
         "the declared schema: field 'items[]': its columns take more than the 36100 bytes of a "
         "record; see decode.record_limit_bytes",
-        "the declared schema: field 'items': 10 items do not fit 1 bytes",
+        "the declared schema: field 'items': 10 items do not fit the remaining 1 bytes",
     ]
     generous = AvroDecoder(decoder.schema, framing=decoder.framing)
     assert generous.decode(pa.array([*nulls, full])).rows.num_rows == 4
