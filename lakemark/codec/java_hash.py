@@ -6,7 +6,7 @@ bits, and overflow is ignored.
 
 31 is odd, so it has an inverse modulo 2**32. Let ``S`` be the running sum of ``unit[i] * 31**-i``.
 Then the hash of the units from ``a`` to ``b`` is ``(S[b] - S[a]) * 31**(b - 1)``, which needs only
-two passes over the bytes. That is 22 times as fast as a loop in Python
+two passes over the bytes. This module is 22 times as fast as a loop in Python
 (``python -m benchmarks.codecs``). No library has this hash.
 
 Source: the bucket index (``BucketIdentifier``) and ``HoodieTableMetadataUtil`` of Apache Hudi.

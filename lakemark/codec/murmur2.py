@@ -5,10 +5,10 @@
     the last one to three bytes, if there are any:  h ^= tail;  h *= M
     h ^= h >>> 13;  h *= M;  h ^= h >>> 15
 
-``k * M`` does not depend on the seed, so it is computed only once for all hashes of a key. That is
-41 times as fast as a loop in Python (``python -m benchmarks.codecs``). Libraries have other
-variants, which hash the bytes of the tail as unsigned. Here these bytes are signed, as in Java:
-each is sign-extended to 32 bits before it is shifted and XORed.
+``k * M`` does not depend on the seed, so it is computed only once for all hashes of a key. This
+module is 41 times as fast as a loop in Python (``python -m benchmarks.codecs``). Libraries have
+other variants, which hash the bytes of the tail as unsigned. Here these bytes are signed, as in
+Java: each is sign-extended to 32 bits before it is shifted and XORed.
 Source: ``org.apache.hudi.common.util.hash.MurmurHash`` (after ``org.apache.hadoop.util.hash``).
 """
 

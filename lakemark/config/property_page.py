@@ -12,8 +12,8 @@ _PAGE = Path(__file__).parents[2] / "docs" / "foreign_tables.md"
 _HEAD = """# Foreign tables: what each property means
 
 Printed by `python -m lakemark.config.property_page` from the rules that every command and
-pipeline applies (`lakemark/config/property_rules.py`). The page lists each property that Apache
-Hudi 1.2.0 stores in a table's `.hoodie/hoodie.properties`.
+pipeline applies (`lakemark/config/property_rules.py`). The page lists each property in a table's
+`.hoodie/hoodie.properties` that Apache Hudi 1.2.0 knows.
 
 - **honour**: the value decides what lakemark reads or writes.
 - **ignore**: the value is kept but not used. The last column says why this is harmless.

@@ -1,7 +1,7 @@
 """Selects the effective blocks of a slice's logs, in the order in which they are read.
 
-Blocks are ordered by instant, in the order in which instants first appear. These blocks are
-omitted:
+Blocks of one instant are read together, and instants are read in the order in which they first
+appear. These blocks are omitted:
 
 - Blocks of instants that are not visible to the caller. In table version 6, one file may have
   blocks of several commits, some of which may have failed.

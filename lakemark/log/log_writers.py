@@ -19,7 +19,7 @@ _WRITTEN = frozenset(BlockType) - {BlockType.CORRUPT}
 def writers_in(
     storage: Storage, log: ObjectInfo | LogFile, kinds: Container[BlockType] = _WRITTEN
 ) -> set[str]:
-    """Return the instants of the blocks of some types, by default of all blocks that are not torn.
+    """Return the instants that wrote blocks of the given types; torn blocks have no instant.
 
     Raises:
         NotFound: the file was deleted.

@@ -2,7 +2,7 @@
 
 Files are compressed with Zstandard. Lists have three levels, because engines other than Apache Hudi
 do not read two-level lists. The footer has no Arrow schema, because readers must use the Avro
-schema in the footer. Tests with Apache Hudi 1.2.0 have shown that it reads and compacts the files.
+schema in the footer. Apache Hudi 1.2.0 has read and compacted such files in tests.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ are known:
   seen in it. Numbers become ``int``, ``bigint`` or ``double``. Kinds without a common type become a
   string. A type that the writer's schema declares is used unchanged. New fields are nullable and
   come last, in the order of their names.
-- An existing column is widened if it is an ``int`` (to ``bigint`` or ``double``) or a ``float`` (to
-  ``double``).
+- An existing ``int`` column may be widened to ``bigint`` or ``double``, and a ``float`` column to
+  ``double``.
 
 Integers become ``double`` only if a double represents each of them exactly. If both larger integers
 and fractions were seen, the type is ``bigint``, and the fractions do not fit.
