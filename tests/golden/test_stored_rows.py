@@ -43,7 +43,7 @@ def test_table_with_a_bucket_index_of_two_is_accepted(name: str, tmp_path: Path)
         ("v9_mor_slash_paths", InvalidConfig, r"partition path '2026/r.*would reject it"),
         ("v9_cow_encoded_paths", InvalidConfig, "does not begin with a bucket number"),
         ("v9_cow_simple", InvalidConfig, "does not begin with a bucket number"),
-        ("v9_cow_custom_keys", Unsupported, "key generator CUSTOM .* lakemark writes only"),
+        ("v9_cow_custom_keys", Unsupported, "key generator CUSTOM .* lakemark supports only"),
         ("v6_mor_timestamp_keys_millis", Unsupported, "key generator TIMESTAMP"),
     ],
 )
