@@ -16,25 +16,26 @@ _DOCUMENT = _TESTS.parent / "docs" / "support.md"
 
 _HEAD = """# Tables that lakemark reads
 
-`python -m tests.golden.support` prints this page from the tests. Apache Hudi 1.2.0 (Spark 3.5)
-wrote each table below, and ran the queries. The tests run the same queries, and compare every row
-and every column, meta columns included.
+`python -m tests.golden.support` generates this page from the tests. Apache Hudi 1.2.0 (Spark 3.5)
+wrote each table below and ran the queries. The tests run the same queries with lakemark, and
+compare every row and every column of the results, including meta columns.
 
-| Table | What it shows | Queries that give Apache Hudi's answer |
+| Table | What it shows | Queries with the same result as in Apache Hudi |
 |---|---|---|
 """
 
 _NOTES = """
-¹ A partition column is not compared. On Spark, Apache Hudi derives it from the path, in another
-spelling or type than the written value; lakemark returns the written value.
+¹ One partition column is not compared. On Spark, Apache Hudi derives this column from the path, so
+its spelling or type differs from the written value; lakemark returns the written value.
 
-² At some instants of the span Apache Hudi returns a row that a newer one in a compacted base file
-has replaced; lakemark does not.
+² Two incremental queries differ: Apache Hudi returns a late row although a compacted base file
+contains a newer row of the same key. lakemark does not return the late row.
 
 ## Tables that lakemark refuses
 
-The error names the reason; no query returns wrong rows. [foreign_tables.md](foreign_tables.md)
-lists the effect of each table property on reading and writing.
+lakemark refuses a table or a file if it has one of the features below. The error names the reason,
+so no query returns wrong rows. [foreign_tables.md](foreign_tables.md) lists the effect of each
+table property on reading and writing.
 
 """
 

@@ -135,7 +135,7 @@ def test_lengths_in_the_index_are_hadoops(length: int) -> None:
     assert len(hadoop_vint(length)) == 1 if length < 128 else 2 + (length > 255) + (length > 65535)
 
 
-@pytest.mark.refuses("HFiles with another compression than none and gzip")
+@pytest.mark.refuses("HFiles with a compression other than gzip")
 @pytest.mark.parametrize(
     ("ordinal", "name"), [(0, "LZO"), (3, "SNAPPY"), (4, "LZ4"), (6, "ZSTD"), (9, "number 9")]
 )

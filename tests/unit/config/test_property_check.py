@@ -92,7 +92,7 @@ def test_property_that_is_not_supported_is_refused_by_name_value_and_remedy(
             assert "; " in str(caught.value)
 
 
-@pytest.mark.refuses("Properties that the page on foreign tables refuses for reading")
+@pytest.mark.refuses("Table properties that foreign_tables.md lists as refused for reading")
 @pytest.mark.parametrize(("key", "value", "since"), [case for case in REFUSED if case[2] is READ])
 def test_table_with_an_unreadable_property_does_not_open(
     tmp_path: Path, key: str, value: str, since: Purpose

@@ -208,7 +208,7 @@ def test_avro_blocks_of_older_versions_have_the_same_layout(version: int) -> Non
     assert read_rows(_block(BlockType.AVRO_DATA, content, AVRO_SCHEMA)).equals(ROWS)
 
 
-@pytest.mark.refuses("Avro log blocks of other versions than 1 to 3")
+@pytest.mark.refuses("Avro log blocks of versions other than 1 to 3")
 @pytest.mark.parametrize("version", [0, 4])
 def test_avro_blocks_of_other_versions_are_refused(version: int) -> None:
     content = struct.pack(">ii", version, 0)

@@ -70,7 +70,7 @@ def test_several_ordering_values_come_back(
         assert back.to_pylist() == pc.if_else(hidden, pa.scalar(None, kind), column).to_pylist()
 
 
-@pytest.mark.refuses("Delete blocks of versions 1 and 2, which hold Java objects (Kryo)")
+@pytest.mark.refuses("Delete blocks of versions 1 and 2, which contain Java objects (Kryo)")
 @pytest.mark.parametrize("version", [1, 2])
 def test_java_objects_are_refused_by_name(version: int) -> None:
     content = struct.pack(">ii", version, 4) + b"kryo"

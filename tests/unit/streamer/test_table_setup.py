@@ -261,7 +261,7 @@ def test_version_6_has_no_partial_rows() -> None:
         check_partial_rows(table, "absent_fields")
 
 
-@pytest.mark.refuses("Bootstrapped tables, some columns of which are in files of another table")
+@pytest.mark.refuses("Bootstrapped tables, which read some columns from files of another table")
 def test_a_bootstrapped_table_is_refused_when_it_opens() -> None:
     table = existing({keys.BOOTSTRAP_BASE_PATH: "s3://lake/parquet"})
     with pytest.raises(Unsupported, match=r"hoodie\.bootstrap\.base\.path is 's3://lake/parquet'"):

@@ -65,7 +65,7 @@ def _log_format(number: int, block_format: str) -> Recipe:
 def _commit_time(number: int) -> Recipe:
     return Recipe(
         f"v{number}_mor_commit_time",
-        "The later commit wins, whatever the ordering value says.",
+        "The later commit wins, whatever the ordering value is.",
         merge_on_read(BUCKETS, version(number), NO_METADATA, _COMMIT_TIME),
         five_commits,
     )
@@ -83,7 +83,7 @@ def _compacted(number: int) -> Recipe:
 def _archived(number: int) -> Recipe:
     return Recipe(
         f"v{number}_mor_archived",
-        "Cleaned and archived; most instants are in the archived timeline alone.",
+        "Cleaned and archived; most instants are only in the archived timeline.",
         merge_on_read(BUCKETS, version(number), NO_METADATA, _ARCHIVED),
         sixteen_commits,
     )

@@ -98,7 +98,7 @@ def _by_region_and_time(number: int) -> Recipe:
     }
     return Recipe(
         f"v{number}_cow_custom_keys",
-        "CustomKeyGenerator: a plain column and a time make the partition path, Hive-style.",
+        "CustomKeyGenerator: the partition path consists of a plain column and a time, Hive-style.",
         copy_on_write(NO_METADATA, version(number), options, _HIVE_STYLE),
         _four_commits(_with_times),
     )
@@ -111,7 +111,7 @@ def _complex_with_bare_keys(number: int) -> Recipe:
     }
     return Recipe(
         f"v{number}_mor_complex_bare_keys",
-        "ComplexKeyGenerator with a single key column; the keys are its values, without its name.",
+        "ComplexKeyGenerator with a single key column; keys contain its values, not its name.",
         merge_on_read(BUCKETS, NO_METADATA, version(number), keyed_by("ComplexKeyGenerator"), bare),
         _four_commits(lambda frame: frame),
     )
@@ -214,7 +214,7 @@ RECIPES = (
     ),
     Recipe(
         "v9_cow_encoded_paths",
-        "URL-encoded partition paths; an empty and a null value have the default partition.",
+        "URL-encoded partition paths; empty and null values are in the default partition.",
         copy_on_write(
             NO_METADATA, version(9), _ENCODED, keyed_by("SimpleKeyGenerator", partition="place")
         ),
@@ -222,7 +222,7 @@ RECIPES = (
     ),
     Recipe(
         "v9_cow_dropped_columns",
-        "The files lack the partition columns, whose values are in the Hive-style path alone.",
+        "The files lack the partition columns; their values are only in the Hive-style path.",
         copy_on_write(
             NO_METADATA,
             version(9),
@@ -234,7 +234,7 @@ RECIPES = (
     ),
     Recipe(
         "v9_mor_slash_paths",
-        "Values with slashes make partition folders three deep.",
+        "Values with slashes create partition folders that are three levels deep.",
         merge_on_read(BUCKETS, version(9), keyed_by("SimpleKeyGenerator", partition="place")),
         _four_commits(_with_slashes),
     ),

@@ -118,14 +118,14 @@ RECIPES = (
     *(_partial(number, form) for number in (8, 9) for form in ("avro", "parquet")),
     Recipe(
         "v9_mor_partial_commit_time",
-        "Blocks with some of the columns, merged in the order of the commits.",
+        "Blocks with only some of the columns, merged in the order of the commits.",
         merge_on_read(BUCKETS, NO_METADATA, version(9), logs_of("parquet"), _COMMIT_TIME),
         _merges,
         asks_of_the_past=_NOT_INCREMENTAL,
     ),
     Recipe(
         "v9_mor_partial_compacted",
-        "Blocks with some of the columns, before and after a compaction.",
+        "Blocks with only some of the columns, before and after a compaction.",
         merge_on_read(BUCKETS, NO_METADATA, version(9), logs_of("avro"), _COMPACTION_AFTER_THREE),
         _merges,
         asks_of_the_past=_NOT_INCREMENTAL,
@@ -133,7 +133,7 @@ RECIPES = (
     *(_log_compacted(number) for number in (6, 8, 9)),
     Recipe(
         "v9_mor_pending_log_compaction",
-        "A log compaction is planned and not done; delta commits go on.",
+        "A log compaction is planned but not executed; delta commits follow.",
         merge_on_read(BUCKETS, NO_METADATA, version(9)),
         _pending_log_compaction,
     ),

@@ -74,13 +74,13 @@ def _bulk_inserts(table: TableInMaking) -> None:
 RECIPES = (
     Recipe(
         "v9_cow_evolved_types",
-        "Columns added, also inside a struct, int to long, float to double, columns reordered.",
+        "Columns are added (also in a struct), widened (int to long, float to double), reordered.",
         copy_on_write(NO_METADATA, version(9)),
         _evolves,
     ),
     Recipe(
         "v9_mor_evolved_types",
-        "Columns added, also inside a struct, int to long, float to double, columns reordered.",
+        "Columns are added (also in a struct), widened (int to long, float to double), reordered.",
         merge_on_read(BUCKETS, NO_METADATA, version(9)),
         _evolves,
     ),

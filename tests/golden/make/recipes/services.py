@@ -129,7 +129,7 @@ def _savepoint_kept(table: TableInMaking) -> None:
 def _with_pending_compaction(number: int) -> Recipe:
     return Recipe(
         f"v{number}_mor_pending_compaction",
-        "A compaction is planned and not done; delta commits go on after it.",
+        "A compaction is planned but not executed; delta commits follow.",
         merge_on_read(BUCKETS, NO_METADATA, version(number)),
         _pending_compaction,
         asks_each_instant=number == 9,
@@ -139,7 +139,7 @@ def _with_pending_compaction(number: int) -> Recipe:
 def _with_pending_clustering(number: int) -> Recipe:
     return Recipe(
         f"v{number}_cow_pending_clustering",
-        "A clustering of one partition is planned and not done; others are written to.",
+        "A clustering of one partition is planned but not executed; other partitions are written.",
         copy_on_write(NO_METADATA, version(number), _SMALL_FILES),
         _pending_clustering,
     )
@@ -148,7 +148,7 @@ def _with_pending_clustering(number: int) -> Recipe:
 def _with_dead_writer(number: int, index: Options) -> Recipe:
     return Recipe(
         f"v{number}_mor_dead_writer",
-        "The last writer died after it wrote its files: its instant is in flight.",
+        "The last writer died after it wrote its files: its instant is inflight.",
         merge_on_read(index, NO_METADATA, version(number)),
         _refused,
     )
@@ -177,13 +177,13 @@ RECIPES = (
     _with_dead_writer(9, BUCKETS),
     Recipe(
         "v9_cow_dead_writer",
-        "The last writer died after it wrote its base files: its instant is in flight.",
+        "The last writer died after it wrote its base files: its instant is inflight.",
         copy_on_write(NO_METADATA, version(9)),
         _refused,
     ),
     Recipe(
         "v9_mor_dead_writer_lazy",
-        "A writer died, and others went on: its instant stays in flight between theirs.",
+        "A writer died, and others continued: its instant stays inflight between theirs.",
         merge_on_read(BUCKETS, NO_METADATA, version(9), _LAZY),
         _refused_then_others,
         asks_each_instant=True,
@@ -191,7 +191,7 @@ RECIPES = (
     ),
     Recipe(
         "v6_mor_dead_writer_lazy",
-        "A writer died, and others went on: its blocks lie in the same log files.",
+        "A writer died, and others continued: its blocks are in the same log files as theirs.",
         merge_on_read(BUCKETS, NO_METADATA, version(6), _LAZY),
         _refused_then_others,
         asks_each_instant=True,
@@ -199,7 +199,7 @@ RECIPES = (
     ),
     Recipe(
         "v9_mor_died_before_completion",
-        "A writer died after the metadata table had its commit, before the instant completed.",
+        "A writer died after it wrote to the metadata table, before its instant completed.",
         merge_on_read(BUCKETS, version(9)),
         _died_at_the_last_step,
     ),
@@ -207,31 +207,31 @@ RECIPES = (
     _with_command_blocks(9),
     Recipe(
         "v6_mor_rollback",
-        "A completed delta commit is rolled back by command blocks, and writing goes on.",
+        "A completed delta commit is rolled back by command blocks; more commits follow.",
         merge_on_read(BUCKETS, NO_METADATA, version(6), _BY_MARKERS_NOT),
         _rolled_back_on_purpose,
     ),
     Recipe(
         "v9_cow_delete_partition",
-        "A partition is deleted, and written to again.",
+        "A partition is deleted and then written again.",
         copy_on_write(NO_METADATA, version(9)),
         _partition_deleted,
     ),
     Recipe(
         "v9_mor_delete_partition",
-        "A partition is deleted, and written to again.",
+        "A partition is deleted and then written again.",
         merge_on_read(NO_METADATA, version(9)),
         _partition_deleted,
     ),
     Recipe(
         "v9_mor_insert_overwrite_table",
-        "The whole table is overwritten, and written to again.",
+        "The whole table is overwritten and then written again.",
         merge_on_read(NO_METADATA, version(9)),
         _overwritten,
     ),
     Recipe(
         "v9_cow_savepoint",
-        "A savepoint keeps its files while cleaning removes those around it.",
+        "A savepoint keeps its files while cleaning deletes other files.",
         copy_on_write(NO_METADATA, version(9), _CLEANED),
         _savepoint_kept,
         asks_each_instant=True,

@@ -86,14 +86,14 @@ def _restored(table: TableInMaking) -> None:
 RECIPES = (
     Recipe(
         "v9_cow_cdc",
-        "Change data capture, values before and after; copy-on-write.",
+        "Change data capture that logs the values before and after each change; copy-on-write.",
         copy_on_write(version_unpinned(9), _WITH_CDC),
         five_commits,
         asks_cdc=True,
     ),
     Recipe(
         "v9_mor_cdc",
-        "Change data capture, values before and after; merge-on-read.",
+        "Change data capture that logs the values before and after each change; merge-on-read.",
         merge_on_read(BUCKETS, version_unpinned(9), _WITH_CDC),
         five_commits,
         asks_cdc=True,
@@ -112,7 +112,7 @@ RECIPES = (
     ),
     Recipe(
         "v9_mor_evolved",
-        "A column is added and an int becomes a long; the base files still hold the old schema.",
+        "A column is added and an int becomes a long; the base files still have the old schema.",
         merge_on_read(
             BUCKETS, version_unpinned(9), {"hoodie.datasource.write.reconcile.schema": "true"}
         ),
@@ -143,13 +143,13 @@ RECIPES = (
     ),
     Recipe(
         "v9_mor_rollback",
-        "A completed delta commit is rolled back, and writing goes on.",
+        "A completed delta commit is rolled back; more commits follow.",
         merge_on_read(BUCKETS, version_unpinned(9)),
         _rolled_back,
     ),
     Recipe(
         "v9_mor_savepoint_restore",
-        "The table is restored to a savepoint, and writing goes on.",
+        "The table is restored to a savepoint; more commits follow.",
         merge_on_read(BUCKETS, version_unpinned(9)),
         _restored,
     ),

@@ -37,7 +37,7 @@ def _many_commits(table: TableInMaking) -> None:
 RECIPES = (
     Recipe(
         "v6_mor_long_archived",
-        "300 delta commits; the archived timeline is many log files.",
+        "300 delta commits; the archived timeline consists of many log files.",
         merge_on_read(_FEW_FILES, NO_METADATA, version(6), _SERVICES),
         _many_commits,
     ),

@@ -53,13 +53,13 @@ def _changed(number: int) -> Callable[[TableInMaking], None]:
 RECIPES = (
     Recipe(
         "v8_mor_upgraded_from_6_archived",
-        "Written in version 6, archived, then upgraded to 8 and written on.",
+        "Written and archived in version 6, then upgraded to 8; more commits follow.",
         merge_on_read(BUCKETS, NO_METADATA, version(6), _ARCHIVED),
         _changed(8),
     ),
     Recipe(
         "v9_mor_upgraded_from_6_archived",
-        "Written in version 6, archived, then upgraded to 9 and written on.",
+        "Written and archived in version 6, then upgraded to 9; more commits follow.",
         merge_on_read(BUCKETS, NO_METADATA, version(6), _ARCHIVED),
         _changed(9),
     ),
@@ -71,7 +71,7 @@ RECIPES = (
     ),
     Recipe(
         "v6_mor_downgraded_from_9",
-        "Written in version 9, then downgraded to 6, which reads nothing that was archived before.",
+        "Written in version 9, then downgraded to 6, which cannot read what was archived before.",
         merge_on_read(BUCKETS, NO_METADATA, version(9), _ARCHIVED),
         _changed(6),
     ),

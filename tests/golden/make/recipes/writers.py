@@ -67,21 +67,21 @@ def _recipe(name: str, shows: str, options: Options, compacted: bool = False) ->
 RECIPES = (
     Recipe(
         "v6_mor_overlapping_writers",
-        "Two writers in different partitions; the one that began first completes last.",
+        "Two writers in different partitions; the writer that began first completes last.",
         merge_on_read(BUCKETS, NO_METADATA, version(6), _OPTIMISTIC),
         _other_partitions,
         asks_each_instant=True,
     ),
     Recipe(
         "v9_mor_overlapping_writers",
-        "Two writers in different partitions; the one that began first completes last.",
+        "Two writers in different partitions; the writer that began first completes last.",
         merge_on_read(BUCKETS, NO_METADATA, version(9), _OPTIMISTIC),
         _other_partitions,
         asks_each_instant=True,
     ),
     Recipe(
         "v9_cow_overlapping_writers",
-        "Two writers in different partitions; the one that began first completes last.",
+        "Two writers in different partitions; the writer that began first completes last.",
         copy_on_write(NO_METADATA, version(9), _OPTIMISTIC),
         _other_partitions,
         asks_each_instant=True,
