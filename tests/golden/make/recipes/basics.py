@@ -56,7 +56,7 @@ def _simple(number: int) -> Recipe:
 def _log_format(number: int, block_format: str) -> Recipe:
     return Recipe(
         f"v{number}_mor_{block_format}_bucket",
-        f"Merge-on-read with a bucket index; data blocks hold {block_format.title()}.",
+        f"Merge-on-read with a bucket index; data blocks contain {block_format.title()}.",
         merge_on_read(BUCKETS, version(number), logs_of(block_format)),
         five_commits,
     )

@@ -24,9 +24,9 @@ _MODE = "hoodie.table.cdc.supplemental.logging.mode"
 _ENABLED = {"hoodie.table.cdc.enabled": "true"}
 _COMPACTED = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "2"}
 _KEEPS = {
-    "OP_KEY_ONLY": "keys alone",
-    "DATA_BEFORE": "values before",
-    "DATA_BEFORE_AFTER": "values before and after",
+    "OP_KEY_ONLY": "only keys",
+    "DATA_BEFORE": "the values before each change",
+    "DATA_BEFORE_AFTER": "the values before and after each change",
 }
 
 

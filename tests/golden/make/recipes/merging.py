@@ -87,7 +87,7 @@ def _pending_log_compaction(table: TableInMaking) -> None:
 def _partial(number: int, block_format: str) -> Recipe:
     return Recipe(
         f"v{number}_mor_partial_{block_format}",
-        f"MERGE INTO writes blocks with some of the columns, in {block_format.title()}.",
+        f"MERGE INTO writes {block_format.title()} blocks that contain only some of the columns.",
         merge_on_read(BUCKETS, NO_METADATA, version(number), logs_of(block_format)),
         _merges,
         asks_of_the_past=_NOT_INCREMENTAL,

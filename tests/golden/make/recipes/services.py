@@ -157,8 +157,8 @@ def _with_dead_writer(number: int, index: Options) -> Recipe:
 def _with_command_blocks(number: int) -> Recipe:
     return Recipe(
         f"v{number}_mor_failed_write",
-        "A delta commit that failed is rolled back by the next: "
-        + ("command blocks in its logs." if number == 6 else "its log files are removed."),
+        "The next commit rolls back a failed delta commit by "
+        + ("command blocks in its logs." if number == 6 else "deleting its log files."),
         merge_on_read(BUCKETS, NO_METADATA, version(number)),
         _refused_then_rolled_back,
     )

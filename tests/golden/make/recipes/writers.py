@@ -88,22 +88,21 @@ RECIPES = (
     ),
     _recipe(
         "v8_mor_non_blocking_writers",
-        "Two writers of the same file groups; one completes after a compaction was planned, "
-        "which then is done.",
+        "Two writers of the same file groups; one completes between plan and execution of a "
+        "compaction.",
         merge_on_read(BUCKETS, NO_METADATA, version(8), _NON_BLOCKING),
         compacted=True,
     ),
     _recipe(
         "v9_mor_non_blocking_writers",
-        "Two writers of the same file groups; one completes after a compaction was planned, "
-        "which then is done.",
+        "Two writers of the same file groups; one completes between plan and execution of a "
+        "compaction.",
         merge_on_read(BUCKETS, NO_METADATA, version(9), _NON_BLOCKING),
         compacted=True,
     ),
     _recipe(
         "v9_mor_non_blocking_pending",
-        "Two writers of the same file groups; one completes after a compaction was planned, "
-        "which is pending.",
+        "Two writers of the same file groups; one completes after the plan of a pending compaction.",
         merge_on_read(BUCKETS, NO_METADATA, version(9), _NON_BLOCKING),
     ),
 )
