@@ -102,7 +102,7 @@ RECIPES = (
     ),
     _recipe(
         "v9_mor_non_blocking_pending",
-        "Two writers of the same file groups; one completes after the plan of a pending compaction.",
+        "Two writers of the same file groups; one completes while a compaction is pending.",
         merge_on_read(BUCKETS, NO_METADATA, version(9), _NON_BLOCKING),
     ),
 )
