@@ -13,11 +13,12 @@ from lakemark.log.log_reader import read_blocks
 from lakemark.model.file_slice import LogFile
 from lakemark.storage.storage import ObjectInfo, Storage
 
-_WRITTEN = frozenset(BlockType) - {BlockType.CORRUPT}
+#: All types of blocks that have an instant.
+ANY_KIND = frozenset(BlockType) - {BlockType.CORRUPT}
 
 
 def writers_in(
-    storage: Storage, log: ObjectInfo | LogFile, kinds: Container[BlockType] = _WRITTEN
+    storage: Storage, log: ObjectInfo | LogFile, kinds: Container[BlockType] = ANY_KIND
 ) -> set[str]:
     """Return the instants that wrote blocks of the given types; torn blocks have no instant.
 

@@ -24,12 +24,13 @@ from lakemark.timeline.timeline import Timeline
 def abandoned_commits(
     metadata: Timeline, data: Timeline, in_rollback: Collection[str] = ()
 ) -> list[Instant]:
-    """Pending delta commits of the metadata table whose data instant is not pending.
+    """Return pending delta commits of the metadata table that no writer will complete.
 
-    The data instant has completed, or it is gone. While it is pending, its writer or the next
-    attempt completes or undoes the commit. The commits that build an index are not included: they
-    belong to no data instant, and Apache Hudi may be building that index. In table version 6,
-    Apache Hudi also commits under names of its own, which are longer.
+    A commit of a data instant is abandoned if the data instant has completed or is gone. While the
+    data instant is pending, its writer or the next attempt completes or undoes the commit. A commit
+    that creates a partition is written under the data table's lock, or while an indexing action is
+    pending. So it is abandoned if no indexing is pending, because the caller holds the lock. In
+    table version 6, Apache Hudi also commits under names of its own, which are longer.
 
     Args:
         metadata: the metadata table's timeline.
@@ -39,15 +40,11 @@ def abandoned_commits(
     return [
         commit
         for commit in metadata.pending(Action.DELTA_COMMIT)
-        if _names_data_instant(commit)
+        if len(commit.requested_at) <= MILLIS_DIGITS
+        and not (commit.requested_at.startswith(INITIAL) and data.pending(Action.INDEXING))
         and _is_not_pending(data, commit.requested_at)
         and commit.requested_at not in in_rollback
     ]
-
-
-def _names_data_instant(commit: Instant) -> bool:
-    name = commit.requested_at
-    return len(name) <= MILLIS_DIGITS and not name.startswith(INITIAL)
 
 
 def _is_not_pending(data: Timeline, requested_at: str) -> bool:

@@ -8,7 +8,8 @@ their commits will add them. Source: ``initializeFromFilesystem`` of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 import pyarrow as pa
 
@@ -17,6 +18,8 @@ from lakemark.config.table_properties import (
     TableProperties,
     metadata_table_properties,
 )
+from lakemark.log.log_block import BlockType
+from lakemark.log.log_writers import ANY_KIND, writers_in
 from lakemark.metadata.column_stats.derive import derive_file_ranges, files_of
 from lakemark.metadata.column_stats.encode import (
     StatisticsEntry,
@@ -35,7 +38,7 @@ from lakemark.model.file_slice import LogFile, join
 from lakemark.model.format_version import FormatVersion
 from lakemark.storage.folder_storage import FolderStorage
 from lakemark.storage.properties_file import replace_properties
-from lakemark.storage.storage import Storage
+from lakemark.storage.storage import NotFound, Storage
 from lakemark.timeline.clock import TimelineClock
 from lakemark.timeline.prepared import withdraw_properties
 from lakemark.timeline.timeline import Timeline
@@ -57,10 +60,13 @@ _PARTITIONS_V6 = PARTITIONS[:2]
 def visible_files(
     listed: Mapping[str, Iterable[DataFile]], timeline: Timeline, version: FormatVersion
 ) -> dict[str, list[DataFile]]:
-    """Return the files of a listing whose instants have completed, by partition.
+    """Return the files of a listing that may contain blocks or rows of completed instants.
 
-    In version 6 all logs are visible. A log may be named after a pending compaction, and its blocks
-    show which of their instants have completed.
+    In version 6 these are all logs, because the name of a log does not show who wrote it; see
+    ``has_completed_blocks``.
+
+    Returns:
+        The files by partition path.
     """
 
     def is_visible(file: DataFile) -> bool:
@@ -69,6 +75,35 @@ def visible_files(
         return timeline.is_committed(file.name.instant)
 
     return {name: [file for file in files if is_visible(file)] for name, files in listed.items()}
+
+
+def has_completed_blocks(
+    storage: Storage,
+    file: DataFile,
+    timeline: Timeline,
+    version: FormatVersion,
+    kinds: Container[BlockType] = ANY_KIND,
+) -> bool:
+    """Return whether a visible file contains blocks of a completed instant.
+
+    A log of table version 6 may contain only blocks of instants that are pending or were undone.
+    Its writer may still delete it. Other files are not read.
+
+    Args:
+        storage: the data table's root.
+        file: see ``visible_files``.
+        timeline: the data table's.
+        version: of the table.
+        kinds: the types of blocks to look for.
+
+    Raises:
+        CorruptData: the file is not a log file.
+    """
+    if not (isinstance(file, LogFile) and version.logs_name_their_slice):
+        return True
+    with suppress(NotFound):  # its writer deleted it after the listing
+        return any(map(timeline.is_committed, writers_in(storage, file, kinds)))
+    return False
 
 
 def drop_metadata_table(
@@ -136,7 +171,10 @@ def build_metadata_table(
     data = TimelineStore.of_table(storage, properties, clock=clock)
     version = data.version
     view = load_view(data, timeline, StorageFileLister(storage), version)
-    files = visible_files(_all_files(view), timeline, version)
+    files = {
+        partition: [one for one in some if has_completed_blocks(storage, one, timeline, version)]
+        for partition, some in visible_files(_all_files(view), timeline, version).items()
+    }
     ranges = _file_ranges(storage, files, columns, check_lease)
     latest = {file.path for file in files_of(view.latest_slices())}
     changes = _first_records(files, ranges, latest, version.column_statistics)

@@ -47,11 +47,12 @@ from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_lister import PARTITION_METAFILE
 from tests.clocks import SharedClock, on_clock
+from tests.protocol.actors import A_HEARTBEAT_AND_MORE_S
 from tests.storages import SimulatedCrash
 from tests.storages.interrupted_storage import InterruptedStorage
 from tests.storages.wrapped_storage import WrappedStorage
 from tests.table_services import copy_of, new_storage
-from tests.tables import Row, commit, contents, spec, writer
+from tests.tables import Row, commit, contents, spec, write_files, writer
 
 T = TypeVar("T")
 
@@ -328,6 +329,48 @@ def test_deletion_of_a_dropped_metadata_table_is_repeated_after_it_was_built_aga
         commit(started(storage), [Row("z", number, number)])
     assert metadata_differences(started(storage).table) == []
     assert contents(storage) == {"y": (2, 2), "z": (number, number)}
+
+
+def test_log_that_appears_after_its_rollback_is_not_listed_by_a_rebuilt_metadata_table() -> None:
+    """The name of a log does not contain its writer in version 6, and the writer deletes it."""
+    storage = new_table(FormatVersion.V6)
+    before = {info.path for info in storage.list_tree("")}
+    write_files(started(storage), [Row("z", 2, 2)])
+    (log,) = (
+        info.path
+        for info in storage.list_tree("")
+        if ".log." in info.name and info.path not in before and not info.path.startswith(".hoodie")
+    )
+    content = storage.read(log)
+    CLOCK.sleep(A_HEARTBEAT_AND_MORE_S)
+    assert started(storage).recover()
+    storage.create(log, content)
+    rebuild_metadata_table(started(storage).table)
+    storage.delete([log])
+    assert contents(storage) == {"z": (1, 1)}
+    assert metadata_differences(started(storage).table) == []
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("suffix", [".requested", ".inflight"])
+def test_instant_that_is_created_after_another_process_built_the_metadata_table_is_undone(
+    version: FormatVersion, suffix: str
+) -> None:
+    storage = new_table(version)
+
+    def build_another() -> None:
+        CLOCK.sleep(61)
+        rebuild_metadata_table(started(storage).table)
+
+    stopped = InterruptedStorage(storage, build_another)
+    stopped.is_before = lambda _, method, path: method == "create" and path.endswith(suffix)
+    with pytest.raises(LeaseLost):
+        rebuild_metadata_table(started(stopped).table)
+    assert metadata_timeline(storage).pending()
+    compact_and_maintain_metadata_table(started(storage).table, POLICIES)
+    assert not metadata_timeline(storage).pending()
+    assert metadata_differences(started(storage).table) == []
+    assert contents(storage) == {"z": (1, 1)}
 
 
 def test_query_is_planned_again_if_the_metadata_table_was_rebuilt_under_the_same_names(

@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
+from lakemark.config.table_properties import PROPERTIES_PATH
 from lakemark.errors import HudiError, StorageUnavailable
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.storage.storage import ObjectInfo, StreamingFile
 from tests.protocol.clocked_store import ClockedStore
 from tests.protocol.virtual_time import VirtualTime
@@ -55,6 +57,8 @@ class Fault(StrEnum):
 _LASTS_MS = (50, 1_000, 5_000, 20_000, 35_000, 61_000, 75_000, 121_000, 200_000)
 #: After how long a client gives up a request.
 _GIVEN_UP_MS = (10, 1_000, 10_000, 30_000)
+#: A path that every metadata table of a data table has; it is not deleted late.
+_OF_ALL_METADATA_TABLES = f"{METADATA_FOLDER}/{PROPERTIES_PATH}"
 #: Requests that decide a race between processes, and how many times as often faults happen there.
 _DECISIVE = ("publish", "replace")
 _CRITICAL = 10
@@ -225,6 +229,8 @@ class FaultyStore(WrappedStorage):
         self, method: str, path: str, call: Callable[[], T], *, is_repeated: bool = False
     ) -> None:
         def land() -> None:
+            if (method, path) == ("delete", _OF_ALL_METADATA_TABLES):
+                return
             is_gone = self.inner.head(path) is None
             with suppress(HudiError):
                 self._carry_out(method, path, call, "late: ")

@@ -36,7 +36,6 @@ def test_a_commit_is_abandoned_unless_its_data_instant_is_pending(
 @pytest.mark.parametrize(
     "pending",
     [
-        Instant(initial(2), Action.DELTA_COMMIT, State.INFLIGHT),
         Instant(f"{AT}004", Action.DELTA_COMMIT, State.INFLIGHT),
         Instant(AT, Action.COMPACTION, State.INFLIGHT),
         Instant(AT, Action.REPLACE_COMMIT, State.INFLIGHT),
@@ -47,6 +46,15 @@ def test_a_commit_is_abandoned_unless_its_data_instant_is_pending(
 )
 def test_only_pending_commits_of_data_instants_are_abandoned(pending: Instant) -> None:
     assert abandoned_commits(Timeline.of([pending]), Timeline.of([])) == []
+
+
+def test_pending_commit_that_creates_a_partition_is_abandoned_unless_an_indexing_is_pending() -> (
+    None
+):
+    creating = Instant(initial(2), Action.DELTA_COMMIT, State.INFLIGHT)
+    indexing = Instant(AT, Action.INDEXING, State.INFLIGHT)
+    assert abandoned_commits(Timeline.of([creating]), Timeline.of([])) == [creating]
+    assert abandoned_commits(Timeline.of([creating]), Timeline.of([indexing])) == []
 
 
 def test_a_commit_that_apache_hudi_is_rolling_back_is_left_to_apache_hudi() -> None:
