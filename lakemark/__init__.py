@@ -4,8 +4,8 @@
     table.upsert(rows)
     table.scan(where="amount > 100").to_table()
 
-Everything that a user needs is here. The names are loaded when they are first used, so that the
-import is fast.
+This module exports the public API. Each exported name is loaded when it is first used, so that
+``import lakemark`` is fast.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ _ERRORS = (
     "WriteConflict"
 )
 
-#: The names that each module provides.
+#: The exported names, by the module that defines them.
 _NAMES = {
     "lakemark.errors": _ERRORS,
     "lakemark.config.merge_settings": "PartialUpdateMode",
@@ -163,31 +163,33 @@ def open(
 ) -> Table:
     """Open a table for reading and writing.
 
-    Other processes may write the table at the same time: a write takes the table's lock, keeps a
-    heartbeat, and checks for conflicts. Streamers of the table should run with ``concurrency.mode:
-    multi_writer`` then, so that they keep heartbeats as well.
+    Other processes may write the table at the same time, because a write takes the table's lock,
+    keeps a heartbeat, and checks for conflicts. If streamers write the table too, set
+    ``concurrency.mode: multi_writer`` in their pipelines, so that they keep heartbeats as well.
 
     Args:
-        path: a local path, also ``~/orders``, or a URL (``s3://bucket/orders``).
-        mergers: your own, for a table in merge mode ``CUSTOM``. The first that has the table's
-            strategy id is used.
-        buckets: in each partition, only for a table whose commits do not record it.
-        timezone: the zone of its instants, for a table whose timeline is in local time.
+        path: a local path, such as ``~/orders``, or a URL, such as ``s3://bucket/orders``.
+        mergers: custom mergers, for a table in merge mode ``CUSTOM``. The first merger that has the
+            table's strategy id is used.
+        buckets: number of buckets in each partition. Pass it only if the table's commits do not
+            record it.
+        timezone: time zone of the table's instants, for a table whose timeline is in local time.
         lock_provider: where all writers keep the table's lock: ``storage``, ``file_system`` or
             ``in_process``.
-        lock_expire_minutes: with ``file_system``, when a lock file of Apache Hudi expires.
-        only_writer: whether no other process writes. Writes are faster then, and pending commits of
-            any other writer are rolled back.
-        multi_writer: heartbeats and the clock skew that the writers have agreed on.
-        runner: runs tasks (files to write, merge and delete); None for threads of this process.
-        storage_options: of the object store's client, such as ``aws_endpoint``. A local path takes
-            none, so that a misspelled parameter is refused.
+        lock_expire_minutes: for ``file_system``, the age in minutes at which a lock file of Apache
+            Hudi expires.
+        only_writer: True if no other process writes the table. Writes are faster then, but pending
+            commits of any other writer are rolled back.
+        multi_writer: the heartbeat settings and the clock skew on which all writers have agreed.
+        runner: runs the tasks that write, merge and delete files; None for threads of this process.
+        storage_options: options of the object store's client, such as ``aws_endpoint``. A local
+            path accepts no options, so that a misspelled parameter is refused.
 
     Raises:
         InvalidConfig: the path names no known kind of store, or an option is wrong.
-        TableNotFound: there is no table.
-        CorruptData: its properties and their backup are damaged.
-        Unsupported: a table that this project does not read.
+        TableNotFound: there is no table at the path.
+        CorruptData: the table's properties and their backup are damaged.
+        Unsupported: this project does not read this kind of table.
     """
     from lakemark.operations.open_table import open_table
     from lakemark.table import Table
@@ -228,19 +230,20 @@ def create(
     """Create a table.
 
     Args:
-        path: an empty folder or prefix: a local path or a URL.
+        path: local path or URL of an empty folder or prefix.
         schema: the table's columns.
         record_key: columns of the record key.
         partition_by: columns of the partition path. Each distinct value becomes a folder.
-        ordering: columns that order changes to a record: the greatest value wins.
-        name: of the table; None for the last part of the path.
+        ordering: ordering columns. Of several changes to a record, the one with the greatest
+            ordering value wins.
+        name: name of the table; None for the last segment of the path.
         table_type: ``MERGE_ON_READ`` or ``COPY_ON_WRITE``.
-        merge_mode: which of two changes wins; None for event time if the table is ordered, else
-            commit time.
-        partial_update: which columns an update leaves as they are.
-        merger: ``package.module:Class`` or ``FILE.py:Class`` of your merger, for merge mode
+        merge_mode: which of two changes wins. None means event time if ``ordering`` is given, and
+            commit time otherwise.
+        partial_update: which columns an update leaves unchanged.
+        merger: ``package.module:Class`` or ``FILE.py:Class`` of a custom merger, for merge mode
             ``CUSTOM``.
-        buckets: file groups in each partition. The number cannot change later.
+        buckets: number of file groups in each partition. It cannot change later.
         hive_style: whether folders are named ``column=value``.
         url_encode: whether special characters of partition values are written ``%XX``.
         metadata_table: whether the table keeps a metadata table.
@@ -254,7 +257,7 @@ def create(
     Raises:
         InvalidConfig: the folder is not empty, a setting is wrong, or settings contradict each
             other. Nothing is created then.
-        InvalidConfig: another process created the table meanwhile, with other buckets.
+        InvalidConfig: meanwhile, another process created the table with another number of buckets.
         Unsupported: the store has no conditional puts.
     """
     from lakemark.config.merge_settings import PartialUpdateMode
@@ -293,7 +296,11 @@ def create(
 def _location(
     path: str | os.PathLike[str], options: dict[str, str], function: Callable[..., Table]
 ) -> StorageLocation:
-    """Return the location; a misspelled parameter would be an option that a local path ignores."""
+    """Return the location, and refuse storage options for a local path.
+
+    A misspelled parameter of ``function`` arrives as a storage option, which a local path would
+    ignore.
+    """
     import difflib
     import inspect
 

@@ -1,6 +1,7 @@
-"""The command ``lakemark``, ``python -m lakemark``, and the program for ``spark-submit``.
+"""Entry point of the command ``lakemark``, of ``python -m lakemark``, and of ``spark-submit``.
 
-It is here because this package has the one name that no module of a user is likely to have.
+The entry point is in this package because the user's own modules are unlikely to be called
+``lakemark``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from lakemark.own_packages import ROOT, prefer_own_packages
 
 def main() -> int:
     """Run the command line of this process, and return its exit code."""
-    gc.disable()  # until the command's modules are imported (``streamer.fast_start``)
+    gc.disable()  # ``streamer.fast_start`` enables it again after the command's imports.
     _take_own_folder_off_path()
     prefer_own_packages()
     from streamer.cli import main as run_command
@@ -23,7 +24,10 @@ def main() -> int:
 
 
 def _take_own_folder_off_path() -> None:
-    """Undo that Python puts the folder of a program first: its modules would shadow the user's."""
+    """Remove this package's folder from ``sys.path``, where Python puts it for a program.
+
+    Otherwise the modules in this folder would shadow the user's modules.
+    """
     if Path(sys.path[0]).absolute() == Path(ROOT, "lakemark").absolute():
         del sys.path[0]
 

@@ -1,4 +1,4 @@
-"""Errors of the table format. The class of an error shows what the caller may do.
+"""Errors that the table format raises. The class of an error shows how the caller may react.
 
 HudiError
 ├─ Retriable          nothing was published: reload the table and call again
@@ -7,16 +7,16 @@ HudiError
 │  ├─ StorageUnavailable  the store did not answer, or is busy
 │  └─ SnapshotChanged     a file of the snapshot was deleted while it was being read
 ├─ OutcomeUnknown     the instant may have been published: reload the timeline, delete nothing
-├─ Fenced             this writer's instant was rolled back: stop, publish nothing
+├─ Fenced             this writer's instant was rolled back: stop and publish nothing
 └─ Permanent          calling again fails again
    ├─ CorruptData         stored bytes do not match the format
    ├─ Unsupported         the table requires something that this project does not implement
    ├─ InvalidConfig       a setting is wrong, or contradicts the table
-   ├─ Refused             the state of the table does not allow it; the message names the remedy
-   ├─ InvalidRecords      rows that must not be written (a null or empty record key)
+   ├─ Refused             the table's state forbids the call; the message names the remedy
+   ├─ InvalidRecords      rows cannot be written (for example, a record key is null or empty)
    └─ TableNotFound       there is no table at the path
 
-Every error can be pickled, so an error of a Spark worker reaches the driver with its fields.
+Every error can be pickled, so the driver receives an error of a Spark worker with all its fields.
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ from typing import Any
 
 
 class HudiError(Exception):
-    """Base of all errors that the table format raises."""
+    """Base class of all errors that the table format raises."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Rebuild from the instance's fields, because the message is derived from them."""
+        """Pickle the message and the fields instead of the arguments of ``__init__``.
+
+        ``__init__`` derives the message from its arguments, so ``args`` holds only the message.
+        """
         return (_rebuild, (type(self), self.args, dict(self.__dict__)))
 
 
@@ -71,7 +74,7 @@ class OutcomeUnknown(HudiError):
 
 
 class Fenced(HudiError):
-    """This writer's instant was rolled back, or its checkpoint is not the newest any more."""
+    """This writer's instant was rolled back, or its checkpoint is no longer the newest."""
 
     def __init__(self, instant: str, reason: str) -> None:
         super().__init__(f"instant {instant} was not published: {reason}")
@@ -86,8 +89,8 @@ class CorruptData(Permanent):
     """Stored bytes do not match the format.
 
     Attributes:
-        path: of the file, or a description of it if the parser does not know the path.
-        offset: position in the file, in bytes; None for the whole file.
+        path: path of the file, or a description of the file if the parser does not know the path.
+        offset: position of the error in the file, in bytes; None for the whole file.
         expected: the bytes or values that the format requires.
         actual: the bytes or values in the file.
     """
@@ -111,7 +114,7 @@ class Refused(Permanent):
 
 
 class InvalidRecords(Permanent):
-    """Rows that must not be written, such as rows with a null or empty record key."""
+    """Rows cannot be written, for example because a record key is null or empty."""
 
 
 class TableNotFound(Permanent):

@@ -1,12 +1,12 @@
-"""Keeps modules of users from shadowing the packages of lakemark.
+"""Keeps a user's modules from shadowing lakemark's packages.
 
-The distribution has top-level packages with common names, such as ``transforms``. A module of the
-same name may come first on the path of Python: in the working directory, in ``PYTHONPATH``, or in a
-file that ``spark-submit --py-files`` ships. In the processes that lakemark starts, its own packages
-are imported nevertheless, and a warning names the other module.
+The distribution has top-level packages with common names, such as ``transforms``. A user's module
+of the same name may come first on ``sys.path``: from the working directory, from ``PYTHONPATH``, or
+from a file that ``spark-submit --py-files`` ships. Processes that lakemark starts nevertheless
+import lakemark's packages, and log a warning that names the user's module.
 
-``import lakemark`` in a program of a user changes nothing: there, ``import transforms`` imports the
-module of the user.
+A user's program that only runs ``import lakemark`` is not affected. In such a program, ``import
+transforms`` imports the user's module.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from lakemark.errors import InvalidConfig
 #: The top-level packages of the distribution.
 PACKAGES = ("checkpoints", "lakemark", "sinks", "streamer", "transforms")
 
-#: The folder of the packages; in a zip file it is no folder, but Python imports from it too.
+#: The folder that contains the packages. If the packages are in a zip file, this is a path inside
+#: the zip file, from which Python can import too.
 ROOT = str(Path(__file__).parents[1])
 
 
 def prefer_own_packages() -> None:
-    """Import lakemark's packages from ``ROOT``, whatever comes first on the path.
+    """Make Python import lakemark's packages from ``ROOT``, regardless of ``sys.path``.
 
     Raises:
-        InvalidConfig: a module of the same name was imported before.
+        InvalidConfig: another module with the name of one of the packages was imported before.
     """
     if is_preferred():
         return
@@ -51,20 +52,21 @@ def is_preferred() -> bool:
 def find_clashes() -> Iterator[str]:
     """Yield a warning for each module on the path that has the name of one of lakemark's packages.
 
-    Another copy of lakemark is no clash: the first on the path is used, as always.
+    Another copy of lakemark is not a clash, because Python uses the first copy on the path.
     """
     others = [entry for entry in sys.path if not Path(entry, "lakemark", "errors.py").exists()]
     for name in PACKAGES:
         spec = PathFinder.find_spec(name, others)
-        # A folder without __init__.py has no origin, and never comes before a package.
+        # A folder without __init__.py has no origin. Python prefers a package to such a folder.
         if spec is not None and spec.origin is not None and not _is_own(spec):
             yield f"{_describe(name, spec.origin)}; lakemark uses its own. {_REMEDY}"
 
 
 class PreferOwnPackages:
-    """Unpickling it calls ``prefer_own_packages``, if the process that pickled it had called it.
+    """Applies ``prefer_own_packages`` to each process that unpickles this object.
 
-    It comes first in a task, so that it is unpickled before other packages are imported.
+    It does so only if the process that pickled the object had called ``prefer_own_packages``.
+    The object comes first in a task, so that it is unpickled before the task's imports.
     """
 
     def __reduce__(self) -> tuple[object, tuple[bool]]:
@@ -78,7 +80,7 @@ def _restore(preferred: bool) -> PreferOwnPackages:
 
 
 class _OwnPackages:
-    """A finder of lakemark's packages, before all others."""
+    """Finds lakemark's packages; it is the first finder in ``sys.meta_path``."""
 
     def find_spec(
         self, name: str, _path: Sequence[str] | None, _target: ModuleType | None = None

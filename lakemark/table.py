@@ -1,7 +1,7 @@
-"""A Hudi table for users: query it, write to it, and run its services.
+"""The public class ``Table``: queries, writes and table services of one Hudi table.
 
-``Table`` is a thin facade. Its state and the work are in ``lakemark.operations``. Opening a table
-for a query opens no lock and no writer.
+``Table`` is a thin facade for ``lakemark.operations``. A query opens neither the lock nor the
+writer of the table.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ from lakemark.transaction.rollback_checks import check_no_restore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceResult:
-    """What a table service or an undo did.
+    """The result of a table service, a rollback or a restore.
 
     Attributes:
-        instants: requested times of the instants that it completed, archived or undid.
-        files: paths of the files that it wrote (a compaction) or deleted.
+        instants: requested times of the instants that were completed, archived or undone.
+        files: paths of the files that a compaction wrote, or that any other operation deleted.
     """
 
     instants: tuple[str, ...] = ()
@@ -67,17 +67,18 @@ class ServiceResult:
 
 
 class Table:
-    """One open table, as of the last ``refresh``, or the last change through this object.
+    """An open table, as of the last ``refresh`` or the last change through this object.
 
-    Not for several threads at once.
+    The object must not be used by several threads at the same time.
     """
 
     def __init__(self, table: OpenTable, buckets: int | None = None) -> None:
-        """For ``lakemark.open`` and ``lakemark.create``.
+        """Wrap an open table; users call ``lakemark.open`` or ``lakemark.create`` instead.
 
         Args:
             table: the open table.
-            buckets: in each partition, for a table whose commits do not record it.
+            buckets: number of buckets in each partition, for a table whose commits do not record
+                the number.
         """
         self._table = table
         self._buckets = buckets
@@ -91,7 +92,7 @@ class Table:
         )
 
     def __dir__(self) -> list[str]:
-        """Public names only."""
+        """Return only the public names."""
         return sorted(name for name in vars(type(self)) if not name.startswith("_"))
 
     @property
@@ -106,12 +107,12 @@ class Table:
 
     @property
     def properties(self) -> TableProperties:
-        """The table's properties as last read."""
+        """The table's properties, as they were last read."""
         return self._table.properties
 
     @property
     def schema(self) -> pa.Schema | None:
-        """The table's columns, meta columns first; None if they are not known yet."""
+        """The table's columns, meta columns first; None if no columns are known yet."""
         return self._table.known_schema
 
     @property
@@ -123,7 +124,7 @@ class Table:
         """Load the timeline again.
 
         Raises:
-            Refused: the table has another version now; open it again.
+            Refused: the table has another version now; open the table again.
         """
         self._table.refresh()
 
@@ -134,78 +135,90 @@ class Table:
         where: pc.Expression | str | None = None,
         record_keys: Sequence[str] | None = None,
     ) -> Scan:
-        """Plan to read rows; no row is read yet.
+        """Plan a query. No row is read yet.
 
         Args:
-            query: which rows.
-            columns: columns of the result, in this order; None for all, Hudi's own first.
-            where: a condition on rows, as an Arrow expression or as text (docs/reading.md). It
-                prunes partitions, files and row groups.
-            record_keys: only rows with these record keys. If the metadata table has a record index,
-                a query of the latest rows reads only the file groups that it names.
+            query: type and time of the query: latest rows, time travel, incremental or read
+                optimized.
+            columns: columns of the result, in this order; None for all columns, Hudi's meta columns
+                first.
+            where: a condition on rows, as an Arrow expression or as text (docs/reading.md). The
+                scan skips partitions, files and row groups that cannot contain matching rows.
+            record_keys: record keys of the rows to read; None for all rows. If the metadata table
+                has a record index, a query of the latest rows reads only the file groups that
+                contain these keys.
 
         Raises:
-            InvalidConfig: an unknown column, or a condition, time or range that is not valid.
-            SnapshotChanged: other writers cleaned or rolled back while the query was planned.
+            InvalidConfig: a column is unknown, or a condition, time or range is not valid.
+            SnapshotChanged: other writers deleted files by a clean or rollback while the query was
+                planned.
             CorruptData, Unsupported: the table cannot be read.
         """
         check_scan_arguments(query, columns, record_keys)
         return self._table.scan(query, columns, where, record_keys)
 
     def changes(self, begin: GivenTime = EARLIEST, end: GivenTime | None = None) -> CdcScan:
-        """Plan to read what each commit of a range did to each record; errors as for ``scan``.
+        """Plan a CDC query: the changes that each commit of a range made to each record.
+
+        The method raises the same errors as ``scan``.
 
         Args:
             begin: requested time after which the range begins.
-            end: the last requested time in it; None for no end.
+            end: the last requested time in the range; None for a range without an end.
         """
         return self._table.changes(begin, end)
 
     def snapshot(
         self, columns: Sequence[str] | None = None, where: pc.Expression | str | None = None
     ) -> pa.RecordBatchReader:
-        """Read the latest rows: base files merged with their logs."""
+        """Read the latest rows, which are base files merged with their logs."""
         return self.scan(LATEST, columns, where).to_reader()
 
     def read_optimized(
         self, columns: Sequence[str] | None = None, where: pc.Expression | str | None = None
     ) -> pa.RecordBatchReader:
-        """Read the rows of the base files alone: cheaper, and as old as the last compaction."""
+        """Read only the base files.
+
+        This is cheaper than a snapshot query, but the rows are as old as the last compaction.
+        """
         return self.scan(ReadOptimized(), columns, where).to_reader()
 
     def upsert(self, rows: Rows, *, add_columns: bool = False) -> WriteResult:
-        """Write rows in one commit: each inserts its record, or is merged with the stored row.
+        """Write rows in one commit; each row inserts a record or is merged with the stored row.
 
         The table's merge mode decides which row wins. A column that the rows lack is null. A row
         with ``_hoodie_is_deleted: true`` deletes its record, if the table has that column.
 
         Args:
-            rows: an Arrow table, a record batch, a reader or batches. They are held in memory.
-            add_columns: whether columns that the table lacks are added to it, and types widened.
+            rows: an Arrow table, a record batch, a record batch reader, or an iterable of record
+                batches. All rows are held in memory.
+            add_columns: whether to add columns that the table lacks, and to widen column types.
 
         Raises:
-            InvalidConfig: a column does not fit the table; the message names it.
-            InvalidRecords: a row has no record key, partition or ordering value; nothing was
+            InvalidConfig: a column does not fit the table. The message names the column.
+            InvalidRecords: a row has no record key, partition or ordering value. Nothing was
                 written.
-            WriteConflict: other writers changed the same file groups, again and again.
-            WriterAlive: another writer is writing, and this one was opened as the only one.
-            OutcomeUnknown: the store did not answer; look for the commit before you write again.
+            WriteConflict: every attempt conflicted with writers of the same file groups.
+            WriterAlive: another writer is writing, but this table was opened with ``only_writer``.
+            OutcomeUnknown: the store did not answer. Check whether the timeline has the commit
+                before you write again.
         """
         return self._rows.upsert(rows, add_columns=add_columns)
 
     def delete(
         self, keys: Keys | None = None, *, where: pc.Expression | str | None = None
     ) -> WriteResult:
-        """Delete records in one commit, whatever their ordering values.
+        """Delete records in one commit, regardless of their ordering values.
 
         Args:
-            keys: record keys as text, or rows with the columns of the record key. An Arrow array
-                may have the type of the key's only column.
-            where: a condition on rows, as for ``scan``. With ``keys``, both must hold.
+            keys: record keys as text, or rows with the columns of the record key. If the record key
+                is a single column, an Arrow array of that column's type is accepted too.
+            where: a condition on rows, as for ``scan``. If ``keys`` are given too, only records
+                that have one of the keys and match the condition are deleted.
 
         Raises:
-            InvalidConfig: neither is given, or ``keys`` are not keys (a text alone is none); or as
-                for ``scan``.
+            InvalidConfig: neither ``keys`` nor ``where`` is given, ``keys`` is not a collection of
+                keys (for example, a single string), or ``scan`` refuses the condition.
             InvalidRecords: a key is null.
             WriteConflict, WriterAlive, OutcomeUnknown: as for ``upsert``.
         """
@@ -215,12 +228,14 @@ class Table:
         return self._rows.delete(keys, where)
 
     def compact(self) -> ServiceResult:
-        """Merge log files into base files: execute pending compactions, or else plan one.
+        """Merge log files into base files.
 
-        A compaction that another writer executes is skipped.
+        All pending compactions are executed. If no compaction is pending, a new one is planned and
+        executed. A compaction that another writer is executing is skipped.
 
         Raises:
-            Unsupported: the table is copy-on-write, or this project does not write it.
+            Unsupported: the table is copy-on-write, or this project does not write this kind of
+                table.
             Refused: a restore is pending.
         """
         table = self._maintained()
@@ -250,15 +265,16 @@ class Table:
         retain_hours: int | None = None,
         retain_versions: int | None = None,
     ) -> ServiceResult:
-        """Delete files that no query within the retention reads; pending cleans first.
+        """Delete files that no query within the retention needs; complete pending cleans first.
 
         Args:
-            retain_commits: keep what queries as of this number of commits need (default: 10).
-            retain_hours: keep what queries as of this number of hours need.
-            retain_versions: keep this number of file slices in each file group.
+            retain_commits: number of latest commits that stay available to time travel (default:
+                10).
+            retain_hours: number of latest hours that stay available to time travel.
+            retain_versions: number of file slices to keep in each file group.
 
         Raises:
-            InvalidConfig: more than one is given, or a number below 1.
+            InvalidConfig: more than one of the arguments is given, or a number is below 1.
             Refused: a restore is pending.
         """
         policy = _cleaning_policy(retain_commits, retain_hours, retain_versions)
@@ -275,12 +291,13 @@ class Table:
     ) -> ServiceResult:
         """Move old instants from the active timeline to the archived timeline.
 
-        Commits that record the progress of streamers stay active.
+        Commits that streamers need to resume stay on the active timeline.
 
         Args:
-            min_commits: commits that stay active.
-            max_commits: archive only if more commits are active.
-            retain_commits: of the table's cleans, which need these commits on the active timeline.
+            min_commits: number of latest commits that stay on the active timeline.
+            max_commits: instants are archived only if more commits than this are active.
+            retain_commits: the ``retain_commits`` of the table's cleans. These commits stay on the
+                active timeline too, because cleaning needs them there.
 
         Raises:
             InvalidConfig: ``min_commits`` is not below ``max_commits``.
@@ -299,59 +316,66 @@ class Table:
         return ServiceResult(instants=instants, files=archived.leftovers)
 
     def rollback(self, instant: str) -> ServiceResult:
-        """Undo one instant: the newest commit, or a pending instant.
+        """Roll back one instant: the newest commit, or a pending instant.
 
         Args:
-            instant: its requested time.
+            instant: requested time of the instant.
 
         Raises:
             InvalidConfig: there is no such instant on the active timeline.
-            Refused: it cannot be undone; the message says what to do first.
+            Refused: the instant cannot be rolled back. The message says what to do first.
         """
         undone = roll_back_instant(self._maintained(), instant)
         return ServiceResult(instants=(instant,), files=_paths(undone))
 
     @property
     def savepoints(self) -> dict[str, SavepointMetadata]:
-        """Each savepoint by the requested time of its commit."""
+        """The table's savepoints, by the requested time of their commits."""
         return list_savepoints(self._table)
 
     def savepoint(self, instant: str | None = None, *, user: str = "", comment: str = "") -> str:
-        """Keep the files of the state as of a commit from cleaning.
+        """Create a savepoint, so that cleaning keeps the files of the table as of a commit.
 
         Args:
-            instant: requested time of the commit; None for the newest.
-            user: that the savepoint records.
-            comment: that the savepoint records.
+            instant: requested time of the commit; None for the newest commit.
+            user: user name to record in the savepoint.
+            comment: comment to record in the savepoint.
 
         Returns:
             The requested time of the commit.
 
         Raises:
             InvalidConfig: there is no such commit on the active timeline.
-            Refused: it has a savepoint, its files were cleaned, or a clean or restore is pending.
+            Refused: the commit already has a savepoint, its files were cleaned, or a clean or
+                restore is pending.
         """
         chosen = instant or self._newest_commit()
         create_savepoint(self._table, chosen, user, comment)
         return chosen
 
     def delete_savepoint(self, instant: str) -> None:
-        """Let cleaning delete the files of a savepoint again.
+        """Delete a savepoint, so that cleaning may delete its files.
+
+        Args:
+            instant: requested time of the savepoint's commit.
 
         Raises:
-            InvalidConfig: there is no savepoint of that commit.
+            InvalidConfig: that commit has no savepoint.
+            Refused: a restore is pending.
         """
         delete_savepoint(self._table, instant)
 
     def restore(self, instant: str | None = None) -> ServiceResult:
-        """Undo every write after a commit; a restore that is pending is completed instead.
+        """Undo every write after a commit. If a restore is pending, complete it instead.
 
         Args:
-            instant: requested time of the commit, or of its savepoint; None only completes.
+            instant: requested time of the commit or savepoint to restore to; None to complete the
+                pending restore.
 
         Raises:
-            InvalidConfig: there is no such commit; or no restore is pending.
-            Refused: the state cannot be brought back; the message says why.
+            InvalidConfig: there is no such commit, a restore to another commit is pending, or
+                ``instant`` is None and no restore is pending.
+            Refused: the table cannot be restored to that commit. The message says why.
         """
         self._table.refresh()
         if instant is None and not self._table.timeline.pending(Action.RESTORE):
@@ -364,17 +388,17 @@ class Table:
         )
 
     def change_version(self, version: int) -> PlannedChange:
-        """Change the table version, up or down, whole or not at all.
+        """Upgrade or downgrade the table. The change is atomic.
 
-        Pending instants of dead writers are rolled back, and pending compactions executed. Stop all
-        other writers first.
+        Stop all other writers first. Pending instants of dead writers are rolled back, and pending
+        compactions are executed.
 
         Args:
-            version: 6, 8 or 9.
+            version: the new table version: 6, 8 or 9.
 
         Raises:
             WriterAlive: another writer is writing.
-            Refused: the table cannot have that version; the message says what to do first.
+            Refused: the table cannot have that version. The message says what to do first.
         """
         wanted = FormatVersion.of(version, self.location)
         table = self._maintained()
@@ -386,7 +410,7 @@ class Table:
         return change
 
     def upgrade(self, version: int = 9) -> PlannedChange:
-        """Change the table to a newer version; see ``change_version``.
+        """Upgrade the table to a newer version; see ``change_version``.
 
         Raises:
             InvalidConfig: the table has a newer version.
@@ -397,11 +421,14 @@ class Table:
         return self.change_version(version)
 
     def rebuild_metadata_table(self) -> None:
-        """Build the metadata table again from the files."""
+        """Build the metadata table again from a listing of the files."""
         rebuild_metadata_table(self._table)
 
     def metadata_differences(self) -> list[Difference]:
-        """Where the metadata table and the files differ; empty if there is no metadata table."""
+        """Compare the metadata table with the files, and return the differences.
+
+        The list is empty if there is no metadata table.
+        """
         return metadata_differences(self._table)
 
     @cached_property
@@ -409,7 +436,7 @@ class Table:
         return RowWriter(self._table, self._buckets)
 
     def _maintained(self) -> OpenTable:
-        """Return the table as of now, if this project may rewrite its files."""
+        """Refresh the table, check that this project may rewrite its files, and return it."""
         self._table.refresh()
         check_maintainable(self._table)
         check_no_restore(self._table.timeline)
@@ -426,7 +453,7 @@ class Table:
 
 
 def _paths(undone: RollbackPlan) -> tuple[str, ...]:
-    """Return the files of an undone instant, from the table's root."""
+    """Return the paths, relative to the table's root, of an undone instant's deleted files."""
     named = names_of(undone.files).items()
     return tuple(join(partition, name) for partition, names in named for name in names)
 
@@ -438,7 +465,7 @@ def _cleaning_policy(
         message = "pass one of retain_commits, retain_hours and retain_versions"
         raise InvalidConfig(message)
     for given in (commits, hours, versions):
-        if given is not None and given < 1:  # of 0 versions, the newest would be deleted
+        if given is not None and given < 1:  # 0 versions would delete even the newest slice
             message = f"a clean retains at least 1 commit, hour or version, not {given}"
             raise InvalidConfig(message)
     if hours is not None:

@@ -1,1 +1,1 @@
-"""Merging of records with the same key: one merge, in memory and streamed."""
+"""Merging of records with the same key, in memory and streamed."""

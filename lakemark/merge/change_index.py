@@ -1,4 +1,4 @@
-"""Folded changes, joined by record key with the rows of a base file as these stream past."""
+"""Joins folded changes with the rows of a base file by record key, one piece of it at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from lakemark.model.meta_columns import RECORD_KEY
 
 @dataclass(frozen=True, slots=True)
 class MergeCounts:
-    """What a merge did to the rows of a file group; a change that lost is not counted."""
+    """Numbers of rows that a merge inserted, updated and deleted in a file group.
+
+    A change that lost against the base row is not counted.
+    """
 
     inserted: int = 0
     updated: int = 0
@@ -32,27 +35,28 @@ class MergeCounts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MergeResult:
-    """Live rows after a merge, in the columns of the table, and the counts of changes."""
+    """The live rows after a merge, in the columns of the table, and the merge's counts."""
 
     rows: pa.Table
     counts: MergeCounts
 
 
 class ChangeIndex:
-    """Changes waiting for the base rows that they replace.
+    """Changes, indexed by record key, to merge into the rows of a base file.
 
-    A base file may be given in pieces: ``merge`` each piece, then add the changes whose keys no
-    piece had (``insert_unmatched``). A key that the base file holds twice is changed twice.
+    A base file may be merged in pieces. Call ``merge`` for each piece, and then
+    ``insert_unmatched``, which returns the changes whose keys were in no piece. If the base file
+    contains a key twice, both rows are changed.
     """
 
     def __init__(self, changes: pa.Table, rule: JoinRule) -> None:
         """Index the changes.
 
         Args:
-            changes: folded, so with at most one change for each record key.
-            rule: decides between a base row and a change to its key.
+            changes: folded changes, at most one for each record key.
+            rule: decides between a base row and the change to its key.
         """
-        # One chunk per column, because ``take`` joins the chunks at every call.
+        # Columns of one chunk are faster, because ``take`` joins several chunks at every call.
         self._changes = changes.combine_chunks()
         self._rule = rule
         self._keys = KeyLookup(changes.column(RECORD_KEY))
@@ -60,7 +64,7 @@ class ChangeIndex:
         self._was_matched = np.zeros(changes.num_rows, dtype=np.bool_)
 
     def merge(self, base: pa.Table) -> MergeResult:
-        """Apply the changes to base rows, which keep their order; new keys are not added."""
+        """Apply the changes to base rows. The rows keep their order, and no new key is added."""
         matched_rows, change_rows = self._match(base)
         if len(matched_rows) == 0:
             return MergeResult(base, MergeCounts())
@@ -70,12 +74,12 @@ class ChangeIndex:
         return MergeResult(_replace(base, updated, joined.rows, deleted), counts)
 
     def insert_unmatched(self, columns: list[str]) -> MergeResult:
-        """Return the upserts whose keys no base row had, as rows of these columns."""
+        """Return the upserts whose keys were in no base row, with only these columns."""
         new = np.flatnonzero(self._is_upsert & ~self._was_matched)
         return MergeResult(self._changes.select(columns).take(new), MergeCounts(inserted=len(new)))
 
     def merge_all(self, base: pa.Table) -> MergeResult:
-        """Merge one base table completely: the merged base rows, then the inserted ones."""
+        """Merge a whole base table, and return the merged base rows followed by the new rows."""
         merged = self.merge(base)
         inserted = self.insert_unmatched(base.column_names)
         return MergeResult(
@@ -83,7 +87,7 @@ class ChangeIndex:
         )
 
     def _match(self, base: pa.Table) -> tuple[Rows, Rows]:
-        """Base rows that have a change, and the changes to them."""
+        """Return the numbers of the base rows that have a change, and of these changes."""
         change_of_row = self._keys.find_rows(base.column(RECORD_KEY))
         matched_rows = np.flatnonzero(change_of_row != NO_ROW)
         change_rows = change_of_row[matched_rows]
@@ -92,7 +96,7 @@ class ChangeIndex:
 
 
 def _replace(base: pa.Table, replaced: Rows, rows: pa.Table, dropped: Rows) -> pa.Table:
-    """``base`` with some rows replaced by others, and some dropped."""
+    """Return ``base`` without its ``dropped`` rows, and with ``rows`` instead of ``replaced``."""
     source = np.arange(base.num_rows)
     source[replaced] = base.num_rows + np.arange(len(replaced))
     survives = np.ones(base.num_rows, dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""Base rows joined with the changes to their keys, and the result for each base row."""
+"""Joins base rows with the changes to their keys, and decides the result for each base row."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class MatchedRows:
     """Base rows, each matched with the change to its key.
 
     Attributes:
-        base: rows of the table.
-        base_rows: numbers of the base rows that have a change.
+        base: rows of the base file.
+        base_rows: row numbers in ``base`` of the matched rows.
         changes: the changes, in one chunk.
-        change_rows: numbers of their changes, aligned with ``base_rows``.
+        change_rows: row numbers in ``changes``; the ``i``-th change matches the ``i``-th base row.
     """
 
     base: pa.Table
@@ -30,7 +30,7 @@ class MatchedRows:
     change_rows: Rows
 
     def filter(self, chosen: Mask) -> MatchedRows:
-        """Return some of the matches."""
+        """Return only the matches that the mask selects."""
         return MatchedRows(
             self.base, self.base_rows[chosen], self.changes, self.change_rows[chosen]
         )
@@ -40,18 +40,18 @@ class MatchedRows:
         return self.base.take(self.base_rows)
 
     def newer_rows(self) -> pa.Table:
-        """Their changes, row by row."""
+        """Return the changes to the matched base rows, in the same order as ``older_rows``."""
         return self.changes.take(self.change_rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JoinedRows:
-    """The result for matched base rows; those in neither mask stay unchanged.
+    """The result for matched base rows. A matched base row in neither mask stays unchanged.
 
     Attributes:
-        updated: matches whose base row is replaced.
-        deleted: matches whose base row is deleted.
-        rows: replacements of the updated base rows, in the columns of the base.
+        updated: mask of the matches whose base row is replaced.
+        deleted: mask of the matches whose base row is deleted.
+        rows: the rows that replace the updated base rows, in the columns of the base file.
     """
 
     updated: Mask
@@ -73,7 +73,10 @@ class JoinRule(Protocol):
 
 
 class WinnerRule(Protocol):
-    """A rule by which one of two records wins; missing columns of the winner may be filled."""
+    """A rule that lets one of two records win.
+
+    Missing columns of the winner may be filled from the other record.
+    """
 
     @property
     def ordering_fields(self) -> tuple[str, ...]:
@@ -82,28 +85,28 @@ class WinnerRule(Protocol):
 
     @property
     def partial_update(self) -> PartialUpdate | None:
-        """How missing columns of one record come from the other; None if they do not."""
+        """How missing columns are filled from the other record; None if they are not filled."""
         ...
 
     def newer_wins(self, base: pa.Table, changes: pa.Table) -> Mask:
-        """For aligned rows with the same keys: whether the change replaces the base row.
+        """Return whether each change replaces the base row with the same key.
 
         Args:
-            base: the ordering columns, named like the fields.
-            changes: the same columns, and the kinds of the changes.
+            base: ordering columns of the base rows, named like the ordering fields.
+            changes: ordering columns and ``CHANGE_KIND`` of the changes, aligned with ``base``.
         """
         ...
 
 
 def join_by_winner(matched: MatchedRows, rule: WinnerRule) -> JoinedRows:
-    """Join rows by a rule that lets one of the two win."""
+    """Join base rows with their changes by a rule that lets one of the two records win."""
     fields = rule.ordering_fields
     older = select_ordering_columns(matched.base, fields).take(matched.base_rows)
     newer = select_ordering_columns(matched.changes, fields, CHANGE_KIND).take(matched.change_rows)
     wins = rule.newer_wins(older, newer)
     partial_update = partial_update_for(matched.changes, rule.partial_update)
     is_upsert: Mask = newer.column(CHANGE_KIND).to_numpy() == ChangeKind.UPSERT
-    # A base row that wins may still be filled from the change that lost.
+    # Even if the base row wins, its missing columns may be filled from the change.
     updated = is_upsert & (wins | (partial_update is not None))
     rows = _select_winning_rows(matched.filter(updated), wins[updated], partial_update)
     return JoinedRows(updated, wins & ~is_upsert, rows)

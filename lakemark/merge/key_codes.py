@@ -1,4 +1,4 @@
-"""Record keys as small integers, numbered in the order in which they first appear."""
+"""Numbers record keys with small integers, in the order in which the keys first appear."""
 
 from __future__ import annotations
 
@@ -15,13 +15,19 @@ from lakemark.errors import InvalidConfig, InvalidRecords
 Rows: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 
-#: Means "no row" if a row number is looked up by key.
+#: The row number that stands for "no row" when rows are looked up by key.
 NO_ROW = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class KeyCodes:
-    """The key of every row: ``codes[row]`` is less than ``key_count``, equal for equal keys."""
+    """The keys of rows as integers.
+
+    Attributes:
+        codes: for each row the code of its key, from 0 to ``key_count - 1``. Equal keys have equal
+            codes.
+        key_count: number of different keys.
+    """
 
     codes: Rows
     key_count: int
@@ -32,13 +38,17 @@ class KeyCodes:
         return self.key_count == len(self.codes)
 
     def first(self, rows: Rows) -> Rows:
-        """For every key the first of ``rows`` (ascending row numbers) that has it, or NO_ROW."""
+        """Return for each key the first of ``rows`` with that key, or NO_ROW.
+
+        Args:
+            rows: row numbers, in ascending order.
+        """
         return self.last(rows[::-1])
 
     def last(self, rows: Rows) -> Rows:
-        """For every key the last of ``rows`` that has it, or NO_ROW."""
+        """Return for each key the last of ``rows`` with that key, or NO_ROW."""
         found = np.full(self.key_count, NO_ROW, dtype=np.int64)
-        found[self.codes[rows]] = rows  # of several assignments to one element the last one wins
+        found[self.codes[rows]] = rows  # the last assignment to an element wins
         return found
 
 
@@ -70,7 +80,11 @@ def _column_codes(rows: pa.Table, name: str) -> KeyCodes:
 
 
 def _encode(column: pa.ChunkedArray | pa.Array) -> KeyCodes:
-    """Number the values; the chunks of an encoded column share one dictionary."""
+    """Number the values of a column.
+
+    The codes of all chunks are comparable, because the chunks of an encoded column share one
+    dictionary.
+    """
     encoded = column.dictionary_encode()
     chunks = encoded.chunks if isinstance(encoded, pa.ChunkedArray) else [encoded]
     if not chunks:

@@ -1,8 +1,8 @@
-"""Lookup of keys in a column that is searched again and again.
+"""Finds keys in a column that is searched many times.
 
-Arrow's ``index_in`` builds its hash table again at every call. For each batch of base rows that
-would cost more than everything else. Here the column's hashes are sorted once. A hash alone decides
-nothing: keys that share a hash are compared, however many there are.
+Arrow's ``index_in`` builds its hash table again at every call. If it were called for each batch of
+base rows, this would be the most expensive step of a merge. Instead, the column's hashes are sorted
+once. Two keys with the same hash may differ, so the keys are always compared as well.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from lakemark.merge.key_codes import NO_ROW, Mask, Rows
 
 
 class KeyLookup:
-    """Finds the rows of keys in a column."""
+    """Finds the rows of a column that contain given keys."""
 
     def __init__(self, keys: pa.ChunkedArray) -> None:
         """Index the column.
 
         Args:
-            keys: strings; of equal ones the first is found.
+            keys: a column of strings. If a string occurs several times, its first row is found.
         """
         hashes = _hashes(keys)
         order = np.argsort(hashes, kind="stable")
@@ -32,12 +32,16 @@ class KeyLookup:
         is_first[1:] = ascending[1:] != ascending[:-1]
         self._keys = keys
         self._hashes, self._rows = ascending[is_first], order[is_first]
-        #: All rows but the first of each hash: repeated keys, and other keys with the same hash.
+        #: For each hash, all rows except the first. These rows repeat the key of the first row, or
+        #: have another key with the same hash.
         self._hidden = np.sort(order[~is_first])
         self._hidden_keys = keys.take(self._hidden).combine_chunks()
 
     def find_rows(self, wanted: pa.ChunkedArray) -> Rows:
-        """The row of each key, or ``NO_ROW`` if the column does not have it; null never matches."""
+        """Return the row of each wanted key, or ``NO_ROW`` if the column does not contain the key.
+
+        A null never matches.
+        """
         found = np.full(len(wanted), NO_ROW, np.int64)
         rows, candidates = self._match_hashes(wanted)
         is_same = _are_equal(wanted.take(rows), self._keys.take(candidates))
@@ -50,7 +54,12 @@ class KeyLookup:
         return found
 
     def _match_hashes(self, wanted: pa.ChunkedArray) -> tuple[Rows, Rows]:
-        """Return rows of ``wanted`` whose hash the column has, and its first row with that hash."""
+        """Match wanted keys with rows of the column by hash.
+
+        Returns:
+            The rows of ``wanted`` whose hash occurs in the column, and for each of them the first
+            row of the column with that hash.
+        """
         hashes = _hashes(wanted)
         if not len(self._hashes):
             return np.empty(0, np.int64), np.empty(0, np.int64)

@@ -1,9 +1,10 @@
-"""Merging of a file group that may be larger than memory.
+"""Merges a file group that may be larger than memory.
 
-Changes are folded as they arrive. This is exact, because the result of a fold is itself a change
-that later changes can be folded with. While the folded changes fit the memory budget, base rows
-stream past them. Beyond it both sides go to disk, divided by record key, and each division is
-merged like a file group.
+Changes are folded as they arrive. This gives the same result as one fold of all changes, because
+the result of a fold is itself a change, with which later changes can be folded. If the folded
+changes fit the memory budget, base rows are merged with them batch by batch. Otherwise base rows
+and changes are written to disk, divided by record key. Each division is then merged like a file
+group.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from lakemark.merge.record_merger import RecordMerger
 from lakemark.merge.spill import MAX_LEVEL, SpilledDivisions
 from lakemark.model.changes import CHANGE_COLUMNS
 
-#: Memory for the changes of one file group, folded or waiting to be folded.
+#: Memory for the changes of one file group, both folded changes and changes not yet folded.
 DEFAULT_MEMORY_BUDGET_BYTES = 256 << 20
 
-#: Largest table that is returned to the caller.
+#: Largest table that a merge stream returns.
 MAX_BATCH_BYTES = 64 << 20
 
 
 class MergeStream(Iterator[pa.Table]):
-    """Live rows of a file group in batches that are never empty.
+    """An iterator over the live rows of a file group, in batches that are never empty.
 
     Attributes:
-        counts: counts of the merge so far; complete once the stream has ended.
+        counts: counts of the merge so far. They are complete when the stream has ended.
     """
 
     def __init__(self, merged: Iterator[MergeResult]) -> None:
@@ -42,7 +43,7 @@ class MergeStream(Iterator[pa.Table]):
         return next(self._batches)
 
     def close(self) -> None:
-        """End early and remove spilled files; does nothing if the stream has ended."""
+        """End the stream and remove its spilled files. If the stream has ended, do nothing."""
         self._batches.close()
 
     def _run(self, merged: Iterator[MergeResult]) -> Generator[pa.Table, None, None]:
@@ -60,13 +61,15 @@ def merge_streams(
     """Apply the changes of a file group to its base rows.
 
     Args:
-        base: rows of the base file in the table's columns; empty without a base file.
-        changes: tables of changes in the same columns, oldest first, not folded.
+        base: rows of the base file in the table's columns; empty if there is no base file.
+        changes: tables of unfolded changes in the table's columns, oldest first.
         merger: decides which record wins.
-        memory_budget_bytes: how many bytes of changes are held before both sides go to disk.
+        memory_budget_bytes: bytes of changes to hold in memory. If the changes exceed it, base rows
+            and changes are written to disk.
 
     Returns:
-        Base rows in their order, then new keys (by division, if rows went to disk).
+        The merged base rows in their order, followed by the rows of new keys. If rows were written
+        to disk, each division has this order.
     """
     return MergeStream(_merge(base, changes, merger, memory_budget_bytes, level=0))
 
@@ -81,7 +84,7 @@ def fold_stream(
 
 
 def split_batches(rows: pa.Table, max_bytes: int) -> Iterator[pa.Table]:
-    """Slices of ``rows`` of about ``max_bytes`` at most; nothing if there are no rows."""
+    """Yield slices of ``rows`` of about ``max_bytes`` at most; yield nothing if it is empty."""
     batch_count = max(1, -(-rows.nbytes // max_bytes))
     batch_rows = max(1, -(-rows.num_rows // batch_count))
     for start in range(0, rows.num_rows, batch_rows):
@@ -142,7 +145,7 @@ def _write_side(side: tuple[SpilledDivisions, Iterable[pa.Table]]) -> None:
 
 
 class _PendingChanges:
-    """Changes that are folded together, each time half of the budget has arrived."""
+    """Collects changes, and folds them each time the unfolded changes exceed half of the budget."""
 
     def __init__(self, merger: RecordMerger, memory_budget_bytes: int) -> None:
         self._merger = merger
@@ -155,7 +158,7 @@ class _PendingChanges:
         return not self._tables
 
     def add(self, changes: pa.Table) -> bool:
-        """Add changes; False if the folded changes exceed half of the budget."""
+        """Add changes, and return False if the folded changes exceed half of the budget."""
         self._tables.append(changes)
         self._unfolded_bytes += changes.nbytes
         if self._unfolded_bytes <= self._half_budget_bytes:
@@ -165,5 +168,5 @@ class _PendingChanges:
         return bool(folded.nbytes <= self._half_budget_bytes)
 
     def fold(self) -> pa.Table:
-        """Fold all changes so far."""
+        """Return all changes that were added so far, folded."""
         return self._merger.fold(pa.concat_tables(self._tables))

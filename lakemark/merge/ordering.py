@@ -1,11 +1,12 @@
-"""Ordering columns as integers that compare like the values.
+"""Converts ordering values to integers (ranks) that have the same order as the values.
 
-A single ordering field of an integer, date, time, timestamp, boolean, float or short decimal type
-is its own rank. Any other type, and several fields together, are ranked by sorting. Ranks of two
-rows can be compared only if one call ranked both.
+If there is one ordering field of an integer, date, time, timestamp, boolean, float or short decimal
+type, its bits are the rank. Values of other types, and of several fields, are sorted to rank them.
+Two ranks can be compared only if the same call computed them.
 
-Nulls rank below every value. Apache Hudi uses the integer 0 for them, which ends in a class cast
-error against a long or a string column. So the writer rejects null ordering values earlier.
+A null has a lower rank than every value. Apache Hudi replaces a null by the integer 0, and then
+fails with a class cast error if the column is a long or a string. So the writer rejects rows with
+null ordering values.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from lakemark.schema.field_path import column_at
 
 Ranks: TypeAlias = npt.NDArray[np.int64]
 
-#: The widest decimal whose unscaled value always fits the lower half of its sixteen bytes.
+#: Digits of the widest decimal whose unscaled value always fits into 8 of its 16 bytes.
 _SHORT_DECIMAL_DIGITS = 18
 
 
 def ordering_ranks(rows: pa.Table, fields: Sequence[str]) -> Ranks:
-    """Return one integer per row; a larger one means a later record.
+    """Return an integer for each row; the row with the larger integer is the later one.
 
     Args:
-        rows: table that has the ordering columns.
+        rows: a table with the ordering columns.
         fields: ordering fields, most significant first; a dotted name is a field of a struct.
 
     Raises:
@@ -44,10 +45,11 @@ def ordering_ranks(rows: pa.Table, fields: Sequence[str]) -> Ranks:
 
 
 def find_default_ordering(rows: pa.Table, fields: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Find rows whose value Hudi treats as "no ordering value": the integer 0, or null.
+    """Return which rows have a value that Hudi treats as "no ordering value": 0 or null.
 
-    Only a single field can have it. Hudi compares several fields as an array, which never equals
-    the integer 0, and neither does the zero of a long, a string or a decimal column.
+    Only an ordering value of one field can be such a value, because Hudi compares several fields as
+    an array, which never equals the integer 0. The 0 must be a Java ``Integer``: a zero in a long,
+    string or decimal column is an ordinary ordering value.
     """
     if len(fields) != 1:
         return np.zeros(rows.num_rows, dtype=np.bool_)
@@ -60,7 +62,7 @@ def find_default_ordering(rows: pa.Table, fields: Sequence[str]) -> npt.NDArray[
 
 
 def select_ordering_columns(rows: pa.Table, fields: Sequence[str], *others: str) -> pa.Table:
-    """Return the ordering columns, named like the fields, and the other columns that are named.
+    """Return a table of the ordering columns, named like the fields, and of the ``others``.
 
     Raises:
         InvalidConfig: a field is missing.
@@ -102,21 +104,24 @@ def _integer_rank(values: pa.Array) -> Ranks:
 
 
 def _float_rank(values: pa.Array) -> Ranks:
-    """The bits of a double, adjusted to compare like ``Double.compareTo`` (-0 < 0, NaN last)."""
+    """Return the bits of doubles, adjusted so that they compare like ``Double.compareTo``.
+
+    In this order, -0 is less than 0, and NaN is the largest value.
+    """
     doubles = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
     bits: Ranks = np.where(np.isnan(doubles), np.nan, doubles).view(np.int64)
     return bits ^ ((bits >> 63) & np.iinfo(np.int64).max)
 
 
 def _short_decimal_rank(values: pa.Array) -> Ranks:
-    """Return the unscaled value: the lower eight of sixteen little-endian bytes."""
+    """Return the unscaled values, which are the lower 8 of 16 little-endian bytes."""
     halves = np.frombuffer(values.buffers()[1], dtype="<i8")
     lower: Ranks = halves[2 * values.offset : 2 * (values.offset + len(values)) : 2]
     return lower
 
 
 def _rank_by_sorting(column: pa.ChunkedArray, name: str) -> Ranks:
-    """Return the rank of each value among the distinct ones, from 1."""
+    """Return the rank of each value among the distinct values, counted from 1."""
     try:
         dense = pc.rank(column, sort_keys="ascending", tiebreaker="dense")
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
@@ -130,7 +135,10 @@ def _rank_by_sorting(column: pa.ChunkedArray, name: str) -> Ranks:
 
 
 def _without_nulls(values: pa.Array) -> pa.Array:
-    """Return the same values with the arbitrary ones below the nulls, whose rank is set later."""
+    """Return the values without their null flags.
+
+    A null becomes an arbitrary value, because its rank is set later.
+    """
     data = values.buffers()[1]
     return pa.Array.from_buffers(values.type, len(values), [None, data], offset=values.offset)
 
@@ -150,7 +158,10 @@ def _dense_lexicographic(columns: list[Ranks]) -> Ranks:
 
 
 def is_java_integer(kind: pa.DataType) -> bool:
-    """Whether Hudi's readers hold the value as ``java.lang.Integer`` (a date is a day number)."""
+    """Return whether Hudi's readers hold values of this type as ``java.lang.Integer``.
+
+    A date is such a type, because Hudi holds it as a day number.
+    """
     return pa.types.is_date32(kind) or kind in (pa.int8(), pa.int16(), pa.int32())
 
 

@@ -1,13 +1,15 @@
-"""Payload classes of older tables whose rules no merge mode has.
+"""Merges tables with payload classes whose rules correspond to no merge mode.
 
-Apache Hudi 1.2.0 still merges these tables through the payload's ``combineAndGetUpdateValue``, in
-logs and onto the base file alike (``HoodieAvroRecordMerger``). In both, a delete wins for any
-ordering value, and later records are merged as if there had been no record.
+Apache Hudi 1.2.0 still merges these older tables with the payload's ``combineAndGetUpdateValue``.
+It does so both within logs and between logs and the base file (``HoodieAvroRecordMerger``). With
+both payload classes, a delete wins regardless of ordering values, and a record after the delete
+is merged as if the key were new.
 
 - ``OverwriteNonDefaultsWithLatestAvroPayload``: the later record wins.
-- ``PartialUpdateAvroPayload``: the larger ordering value wins, of equal ones the later record. Meta
-  columns always come from the later record. Values are compared only if Hudi holds both in one Java
-  class. Strings, dates, decimals and binaries it holds in two classes; then the later record wins.
+- ``PartialUpdateAvroPayload``: the record with the larger ordering value wins. If the values are
+  equal, the later record wins. Meta columns always come from the later record. Hudi compares two
+  ordering values only if both have the same Java class. Strings, dates, decimals and binaries may
+  have two Java classes, so for such ordering columns the later record wins.
 """
 
 from __future__ import annotations
@@ -37,9 +39,11 @@ def payload_merger(
     """Return the merger of a table with one of these payloads.
 
     Args:
-        ordering_fields: identify unconditional deletes, and order data if ``is_ordered``.
-        partial_update: how missing columns of one record come from another.
-        is_ordered: whether data is ordered by these fields; if not, by arrival.
+        ordering_fields: the table's ordering fields. Their values show which deletes are
+            unconditional, and which record is later if ``is_ordered``.
+        partial_update: how missing columns are filled from another record.
+        is_ordered: whether the ordering fields order records; if False, records are ordered by
+            arrival.
     """
     return _PayloadMerger(tuple(ordering_fields), partial_update, is_ordered)
 
@@ -91,7 +95,7 @@ class _PayloadMerger:
 
 
 def _has_one_java_class(kind: pa.DataType) -> bool:
-    """Whether Spark rows and Avro records hold values of this type in the same Java class."""
+    """Return whether Spark rows and Avro records use the same Java class for this type."""
     return bool(
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)

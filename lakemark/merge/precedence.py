@@ -1,9 +1,9 @@
-"""How several changes to a key decide its final value.
+"""Decides which of several changes to a key win and contribute columns.
 
-The changes of a key are processed in order; each meets the result of the earlier ones. A change
-either leads (it replaces that result) or is late. A delete that leads makes all earlier changes
-void. So the last change that leads decides the result of a key. Columns that it lacks come from
-the other changes that still contribute.
+The changes to a key are processed in order. Each change is compared with the result of the earlier
+changes. If it wins, it replaces the result (it leads); otherwise it is late. A leading delete also
+discards the columns of all earlier changes. So the last leading change is the result of the key.
+Columns that this change lacks are filled from the other changes that were not discarded.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ Kinds: TypeAlias = npt.NDArray[np.int8]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Precedence:
-    """The role of each of several changes.
+    """The role of each change in the result of its key.
 
     Attributes:
-        winners: for each key the last row that leads.
-        contributes: rows whose columns contribute to the result; none for a key that ends deleted.
-        leads: the contributing rows that lead; the others are late.
+        winners: for each key, the number of the last leading row.
+        contributes: mask of the rows whose columns contribute to the result. If the result is a
+            delete, no row of the key contributes.
+        leads: mask of the contributing rows that lead. The other contributing rows are late.
     """
 
     winners: Rows
@@ -40,7 +41,10 @@ class Precedence:
 
 
 def find_unconditional_deletes(changes: pa.Table, ordering_fields: Sequence[str]) -> Mask:
-    """Find deletes that always win: those without an ordering value, or with Hudi's default."""
+    """Return which rows are deletes that always win.
+
+    A delete always wins if it has no ordering value, or Hudi's default ordering value 0.
+    """
     kinds = changes.column(CHANGE_KIND).to_numpy()
     unconditional: Mask = kinds == ChangeKind.COMMIT_TIME_DELETE
     ordered = (kinds == ChangeKind.DELETE) | (kinds == ChangeKind.FLAGGED_DELETE)
@@ -50,13 +54,14 @@ def find_unconditional_deletes(changes: pa.Table, ordering_fields: Sequence[str]
 
 
 def find_effective_rows(kinds: Kinds, keys: KeyCodes, unconditional: Mask) -> tuple[Mask, Rows]:
-    """Find the rows that remain effective after unconditional deletes, and these deletes.
+    """Find the changes that are effective after the last unconditional delete of their key.
 
-    Of a key's changes only those after its last unconditional delete are effective. Of these, only
-    the ones from the first data row on are.
+    Directly after such a delete, ``DELETE`` changes are not effective either: the first effective
+    change is the first one of another kind. If a key has no unconditional delete, all its changes
+    are effective.
 
     Returns:
-        A mask of rows; and for each key its last unconditional delete, or NO_ROW.
+        A mask of the effective rows, and for each key its last unconditional delete or NO_ROW.
     """
     rows = np.arange(len(kinds))
     last_delete = keys.last(rows[unconditional])
@@ -67,7 +72,10 @@ def find_effective_rows(kinds: Kinds, keys: KeyCodes, unconditional: Mask) -> tu
 
 
 def decide_by_rank(kinds: Kinds, keys: KeyCodes, ranks: Ranks, unconditional: Mask) -> Precedence:
-    """Decide by rank: the larger leads, for deletes too; of equal ranks the later change leads."""
+    """Decide by rank: a change leads unless its rank is smaller than the rank of the result.
+
+    The rule is the same for upserts and deletes.
+    """
     rows = np.arange(len(kinds))
     is_effective, last_delete = find_effective_rows(kinds, keys, unconditional)
     leads = _find_leading(keys, ranks, is_effective)
@@ -75,7 +83,7 @@ def decide_by_rank(kinds: Kinds, keys: KeyCodes, ranks: Ranks, unconditional: Ma
     winners = np.where(winners == NO_ROW, last_delete, winners)
     is_upsert = kinds == ChangeKind.UPSERT
     deleted_at = keys.last(rows[leads & ~is_upsert])[keys.codes]
-    # Late changes before a leading delete are lost; a delete has no columns to fill.
+    # A leading delete discards the columns of all earlier changes, late ones included.
     begin = keys.first(rows[leads & (rows > deleted_at)])[keys.codes]
     counts = is_effective & is_upsert & (rows >= begin) & (begin != NO_ROW)
     return Precedence(winners, counts, leads & counts)
@@ -84,9 +92,10 @@ def decide_by_rank(kinds: Kinds, keys: KeyCodes, ranks: Ranks, unconditional: Ma
 def decide_by_payload(
     kinds: Kinds, keys: KeyCodes, ranks: Ranks, unconditional: Mask
 ) -> Precedence:
-    """The rule of older payloads: a delete leads for any rank, of data the larger rank leads.
+    """Decide by the rule of the payload classes in ``lakemark.merge.payload_merger``.
 
-    The columns of a data row that is flagged as deleted contribute to later changes.
+    A delete leads regardless of its rank. A data row leads unless its rank is smaller than the rank
+    of the result. The columns of a data row that is flagged as deleted contribute to later changes.
     """
     rows = np.arange(len(kinds))
     is_upsert = kinds == ChangeKind.UPSERT
@@ -103,13 +112,14 @@ def decide_by_payload(
 
 
 def _find_leading(keys: KeyCodes, ranks: Ranks, is_effective: Mask) -> Mask:
-    """Effective rows whose rank no earlier effective row of their key exceeds."""
+    """Return the effective rows that have the largest rank of their key's effective rows so far."""
     if len(ranks) == 0:
         return is_effective
     dense_ranks = np.unique(ranks, return_inverse=True)[1].astype(np.int64) + 1
     dense_ranks[~is_effective] = 0
     order = np.argsort(keys.codes, kind="stable")
-    # Concatenates the keys, and shifts the ranks of each key above all ranks of the previous one.
+    # The rows are sorted by key, and each key's ranks are shifted above those of the key before.
+    # So one running maximum over all rows is also the running maximum within each key.
     stacked = keys.codes[order] * (len(ranks) + 2) + dense_ranks[order]
     leads = np.empty(len(ranks), dtype=np.bool_)
     leads[order] = stacked == np.maximum.accumulate(stacked)

@@ -1,20 +1,20 @@
-"""The one merge: which of several records with the same key survives.
+"""Merges records with the same key: decides which of them survives.
 
-Precombine, copy-on-write, compaction, log compaction and queries all use it. It has two operations:
-``fold`` reduces a sequence of changes to one per key, and ``apply`` applies folded changes to base
-rows. The two cannot be exchanged: Hudi folds the logs before it reads the base file, and with
-unconditional deletes merging is not associative (specification, "Record Merger"; format, section
-7).
+Precombine, copy-on-write, compaction, log compaction and queries all use the same merger. It has
+two operations: ``fold`` reduces changes to one per key, and ``apply`` applies folded changes to
+base rows. As in Hudi, all logs must be folded before the result is applied to the base file. The
+order matters because merging with unconditional deletes is not associative (specification, "Record
+Merger"; format, section 7).
 
-The rules of ``EVENT_TIME_ORDERING``, for a change that meets the current result of its key
-(``BufferedRecordMergerFactory.EventTimeRecordMerger`` of Apache Hudi 1.2.0):
+In mode ``EVENT_TIME_ORDERING``, each change is compared with the result of the earlier changes to
+its key (``BufferedRecordMergerFactory.EventTimeRecordMerger`` of Apache Hudi 1.2.0):
 
-- the newer one wins unless its ordering value is smaller; if they are equal, the newer one wins;
-- an unconditional delete (``COMMIT_TIME_DELETE``) always wins, and forgets the earlier record;
-- any change after an unconditional delete wins over it, except a ``DELETE``, which is dropped;
-- a delete with the ordering value 0 (an integer), or without one, is unconditional.
+- The newer change wins unless its ordering value is smaller.
+- An unconditional delete always wins, and discards the earlier record.
+- After an unconditional delete, the next change wins, except that a ``DELETE`` is dropped.
+- A delete is unconditional if it has no ordering value, or the integer 0 as ordering value.
 
-``COMMIT_TIME_ORDERING``: the newer one always wins.
+In mode ``COMMIT_TIME_ORDERING``, the newer change always wins.
 """
 
 from __future__ import annotations
@@ -42,28 +42,28 @@ from lakemark.model.meta_columns import RECORD_KEY
 
 
 class RecordMerger(JoinRule, Protocol):
-    """Merges records with the same key; picklable, without state.
+    """Merges records with the same key; the object can be pickled and holds no state.
 
-    ``ordering_fields`` must be among the columns of its input, in addition to the record key.
+    All tables that are passed to it must have the record key and the ordering fields.
     """
 
     @property
     def partial_update(self) -> PartialUpdate | None:
-        """How missing columns of one record come from the other; None if they do not."""
+        """How missing columns are filled from the other record; None if they are not filled."""
         ...
 
     @property
     def needs_whole_rows(self) -> bool:
-        """Whether it reads all columns; if not, only ordering columns and keys are needed."""
+        """Whether the merger reads all columns, or only record keys and ordering columns."""
         ...
 
     def fold(self, changes: pa.Table, key_columns: Sequence[str] = (RECORD_KEY,)) -> pa.Table:
-        """Reduce changes to at most one per key, keys in order of their first appearance.
+        """Reduce changes to at most one per key, in the order in which the keys first appear.
 
         Args:
             changes: a table of changes (``lakemark.model.changes``), oldest first.
-            key_columns: columns of the key. For one file group, the record key. For a batch that
-                is not divided into file groups yet, partition path and record key.
+            key_columns: columns that identify a record: the record key within one file group, or
+                partition path and record key in a batch that is not yet divided into file groups.
 
         Raises:
             InvalidRecords: a record key is null.
@@ -74,14 +74,15 @@ class RecordMerger(JoinRule, Protocol):
     def apply(self, base: pa.Table, changes: pa.Table) -> MergeResult:
         """Apply folded changes to base rows.
 
-        Deletes drop rows, winners replace rows in their position, and new keys follow at the end
-        in the order of the changes. A key that a base file holds twice is changed twice.
+        A winning delete removes the base row, and a winning upsert replaces it in place. Rows of
+        new keys follow at the end, in the order of the changes. If the base file contains a key
+        twice, both rows are changed.
         """
         ...
 
 
 def commit_time_merger(partial_update: PartialUpdate | None = None) -> RecordMerger:
-    """The later change wins."""
+    """Return the merger by which the later change wins."""
     return _CommitTimeMerger(partial_update=partial_update)
 
 
@@ -91,15 +92,15 @@ def event_time_merger(
     *,
     deletes_are_unconditional: bool = False,
 ) -> RecordMerger:
-    """The change with the larger ordering value wins.
+    """Return the merger by which the change with the larger ordering value wins.
 
     Args:
-        ordering_fields: the columns of that value.
-        partial_update: how missing columns of one record come from another.
+        ordering_fields: the columns of the ordering value.
+        partial_update: how missing columns are filled from another record.
         deletes_are_unconditional: whether records of delete blocks always win.
 
     Raises:
-        InvalidConfig: no ordering field.
+        InvalidConfig: ``ordering_fields`` is empty.
     """
     if not ordering_fields:
         message = "EVENT_TIME_ORDERING needs hoodie.table.ordering.fields; name at least one column"
@@ -184,7 +185,13 @@ class _EventTimeMerger:
 
 
 def _select_winners(keys: KeyCodes, ranks: Ranks, rows: Rows) -> Rows:
-    """For every key the last of ``rows`` that has its largest rank; NO_ROW if it has no row."""
+    """Return for each key the row with the largest rank, the last of several, or NO_ROW.
+
+    Args:
+        keys: key codes of all rows.
+        ranks: rank of each row.
+        rows: numbers of the rows to choose from.
+    """
     largest = np.full(keys.key_count, np.iinfo(np.int64).min, dtype=np.int64)
     np.maximum.at(largest, keys.codes[rows], ranks[rows])
     return keys.last(rows[ranks[rows] == largest[keys.codes[rows]]])

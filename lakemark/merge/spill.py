@@ -1,4 +1,4 @@
-"""Rows on local disk, divided by record key so that each division can be merged alone."""
+"""Stores rows on local disk, divided by record key, so that each division can be merged alone."""
 
 from __future__ import annotations
 
@@ -18,25 +18,26 @@ from lakemark.storage.scratch import scratch_folder, temporary_writes
 
 _DIVISION_BITS = 6
 
-#: Into how many files one spill divides its rows.
+#: Number of divisions (files) of one spill.
 DIVISION_COUNT = 1 << _DIVISION_BITS
 
-#: A division that is still too large is divided again by the next bits of the hash, until all bits
-#: are used.
+#: How often rows can be divided. A division that is too large for memory is divided again by the
+#: next bits of the hash, until all bits are used.
 MAX_LEVEL = 32 // _DIVISION_BITS
 
-#: Bytes that are read back at once: each table that arrives adds only a few rows to a division.
+#: Size of the tables that are read back. The stored batches are combined, because each added table
+#: contributes only a few rows to a division.
 _READ_BYTES = 32 << 20
 
 
 class SpilledDivisions:
-    """Rows in one Arrow IPC stream per division; removed from disk when the context ends."""
+    """Stores each division of rows in an Arrow IPC stream, until the context manager exits."""
 
     def __init__(self, level: int) -> None:
-        """Create an empty spill; ``fill`` writes it.
+        """Create an empty spill. Call ``fill`` to write rows.
 
         Args:
-            level: how often these rows were divided before.
+            level: how often the rows were already divided.
         """
         self._level = level
         self._opened = ExitStack()
@@ -48,10 +49,10 @@ class SpilledDivisions:
         return self
 
     def fill(self, tables: Iterable[pa.Table]) -> None:
-        """Divide rows and write them; called once.
+        """Divide rows and write them to disk. Call this method only once.
 
         Args:
-            tables: rows with a record key. A division returns its rows in the same order.
+            tables: rows with a record key. Within a division, the rows keep their order.
 
         Raises:
             StorageUnavailable: the disk of the temporary folder is full.
@@ -74,13 +75,13 @@ class SpilledDivisions:
 
     @property
     def divisions(self) -> list[int]:
-        """Divisions that have rows, in ascending order."""
+        """The numbers of the divisions that have rows, in ascending order."""
         return sorted(self._writers)
 
     def read(self, division: int) -> Iterator[pa.Table]:
-        """Yield the rows of a division in the order of arrival; nothing if it is empty.
+        """Yield the rows of a division in the order of arrival; yield nothing if it is empty.
 
-        Small pieces are combined into tables of about 32 MiB.
+        The stored batches are combined into tables of about 32 MiB.
         """
         if division not in self._writers:
             return
@@ -111,17 +112,18 @@ class SpilledDivisions:
 def divide_by_key(
     tables: Iterable[pa.Table], memory_budget_bytes: int, level: int = 0
 ) -> Iterator[pa.Table]:
-    """Divide rows into tables, each with all rows of its record keys; no table is empty.
+    """Divide rows into tables so that all rows of a record key are in the same table.
 
-    Rows that exceed the budget go to disk, divided by their keys.
+    If the rows exceed the memory budget, they are written to disk, divided by record key.
 
     Args:
-        tables: rows with a record key, all of one schema.
-        memory_budget_bytes: largest size of a table, as far as keys can be divided.
-        level: how often these rows were divided before.
+        tables: rows with a record key, all with the same schema.
+        memory_budget_bytes: largest size of a table. It may be exceeded if the keys cannot be
+            divided further.
+        level: how often the rows were already divided.
 
     Yields:
-        Rows in the order of arrival.
+        Tables that are not empty. Within a table, the rows keep their order.
     """
     arriving = iter(tables)
     held: list[pa.Table] = []
@@ -155,7 +157,7 @@ def _combine(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def assign_divisions(record_keys: pa.ChunkedArray, level: int) -> npt.NDArray[np.uint8]:
-    """Return the division of each key, by the bits of its hash for this level."""
+    """Return the division of each record key, by those bits of its hash that this level uses."""
     chunks = [string_hash(chunk).view(np.uint32) for chunk in record_keys.chunks]
     hashes = np.concatenate([np.empty(0, dtype=np.uint32), *chunks])
     bits = _mix(hashes) << np.uint32(level * _DIVISION_BITS)
@@ -163,7 +165,11 @@ def assign_divisions(record_keys: pa.ChunkedArray, level: int) -> npt.NDArray[np
 
 
 def _mix(hashes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    """Apply the finaliser of MurmurHash3: within a bucket all hashes have the same remainder."""
+    """Apply the finaliser of MurmurHash3 to hashes.
+
+    Without it the divisions would be uneven, because all hashes of a bucket have the same
+    remainder.
+    """
     hashes = (hashes ^ (hashes >> np.uint32(16))) * np.uint32(0x85EBCA6B)
     hashes = (hashes ^ (hashes >> np.uint32(13))) * np.uint32(0xC2B2AE35)
     return hashes ^ (hashes >> np.uint32(16))

@@ -18,7 +18,8 @@ from lakemark.merge.partial_update.missing_columns import (
 from lakemark.merge.payload_merger import payload_merger
 from lakemark.merge.record_merger import RecordMerger, commit_time_merger, event_time_merger
 
-#: Java keeps one object for each of these integers, so they are equal by reference.
+#: Integers that Java caches: equal values in this range are the same object, so a comparison of
+#: references finds them equal.
 _CACHED_INTEGERS = range(-128, 128)
 
 
@@ -31,12 +32,13 @@ def table_merger(
 
     Args:
         settings: merge settings from the table's properties.
-        avro_schema: of its rows, for the defaults of columns; without it defaults are null.
-        mergers: further custom mergers; a table in mode ``CUSTOM`` is merged by the first merger
-            that has its strategy id.
+        avro_schema: schema of the rows, which contains the defaults of columns. If it is None, all
+            defaults are null.
+        mergers: custom mergers, in addition to the merger that ``settings`` names. A table in mode
+            ``CUSTOM`` is merged by the first merger that has the table's strategy id.
 
     Raises:
-        InvalidConfig: a merger cannot be imported, or violates its interface.
+        InvalidConfig: a merger cannot be imported, or does not implement the interface.
         Unsupported: no merger has the table's strategy id.
     """
     if settings.mode is MergeMode.CUSTOM:
@@ -80,7 +82,10 @@ def _fields(avro_schema: Mapping[str, object] | None) -> list[Mapping[str, objec
 def _defaults(
     fields: Sequence[Mapping[str, object]], is_found: Callable[[object, object], bool]
 ) -> dict[str, Default | None]:
-    """Defaults of columns that are not null; None if no value is ever equal to the default."""
+    """Return the defaults that are not null, by column.
+
+    The value is None if Hudi never finds a value of the column equal to the default.
+    """
     found: dict[str, Default | None] = {}
     for field in fields:
         kind, default = field.get("type"), field.get("default")
@@ -92,17 +97,24 @@ def _defaults(
 
 
 def _is_equal(kind: object, default: object) -> bool:
-    """Whether a payload compares values with the default by value; texts are an exception."""
+    """Return whether a payload class can find a value of this type equal to the default.
+
+    Payload classes compare by value, but they never find the default of a nullable string, of
+    bytes, or of a logical or nested type.
+    """
     first = _first_type(kind)
-    # For a nullable text Java compares Avro's own string class with Java's, which never match.
+    # For a nullable string, Java compares Avro's string class with its own, which are never equal.
     return isinstance(first, str) and (first != "string" or kind == "string") and first != "bytes"
 
 
 def _is_same_object(kind: object, default: object) -> bool:
-    """Whether ``PartialUpdateHandler`` finds the default in a row: it compares references."""
+    """Return whether ``PartialUpdateHandler`` can find a value equal to the default.
+
+    It compares references, so it finds only values for which Java has a single object.
+    """
     return _first_type(kind) in ("int", "long", "boolean") and default in _CACHED_INTEGERS
 
 
 def _first_type(kind: object) -> object:
-    """Return the type of a default: of a union the first one."""
+    """Return the type that a field's default has: the first type if ``kind`` is a union."""
     return kind[0] if isinstance(kind, list) and kind else kind

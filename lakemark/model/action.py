@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Action(StrEnum):
-    """Kind of an instant; the value is the word in its file name."""
+    """Kind of an instant; the value is the word in the instant's file name."""
 
     COMMIT = "commit"
     DELTA_COMMIT = "deltacommit"
@@ -23,26 +23,26 @@ class Action(StrEnum):
 
     @property
     def completes_as(self) -> Action:
-        """The action in the name of the completed file: a compaction completes as a commit."""
+        """The action in the completed file's name. A completed compaction is a ``commit``."""
         return _COMPLETES_AS.get(self, self)
 
     @property
     def is_ingest(self) -> bool:
-        """Whether a write of rows completes as it, which may contain a checkpoint."""
+        """Whether a write of rows may complete as this action and so record a checkpoint."""
         return self in COMMITS
 
     @property
     def is_write(self) -> bool:
-        """Whether it adds data files. The timeline starts at the first of these."""
+        """Whether the action adds data files. The timeline starts at the first such instant."""
         return self.completes_as.is_ingest
 
     @property
     def is_table_service(self) -> bool:
-        """Whether it is a planned rewrite, which a starting writer keeps pending."""
+        """Whether the action is a planned rewrite of files. A starting writer keeps it pending."""
         return self in _COMPLETES_AS
 
 
-#: Actions of completed writes of rows, and of completed services that rewrite files.
+#: Actions of completed commits: writes of rows, and table services that rewrite files.
 COMMITS = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 
 _COMPLETES_AS = {
@@ -53,7 +53,7 @@ _COMPLETES_AS = {
 
 
 class State(StrEnum):
-    """State of an instant; it only moves forward."""
+    """State of an instant. An instant passes through the states in this order."""
 
     REQUESTED = "requested"
     INFLIGHT = "inflight"

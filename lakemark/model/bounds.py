@@ -1,12 +1,15 @@
-"""The smallest and the largest value of a column, as statistics store them.
+"""Bounds of a column: its smallest and its largest value, as statistics store them.
 
-The order is that of Spark's comparisons, in which texts and bytes are compared byte by byte. Bounds
-are values of the column, with two exceptions: long texts and bytes are shortened, and if there is a
-NaN, the largest value is infinity. Spark orders NaN above infinity. But if a bound is NaN, Apache
-Hudi skips files that it must read: it caches statistics in Spark, whose cache ignores NaN.
+Values are compared as in Spark, which compares strings and bytes byte by byte. Bounds are values of
+the column, with two exceptions:
 
-A column with a value always has bounds. If only some files or partitions have statistics, Apache
-Hudi skips the others.
+- Long strings and bytes are shortened.
+- If the column contains NaN, its upper bound is infinity. Spark orders NaN above infinity, but with
+  a NaN as bound, Apache Hudi would skip files that it must read. The reason is that Hudi caches
+  statistics in Spark, and Spark's cache ignores NaN.
+
+A column with at least one value always has bounds, because Apache Hudi skips files and partitions
+without statistics if other files or partitions have statistics.
 """
 
 from __future__ import annotations
@@ -21,18 +24,20 @@ import pyarrow.compute as pc
 
 from lakemark.model.widening import widen
 
-#: Longer texts and bytes are shortened to this many characters or bytes, for each file's sake.
+#: Longer strings and bytes are shortened to this many characters or bytes, because the statistics
+#: are stored for each file.
 MAX_LENGTH = 256
 
 #: Code points that are not characters.
 _SURROGATES = range(0xD800, 0xE000)
 
-#: Bounds of numbers, times and booleans in a column that became text: they are printed in ASCII.
+#: Bounds of numbers, times and booleans whose column became a string column. They are valid because
+#: such values are printed in ASCII.
 PRINTED_LOW, PRINTED_HIGH = "", "\x7f"
 
 
 def bounds_of(values: pa.ChunkedArray) -> pa.Array:
-    """Compute the smallest and the largest value; both are null if there is no value."""
+    """Return the smallest and the largest value; both are null if there is no value."""
     kind = values.type
     extremes = pc.min_max(values)
     low, high = extremes["min"], extremes["max"]
@@ -43,17 +48,21 @@ def bounds_of(values: pa.ChunkedArray) -> pa.Array:
 
 
 def _around_nan(low: float) -> tuple[float, float]:
-    """Bounds of numbers and NaN, given the smallest number, or NaN if there is no number.
+    """Return the bounds of a column that contains NaN.
 
-    They must differ, because equal bounds mean that all values are equal.
+    The bounds must differ, because equal bounds mean that all values are equal.
+
+    Args:
+        low: the smallest number, or NaN if the column contains no number.
     """
     return (low if low < math.inf else -math.inf), math.inf
 
 
 def unite_bounds(pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
-    """Unite pairs of bounds, given as ``to_storage_type`` values.
+    """Return the bounds that enclose all pairs of bounds, given as ``to_storage_type`` values.
 
-    Single values are compared without kernels, which cost as much for two rows as for thousands.
+    The values are compared in Python, because an Arrow kernel costs as much for two rows as for
+    thousands.
     """
     lows = [low for low, _ in pairs if low is not None]
     highs = [high for _, high in pairs if high is not None]
@@ -61,9 +70,10 @@ def unite_bounds(pairs: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
 
 
 def unite_typed_bounds(arrays: Sequence[pa.Array]) -> pa.Array:
-    """Unite bounds of several types, in the last type that can hold the values of the others.
+    """Return the bounds that enclose bounds of several types.
 
-    Bounds whose values do not fit that type are ignored, because no query can return such values.
+    The result has the last type that can hold the values of the other types. Bounds whose values do
+    not fit that type are ignored, because no query can return such values.
     """
     kind = _common_type([array.type for array in arrays])
     ends = (
@@ -75,12 +85,13 @@ def unite_typed_bounds(arrays: Sequence[pa.Array]) -> pa.Array:
 
 
 def convert_bounds(values: pa.Array, kind: pa.DataType, printed: str) -> pa.Array | None:
-    """Convert the bounds of a column whose type changed; None if that is not possible.
+    """Convert bounds of a column whose type changed; return None if this is not possible.
 
     Args:
-        values: bounds of one kind, smallest or largest; may be null.
+        values: only smallest or only largest values; they may be null.
         kind: the column's current type.
-        printed: the bound to use for values that are not text, if the column became text.
+        printed: the bound to use if the column became a string column: ``PRINTED_LOW`` or
+            ``PRINTED_HIGH``.
     """
     source = values.type
     if source == kind:
@@ -96,12 +107,15 @@ def convert_bounds(values: pa.Array, kind: pa.DataType, printed: str) -> pa.Arra
 
 
 def to_storage_type(values: pa.Array) -> pa.Array:
-    """View times as the numbers that they are stored as; Python's types cannot hold all of them."""
+    """View times as the numbers by which they are stored, and return other values unchanged.
+
+    Numbers are used because Python's date and time types cannot hold all values.
+    """
     return values.view(storage_type(values.type))
 
 
 def storage_type(kind: pa.DataType) -> pa.DataType:
-    """Return the type of these numbers; any other type is returned unchanged."""
+    """Return the integer type by which times of a type are stored; return other types unchanged."""
     if pa.types.is_temporal(kind):
         return pa.int32() if kind.bit_width == 32 else pa.int64()
     return kind
@@ -111,10 +125,11 @@ def storage_type(kind: pa.DataType) -> pa.DataType:
 
 
 def _cut(pair: pa.Array) -> pa.Array:
-    """Shorten a pair: a prefix of the smallest value, and a value above the largest one's prefix.
+    """Shorten long bounds.
 
-    Shortening keeps the order of values, so the united bounds of parts equal the bounds of the
-    whole.
+    A lower bound becomes a prefix, and an upper bound becomes a short value above all values with
+    the same prefix. Shortening keeps the order of values. So the bounds of several files together
+    are the same as the bounds computed from all their rows.
     """
     low, high = pair.to_pylist()
     return pa.array(
@@ -123,7 +138,10 @@ def _cut(pair: pa.Array) -> pa.Array:
 
 
 def _after(value: Any) -> Any:
-    """The first short value above all values with the same prefix; itself if there is none."""
+    """Return the smallest short value above all values with the same prefix.
+
+    If there is no such value, return the value itself.
+    """
     beginning = value[:MAX_LENGTH]
     if isinstance(value, bytes):
         rest = beginning.rstrip(b"\xff")
@@ -141,7 +159,10 @@ def _next_character(character: str) -> str:
 
 
 def _common_type(kinds: Sequence[pa.DataType]) -> pa.DataType:
-    """The last type, or an earlier one that is wider: a late writer may have an older schema."""
+    """Return the last type, or an earlier type that is wider.
+
+    An earlier type may be wider because a slow writer may commit later with an older schema.
+    """
     common = kinds[-1]
     for kind in reversed(kinds):
         if _is_wider(kind, common):
@@ -156,7 +177,7 @@ def _is_wider(kind: pa.DataType, than: pa.DataType) -> bool:
 
 
 def _number_rank(kind: pa.DataType) -> int:
-    """Return the rank of a type of numbers by its width; 0 for other types."""
+    """Return the rank of a numeric type, which is higher for wider types; 0 for other types."""
     ranks = (pa.types.is_int32, pa.types.is_int64, pa.types.is_float32, pa.types.is_float64)
     return next((rank for rank, check in enumerate(ranks, start=1) if check(kind)), 0)
 

@@ -1,6 +1,6 @@
 """The plan of a clean (``HoodieCleanerPlan``) and its completed content (``HoodieCleanMetadata``).
 
-Both are written in version 2. Plans of version 1, which name files in another field, are read, too.
+Both are written in version 2. Plans of version 1 can be read too; they name files in another field.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ _SAVEPOINTS = "savepointed_timestamps"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanPlan:
-    """The files that no query reads any more, as of one time.
+    """The plan of a clean: the files that no query needs any more.
 
     Attributes:
         policy: Apache Hudi's name of the cleaning policy.
-        files: partition path → names of files to delete.
+        files: names of the files to delete, by partition path.
         earliest_retained: requested time of the oldest commit whose files are kept for time travel;
             "" if the policy counts file versions.
-        earliest_action: action of that commit.
+        earliest_action: action of the commit ``earliest_retained``.
         last_completed: requested time of the newest commit when the clean was planned.
-        savepoints: requested times of the commits that had a savepoint.
-        dropped_partitions: partitions that are deleted completely; only Apache Hudi plans these.
+        savepoints: requested times of the commits that had a savepoint when the clean was planned.
+        dropped_partitions: partitions that are deleted completely; only plans of Apache Hudi have
+            any.
     """
 
     policy: str
@@ -40,14 +41,14 @@ class CleanPlan:
 
     @property
     def paths(self) -> list[str]:
-        """Paths of the files, from the table's root."""
+        """Paths of the files to delete, relative to the table's root."""
         return [join(partition, name) for partition, names in self.files.items() for name in names]
 
     def to_record(self, root: str) -> dict[str, Any]:
         """Build the stored record.
 
         Args:
-            root: URL of the table; paths in a plan are absolute.
+            root: URL of the table, which becomes part of the stored absolute paths.
         """
         return {
             "earliestInstantToRetain": self._earliest(),
@@ -65,7 +66,7 @@ class CleanPlan:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> CleanPlan:
-        """Read the stored record; absolute paths, in any notation, become names."""
+        """Read the stored record, and convert its absolute paths to file names."""
         earliest = record.get("earliestInstantToRetain") or {}
         return cls(
             policy=record.get("policy") or "",
@@ -95,7 +96,7 @@ class CleanMetadata:
         earliest_retained: requested time of the oldest commit whose files were kept for time
             travel; "" if the policy counts file versions.
         last_completed: requested time of the newest commit when the clean was planned.
-        savepoints: requested times of the commits that had a savepoint when it was planned.
+        savepoints: requested times of the commits that had a savepoint when the clean was planned.
     """
 
     earliest_retained: str = ""
@@ -124,7 +125,8 @@ class CleanMetadata:
 def clean_metadata_record(plan: CleanPlan, started_at: str, took_ms: int) -> dict[str, Any]:
     """Build the stored record of the completed clean (``CleanerUtils.convertCleanMetadata``).
 
-    Missing files are recorded as deleted, because an earlier execution of the plan deleted them.
+    All planned files are recorded as deleted, even files that did not exist. An earlier execution
+    of the plan has deleted such files.
     """
     return {
         "startCleanTime": started_at,

@@ -1,7 +1,7 @@
-"""The file groups that a clustering rewrites (``HoodieRequestedReplaceMetadata``).
+"""The plan of a clustering (``HoodieRequestedReplaceMetadata``).
 
-The request of an insert-overwrite is the same record without a plan, because the replaced file
-groups are known only when it completes.
+An insert-overwrite is requested with the same kind of record, but without a plan. The reason is
+that the file groups to replace are known only when the insert-overwrite completes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _CLUSTERING = "CLUSTER"
 
 @dataclass(frozen=True, slots=True)
 class ClusteringPlan:
-    """The file groups of one clustering; each belongs to at most one pending plan."""
+    """The file groups that a clustering rewrites. A group is in at most one pending plan."""
 
     groups: tuple[FileGroupId, ...]
 

@@ -1,7 +1,7 @@
 """Column ranges of a data file: bounds and counts, collected while the file is written.
 
-The columns are Hudi's commit time, partition path and record key, and the first ``MAX_COLUMNS``
-columns of the table whose values have an order. Source:
+They are collected for Hudi's commit time, partition path and record key, and for the table's first
+``MAX_COLUMNS`` columns with a type that can be ordered. Source:
 ``HoodieTableMetadataUtil.getColumnsToIndex`` of Apache Hudi 1.2.0,
 ``hoodie.metadata.index.column.stats.max.columns.to.index``.
 """
@@ -31,11 +31,11 @@ from lakemark.model.meta_columns import (
     without_meta_columns,
 )
 
-#: The most columns of the user with statistics.
+#: How many of the user's columns have statistics at most.
 MAX_COLUMNS = 32
 
 _OWN = (COMMIT_TIME, PARTITION_PATH, RECORD_KEY)
-#: Digits before and after the decimal point in statistics before table version 9.
+#: Digits before the decimal point, and after it, in decimals of statistics before table version 9.
 _OLD_DIGITS = 15
 _ORDERED = (
     pa.types.is_boolean,
@@ -52,26 +52,27 @@ _ORDERED = (
 
 
 class ColumnSize(NamedTuple):
-    """Size of a column in a file, with compressed and with uncompressed pages."""
+    """Size of a column in a file, compressed and uncompressed."""
 
     size_bytes: int
     uncompressed_bytes: int
 
 
-#: The size if there is no footer.
+#: The size of a column if the file has no footer.
 NO_SIZE = ColumnSize(0, 0)
 
 
 @dataclass(frozen=True)
 class ColumnRanges:
-    """Bounds and counts of columns, of one or several files. It can be pickled.
+    """Bounds and counts of columns in one or several files. The object can be pickled.
 
     Attributes:
-        bounds: two rows, the smallest and the largest value of each column
+        bounds: two rows with the smallest and the largest value of each column
             (``lakemark.model.bounds``); null if a column has no value.
-        null_counts: of each column.
-        value_counts: of each column, nulls included.
-        sizes: sizes of columns, from the footer of one file; empty if there is none.
+        null_counts: number of nulls in each column.
+        value_counts: number of values in each column, including nulls.
+        sizes: sizes of the columns, from the footer of a file; empty without a footer, and for
+            several files.
     """
 
     bounds: pa.RecordBatch
@@ -87,7 +88,7 @@ class ColumnRanges:
 
     @classmethod
     def of(cls, rows: pa.Table, columns: Iterable[str]) -> ColumnRanges:
-        """Return the ranges of these columns in rows; columns that the rows lack are ignored."""
+        """Return the ranges of these columns in ``rows``; columns that it lacks are ignored."""
         names = set(rows.column_names)
         arrays = {name: rows.column(name) for name in columns if name in names}
         return cls(
@@ -98,13 +99,13 @@ class ColumnRanges:
 
     @classmethod
     def of_nulls(cls, schema: pa.Schema, row_count: int) -> ColumnRanges:
-        """Return the ranges of ``row_count`` rows in which these columns are null."""
+        """Return the ranges of ``row_count`` rows that are null in all of these columns."""
         bounds = [pa.nulls(2, field.type) for field in schema]
         counts = (row_count,) * len(schema)
         return cls(pa.RecordBatch.from_arrays(bounds, schema.names), counts, counts)
 
     def select(self, names: Collection[str]) -> ColumnRanges:
-        """Return the ranges of these columns, as far as there are any."""
+        """Return the ranges of these columns only. Columns without ranges are ignored."""
         places = [at for at, name in enumerate(self.columns) if name in names]
         kept = [self.columns[at] for at in places]
         return ColumnRanges(
@@ -118,8 +119,8 @@ class ColumnRanges:
     def union(cls, parts: Sequence[ColumnRanges]) -> ColumnRanges:
         """Return the ranges of all parts together.
 
-        A part that lacks a column has no value in it. The type of a column is the last one that can
-        hold all of its values.
+        A part without ranges of a column adds nothing to the column's bounds and counts. The type
+        of a column is the last type that can hold all of its values.
         """
         if len(parts) == 1:
             return parts[0]
@@ -135,11 +136,11 @@ class ColumnRanges:
 
     @cached_property
     def _pairs(self) -> list[_Pair]:
-        """The bounds of each column as Python values with the same order."""
+        """The bounds of each column as Python values that compare like the column's values."""
         return [tuple(to_storage_type(column).to_pylist()) for column in self.bounds.columns]
 
 
-#: A part that has a column, and the column's position in it.
+#: A part with ranges of a column, and the column's position in the part.
 _Occurrence: TypeAlias = tuple[ColumnRanges, int]
 
 #: The smallest and the largest value of a column.
@@ -149,7 +150,7 @@ _Pair: TypeAlias = tuple[Any, Any]
 def indexed_columns(
     schema: pa.Schema, version: FormatVersion = FormatVersion.V9
 ) -> tuple[str, ...]:
-    """Return the columns with statistics in a table of that version, meta columns first."""
+    """Return the columns that have statistics in a table of this version, meta columns first."""
     own = [name for name in _OWN if name in schema.names]
     ordered = [
         field.name
@@ -162,14 +163,17 @@ def indexed_columns(
 
 
 def _is_wide_decimal(kind: pa.DataType) -> bool:
-    """Return whether a value may not fit the decimal of 30 digits that versions before 9 store."""
+    """Return whether a value of this type may not fit into the decimals of older statistics.
+
+    Statistics before table version 9 have 15 digits before the decimal point, and 15 after it.
+    """
     if not pa.types.is_decimal(kind):
         return False
     return bool(kind.scale > _OLD_DIGITS or kind.precision - kind.scale > _OLD_DIGITS)
 
 
 def _unite(found: Sequence[_Occurrence]) -> pa.Array:
-    """Return the bounds of a column over all parts."""
+    """Return the bounds of a column in all parts that have ranges of it."""
     arrays = [part.bounds.column(at) for part, at in found]
     kind = arrays[-1].type
     if any(array.type != kind for array in arrays):

@@ -12,7 +12,7 @@ from lakemark.model.wire import UNSTORED, from_record, to_record
 
 
 class Operation(StrEnum):
-    """Operation of a writer (``WriteOperationType``); the value is the stored name."""
+    """Kind of a write (``WriteOperationType``); the value is the name that commits store."""
 
     UPSERT = "UPSERT"
     INSERT = "INSERT"
@@ -21,22 +21,24 @@ class Operation(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
-#: Operations that rewrite existing rows. Their schema may be older than the table's.
+#: Operations that rewrite existing rows. Their schema may be older than that of the table.
 _SERVICES = frozenset({"COMPACT", "LOG_COMPACT", "CLUSTER", "INDEX"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteStat:
-    """One file of a commit (``HoodieWriteStat``); field names are the stored ones in snake_case.
+    """A file of a commit (``HoodieWriteStat``). Fields are the stored names in snake_case.
 
     Attributes:
-        path: from the table's root.
-        prev_commit: the text "null" for a new file group; for a log of table version 8 and later
-            the instant that writes it; for a rewritten base file the instant of the replaced one.
-        base_file: "" for a log; hudi-rs requires a name that exists there, see ``transaction``.
-        total_log_files_compacted: number of logs that a compaction has read for this file; so are
-            the other ``total_log_*``.
-        column_ranges: ranges of the file's columns, for the metadata table; not stored here.
+        path: path of the file, relative to the table's root.
+        prev_commit: the text "null" for a new file group; for a rewritten base file, the instant
+            of the replaced base file; for a log, the instant in the log's name.
+        base_file: for a log, the name of the slice's base file, without which hudi-rs cannot read
+            the commit incrementally; "" if the slice has no base file.
+        total_log_files_compacted: number of logs that a compaction read to write this file. The
+            other ``total_log_*`` fields also describe what the compaction read.
+        column_ranges: ranges of the file's columns, for the metadata table. They are not stored in
+            the commit.
     """
 
     file_id: str = ""
@@ -80,11 +82,12 @@ class CommitMetadata:
     """The completed content of a commit, delta commit or replace commit.
 
     Attributes:
-        write_stats: one for every file that the commit made visible.
-        extra_metadata: schema, checkpoint, bucket count.
-        operation: of the writer.
-        compacted: whether it is a compaction.
-        replaced_file_ids: partition path → ids of the file groups that a replace commit replaces.
+        write_stats: one entry for every file that the commit made visible.
+        extra_metadata: further entries, such as the schema, the checkpoint and the bucket count.
+        operation: kind of the write.
+        compacted: whether the commit is a compaction.
+        replaced_file_ids: for a replace commit, the ids of the replaced file groups, by partition
+            path.
     """
 
     write_stats: tuple[WriteStat, ...] = ()
@@ -94,7 +97,7 @@ class CommitMetadata:
     replaced_file_ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def to_record(self) -> dict[str, Any]:
-        """Build the stored record. Maps may be empty, but not null: Apache's reader fails then."""
+        """Build the stored record. Empty maps are not stored as null, because Hudi would fail."""
         return {
             "partitionToWriteStats": _by_partition(self.write_stats),
             "compacted": self.compacted,
@@ -105,11 +108,14 @@ class CommitMetadata:
 
     @property
     def may_change_schema(self) -> bool:
-        """Whether its schema becomes the table's (``WriteOperationType.canUpdateSchema``)."""
+        """Whether the commit's schema becomes the table's schema.
+
+        Source: ``WriteOperationType.canUpdateSchema``.
+        """
         return self.operation not in _SERVICES
 
     def as_stored(self) -> CommitMetadata:
-        """Return the same metadata as a reader gets it, without column ranges."""
+        """Return the metadata as a reader would read it: without column ranges."""
         stats = tuple(replace(stat, column_ranges=None) for stat in self.write_stats)
         return replace(self, write_stats=stats)
 

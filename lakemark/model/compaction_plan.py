@@ -1,4 +1,4 @@
-"""The file slices that a compaction rewrites (``HoodieCompactionPlan``, version 2)."""
+"""The plan of a compaction (``HoodieCompactionPlan``, version 2)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _PLAN_VERSION = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionOperation:
-    """One file slice to rewrite into a base file; file names have no partition path."""
+    """A file slice that a compaction rewrites into a base file. File names are without folders."""
 
     group: FileGroupId
     base_instant: str
@@ -23,7 +23,7 @@ class CompactionOperation:
 
     @classmethod
     def of(cls, file_slice: FileSlice) -> CompactionOperation:
-        """Return the operation that rewrites a slice."""
+        """Return the operation that rewrites a file slice."""
         return cls(
             group=file_slice.group,
             base_instant=file_slice.base_instant,
@@ -68,7 +68,7 @@ class CompactionPlan:
 
     @classmethod
     def of(cls, slices: Iterable[FileSlice]) -> CompactionPlan:
-        """Return a plan for all slices with logs, those with most log bytes first."""
+        """Return a plan that rewrites all slices with logs, beginning with the most log bytes."""
         ranked = sorted((s for s in slices if s.logs), key=lambda s: (-s.log_bytes, s.group))
         return cls(tuple(map(CompactionOperation.of, ranked)))
 

@@ -3,8 +3,9 @@
 base file  <fileId>_<writeToken>_<instant>.<extension>
 log file   .<fileId>_<instant>.log.<version>_<writeToken>[.cdc]
 
-A write token is ``<task>-<stage>-<attempt>``; see ``write_token``. In table version 8 and later the
-instant of a log file is the delta commit that wrote it. Source: ``FSUtils`` of Apache Hudi 1.2.0.
+A write token is ``<task>-<stage>-<attempt>``; see ``write_token``. In table version 8 and later,
+the instant in a log file's name is that of the delta commit that wrote the log. In version 6, it is
+that of the file slice. Source: ``FSUtils`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ _BASE = re.compile(r"^([a-zA-Z0-9-]+)_([a-zA-Z0-9-]+)_([0-9]+)\.([a-zA-Z0-9]+)$"
 _LOG = re.compile(r"^\.([^._]+)_([^.]*)\.(?:log|archive)\.(\d+)(?:_(\d+-\d+-\d+)(\.cdc)?)?$")
 
 
-#: Hex digits of an attempt's name in file names: as many as fit a Java ``long``.
+#: How many hex digits of an attempt's name become part of a file name. As a number they must fit
+#: into a Java ``long``.
 _TOKEN_DIGITS = 12
 
 
@@ -25,9 +27,9 @@ def write_token(task: int, attempt: str = "") -> str:
 
     Args:
         task: number of the task.
-        attempt: name of the attempt at a planned service, in hex digits. It makes the file names of
-            two attempts differ, because they have the same instant and file ids. "" for a commit,
-            which has only one attempt.
+        attempt: name of the attempt to execute a table service, in hex digits. Two attempts have
+            the same instant and file ids, so only this name makes their file names differ. "" for
+            a commit, which has only one attempt.
     """
     return f"{task}-0-{int(attempt[:_TOKEN_DIGITS], 16) if attempt else 0}"
 
@@ -43,12 +45,12 @@ class BaseFileName:
 
     @classmethod
     def parse(cls, name: str) -> BaseFileName | None:
-        """Parse a name; None if it is not that of a base file."""
+        """Parse a file name; return None if it is not the name of a base file."""
         match = _BASE.match(name)
         return cls(*match.groups()) if match else None
 
     def is_of(self, attempt: str) -> bool:
-        """Return whether this attempt at a planned service wrote the file."""
+        """Return whether this attempt to execute a table service wrote the file."""
         return self.write_token.rpartition("-")[2] == write_token(0, attempt).rpartition("-")[2]
 
     def __str__(self) -> str:
@@ -67,7 +69,7 @@ class LogFileName:
 
     @classmethod
     def parse(cls, name: str) -> LogFileName | None:
-        """Parse a name; None if it is not that of a log file."""
+        """Parse a file name; return None if it is not the name of a log file."""
         match = _LOG.match(name)
         if match is None:
             return None
@@ -80,5 +82,5 @@ class LogFileName:
 
     @property
     def scan_order(self) -> tuple[str, int, str, bool]:
-        """Order in which a slice's logs are read (``HoodieLogFile.LogFileComparator``)."""
+        """Sort key: the order in which a slice's logs are read (``LogFileComparator`` in Hudi)."""
         return (self.instant, self.version, self.write_token or "", self.is_cdc)

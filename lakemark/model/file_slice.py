@@ -1,4 +1,4 @@
-"""File slices: the state of a file group at one time, a base file and its logs."""
+"""File slices. A slice is a base file of a file group with its logs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 
 from lakemark.model.file_names import BaseFileName, LogFileName
 
-#: Key of the list of all partitions in a metadata table, so no partition may have this path.
+#: Key under which a metadata table stores the list of all partitions. So no partition may have this
+#: path.
 ALL_PARTITIONS = "__all_partitions__"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class FileGroupId:
-    """Identifies a file group; a file id is unique within its partition."""
+    """Identifier of a file group. The file id is unique only within the partition."""
 
     partition_path: str
     file_id: str
@@ -28,7 +29,7 @@ class BaseFile:
 
     @property
     def path(self) -> str:
-        """Path from the table's root."""
+        """Path relative to the table's root."""
         return join(self.partition_path, str(self.name))
 
 
@@ -42,19 +43,19 @@ class LogFile:
 
     @property
     def path(self) -> str:
-        """Path from the table's root."""
+        """Path relative to the table's root."""
         return join(self.partition_path, str(self.name))
 
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
-    """The files of one file group that a reader merges, oldest first.
+    """The files of one file group that a reader merges.
 
     Attributes:
         group: the file group.
-        base_instant: requested time of the base file, or of the first log if there is none.
+        base_instant: instant of the base file, or of the first log if there is no base file.
         base: the base file; None if the slice has only logs.
-        logs: in scan order.
+        logs: the logs in the order in which they are read.
     """
 
     group: FileGroupId
@@ -64,10 +65,10 @@ class FileSlice:
 
     @property
     def log_bytes(self) -> int:
-        """Total size of the logs."""
+        """Total size of the logs in bytes."""
         return sum(log.size_bytes for log in self.logs)
 
 
 def join(partition_path: str, name: str) -> str:
-    """Path of a file in a partition, from the table's root; the partition path may be ""."""
+    """Return the path of a file relative to the table's root. ``partition_path`` may be ""."""
     return f"{partition_path}/{name}" if partition_path else name

@@ -1,13 +1,14 @@
 """Table versions and their differences.
 
-6  Hudi 0.14 and 0.15: the timeline is in ``.hoodie`` itself, commits are JSON, completion times are
-   modification times, and a log is named after its base file.
-8  Hudi 1.0: the timeline has its own folder and completion times in file names, commits are Avro,
-   and a log is named after the delta commit that wrote it.
-9  Hudi 1.1 and later: as 8; merge mode instead of payload class, other indexes.
+6  Hudi 0.14 and 0.15: the timeline is in ``.hoodie`` itself, and commits are JSON. An instant's
+   completion time is the modification time of its file. A log has the instant of its file slice.
+8  Hudi 1.0: the timeline has its own folder, and commits are Avro. File names contain completion
+   times. A log has the instant of the delta commit that wrote the log.
+9  Hudi 1.1 and later: as version 8, but with merge modes instead of payload classes, and with other
+   indexes.
 
-Source: ``HoodieTableVersion`` of Apache Hudi 1.2.0. Version 7 existed only between releases. Any
-Hudi since 0.14 upgrades versions before 6.
+Source: ``HoodieTableVersion`` of Apache Hudi 1.2.0. No release of Hudi wrote version 7. To upgrade
+a table from a version before 6, use Hudi 0.14 or later.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from lakemark.errors import Unsupported
 
 
 class FormatVersion(IntEnum):
-    """Version of a table's format, chosen when the table opens."""
+    """Version of a table's format (``hoodie.table.version``)."""
 
     V6 = 6
     V8 = 8
@@ -26,11 +27,11 @@ class FormatVersion(IntEnum):
 
     @classmethod
     def of(cls, number: int, url: str) -> FormatVersion:
-        """Return the version of that number.
+        """Return the version with this number.
 
         Args:
-            number: ``hoodie.table.version``.
-            url: of the table, for the error.
+            number: the value of ``hoodie.table.version``.
+            url: URL of the table, for the error message.
 
         Raises:
             Unsupported: this project does not read the version.
@@ -51,14 +52,14 @@ class FormatVersion(IntEnum):
 
     @property
     def column_statistics(self) -> str:
-        """Version of the column statistics in its metadata table, ``V1`` or ``V2``."""
+        """Version of the column statistics in the metadata table, ``V1`` or ``V2``."""
         return "V2" if self is FormatVersion.V9 else "V1"
 
     @property
     def logs_name_their_slice(self) -> bool:
-        """Whether the instant in a log's name is that of its slice, not that of its own commit.
+        """Whether a log's name contains the instant of its slice, instead of its own commit's.
 
-        Such a log has blocks of several commits, so readers check for each block whether its commit
-        is visible. Otherwise a log is visible or not as a whole.
+        Such a log may have blocks of several commits, so readers check for each block whether its
+        commit is visible. In other versions, all blocks of a log belong to the same commit.
         """
         return self is FormatVersion.V6

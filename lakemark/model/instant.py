@@ -12,15 +12,17 @@ class Instant:
     """An action, its state, and the times at which it was requested and completed.
 
     Attributes:
-        requested_at: identifies the instant, ``yyyyMMddHHmmssSSS`` in the timeline's zone.
-        action: for a completed instant the action in the name of the completed file
-            (a completed compaction is a ``commit``).
-        state: of the instant.
-        completed_at: same format, later than ``requested_at``; only of completed instants.
-        is_legacy: whether the completed file is of layout 1: its name lacks the completion time,
-            which is the file's modification time, and a commit in it is JSON.
-        attempt: name of the attempt at a planned service, for the writer of the attempt; ""
-            otherwise. A listing does not show it; the content of the inflight instant names it.
+        requested_at: requested time, ``yyyyMMddHHmmssSSS`` in the timeline's time zone. It
+            identifies the instant.
+        action: the action. A completed instant has the action in the name of its completed file,
+            so a completed compaction is a ``commit``.
+        state: state of the instant.
+        completed_at: completion time in the format of ``requested_at``, and later than it; None if
+            the instant is not completed.
+        is_legacy: whether the completed file is of timeline layout 1. The name of such a file has
+            no completion time, so the file's modification time is used. A commit in it is JSON.
+        attempt: name of this writer's attempt to execute a table service. It is stored only in the
+            content of the inflight instant, so instants from a listing have "".
     """
 
     requested_at: str
@@ -35,15 +37,15 @@ class Instant:
 
     @property
     def is_completed(self) -> bool:
-        """Whether its files are visible to readers."""
+        """Whether the instant is completed, so that readers see its files."""
         return self.state is State.COMPLETED
 
     def inflight(self) -> Instant:
-        """Return the same instant in the state inflight."""
+        """Return this instant in state ``INFLIGHT``."""
         return replace(self, state=State.INFLIGHT)
 
     def completed(self, at: str) -> Instant:
-        """Return the same instant, published at ``at``."""
+        """Return this instant in state ``COMPLETED``, with the completion time ``at``."""
         return Instant(self.requested_at, self.action.completes_as, State.COMPLETED, at)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The five columns that Hudi adds before the user's columns (specification, "Meta fields")."""
+"""The five meta columns, which precede the user's columns (specification, "Meta fields")."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ FILE_NAME = "_hoodie_file_name"
 
 META_COLUMNS = (COMMIT_TIME, COMMIT_SEQNO, RECORD_KEY, PARTITION_PATH, FILE_NAME)
 
-#: Prefix of the names of Hudi's columns; Spark ignores upper and lower case.
+#: Prefix of the names of Hudi's columns. It is compared without case, as in Spark.
 RESERVED_PREFIX = "_hoodie_"
 
-#: A boolean column of the user: true marks the record as deleted.
+#: A boolean column that users may add. If it is true, the row deletes its record.
 IS_DELETED = "_hoodie_is_deleted"
 
-#: A text column of the user: the kind of the change, such as ``D`` for a delete.
+#: A string column that users may add. It contains the kind of change, such as ``D`` for a delete.
 OPERATION = "_hoodie_operation"
 
-#: The values of ``OPERATION`` that delete: a delete, and the row before an update.
+#: The values of ``OPERATION`` that delete the record: a delete, and the row before an update.
 DELETE_OPERATIONS = ("D", "-U")
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a column of this name has a meaning for Hudi, now or maybe in a later release."""
+    """Return whether Hudi reserves this column name for its present or future columns."""
     return name.lower().startswith(RESERVED_PREFIX)
 
 
 def with_meta_columns(schema: pa.Schema) -> pa.Schema:
-    """Return the user's schema with the five meta columns in front; it may already contain them."""
+    """Return the schema with the five meta columns first, whether it already has them or not."""
     user = without_meta_columns(schema)
     meta = [pa.field(name, pa.string(), nullable=True) for name in META_COLUMNS]
     return pa.schema([*meta, *user], metadata=schema.metadata)
 
 
 def without_meta_columns(schema: pa.Schema) -> pa.Schema:
-    """Return the user's schema without meta columns."""
+    """Return the schema without meta columns."""
     own = [field for field in schema if field.name not in META_COLUMNS]
     return pa.schema(own, metadata=schema.metadata)

@@ -25,12 +25,12 @@ class UndoneInstant:
 
 @dataclass(frozen=True, slots=True)
 class RestorePlan:
-    """The instants that a restore undoes, in that order.
+    """The plan of a restore.
 
     Attributes:
-        restore_to: requested time of the commit whose state is restored; None in plans of Apache
-            Hudi before 0.13, which did not record it.
-        instants: to undo.
+        restore_to: requested time of the commit to which the table is restored; None in plans of
+            Apache Hudi before 0.13, which did not record it.
+        instants: the instants to undo, in this order.
     """
 
     restore_to: str | None
@@ -61,8 +61,8 @@ def restore_metadata_record(
 
     Args:
         started_at: requested time of the restore.
-        took_ms: its duration in milliseconds.
-        undone: each undone instant with its deleted files.
+        took_ms: duration of the restore in milliseconds.
+        undone: the undone instants with their deleted files.
     """
     return {
         "startRestoreTime": started_at,

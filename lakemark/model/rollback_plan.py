@@ -1,7 +1,7 @@
 """The plan of a rollback and its completed content (``HoodieRollbackPlan``, ``…Metadata``).
 
-Paths are absolute: the table's URL and the path from its root. Apache Hudi writes absolute paths,
-and uses them when it completes a pending rollback.
+Stored paths are absolute: they begin with the table's URL. Apache Hudi writes absolute paths too,
+and needs them when it completes a pending rollback.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class RollbackPlan:
 
     Attributes:
         instant: requested time of the instant.
-        action: its action.
-        files: partition path → absolute paths of files to delete.
+        action: action of the instant.
+        files: absolute paths of the files to delete, by partition path.
     """
 
     instant: str

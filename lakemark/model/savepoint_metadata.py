@@ -11,13 +11,13 @@ from lakemark.model.file_slice import FileSlice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavepointMetadata:
-    """The completed content of a savepoint, which has the requested time of its commit.
+    """The completed content of a savepoint. The instant has the requested time of its commit.
 
     Attributes:
-        files: partition path → names of the files that a clean must not delete.
-        user: who requested the savepoint; "" if unknown.
-        comment: of the user.
-        created_at_ms: epoch milliseconds.
+        files: names of the files that a clean must not delete, by partition path.
+        user: name of the user who created the savepoint; "" if unknown.
+        comment: the user's comment.
+        created_at_ms: creation time in milliseconds since the epoch.
     """
 
     files: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -29,7 +29,7 @@ class SavepointMetadata:
     def of(
         cls, slices: Iterable[FileSlice], user: str, comment: str, created_at_ms: int
     ) -> SavepointMetadata:
-        """Return a savepoint of all files in these slices."""
+        """Return the content of a savepoint that keeps all files of these slices."""
         files: dict[str, tuple[str, ...]] = {}
         for one in slices:
             bases = (str(one.base.name),) if one.base else ()

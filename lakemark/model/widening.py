@@ -1,19 +1,20 @@
-"""Converts values to a wider type, as readers of an evolved column do.
+"""Converts values to a wider type. Readers need this for columns whose type has changed.
 
-A float becomes the double with the same decimal text (0.1 stays 0.1), and an integer the nearest
-float. Source: ``HoodieAvroUtils.rewritePrimaryTypeWithDiffSchemaType`` of Apache Hudi 1.2.0.
+A float becomes the double with the same decimal text, so 0.1 stays 0.1. An integer becomes the
+nearest float or double. Source: ``HoodieAvroUtils.rewritePrimaryTypeWithDiffSchemaType`` of Apache
+Hudi 1.2.0.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-#: Digits of the longest integer.
+#: Decimal digits of the largest 64-bit integer.
 _LONG_DIGITS = 19
 
 
 def widen(values: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Convert values to another type; neither type is nested.
+    """Convert values to another type. Both types must be primitive.
 
     Raises:
         pyarrow.ArrowException: a value does not fit the type, or there is no such conversion.

@@ -1,7 +1,7 @@
 """Converts dataclasses to and from stored records with Apache Hudi's camelCase names.
 
-The fields of a dataclass are the snake_case of the stored names. So one rule converts in both
-directions, and there is no second table of names.
+The names of a dataclass's fields are the stored names in snake_case. So one rule converts names in
+both directions, and no table of names is needed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-#: Marks, in its metadata, a field that is not part of the stored record.
+#: Key in a field's metadata; it marks a field that is not part of the stored record.
 UNSTORED = "unstored"
 
 
@@ -23,16 +23,16 @@ def wire_name(field_name: str) -> str:
 
 
 def to_record(value: Any) -> dict[str, Any]:
-    """Build the stored record of a flat dataclass; tuples become lists.
+    """Build the stored record of a dataclass without nested dataclasses. Tuples become lists.
 
-    Fields whose metadata has ``UNSTORED`` are omitted.
+    Fields with ``UNSTORED`` in their metadata are omitted.
     """
     stored = (f for f in fields(value) if UNSTORED not in f.metadata)
     return {wire_name(f.name): _plain(getattr(value, f.name)) for f in stored}
 
 
 def from_record(kind: type[T], record: Mapping[str, Any]) -> T:
-    """Build a flat dataclass from its stored record; missing and null fields get their defaults."""
+    """Build a dataclass from its stored record. Missing and null fields get their defaults."""
     known = {f.name: record.get(wire_name(f.name)) for f in fields(kind)}  # type: ignore[arg-type]
     given = {name: _frozen(value) for name, value in known.items() if value is not None}
     return kind(**given)

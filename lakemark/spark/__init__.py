@@ -1,4 +1,7 @@
-"""Tables in Spark: ``read_table`` for a DataFrame, ``register`` for ``spark.read.format``."""
+"""Reads tables with Spark.
+
+``read_table`` returns a DataFrame, and ``register`` enables ``spark.read.format("lakemark")``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["read_table", "register"]
 
-#: The data source exists on Spark 4 only, so each name is loaded when it is used.
+#: Each name is loaded when it is first used, because the data source can be imported only on
+#: Spark 4.
 _MODULE_OF = {"read_table": "lakemark.spark.read", "register": "lakemark.spark.data_source"}
 
 

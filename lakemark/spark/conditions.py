@@ -1,7 +1,8 @@
-"""Conditions as Spark columns, with the same meaning as in ``lakemark.read.where``.
+"""Converts conditions in the language of ``lakemark.read.where`` to Spark columns.
 
-Spark cannot use the text itself. It reads a time in the session's zone, compares a float with a
-double, treats NaN as the largest number, and before version 4 ignores doubled quotes.
+The text of a condition cannot be passed to Spark, because Spark would interpret it differently.
+Spark reads a time in the session's time zone, compares a float column with a double literal, and
+treats NaN as the largest number. Before version 4, it also ignores doubled quotes.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ def spark_condition(where: str, schema: pa.Schema) -> Column:
     """Convert a condition to a Spark filter.
 
     Args:
-        where: in the language of ``lakemark.read.where``.
-        schema: the columns it may name, and their types.
+        where: a condition in the language of ``lakemark.read.where``.
+        schema: the columns that the condition may name, with their types.
 
     Raises:
-        InvalidWhere: as ``parse_where``.
+        InvalidWhere: as for ``parse_where``.
     """
     return parse_condition(where, schema, _SparkConditions())
 
 
 def column_named(*names: str) -> Column:
-    """Return a column, or a field inside it, for any characters in the names."""
+    """Return a column, or a struct field in it. The names may have any characters."""
     return F.col(".".join("`" + name.replace("`", "``") + "`" for name in names))
 
 
@@ -67,10 +68,11 @@ class _SparkConditions:
 
 
 def _value(column: Sequence[str], data_type: pa.DataType) -> Column:
-    """The value of a column; a float as a sum with 0, so that -0 = 0 and it is not pushed down.
+    """Return the value of a column. To a float, 0 is added.
 
-    Parquet's statistics and dictionaries distinguish -0 from 0 and have no NaN, so Spark would skip
-    row groups with such rows.
+    The addition makes -0 equal to 0, and Spark does not push such a condition down to Parquet. If
+    it did, it could skip row groups with matching rows, because Parquet's statistics and
+    dictionaries distinguish -0 from 0, and statistics ignore NaN.
     """
     named = column_named(*column)
     if pa.types.is_floating(data_type):
@@ -79,12 +81,15 @@ def _value(column: Sequence[str], data_type: pa.DataType) -> Column:
 
 
 def _exclude_nan(condition: Column, value: Column, data_type: pa.DataType) -> Column:
-    """Exclude NaN, which is larger than all numbers in Spark."""
+    """Exclude rows with NaN, because NaN is larger than all numbers in Spark."""
     return condition & ~F.isnan(value) if pa.types.is_floating(data_type) else condition
 
 
 def _literal(literal: pa.Scalar) -> Column:
-    """Return the value in its own type; a text that is cast does not depend on session settings."""
+    """Return the value as a Spark literal of its type.
+
+    Dates, times and decimals are cast from text, because this does not depend on session settings.
+    """
     value, data_type = literal.as_py(), literal.type
     if pa.types.is_timestamp(data_type) or pa.types.is_decimal(data_type):
         value = _isoformat(value) if isinstance(value, datetime) else str(value)

@@ -1,9 +1,11 @@
-"""Tables as a data source of Spark 4: ``spark.read.format("lakemark").load(path)``.
+"""A data source for Spark 4: ``spark.read.format("lakemark").load(path)``.
 
-Every file slice is one task that yields Arrow batches, with or without logs. ``read_table`` lets
-Spark read plain Parquet files itself, which is faster if there are many. Spark does not push
-columns or filters down to a Python data source. So options select them, or a schema, which selects
-columns.
+Each file slice, with or without logs, becomes a Spark task that yields Arrow batches. If there are
+many slices without logs, ``read_table`` is faster, because it lets Spark read their Parquet files
+directly.
+
+Spark does not push columns or filters down to a Python data source. So the user selects columns and
+rows by options; a schema can select columns too.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ try:
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 except ImportError as error:
     message = (
-        f"Spark {pyspark.__version__} has no data sources in Python, Spark 4 has; "
-        "lakemark.spark.read.read_table reads tables on both"
+        f"Spark {pyspark.__version__} does not support data sources in Python (Spark 4 does); "
+        "use lakemark.spark.read.read_table, which works with both versions"
     )
     raise ImportError(message) from error
 
@@ -44,39 +46,47 @@ _OPTIONS = ("query", "as_of", "begin", "end", "where", "columns")
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format in a session."""
+    """Register the format ``lakemark`` in a Spark session."""
     spark.dataSource.register(LakemarkDataSource)
 
 
 class LakemarkDataSource(DataSource):
     """The data source ``lakemark``.
 
-    Options: ``query`` (``snapshot``, the default, ``read_optimized`` or ``incremental``), ``as_of``
-    for the first two, ``begin`` and ``end`` for the last, ``where``, ``columns`` (``a,b,c``), and
-    ``storage.<name>`` for each option of the store.
+    Options:
+
+    - ``query``: ``snapshot`` (the default), ``read_optimized`` or ``incremental``
+    - ``as_of``: time of a ``snapshot`` or ``read_optimized`` query
+    - ``begin``, ``end``: range of an ``incremental`` query
+    - ``where``: a condition on rows
+    - ``columns``: columns of the result (``a,b,c``)
+    - ``storage.<name>``: an option of the object store's client
     """
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for ``format``."""
+        """Return the name of the format."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """Return the columns of the result; errors as for ``Table.scan``."""
+        """Return the columns of the result. Raises the same errors as ``Table.scan``."""
         return spark_schema(_plan_scan(self.options, _parse_columns(self.options)).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Read the columns of a schema: of the table's, or of one that the user specified.
+        """Return a reader of the columns of a schema.
+
+        Args:
+            schema: the table's schema, or the schema that the user specified.
 
         Raises:
-            InvalidConfig: the user's schema has an unknown column, or a column of another type.
+            InvalidConfig: the user's schema has an unknown column, or a column with another type.
         """
         scan = _plan_scan(self.options, schema.names)
         for wanted, present in zip(schema, spark_schema(scan.schema), strict=True):
             if wanted.dataType != present.dataType:
                 message = (
                     f"column {present.name} is {present.dataType.simpleString()} in the table, not "
-                    f"{wanted.dataType.simpleString()}; read it in that type, then cast it"
+                    f"{wanted.dataType.simpleString()}; use the table's type, then cast the column"
                 )
                 raise InvalidConfig(message)
         return SliceReader(scan)
@@ -84,23 +94,23 @@ class LakemarkDataSource(DataSource):
 
 @dataclass(frozen=True)
 class SlicePartition(InputPartition):
-    """The file slice of one task."""
+    """A partition that consists of one file slice."""
 
     file_slice: FileSlice
 
 
 class SliceReader(DataSourceReader):
-    """One partition for each slice of a scan."""
+    """Reads each file slice of a scan as a partition."""
 
     def __init__(self, scan: Scan) -> None:
         self._scan = scan
 
     def __getstate__(self) -> dict[str, Scan]:
-        """Return the state for every worker, without slices, which arrive as partitions."""
+        """Return the state without the slices, because workers get the slices as partitions."""
         return {"_scan": self._scan.with_slices(())}
 
     def partitions(self) -> list[InputPartition]:
-        """Return the slices after pruning."""
+        """Return a partition for each file slice that was not pruned."""
         return [SlicePartition(one) for one in self._scan.slices]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
@@ -131,7 +141,7 @@ def _check_names(options: Mapping[str, str]) -> None:
 def _parse_query(options: Mapping[str, str]) -> Query:
     kind = options.get("query", _QUERIES[0])
     if kind not in _QUERIES:
-        message = f"option query is {kind!r}; known are {', '.join(_QUERIES)}"
+        message = f"option query is {kind!r}; pass one of {', '.join(_QUERIES)}"
         raise InvalidConfig(message)
     if kind == "incremental":
         _refuse(options, kind, "as_of")

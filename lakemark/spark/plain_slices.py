@@ -1,8 +1,9 @@
-"""Selects file slices that Spark can read itself: one Parquet file in the columns of the result.
+"""Selects file slices that Spark can read directly.
 
-The schema in a commit's metadata is that of the files it wrote. It is unknown if the commit was
-archived. If it is unknown or differs, the file may need a conversion to the current columns, which
-Spark's reader does differently from lakemark.
+Such a slice is a single Parquet file with the table's current columns and types. The metadata of a
+commit contains the schema of the files that the commit wrote; it is not read for archived commits.
+If a file's schema is unknown, or differs from the current schema, its values may have to be
+converted. Spark converts values differently from lakemark, so it must not read such a file.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from lakemark.spark.types import is_read_alike
 
 
 def plain_slices(table: OpenTable, scan: Scan) -> list[FileSlice]:
-    """Return the slices of a scan that Spark reads exactly as lakemark does.
+    """Return the slices of a scan for which Spark returns exactly the same rows as lakemark.
 
-    Reads the metadata of each commit that wrote one of the files, once.
+    The metadata of each commit that wrote one of the files is read once.
 
     Raises:
         CorruptData: a commit's metadata is damaged.
@@ -53,7 +54,7 @@ def plain_slices(table: OpenTable, scan: Scan) -> list[FileSlice]:
 
 
 def is_streaming_sink_file(path: str) -> bool:
-    """Return whether Spark silently skips a file because it looks like one of a streaming sink.
+    """Return whether Spark silently skips a file, because its path looks like a streaming sink's.
 
     Source: ``FileStreamSink.ancestorIsMetadataDirectory`` of Spark.
     """
@@ -61,7 +62,7 @@ def is_streaming_sink_file(path: str) -> bool:
 
 
 def _schema_of_commit(table: OpenTable, requested_at: str) -> pa.Schema | None:
-    """Return the columns of the files of a commit; None if they are unknown."""
+    """Return the columns of the files that a commit wrote; None if they are unknown."""
     commit = table.timeline.find(requested_at)
     if commit is None or not (commit.is_completed and commit.action.is_ingest):
         return None

@@ -1,14 +1,14 @@
-"""A table as a Spark DataFrame, on Spark 3.5 and 4.
+"""Reads a table as a Spark DataFrame, with Spark 3.5 and 4.
 
-Spark itself reads file slices of one Parquet file, which is faster than any reader in Python. The
-others are merged in Python workers, one task each. Both read only the columns and files that the
-query needs.
+File slices that consist of one Parquet file are read by Spark itself, which is faster than any
+reader in Python. Each of the other slices is merged by a task in a Python worker. Spark and the
+workers read only the columns and files that the query needs.
 
 Invariants:
 
-- both parts filter alike and have the same types;
-- the files are chosen when the DataFrame is created. So all actions on it read one snapshot, until
-  a cleaner deletes it.
+- Spark and the workers filter rows in the same way, and return the same types.
+- The files are chosen when the DataFrame is created. So all actions on the DataFrame read the same
+  snapshot. After a clean has deleted files of the snapshot, actions fail.
 """
 
 from __future__ import annotations
@@ -34,11 +34,13 @@ from lakemark.spark.plain_slices import is_streaming_sink_file, plain_slices
 from lakemark.spark.types import arrow_for_spark, spark_schema
 from lakemark.storage import StorageLocation, canonical_url
 
-#: Spark's scheme for each scheme of ``canonical_url``; Azure's also needs the account in the URL.
+#: Spark's URL scheme for each scheme of ``canonical_url``. Azure is not listed, because its URL
+#: must also contain the account.
 _SPARK_SCHEMES = {"file": "file", "s3": "s3a", "gs": "gs"}
 
-#: Paths are names: ``*`` in a folder's name is no pattern, and ``a=b`` no column. Dates before
-#: 1582 are not rebased. A missing file is an error, for any settings of the session.
+#: Options by which Spark reads exactly these files, for any settings of the session. ``*`` in a
+#: folder's name is not a pattern, and a folder ``a=b`` does not add a column. Dates before 1582 are
+#: not rebased. A missing file is an error.
 _PARQUET_OPTIONS = {
     "__globPaths__": "false",
     "recursiveFileLookup": "true",
@@ -60,30 +62,33 @@ def read_table(
     mergers: Sequence[CustomMerger] = (),
     spark_reads_files: bool = True,
 ) -> DataFrame:
-    """Read a table with the types that Apache Hudi gives its columns in Spark.
+    """Return a DataFrame with the rows of a table. Columns have the same types as in Apache Hudi.
 
-    The timeline, the listing and statistics are read immediately, in this process. Rows are read
-    when Spark runs an action on the DataFrame. A later filter on the DataFrame applies to the
-    Parquet files that Spark reads; only ``where`` skips partitions and files of both kinds.
+    The timeline, the listing and the statistics are read immediately, in this process. Rows are
+    read when Spark runs an action on the DataFrame. Pass conditions as ``where``, because only they
+    skip partitions and files. A filter on the returned DataFrame can at most skip row groups in the
+    Parquet files that Spark reads itself.
 
     Args:
-        spark: the session.
-        path: of the table, a local path or a URL.
-        query: the type of query.
-        columns: columns of the result, in this order; all, Hudi's own first, when None.
+        spark: the Spark session.
+        path: local path or URL of the table.
+        query: type and time of the query.
+        columns: columns of the result, in this order; None for all columns, Hudi's meta columns
+            first.
         where: a condition in the language of ``lakemark.read.where``.
-        storage_options: options with which this process and the workers reach the store; Spark's
-            own file systems are configured in the session (``spark.hadoop.…``).
-        mergers: custom mergers, for a table in merge mode ``CUSTOM``; workers must be able to
-            import their classes, except for those of a ``FILE.py``.
-        spark_reads_files: if False, the Python workers read all files, for stores that Spark's file
-            systems cannot reach.
+        storage_options: options by which this process and the workers access the store. Spark's own
+            file systems are configured in the session (``spark.hadoop.…``).
+        mergers: custom mergers, for a table in merge mode ``CUSTOM``. Workers must be able to
+            import the classes, except classes that were loaded from a ``FILE.py``.
+        spark_reads_files: pass False for a store that Spark's file systems cannot access. Then the
+            Python workers read all files.
 
     Raises:
         TableNotFound: there is no table at the path.
-        InvalidConfig: an invalid column, condition, time or range; or Spark cannot reach the store.
-        SnapshotChanged: the table changed meanwhile; call again.
-        CorruptData, Unsupported: as ``Table.scan``.
+        InvalidConfig: a column, condition, time or range is not valid, or Spark cannot access the
+            store.
+        SnapshotChanged: the table changed meanwhile; call this function again.
+        CorruptData, Unsupported: as for ``Table.scan``.
     """
     location = StorageLocation(os.fspath(path), dict(storage_options or {}))
     table = open_table(location, mergers=mergers)
@@ -97,11 +102,12 @@ def read_table(
 
 @dataclass(frozen=True)
 class ReadSlices:
-    """Runs in a worker: maps numbers of slices to their rows.
+    """A function for workers that yields the rows of slices, given the slices' numbers.
 
     Attributes:
-        scan: without slices.
-        slices: pickled one by one, so that a worker loads only those that it reads.
+        scan: the scan, without its slices.
+        slices: the slices, each pickled separately. So a worker unpickles only the slices that it
+            reads.
     """
 
     scan: Scan
@@ -109,18 +115,25 @@ class ReadSlices:
 
     @classmethod
     def of(cls, scan: Scan) -> ReadSlices:
-        """Return a reader of the slices of a scan, numbered from 0."""
+        """Return the function for the slices of a scan, which are numbered from 0."""
         return cls(scan.with_slices(()), tuple(pickle.dumps(one) for one in scan.slices))
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, batch by batch, in the types that Spark accepts."""
+        """Yield the rows of slices, with types that Spark accepts.
+
+        Args:
+            batches: batches whose first column contains numbers of slices.
+        """
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from read_slice(self.scan, pickle.loads(self.slices[number]))
 
 
 def read_slice(scan: Scan, file_slice: FileSlice) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one slice, in the types that Spark accepts; errors as ``Scan.batches``."""
+    """Yield the rows of one slice, with types that Spark accepts.
+
+    Raises the same errors as ``Scan.batches``.
+    """
     schema = arrow_for_spark(scan.schema)
     for batch in scan.with_slices([file_slice]).batches(threads=1):
         yield batch.cast(schema)
@@ -169,7 +182,7 @@ def _read_by_workers(spark: SparkSession, scan: Scan) -> DataFrame:
 
 
 def _spark_root(url: str) -> str | None:
-    """The table's root in the scheme of Spark's file systems; None if Spark cannot read there."""
+    """Return the URL of the table's root for Spark; None if Spark cannot read there."""
     scheme, _, rest = canonical_url(url).partition("://")
     if scheme == "az" and "@" in rest.partition("/")[0]:
         return f"abfss://{rest}".rstrip("/")

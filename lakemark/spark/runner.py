@@ -1,4 +1,4 @@
-"""Runs tasks on a Spark cluster; a task ends only when its files survive a power failure."""
+"""Runs tasks on a Spark cluster. A task returns only after its files are durable."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _POOL = "spark.scheduler.pool"
 
 @dataclass(frozen=True)
 class DurableTask(Generic[Task, Result]):
-    """Forces the files of a function to the local disk before the driver gets its result.
+    """A function with an fsync: files are forced to the local disk before the result is returned.
 
-    The driver itself forces only files of its own process.
+    The task must do so, because the driver can force only files of its own process.
     """
 
     function: Callable[[Task], Result]
 
     def __call__(self, task: Task) -> Result:
-        """Call the function, then force its files.
+        """Call the function, force the files that it wrote to disk, and return its result.
 
         Raises:
-            StorageUnavailable: the disk failed, or is full.
+            StorageUnavailable: the disk failed or is full.
         """
         result = self.function(task)
         sync_process()
@@ -37,17 +37,18 @@ class DurableTask(Generic[Task, Result]):
 
 
 class SparkRunner:
-    """One Spark task for each task; functions and values are pickled."""
+    """Runs each task as a Spark task. Functions, tasks and results are pickled."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
 
     def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        """Return one result for each task; Spark retries a failed task, possibly elsewhere.
+        """Return the result of each task. Spark may retry a failed task on another executor.
 
         Raises:
-            Exception: Spark's, with the traceback of the task's exception; ``ExecutorsDiffer`` if
-                an executor has other versions than the driver.
+            Exception: a task failed. Spark's exception contains the traceback of the task's
+                exception, which is ``ExecutorsDiffer`` if an executor has other versions than the
+                driver.
         """
         if not tasks:
             return []
@@ -60,14 +61,15 @@ class SparkRunner:
 
 
 class CancellableSparkRunner:
-    """Runs tasks from a thread of its own, while the session runs other jobs; can be cancelled.
+    """Runs tasks that can be cancelled, in a thread, while the session runs other jobs.
 
-    Its jobs are one job group, in a scheduler pool of their own. If the session shares executors
-    fairly (``spark.scheduler.mode: FAIR``), they use at most half of them.
+    All jobs of this runner have the same job group and scheduler pool. If the session schedules
+    jobs fairly (``spark.scheduler.mode: FAIR``), the pool gets at most half of the executors while
+    other jobs run.
 
     Args:
-        spark: the session.
-        name: of the group and the pool.
+        spark: the Spark session.
+        name: name of the job group and of the scheduler pool.
     """
 
     def __init__(self, spark: SparkSession, name: str) -> None:
@@ -75,7 +77,7 @@ class CancellableSparkRunner:
         self._cancelled = threading.Event()
 
     def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
-        """See ``SparkRunner.map``; job group and pool belong to the calling thread."""
+        """See ``SparkRunner.map``. Job group and pool are set for the calling thread."""
         if self._cancelled.is_set():
             raise Cancelled
         context = self._spark.sparkContext
@@ -89,6 +91,6 @@ class CancellableSparkRunner:
             raise
 
     def cancel(self) -> None:
-        """See ``CancellableRunner.cancel``; running tasks are asked to end, too."""
+        """See ``CancellableRunner.cancel``. Spark also asks running tasks to end."""
         self._cancelled.set()
         self._spark.sparkContext.cancelJobGroup(self._name)

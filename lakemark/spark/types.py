@@ -1,7 +1,8 @@
-"""Spark types of a table's columns, the same as Apache Hudi's.
+"""Converts the types of a table's columns to Spark types, as Apache Hudi does.
 
-Times in UTC are ``TimestampType``, local ones ``TimestampNTZType``. Spark has neither a time of day
-nor a fixed: the former is the stored number, the latter binary. All columns are nullable.
+Timestamps in UTC become ``TimestampType``, and local timestamps ``TimestampNTZType``. Spark has no
+type for a time of day, which becomes the stored number. It has no type for binary values of fixed
+size, which become ``BinaryType``. All columns are nullable.
 """
 
 from __future__ import annotations
@@ -12,19 +13,20 @@ from pyspark.sql.types import StructType
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """Return the columns as Spark types."""
+    """Return the columns with their Spark types."""
     return from_arrow_schema(arrow_for_spark(schema), prefer_timestamp_ntz=True)
 
 
 def arrow_for_spark(schema: pa.Schema) -> pa.Schema:
-    """Return the Arrow types that Spark accepts for these columns; they can be cast to these."""
+    """Return the columns with Arrow types that Spark accepts, and to which rows can be cast."""
     return pa.schema([_field(field) for field in schema])
 
 
 def is_read_alike(data_type: pa.DataType) -> bool:
-    """Whether Spark's Parquet reader returns the type of ``spark_schema`` for files of any writer.
+    """Return whether Spark's Parquet reader always returns the type of ``spark_schema``.
 
-    Writers mark local times differently, and Spark refuses marks that it does not expect.
+    It does not for local timestamps, because writers annotate them differently in Parquet, and
+    Spark refuses annotations that it does not expect.
     """
     if pa.types.is_nested(data_type):
         return all(is_read_alike(part.type) for part in _parts(data_type))

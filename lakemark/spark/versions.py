@@ -1,4 +1,4 @@
-"""Checks that executors run the same versions as the driver, so that they write the same bytes."""
+"""Checks that executors have the same versions as the driver, so that they write equal files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakemark.own_packages import PreferOwnPackages
 
 _PACKAGES = ("lakemark", "pyarrow", "numpy", "obstore", "fastavro")
 
-#: Package names, each with the version in a process.
+#: Pairs of package name and version, for the packages in a process.
 Versions: TypeAlias = tuple[tuple[str, str], ...]
 
 Argument = TypeVar("Argument")
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 
 class ExecutorsDiffer(Permanent):
-    """An executor has another Python version, or other packages, than the driver."""
+    """An executor has another version of Python or of a package than the driver."""
 
     def __init__(self, host: str, differences: str) -> None:
         super().__init__(
@@ -34,7 +34,7 @@ class ExecutorsDiffer(Permanent):
 
 @cache
 def versions() -> Versions:
-    """The versions in this process: Python's minor version, and the packages that write files."""
+    """Return the versions in this process of Python (major and minor) and of the file writers."""
     python = ".".join(platform.python_version_tuple()[:2])
     return (("Python", python), *((name, _version(name)) for name in _PACKAGES))
 
@@ -48,7 +48,7 @@ def check_same(host: str, theirs: Versions, ours: Versions) -> None:
     """Check that an executor would write the same bytes as the driver.
 
     Args:
-        host: of the executor.
+        host: host name of the executor.
         theirs: the executor's versions.
         ours: the driver's versions.
 
@@ -69,9 +69,9 @@ def check_same(host: str, theirs: Versions, ours: Versions) -> None:
 class VersionCheckedTask(Generic[Argument, Result]):
     """A function that an executor runs only if its versions equal the driver's.
 
-    Executors start and stop while a stream runs, so a check at the start is not enough. Each of
-    their processes checks once. If the driver prefers its own packages (``own_packages``), so does
-    the executor.
+    Executors start and stop while a stream runs, so a check at the start is not enough. Instead,
+    each process of an executor checks its versions once. If the driver prefers lakemark's packages
+    (``own_packages``), the executor prefers them too.
 
     Attributes:
         function: the function to run.
@@ -91,7 +91,8 @@ class VersionCheckedTask(Generic[Argument, Result]):
         return self.function(argument)
 
     def __reduce__(self) -> tuple[object, tuple[object, ...]]:
-        # In this order: the function may be in a package whose name is also that of another module.
+        # PreferOwnPackages must come first: unpickling the function imports its package, and a
+        # user's module may have the same name.
         return _restore_task, (PreferOwnPackages(), self.function, self.drivers)
 
 

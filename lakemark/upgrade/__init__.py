@@ -1,1 +1,1 @@
-"""Changes the version of a table, on request."""
+"""Changes the version of a table (upgrade or downgrade)."""

@@ -1,4 +1,4 @@
-"""The instants of an archive with all their metadata, to be written to another archive."""
+"""Reads all instants of an archive with their metadata, to write them to another archive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakemark.timeline.content import build_commit, encode_commit
 from lakemark.timeline.lsm_history import LsmHistory
 from lakemark.timeline.lsm_writer import ArchivedInstant
 
-#: The schema of what an entry of version 6 keeps in a field.
+#: For archive entries of version 6: the name of the Avro schema of each field with metadata.
 _METADATA = {
     "hoodieCleanMetadata": "HoodieCleanMetadata",
     "hoodieRollbackMetadata": "HoodieRollbackMetadata",
@@ -30,11 +30,13 @@ _PLANS = {
 
 
 def archived_instants(archive: ArchiveLogs | LsmHistory) -> list[ArchivedInstant]:
-    """Return every completed instant once, oldest first; metadata as an Avro container.
+    """Return every completed instant of an archive once, oldest first.
+
+    The metadata of each instant is encoded as an Avro container.
 
     Raises:
         SnapshotChanged: the archive was rewritten meanwhile.
-        CorruptData: it is damaged.
+        CorruptData: the archive is damaged.
     """
     rows = _of_history(archive) if isinstance(archive, LsmHistory) else _of_logs(archive)
     each = {(row.requested_at, row.action): row for row in rows}
@@ -56,7 +58,11 @@ def _of_history(history: LsmHistory) -> Iterator[ArchivedInstant]:
 
 
 def _of_logs(logs: ArchiveLogs) -> Iterator[ArchivedInstant]:
-    """An instant has an entry for each of its states, its plan in an earlier one or the last."""
+    """Yield the completed instants of an archive of version 6.
+
+    Such an archive has an entry for each state of an instant. Any of these entries may contain the
+    plan of the instant.
+    """
     plans: dict[tuple[str, Action], bytes] = {}
     done: list[tuple[Action, Mapping[str, Any]]] = []
     for entry in logs.entries():

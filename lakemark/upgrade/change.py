@@ -1,22 +1,22 @@
-"""Changes the version of a table, whole or not at all.
+"""Changes the version of a table atomically.
 
-``hoodie.properties`` decides which version a table has, so replacing this one file is the change.
-The steps, all under the table's lock, and what a crash right after each leaves:
+``hoodie.properties`` decides which version a table has, so the change takes effect when this one
+file is replaced. All steps run under the table's lock:
 
-1. metadata table dropped, and the new properties announced: a writer that takes the lock over and
-   finds them makes step 4 fail (on a store that compares before it replaces)
-                                 a table without one; the next writer builds it again
-2. files that an older attempt left at the path of the new timeline are deleted
-                                 the same
-3. archive and timeline written in the new layout, next to the old ones
-                                 files that are not read; step 2 of the next attempt
-4. **properties replaced**       the table has the new version
-5. old timeline and archive deleted
-                                 files that are not read; ``change_version`` again deletes them,
-                                 but for an archive of version 6
+1. Drop the metadata table, and announce the new properties in a file. If another writer takes over
+   the lock and finds this file, it makes step 4 fail (on a store with conditional puts).
+2. At the path of the new timeline, delete the files that an earlier attempt has left.
+3. Write the archive and the timeline in the new layout, next to the old archive and timeline.
+4. **Replace the properties.** From now on, the table has the new version.
+5. Delete the old timeline and archive.
 
-Apache Hudi moves file by file and replaces the properties last; a crash in between leaves a
-timeline of two layouts there. Source: ``UpgradeDowngrade``, ``UpgradeDowngradeUtils`` and the
+After a crash in steps 1 to 3, the table has its old version. It may have lost its metadata table,
+which the next writer builds again. Files of the new timeline are not read, and the next attempt
+deletes them in step 2. After a crash in step 5, the remaining files of the old timeline are not
+read. If ``change_version`` is called again, it deletes them, except an archive of version 6.
+
+Apache Hudi moves file by file and replaces the properties last. If it crashes in between, the
+timeline has files in two layouts. Source: ``UpgradeDowngrade``, ``UpgradeDowngradeUtils`` and the
 handlers from version 6 to 9 of Apache Hudi 1.2.0.
 """
 
@@ -51,23 +51,26 @@ from lakemark.upgrade.timeline_files import Move, content_of, moves
 from lakemark.view.file_lister import StorageFileLister, data_file, list_data_objects
 from lakemark.view.view_loader import load_view
 
-#: Pending actions that a version change completes itself: it rolls back, or compacts.
+#: Actions that may be pending when a version change is planned. Before the change, these instants
+#: are rolled back or, if they are compactions, executed.
 _ENDED = (*COMMITS, Action.ROLLBACK, Action.COMPACTION)
 
-#: The old archive of a table that Apache Hudi upgraded tells readers how to read the new one.
+#: A folder that does not exist. It replaces the archive folder of version 6, so that an old archive
+#: is not deleted. If Apache Hudi upgraded the table, readers need the old archive, because it shows
+#: how to read the new archive.
 _NOWHERE = ".hoodie/.none"
 
 
 @dataclass(frozen=True, slots=True)
 class VersionChange:
-    """What a change of version does to the table.
+    """The effects of a change of version.
 
     Attributes:
-        before: the table's properties.
-        after: the same in the new version.
+        before: the table's properties before the change.
+        after: the table's properties after the change.
         moves: the files of the active timeline to rewrite; empty if the layout stays the same.
-        archived: the instants whose archive is rewritten.
-        metadata_partitions: of the metadata table, which is dropped.
+        archived: the archived instants to rewrite; empty if the layout stays the same.
+        metadata_partitions: the partitions of the metadata table, which is dropped.
     """
 
     before: TableProperties
@@ -78,29 +81,29 @@ class VersionChange:
 
     @property
     def is_none(self) -> bool:
-        """Whether the table has that version already."""
+        """Whether nothing changes, because the table already has the version."""
         return self.before.version == self.after.version
 
 
 def needs_compaction(before: FormatVersion, after: FormatVersion) -> bool:
-    """Return whether logs of the old version are to be merged first: always but from 8 to 9."""
+    """Return whether all logs must be compacted first. Only a change from 8 to 9 keeps logs."""
     return before is not after and (before, after) != (FormatVersion.V8, FormatVersion.V9)
 
 
 def plan_change(
     context: TableContext, version: FormatVersion, partition_fields: Sequence[str] | None = None
 ) -> VersionChange:
-    """Return what ``change_version`` would do now, once nothing is pending.
+    """Return what ``change_version`` would do after pending instants have ended.
 
     Args:
-        context: of the table.
-        version: of the table to be.
+        context: the table.
+        version: the new version of the table.
         partition_fields: see ``properties_of``.
 
     Raises:
-        Refused: the change is not possible now; the message says what to do first.
-        InvalidConfig: the version has no settings for how the table merges.
-        Unsupported: a metadata table, or a payload, that is not written here.
+        Refused: the change is not possible now. The message says what to do first.
+        InvalidConfig: the new version has no settings that express how the table merges records.
+        Unsupported: this project does not write the table's metadata table or payload.
     """
     timeline = context.timeline.load()
     _check_nothing_pending(context, timeline, _ENDED)
@@ -110,15 +113,21 @@ def plan_change(
 def change_version(
     context: TableContext, version: FormatVersion, partition_fields: Sequence[str] | None = None
 ) -> VersionChange:
-    """Change the version; if the table has it already, delete files of a dead attempt.
+    """Change the version of the table.
+
+    If the table already has the version, only delete the files that a failed attempt has left.
 
     Args:
-        context: of the table.
-        version: of the table to be.
+        context: the table.
+        version: the new version of the table.
         partition_fields: see ``properties_of``.
 
     Returns:
-        What was done. Errors as for ``plan_change``, and ``Refused`` if anything is pending.
+        The change that was made.
+
+    Raises:
+        Refused: an instant is pending, or the change is not possible now.
+        InvalidConfig, Unsupported: as for ``plan_change``.
     """
     with context.lock.hold(LOCK_WAIT_S) as lease:
         timeline = context.timeline.load()
@@ -141,7 +150,10 @@ def change_version(
 def _check_nothing_pending(
     context: TableContext, timeline: Timeline, but: Collection[Action] = ()
 ) -> None:
-    """Pass if no instant is pending, clusterings included, but for those of some actions."""
+    """Check that no instant is pending, except instants with the actions in ``but``.
+
+    A pending clustering is always refused.
+    """
     check_no_restore(timeline)
     for pending in timeline.pending():
         if context.timeline.is_clustering(pending):
@@ -187,21 +199,25 @@ def _planned(
 
 
 def _check_logs(storage: Storage, change: VersionChange) -> None:
-    """Pass if the store keeps file times: in version 6 they are completion times of commits."""
+    """Check before a downgrade to version 6 that logs will have the right completion times.
+
+    In version 6, the completion time of a commit is the modification time of its file. So the store
+    must allow setting modification times, or the table must have no logs.
+    """
     is_downgrade = change.after.version < FormatVersion.V8 <= change.before.version
     if not is_downgrade or _keeps_times(storage):
         return
     for log in _logs(storage):
         message = (
-            f"the store of {storage.location.url} says itself when a commit was written, and "
-            f"version 6 would take log {log} for one of a newer file; first: lakemark table "
+            f"the store of {storage.location.url} does not allow setting modification times, so "
+            f"version 6 would assign log {log} to a newer base file; first: lakemark table "
             "compact TABLE --run, then: lakemark table clean TABLE --retain-versions 1 --run"
         )
         raise Refused(message)
 
 
 def _check_merged(context: TableContext, change: VersionChange, timeline: Timeline) -> None:
-    """Pass if no log is left that the new version would read differently."""
+    """Check that there is no log that the new version would read differently."""
     before, after = FormatVersion(change.before.version), FormatVersion(change.after.version)
     if not change.before.is_merge_on_read or not needs_compaction(before, after):
         return
@@ -248,7 +264,10 @@ def _write_timeline(
 
 
 def _keep_modified_at(storage: Storage, move: Move) -> None:
-    """It shows the zone of a timeline in local time (``ZoneEvidence``), if the store takes it."""
+    """Copy the modification time of a file, if the store allows it.
+
+    The time shows the time zone of a timeline in local time (``ZoneEvidence``).
+    """
     source = storage.head(move.source)
     if source is not None:
         storage.set_modified_at(move.target, source.modified_at)
@@ -257,7 +276,7 @@ def _keep_modified_at(storage: Storage, move: Move) -> None:
 def _delete_leftovers(
     storage: Storage, layout: TimelineLayout, kept: set[str], lease: Lease
 ) -> None:
-    """Delete files at the path of a timeline that the table does not have."""
+    """Delete the files of a layout's timeline and archive, which the table does not use."""
     _, objects = storage.list_folder(layout.folder)
     instants = (o.path for o in objects if layout.parse(o.name) is not None)
     leftovers = sorted({*instants, *_archive_paths(storage, layout)} - kept)
@@ -266,7 +285,10 @@ def _delete_leftovers(
 
 
 def _archive_paths(storage: Storage, layout: TimelineLayout) -> list[str]:
-    """Files of an archive; in version 6 it may be in ``.hoodie`` itself, next to other files."""
+    """Return the paths of all archive files.
+
+    In version 6, the archive may be in ``.hoodie`` itself, together with other files.
+    """
     is_apart = layout.archive_folder != layout.folder
     found = storage.list_tree(layout.archive_folder) if is_apart else ()
     mixed = () if is_apart else storage.list_folder(layout.folder)[1]
@@ -274,7 +296,10 @@ def _archive_paths(storage: Storage, layout: TimelineLayout) -> list[str]:
 
 
 def _delete_timeline(storage: Storage, change: VersionChange, lease: Lease) -> None:
-    """Delete the timeline that the table had, or that a dead attempt left, and its archive."""
+    """Delete the old timeline and its archive.
+
+    If the version was not changed, delete what a failed attempt has left in the other layout.
+    """
     before, after = FormatVersion(change.before.version), FormatVersion(change.after.version)
     if before is after:
         other = LayoutV2() if after is FormatVersion.V6 else LayoutV1(archive_folder=_NOWHERE)

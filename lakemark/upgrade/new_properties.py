@@ -1,15 +1,20 @@
-"""What a table's properties become in another version.
+"""Converts a table's properties to those of another version.
 
-Records merge as before; the properties describe it in the terms of the new version. Source:
-``SevenToEightUpgradeHandler``, ``EightToNineUpgradeHandler``, ``NineToEightDowngradeHandler`` and
-``EightToSevenDowngradeHandler`` of Apache Hudi 1.2.0, with these differences:
+Records are merged in the same way before and after the change; only the properties that describe
+the merging differ. Source: ``SevenToEightUpgradeHandler``, ``EightToNineUpgradeHandler``,
+``NineToEightDowngradeHandler`` and ``EightToSevenDowngradeHandler`` of Apache Hudi 1.2.0, with
+these differences:
 
-- A table whose rows would merge otherwise afterwards is refused.
-- ``OverwriteWithLatestAvroPayload`` of version 6 keeps commit time, also with a precombine field.
-- The payload class of a mode is stored in versions 6 and 8, also if the table had none: releases
-  before 1.0 know no mode, and take a table without payload class for one of commit time.
-- The delete marker of a payload is removed with the other properties that its class replaces.
-- Only the name of the merge strategy that the version has is stored, not its alternative, too.
+- If the new version cannot merge records in the same way, the change is refused.
+- A table of version 6 with ``OverwriteWithLatestAvroPayload`` keeps commit-time ordering, even if
+  it has a precombine field.
+- In versions 6 and 8, the payload class that corresponds to the merge mode is always stored.
+  Releases before 1.0 ignore merge modes, and treat a table without a payload class as ordered by
+  commit time.
+- If a payload class implies a delete marker, the marker's properties are removed when the class is
+  stored.
+- The id of the merge strategy is stored only under the new version's property name. Apache Hudi
+  also stores it under the other name.
 """
 
 from __future__ import annotations
@@ -36,7 +41,7 @@ from lakemark.config.table_properties import (
 )
 from lakemark.model.format_version import FormatVersion
 
-#: Keys that are written again in the new version; all others stay.
+#: Properties that depend on the version and are written again. All other properties are kept.
 _VERSIONED = frozenset(
     {
         keys.TABLE_VERSION,
@@ -69,17 +74,17 @@ def properties_of(
     version: FormatVersion,
     partition_fields: Sequence[str] | None = None,
 ) -> TableProperties:
-    """Return the properties of a table in a version; it has no metadata table then.
+    """Return the properties of a table in a new version, without those of the metadata table.
 
     Args:
-        properties: of the table now.
-        version: of the table to be.
-        partition_fields: as ``field:TYPE``, for a table of the key generator ``CUSTOM`` that stores
-            the fields alone; None keeps the stored fields.
+        properties: the current properties of the table.
+        version: the new version of the table.
+        partition_fields: partition fields as ``field:TYPE``, for a table with key generator
+            ``CUSTOM`` whose properties lack the types; None to keep the stored fields.
 
     Raises:
-        InvalidConfig: the version has no words for how the table merges.
-        Unsupported: a payload that is not known here.
+        InvalidConfig: the new version has no settings that express how the table merges records.
+        Unsupported: the payload class is unknown.
     """
     settings, payload = merge_settings(properties), stored_payload(properties)
     mode = settings.mode
@@ -110,7 +115,10 @@ def properties_of(
 def changed_properties(
     before: TableProperties, after: TableProperties
 ) -> list[tuple[str, str | None, str | None]]:
-    """Return each key that changes, its value before, and after; None where there is none."""
+    """Return the changed properties as tuples of key, old value and new value.
+
+    A value is None if the property does not exist.
+    """
     names = sorted((before.values.keys() | after.values.keys()) - {keys.TABLE_CHECKSUM})
     pairs = ((name, before.values.get(name), after.values.get(name)) for name in names)
     return [(name, old, new) for name, old, new in pairs if old != new]
@@ -119,7 +127,10 @@ def changed_properties(
 def _strategy_of_payload(
     properties: TableProperties, settings: MergeSettings, version: FormatVersion
 ) -> dict[str, str]:
-    """From 8 to 9 Apache Hudi replaces the strategy of a payload by that of its mode."""
+    """Return the strategy id that replaces a payload's id in an upgrade from version 8 to 9.
+
+    As in Apache Hudi, this is the id of the merge mode.
+    """
     is_replaced = properties.version == FormatVersion.V8 and version is FormatVersion.V9
     strategy = strategy_of_mode(settings.mode) if is_replaced and settings.payload else None
     return {keys.MERGE_STRATEGY_ID: strategy} if strategy else {}
@@ -128,7 +139,10 @@ def _strategy_of_payload(
 def _partition_fields(
     properties: TableProperties, version: FormatVersion, typed: Sequence[str] | None
 ) -> dict[str, str]:
-    """The key generator ``CUSTOM`` stores types of fields from version 8 on, others never do."""
+    """Return the property with the partition fields.
+
+    Only for key generator ``CUSTOM``, and only from version 8 on, it contains the fields' types.
+    """
     stored = properties.values.get(keys.PARTITION_FIELDS)
     if stored is None:
         return {}
@@ -138,7 +152,7 @@ def _partition_fields(
 
 
 def _key_generator(properties: TableProperties) -> dict[str, str]:
-    """Word and class together, as Apache Hudi has them after each change of version."""
+    """Return type and class of the key generator. Hudi stores both after a change of version."""
     if not {keys.KEY_GENERATOR_TYPE, keys.KEY_GENERATOR_CLASS} & properties.values.keys():
         return {}
     class_name = properties.key_generator_class

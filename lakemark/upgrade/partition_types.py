@@ -1,10 +1,11 @@
-"""Which partition fields of a CUSTOM table hold times, as its rows show.
+"""Finds the types of the partition fields in a table with key generator ``CUSTOM``.
 
-The key generator ``CUSTOM`` has fields of two types: the folder of a ``SIMPLE`` one is its value,
-that of a ``TIMESTAMP`` one is a rendered time. Tables of version 6 store the fields alone, those of
-version 8 and later ``field:TYPE``. Apache Hudi's upgrade takes the types from the settings of its
-writer; here the rows are compared with their partition path. Source:
-``SevenToEightUpgradeHandler.upgradePartitionFields`` of Apache Hudi 1.2.0.
+Such a table has partition fields of two types. The folder of a ``SIMPLE`` field is named after the
+field's value, and the folder of a ``TIMESTAMP`` field is a formatted time. Tables of version 8 and
+later store each field as ``field:TYPE``, but tables of version 6 do not store the types. Apache
+Hudi's upgrade takes the types from the configuration of the writer. lakemark instead compares rows
+with their partition paths. Source: ``SevenToEightUpgradeHandler.upgradePartitionFields`` of Apache
+Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ def typed_partition_fields(
     """Return the partition fields as ``field:SIMPLE`` or ``field:TIMESTAMP``.
 
     Args:
-        properties: of the table, whose key generator is ``CUSTOM``.
+        properties: properties of a table with key generator ``CUSTOM``.
         sample: rows of the table.
-        place: the table's URL, for errors.
+        place: URL of the table, for error messages.
 
     Raises:
-        Refused: there are no rows.
+        Refused: the table has no rows.
     """
     stored = list(sample)
     if not stored:
@@ -47,7 +48,7 @@ def typed_partition_fields(
 
 
 def _is_simple(field: str, properties: TableProperties, sample: Iterable[StoredRows]) -> bool:
-    """Return whether every row lies in a folder that is named as the field's value."""
+    """Return whether every row is in a folder that is named after the field's value."""
     prefix = f"{field}=" if properties.hive_style else ""
     try:
         return all(
@@ -56,7 +57,7 @@ def _is_simple(field: str, properties: TableProperties, sample: Iterable[StoredR
             for value, path in _values_and_paths(field, stored)
         )
     except InvalidConfig:
-        return False  # a value of this type names no folder
+        return False  # a value of this type cannot be a folder's name
 
 
 def _values_and_paths(field: str, stored: StoredRows) -> Iterable[tuple[str | None, str]]:

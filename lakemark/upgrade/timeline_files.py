@@ -1,11 +1,17 @@
-"""The files of a timeline, and what they are in the layout of another version.
+"""Converts the files of a timeline to the layout of another version.
 
-Commits change between JSON and Avro; a completed instant gains or loses the completion time in its
-name; a pending ``clustering`` is a ``replacecommit`` in layout 1. Plans and all else keep their
-bytes. In layout 1 an instant completed when its file was last written. A copy may say later than
-that, and then a log would belong to a slice that was begun after it: so no commit completes after
-the request of the next compaction, before which, in version 6, it must have completed. Source:
-``SevenToEightUpgradeHandler``, ``EightToSevenDowngradeHandler`` of Apache Hudi 1.2.0.
+- The content of a commit is converted between JSON and Avro. All other files, such as plans, keep
+  their content.
+- In layout 2, the name of a completed instant contains its completion time; in layout 1 it does
+  not.
+- A pending ``clustering`` is a ``replacecommit`` in layout 1.
+
+In layout 1, the completion time of an instant is the modification time of its file, which is too
+late if the table was copied. With such a completion time, a log would be assigned to a slice that
+began after the log's commit. So the completion time of a commit is limited to the time before the
+request of the next compaction, because in version 6, a compaction is requested only after earlier
+commits have completed. Source: ``SevenToEightUpgradeHandler``, ``EightToSevenDowngradeHandler`` of
+Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -27,13 +33,13 @@ from lakemark.timeline.timeline_store import TimelineStore
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One file of the timeline.
+    """A file of the timeline in the old and in the new layout.
 
     Attributes:
-        instant: as the old layout reads it.
-        source: its path.
-        moved: as it is to be written.
-        target: its path then.
+        instant: the instant in the old layout.
+        source: path of the file in the old layout.
+        moved: the instant in the new layout.
+        target: path of the file in the new layout.
     """
 
     instant: Instant
@@ -45,13 +51,13 @@ class Move:
 def moves(
     storage: Storage, store: TimelineStore, old: TimelineLayout, new: TimelineLayout
 ) -> list[Move]:
-    """Return every file of the active timeline, oldest first.
+    """Return the moves of all files of the active timeline, oldest instant first.
 
     Args:
-        storage: of the table.
-        store: its timeline, in the old layout.
-        old: where the files lie.
-        new: where they are to lie.
+        storage: storage of the table.
+        store: the table's timeline, in the old layout.
+        old: the old layout.
+        new: the new layout.
     """
     _, objects = storage.list_folder(old.folder)
     found = ((info, store.instant_of(info)) for info in objects)
@@ -66,7 +72,7 @@ def moves(
 
 
 def content_of(storage: Storage, move: Move, version: FormatVersion) -> bytes:
-    """Return what a file holds in a table of that version."""
+    """Return the content that a file must have in a table of this version."""
     data, instant = storage.read(move.source), move.instant
     if not data or instant.action not in COMMITS or instant.state is State.REQUESTED:
         return data

@@ -1,1 +1,1 @@
-"""File groups and file slices, as the timeline shows them."""
+"""Views of a table: the file groups and file slices that are visible on its timeline."""

@@ -1,4 +1,4 @@
-"""A file group: all files of one file id in one partition, and the slices that they make."""
+"""A file group: all files with one file id in one partition, and their file slices."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from lakemark.view.slicing import merge_for_readers, slice_file_group
 
 @dataclass(frozen=True, slots=True)
 class FileGroup:
-    """One file group at one moment.
+    """A file group as of one state of the timeline.
 
     Attributes:
         id: partition path and file id.
-        files: by name; committed or not.
-        compaction: instant of the pending compaction of the group, if there is one.
-        slices: oldest first; the newest may be empty, if a pending compaction opened it.
+        files: all files of the group by name, committed or not.
+        compaction: instant of a pending compaction of the group; None if there is none.
+        slices: file slices, oldest first. If a pending compaction opened the newest slice, that
+            slice may have no files.
     """
 
     id: FileGroupId
@@ -37,7 +38,7 @@ class FileGroup:
         version: FormatVersion,
         compaction: str | None = None,
     ) -> FileGroup:
-        """Return the group that consists of these files."""
+        """Divide the files of a group into slices, and return the group."""
         by_name = {str(file.name): file for file in files}
         bases = [file for file in by_name.values() if isinstance(file, BaseFile)]
         logs = [file for file in by_name.values() if isinstance(file, LogFile)]
@@ -45,12 +46,14 @@ class FileGroup:
         return cls(group, by_name, compaction, slices)
 
     def as_of(self, instant: str, version: FormatVersion) -> FileGroup:
-        """The group without the slices of later instants, and without their logs in other slices.
+        """Return the group without slices and logs that were requested after an instant.
 
-        Instants are compared by requested time, as in Apache Hudi. In table version 6 a log holds
-        several commits, so it stays, and ``VisibleInstants`` selects its blocks. From version 8 on,
-        a log may be in a slice that was requested after the log's commit and before its completion.
-        Such a log is omitted as of a time between the two requests, as in Apache Hudi.
+        Instants are compared by requested time, as in Apache Hudi. In table version 6, a log may
+        contain several commits, so it is kept, and ``VisibleInstants`` selects its blocks.
+
+        From version 8 on, a slice may have been requested after the commit of a log that it
+        contains, but before the commit completed. As of a time between the two requests, neither
+        the slice nor its log is returned. Apache Hudi omits such a log too.
         """
         slices = (s for s in self.slices if s.base_instant <= instant)
         if not version.logs_name_their_slice:
@@ -59,17 +62,20 @@ class FileGroup:
 
     @property
     def for_readers(self) -> FileSlice | None:
-        """The slice for queries: the newest one, and with a pending compaction the one before."""
+        """The slice for queries; None if the group is empty.
+
+        This is the newest slice. If a pending compaction opened it, it includes the slice before.
+        """
         return merge_for_readers(self.slices, self.compaction)
 
     @property
     def for_writers(self) -> FileSlice | None:
-        """The slice that a writer appends to: the newest one as it is."""
+        """The slice to which a writer appends, which is always the newest slice."""
         return self.slices[-1] if self.slices else None
 
     @property
     def read_optimized(self) -> FileSlice | None:
-        """The newest base file only."""
+        """A slice with only the group's newest base file; None if the group has no base file."""
         with_base = (s for s in reversed(self.slices) if s.base is not None)
         newest = next(with_base, None)
         return newest and FileSlice(newest.group, newest.base_instant, newest.base)

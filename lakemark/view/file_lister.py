@@ -1,4 +1,4 @@
-"""Lists the data files of a table, from storage or from another source."""
+"""Lists the data files of a table, from storage or from the metadata table."""
 
 from __future__ import annotations
 
@@ -12,25 +12,28 @@ from lakemark.storage.storage import ObjectInfo, Storage
 
 DataFile: TypeAlias = BaseFile | LogFile
 
-#: In the folder of every partition, with or without the extension of a base file.
+#: Name of the file that marks a folder as a partition. The extension of a base file may follow.
 PARTITION_METAFILE = ".hoodie_partition_metadata"
 
 _OWN_FOLDER = ".hoodie"
 
 
 class FileLister(Protocol):
-    """Lists data files of all instants; the timeline decides which ones are committed."""
+    """Lists the data files of all instants. The timeline decides which files are committed."""
 
     def list_files(self) -> Mapping[str, list[DataFile]]:
-        """Data files by partition path, with an empty list for an empty one ("" is the root)."""
+        """Return the data files by partition path, with an empty list for an empty partition.
+
+        The partition path of the table's root is "".
+        """
         ...
 
 
 class StorageFileLister:
-    """Lists the folders of the table.
+    """Lists the data files of the table on storage.
 
-    A partition is a folder with a partition metafile; other folders do not belong to the table
-    (``FileSystemBackedTableMetadata`` of Apache Hudi 1.2.0).
+    Only folders with a partition metafile are partitions. Files in other folders do not belong to
+    the table (``FileSystemBackedTableMetadata`` of Apache Hudi 1.2.0).
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -38,17 +41,23 @@ class StorageFileLister:
         self._written_at: dict[str, datetime] = {}
 
     def list_files(self) -> dict[str, list[DataFile]]:
-        """Data files by partition path, with one request for each folder of the root."""
+        """Return the data files by partition path.
+
+        The listing takes one request for the root and one for each folder directly in it.
+        """
         files, self._written_at = _by_partition(list(list_data_objects(self._storage)))
         return files
 
     def written_at(self) -> Mapping[str, datetime]:
-        """When the last file of each instant was written, as of the listing."""
+        """Return when the last file of each instant was written, according to the last listing."""
         return self._written_at
 
 
 def list_data_objects(storage: Storage) -> Iterator[ObjectInfo]:
-    """All objects of the table outside ``.hoodie``; one request for each folder of the root."""
+    """Yield all objects of the table outside ``.hoodie``.
+
+    The listing takes one request for the root and one for each folder directly in it.
+    """
     folders, objects = storage.list_folder("")
     yield from objects
     for folder in folders:
@@ -57,7 +66,7 @@ def list_data_objects(storage: Storage) -> Iterator[ObjectInfo]:
 
 
 def data_file(partition_path: str, name: str, size_bytes: int) -> DataFile | None:
-    """Return the data file with that name; None if it is not the name of a data file."""
+    """Parse a file name, and return the data file; None if it is not the name of a data file."""
     if (log := LogFileName.parse(name)) is not None:
         return LogFile(partition_path, log, size_bytes)
     if (base := BaseFileName.parse(name)) is not None:
@@ -68,7 +77,7 @@ def data_file(partition_path: str, name: str, size_bytes: int) -> DataFile | Non
 def _by_partition(
     objects: list[ObjectInfo],
 ) -> tuple[dict[str, list[DataFile]], dict[str, datetime]]:
-    """Data files by partition path, and when the last file of each instant was written."""
+    """Return the data files by partition path, and the time of each instant's last file."""
     partitions: dict[str, list[DataFile]] = {
         info.folder: [] for info in objects if is_partition_metafile(info.name)
     }
@@ -84,5 +93,5 @@ def _by_partition(
 
 
 def is_partition_metafile(name: str) -> bool:
-    """Return whether a file of that name makes its folder a partition."""
+    """Return whether a file with this name marks its folder as a partition."""
     return name == PARTITION_METAFILE or name.startswith(PARTITION_METAFILE + ".")

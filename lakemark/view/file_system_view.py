@@ -1,9 +1,9 @@
-"""File slices of a table in one state of its timeline.
+"""The file slices of a table as of one state of its timeline.
 
-A view is a value: a change to the table creates a new view from the metadata of the commit. So a
-writer lists data folders only once, when it opens the table. Both views share the groups that the
-commit did not change. A completed instant changes only the groups in its metadata, because none of
-its files was visible before.
+A view is immutable. After a commit, a new view is created from the old view and the metadata of the
+commit. So a writer lists the table's folders only once, when it opens the table. The new view
+shares all unchanged file groups with the old view. Only the groups in the commit's metadata have
+changed, because no other file becomes visible by the commit.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from lakemark.view.visible_instants import VisibleInstants
 
 @dataclass(frozen=True)
 class FileSystemView:
-    """The file groups of a table, as its timeline shows them.
+    """The file groups of a table as of one state of its timeline.
 
     Attributes:
-        timeline: decides which files are visible.
+        timeline: the timeline, which decides which files are visible.
         groups: every file group that has a file, visible or not.
-        partitions: partitions with a metafile, including empty ones.
-        replaced: replaced groups, each with the instant that replaced it.
-        compactions: groups in a pending compaction, each with the instant of the compaction.
-        clusterings: groups in a pending clustering, each with the instant of the clustering. They
-            are read as usual until the clustering completes.
-        version: the table's; decides which logs belong to a slice.
-        until: the view shows the table as of this instant; None for the latest state.
+        partitions: partition paths, including those of empty partitions.
+        replaced: replaced file groups, each with the instant that replaced it.
+        compactions: file groups in a pending compaction, each with the instant of the compaction.
+        clusterings: file groups in a pending clustering, each with the instant of the clustering.
+            Queries read these groups until the clustering completes.
+        version: version of the table, which decides to which slice a log belongs.
+        until: instant of a time travel view; None for the latest state.
     """
 
     timeline: Timeline
@@ -63,13 +63,13 @@ class FileSystemView:
         """Return the view of a listing.
 
         Args:
-            files: the listing of a ``FileLister``, made after the timeline was loaded. Then a
-                commit that completes in between is missing entirely, rather than partly.
+            files: the listing of a ``FileLister``. The files must be listed after the timeline was
+                loaded. Then no file of a commit that completes in between is visible.
             timeline: the active timeline.
             pending_compactions: plans of the pending compactions, by instant.
             replacements: metadata of the completed replace commits, by instant.
             pending_clusterings: plans of the pending clusterings, by instant.
-            version: the table's.
+            version: version of the table.
         """
         view = cls(
             timeline,
@@ -88,11 +88,12 @@ class FileSystemView:
         return view._with_files(file for listed in files.values() for file in listed)
 
     def as_of(self, instant: str) -> FileSystemView:
-        """Return the table as of an instant (time travel).
+        """Return a view of the table as of an instant (time travel).
 
-        Slices, logs and replacements that were requested later are hidden, even if they completed
-        earlier (``getLatestMergedFileSlicesBeforeOrOn``). The view is for readers only: commits
-        cannot be added. ``lakemark.view.retention`` checks whether the state still exists.
+        Slices, logs and replacements that were requested later than the instant are hidden, even if
+        they completed earlier (``getLatestMergedFileSlicesBeforeOrOn``). The view is only for
+        readers, so ``with_commit`` must not be called. Cleaning may have deleted files of the view;
+        ``lakemark.view.retention`` checks this.
         """
         groups = {name: group.as_of(instant, self.version) for name, group in self.groups.items()}
         return replace(
@@ -104,49 +105,59 @@ class FileSystemView:
 
     @property
     def visible_instants(self) -> VisibleInstants:
-        """Which blocks of the slices' logs are visible; a reader of a slice needs it."""
+        """The visible instants, by which readers of the slices select log blocks."""
         return VisibleInstants.of(self.timeline, self.version, self.until)
 
     def latest_slices(self, partition: str | None = None) -> list[FileSlice]:
-        """Return the slices of a snapshot query, in one partition or in all of them."""
+        """Return the file slices for a snapshot query, in one partition or in all partitions."""
         return self._slices(lambda group: group.for_readers, partition)
 
     def slices_for_writing(self, partition: str | None = None) -> list[FileSlice]:
-        """The newest slice of every group as it is; empty if a pending compaction opened it."""
+        """Return the newest slice of every group, in one partition or in all partitions.
+
+        If a pending compaction has opened the newest slice, this slice may have no files.
+        """
         return self._slices(lambda group: group.for_writers, partition)
 
     def read_optimized(self, partition: str | None = None) -> list[FileSlice]:
-        """Return the newest base file of every group that has one."""
+        """Return a slice with only the newest base file for every group that has a base file."""
         return self._slices(lambda group: group.read_optimized, partition)
 
     def file_groups(self, partition: str | None = None) -> list[FileGroup]:
-        """Visible file groups, in one partition or in all of them, by name."""
+        """Return the file groups that are not replaced, sorted by partition and file id.
+
+        Args:
+            partition: return only groups in this partition; None for all partitions.
+        """
         if partition is not None:
             return list(self._by_partition.get(partition, ()))
         return [group for name in sorted(self._by_partition) for group in self._by_partition[name]]
 
     def files(self, partition: str) -> list[DataFile]:
-        """All files of the visible groups of a partition, including those of pending instants."""
+        """Return all files of a partition, including files of pending instants.
+
+        Files of replaced file groups are not returned.
+        """
         groups = self.file_groups(partition)
         return [file for group in groups for file in group.files.values()]
 
     def find_file(self, path: str) -> DataFile | None:
-        """Return the data file at a path, visible or replaced; None if it was removed."""
+        """Return the data file at a path, visible or not; None if the view has no such file."""
         folder, _, name = path.rpartition("/")
         named = data_file(folder, name, size_bytes=0)
         group = named and self.groups.get(FileGroupId(folder, named.name.file_id))
         return group.files.get(name) if group else None
 
     def replaced_groups(self) -> list[FileGroup]:
-        """Replaced file groups whose files have not been removed yet, by name."""
+        """Return the replaced file groups that still have files, sorted."""
         return [self.groups[name] for name in sorted(self.groups.keys() & self.replaced.keys())]
 
     def with_commit(self, instant: Instant, metadata: CommitMetadata) -> FileSystemView:
-        """Return the view after that instant has completed.
+        """Return the view after an instant has completed.
 
         Args:
             instant: the completed instant.
-            metadata: its metadata, with a write stat for every file that became visible.
+            metadata: metadata of the instant, with a write stat for every file that became visible.
 
         Raises:
             CorruptData: a write stat does not name a data file.
@@ -164,13 +175,17 @@ class FileSystemView:
         return (view.without_files(lost) if lost else view)._with_files(written, also=finished)
 
     def with_compaction_plan(self, instant: str, plan: CompactionPlan) -> FileSystemView:
-        """Return the view after that compaction was requested."""
+        """Return the view after a compaction was requested."""
         planned = {operation.group: instant for operation in plan.operations}
         view = replace(self, compactions={**self.compactions, **planned})
         return view._with_files((), also=planned)
 
     def without_files(self, paths: Iterable[str]) -> FileSystemView:
-        """Return the view after these files (paths from the root) were cleaned or rolled back."""
+        """Return the view after files were deleted by a clean or rollback.
+
+        Args:
+            paths: paths of the files, relative to the table's root.
+        """
         removed = frozenset(paths)
         groups = dict(self.groups)
         for name in _groups_of(removed) & groups.keys():
@@ -182,10 +197,11 @@ class FileSystemView:
         return replace(self, groups=groups)
 
     def _lost_attempts(self, written: Iterable[DataFile]) -> list[str]:
-        """Base files with the instant and file id of one that a compaction has just completed.
+        """Return base files that other attempts to execute the same compaction wrote.
 
-        Other attempts at it wrote them (``lakemark.view.lost_attempts``). The view may have been
-        listed before the attempt that completed deleted them.
+        Such a file has the same instant and file id as a file in ``written``
+        (``lakemark.view.lost_attempts``). The successful attempt deletes these files, but the
+        view's files may have been listed before.
         """
         bases = [file for file in written if isinstance(file, BaseFile)]
         return [
@@ -196,7 +212,7 @@ class FileSystemView:
         ]
 
     def _other_files(self, file: DataFile) -> Iterator[DataFile]:
-        """Known files of a file's group, without itself."""
+        """Return all other files of the file's group."""
         group = self.groups.get(FileGroupId(file.partition_path, file.name.file_id))
         known = group.files.values() if group else ()
         return (other for other in known if other.path != file.path)
@@ -204,7 +220,10 @@ class FileSystemView:
     def _with_files(
         self, files: Iterable[DataFile], also: Iterable[FileGroupId] = ()
     ) -> FileSystemView:
-        """The view with more files; slices their groups again, and the groups in ``also``."""
+        """Return the view with more files.
+
+        Only the groups of these files, and the groups in ``also``, are divided into slices again.
+        """
         added: dict[FileGroupId, list[DataFile]] = {name: [] for name in also}
         for file in files:
             name = FileGroupId(file.partition_path, file.name.file_id)
@@ -246,7 +265,7 @@ def _replaced_by(instant: str, metadata: CommitMetadata) -> dict[FileGroupId, st
 
 
 def _groups_of(paths: Iterable[str]) -> set[FileGroupId]:
-    """Return the file groups of data files, from their names."""
+    """Return the ids of the file groups to which these data files belong by their names."""
     split = (path.rpartition("/") for path in paths)
     files = (data_file(folder, name, 0) for folder, _, name in split)
     return {FileGroupId(file.partition_path, file.name.file_id) for file in files if file}

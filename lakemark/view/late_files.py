@@ -1,13 +1,18 @@
-"""Detects late files: a writer wrote them after the rollback of its instant was archived.
+"""Detects late files: files that a writer wrote after the rollback of its instant was archived.
 
-A file whose instant is older than the active timeline counts as committed. So a late file would
-return its rows again, and give a bucket a second file group. Its writer deletes the file if it
-still can (``roll_back``). Until then the history of the table shows that the instant was rolled
-back. Reading the history costs requests, so it is read only for suspicious instants: those whose
-files were written long after the request. Besides late files these are files of slow commits, of
-services that were planned long before, and of copied tables. The history is also read for each
-archived instant that is newer than a pending write, because an archival does not leave such a
-write. The result is cached.
+Files of an instant that is older than the active timeline count as committed. So queries would
+return the rows of a late file, and a bucket could get a second file group. The writer of a late
+file deletes it if it can (``roll_back``). Until then, the archive shows that the file's instant was
+rolled back.
+
+Reading the archive costs requests, so it is read only for two kinds of archived instants:
+
+- instants with a file that was written long after the instant was requested. Slow commits, table
+  services that were planned long before, and copied tables have such files too.
+- instants that are newer than a pending write. Archival keeps such instants active, so an archived
+  one is suspicious.
+
+The result is cached.
 """
 
 from __future__ import annotations
@@ -26,11 +31,13 @@ from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.timeline.undone_instants import find_undone
 from lakemark.view.file_lister import DataFile
 
-#: Less than the time to replace a writer, roll back its instant, and archive the rollback after
-#: the commits that stay active.
+#: A file is suspicious if it was written so long after its instant was requested. This is less than
+#: the time to replace a writer, to roll back its instant, to write the commits that stay active,
+#: and to archive the rollback.
 _SUSPICIOUS_AFTER = timedelta(seconds=30)
 
-#: Instants that initialise a metadata table are of the year 1970.
+#: First digit of the year in ordinary instants. Instants that initialise a metadata table have the
+#: year 1970.
 _REAL_TIMES = "2"
 
 _log = logging.getLogger(__name__)
@@ -39,7 +46,9 @@ _log = logging.getLogger(__name__)
 def find_late_instants(
     store: TimelineStore, timeline: Timeline, written_at: Mapping[str, datetime]
 ) -> set[str]:
-    """Find instants that have only late files; reads the history for suspicious ones only.
+    """Return the instants whose files are late, because the instants were rolled back.
+
+    The archive is read only for suspicious instants.
 
     Args:
         store: reads the timeline's instants.
@@ -47,7 +56,7 @@ def find_late_instants(
         written_at: when the last file of each instant was written.
 
     Raises:
-        SnapshotChanged: the history was rewritten meanwhile; load the timeline again.
+        SnapshotChanged: the archive was rewritten meanwhile; load the timeline again.
     """
     suspicious = {
         instant
@@ -72,12 +81,12 @@ def find_late_instants(
     store.judged.update(suspicious - late)
     if late:
         named = ", ".join(sorted(late))
-        _log.warning("files of %s are skipped: they were written after its rollback", named)
+        _log.warning("files of %s are skipped: they were written after the rollback", named)
     return late
 
 
 def _is_suspicious(instant: str, written_at: datetime, clock: TimelineClock) -> bool:
-    with suppress(ValueError):  # a file of another program, whose name ends in another number
+    with suppress(ValueError):  # a file of another program: its name has a number, but not a time
         return written_at - clock.parse(instant) > _SUSPICIOUS_AFTER
     return False
 
@@ -85,9 +94,10 @@ def _is_suspicious(instant: str, written_at: datetime, clock: TimelineClock) -> 
 def without_late_files(
     files: Mapping[str, list[DataFile]], late: Collection[str], version: FormatVersion
 ) -> dict[str, list[DataFile]]:
-    """Return the files by partition path, without those of late instants.
+    """Return the files by partition path, without the files of late instants.
 
-    A log of version 6 is kept, because its name contains its slice and not its writer.
+    Logs of version 6 are kept, because the instant in their names is that of their slice, not that
+    of the commit that wrote them.
     """
 
     def is_late(file: DataFile) -> bool:

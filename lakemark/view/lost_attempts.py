@@ -1,10 +1,10 @@
-"""Base files of compaction attempts that did not complete.
+"""Detects base files of compaction attempts that did not complete.
 
-An executor that was paused may write a base file after another attempt at the same compaction has
-completed. Both files have the same instant and file id, so the timeline shows both. The metadata of
-the completed commit names the valid file. It is read only if there are two such files. Apache Hudi
-reads the file that it lists last. Both files hold the same rows, because the plan defines the merge
-input.
+A paused executor may write a base file after another attempt to execute the same compaction has
+completed. Both files have the same instant and file id, so both count as committed. The metadata of
+the completed commit names the valid file. This metadata is read only if there are several such
+files. Apache Hudi instead reads the file that it lists last. That is harmless, because both files
+contain the same rows: the plan determines which rows are merged.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _log = logging.getLogger(__name__)
 def find_lost_attempts(
     store: TimelineStore, timeline: Timeline, files: Mapping[str, Collection[DataFile]]
 ) -> set[str]:
-    """Return the paths of the base files that the commit of their instant does not name.
+    """Return the paths of base files that were written by attempts that did not complete.
 
     Args:
         store: reads the timeline's instants.
-        timeline: the active one.
+        timeline: the active timeline.
         files: data files by partition path, as storage lists them.
 
     Raises:
-        SnapshotChanged: the history was rewritten meanwhile; load the timeline again.
+        SnapshotChanged: the archive was rewritten meanwhile; load the timeline again.
     """
     bases = [file for some in files.values() for file in some if isinstance(file, BaseFile)]
     counts = Counter(map(_slot, bases))
@@ -50,14 +50,14 @@ def find_lost_attempts(
         if timeline.is_committed(instant):
             lost |= set(_find_unlisted(store, timeline, instant, doubtful, load_archived))
     if lost:
-        _log.warning("%s are skipped: another attempt at their compaction completed", sorted(lost))
+        _log.warning("%s are skipped: another attempt of the compaction completed", sorted(lost))
     return lost
 
 
 def without_paths(
     files: Mapping[str, list[DataFile]], paths: Collection[str]
 ) -> dict[str, list[DataFile]]:
-    """Return the files by partition path, without those at these paths."""
+    """Return the files by partition path, without the files at ``paths``."""
     return {name: [file for file in some if file.path not in paths] for name, some in files.items()}
 
 
@@ -82,7 +82,7 @@ def _commit(
     instant: str,
     load_archived: Callable[[], ArchivedTimeline],
 ) -> CommitMetadata | None:
-    """Return the metadata of a completed commit; None if it is lost."""
+    """Return the metadata of a completed commit; None if the archive lacks it or is damaged."""
     active = timeline.find(instant)
     if active is not None:
         return store.read_commit(active)
@@ -91,7 +91,7 @@ def _commit(
         found = archived.find(instant)
         return archived.read_commit(found) if found else None
     except CorruptData as error:
-        _log.warning("it is unknown which attempt at %s completed: %s", instant, error)
+        _log.warning("it is unknown which attempt to execute %s completed: %s", instant, error)
         return None
 
 

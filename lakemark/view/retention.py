@@ -1,4 +1,4 @@
-"""Checks that the state as of an instant is final and still exists, for time travel."""
+"""Checks for time travel that the table's state as of an instant is final and still exists."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def check_retained(
     instant: str,
     savepoint_keeps: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Check that a view as of the instant is complete, and that no later commit can change it.
+    """Check that all files of the state as of an instant exist, and that no commit can change it.
 
     Args:
         timeline: the active timeline.
-        store: reads its instants.
+        store: reads the timeline's instants.
         instant: the requested time to travel to.
-        savepoint_keeps: whether a savepoint keeps that state; called if cleaning does
-            not retain it.
+        savepoint_keeps: returns whether a savepoint keeps that state. It is called only if cleaning
+            does not retain the state.
 
     Raises:
-        InvalidConfig: an older commit is still pending, or files of the state were cleaned
-            (``TimelineUtils.validateTimestampAsOf``), or a pending clean may have deleted some.
+        InvalidConfig: an older commit is still pending, files of the state were cleaned
+            (``TimelineUtils.validateTimestampAsOf``), or a pending clean may have deleted files.
         CorruptData: the newest clean is damaged.
     """
     pending = store.pending_writes(timeline)
@@ -37,7 +37,7 @@ def check_retained(
     if unfinished is not None:
         message = (
             f"the state as of {instant} is not final: {unfinished} has not completed; "
-            "use an earlier instant, or wait for it"
+            "use an earlier instant, or wait until it has completed"
         )
         raise InvalidConfig(message)
     completed = _earliest_retained(timeline, store, instant) or ""
@@ -53,16 +53,16 @@ def check_retained(
 
 
 def savepoint_keeps(view: FileSystemView, store: TimelineStore, instant: str) -> bool:
-    """Return whether a savepoint of the instant keeps exactly the files of the state as of it.
+    """Return whether a savepoint of the instant keeps all files of the state as of the instant.
 
-    A savepoint lists the files of its slices, and logs that were added to them later. The result is
-    False if one of them is gone. It is also False if the slices as of the instant have another
-    file. Then a commit that was requested before the savepoint completed after it, or an old
-    release wrote the savepoint without its logs.
+    A savepoint lists the files of its slices, which may include logs that were added later. The
+    result is False if a listed file was deleted. It is also False if the slices as of the instant
+    do not match the listed files. There are two possible reasons: a commit that was requested
+    before the savepoint completed after it, or an old release wrote the savepoint without logs.
 
     Args:
-        view: the table's latest state.
-        store: reads its instants.
+        view: view of the table's latest state.
+        store: reads the timeline's instants.
         instant: the requested time.
     """
     savepoint = next(
@@ -90,10 +90,11 @@ def savepoint_keeps(view: FileSystemView, store: TimelineStore, instant: str) ->
 
 
 def _earliest_retained(timeline: Timeline, store: TimelineStore, instant: str) -> str | None:
-    """The oldest instant that the newest clean retained; None if that clean kept ``instant``.
+    """Return the oldest instant that the newest clean retained; None if no clean is known.
 
-    If the active timeline has no clean, the newest one may be in the archive. It matters only for
-    instants older than the active timeline, so the archive is read only for these.
+    If the active timeline has no clean, the newest clean may be in the archive. An archived clean
+    matters only if ``instant`` is older than the active timeline. So the archive is read only in
+    this case.
     """
     cleans = sorted(timeline.completed(Action.CLEAN), key=lambda i: i.requested_at)
     if not cleans and all(instant < i.requested_at for i in timeline.instants):
@@ -103,7 +104,7 @@ def _earliest_retained(timeline: Timeline, store: TimelineStore, instant: str) -
     if not cleans:
         return None
     metadata = store.read_clean(cleans[-1])
-    if metadata is None:  # it may have deleted any older file, but no newer one
+    if metadata is None:  # the clean may have deleted any older file, but no newer file
         return cleans[-1].requested_at
     return metadata.earliest_retained or _oldest_commit(timeline)
 
@@ -111,8 +112,8 @@ def _earliest_retained(timeline: Timeline, store: TimelineStore, instant: str) -
 def _being_cleaned(timeline: Timeline, store: TimelineStore) -> str | None:
     """Return the oldest instant that all inflight cleans retain; None if no clean is inflight.
 
-    An inflight clean may have deleted files of older states. A query would return what is left of
-    them. Apache Hudi asks completed cleans only.
+    An inflight clean may have deleted some files of older states, so a query could silently miss
+    rows. Apache Hudi checks only completed cleans.
     """
     inflight = [i for i in timeline.pending(Action.CLEAN) if i.state is State.INFLIGHT]
     plans = (store.read_clean_plan(clean.requested_at) for clean in inflight)
@@ -121,5 +122,8 @@ def _being_cleaned(timeline: Timeline, store: TimelineStore) -> str | None:
 
 
 def _oldest_commit(timeline: Timeline) -> str | None:
-    """Return what a clean retains that counts file versions: it names no commit."""
+    """Return the oldest commit of the active timeline.
+
+    It is used for cleans by number of file versions, which record no earliest commit to retain.
+    """
     return min((i.requested_at for i in timeline.completed() if i.action.is_write), default=None)

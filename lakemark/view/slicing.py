@@ -1,17 +1,20 @@
 """Divides the files of one file group into file slices.
 
-Table version 8 and later: a slice begins with a base file, or with a pending compaction that will
-write one. A log belongs to the newest slice that had begun when the log's commit completed. So a
-compaction's slice gets all logs that complete after its request, even if they were requested
-earlier. No log is lost between the plan and its execution. Files of instants that did not
-complete are ignored.
+In table version 8 and later, a slice begins with a base file, or with a pending compaction that
+will write the base file. A log belongs to the newest slice that had begun when the log's commit
+completed. So a log that completes after the request of a compaction belongs to the slice of the
+compaction, even if the log was requested earlier. Therefore no log is lost between the plan of a
+compaction and its execution. Files of instants that did not complete are ignored.
 
-Version 6: the name of a log contains the instant of its slice. It is the instant of the base file,
-of the compaction that will write it, or, without either, of the commit that wrote the first log. A
-slice exists if that instant completed or is a pending compaction. Whether a commit in a log is
-visible is decided block by block (``VisibleInstants``). Apache Hudi 1.2.0 looks up the completion
-time of the named instant and uses the newest slice that is not later. This is the named slice as
-long as modification times are unchanged; lakemark always uses the named slice.
+In version 6, the name of a log contains the instant of its slice. This is the instant of the base
+file, or of the compaction that will write the base file. If there is neither, it is the instant of
+the commit that wrote the first log. A slice exists if its instant is completed or is a pending
+compaction. Readers check for each block of a log whether its commit is visible
+(``VisibleInstants``).
+
+For version 6, Apache Hudi 1.2.0 looks up the completion time of the instant in the log's name, and
+uses the newest slice that is not later. lakemark always uses the slice that the log names. Both are
+the same slice, unless modification times have changed.
 
 Source: ``HoodieFileGroup.getBaseInstantTime``, ``AbstractTableFileSystemView``,
 ``CompletionTimeQueryViewV1``, ``…V2`` of Apache Hudi 1.2.0.
@@ -39,14 +42,14 @@ def slice_file_group(
 
     Args:
         group: the file group.
-        bases: its base files, committed or not.
-        logs: its log files, committed or not.
-        timeline: decides which instants are committed, and since when.
-        version: the table's.
-        compaction: instant of a pending compaction of the group.
+        bases: base files of the group, committed or not.
+        logs: log files of the group, committed or not.
+        timeline: decides which instants are committed, and when they completed.
+        version: version of the table.
+        compaction: instant of a pending compaction of the group; None if there is none.
     """
-    # If it is unknown which of two attempts at one base file completed, every process uses the one
-    # with the larger token; see ``lost_attempts``.
+    # Several attempts may have written a base file of the same slice. If it is unknown which of
+    # them completed, every process uses the file with the largest token; see ``lost_attempts``.
     committed = sorted((b for b in bases if timeline.is_committed(b.name.instant)), key=_attempt)
     base_of = {base.name.instant: base for base in committed}
     starts = sorted({*base_of, *([compaction] if compaction else [])})
@@ -67,7 +70,8 @@ def slice_file_group(
 def merge_for_readers(slices: tuple[FileSlice, ...], compaction: str | None) -> FileSlice | None:
     """Return the newest slice as a query reads it; None if the group is empty.
 
-    A slice that a pending compaction opened is merged with the slice before it.
+    If a pending compaction opened the newest slice, the result also has the files of the slice
+    before.
     """
     if not slices:
         return None
@@ -77,24 +81,28 @@ def merge_for_readers(slices: tuple[FileSlice, ...], compaction: str | None) -> 
     if len(slices) == 1:
         return newest if newest.logs else None
     older = slices[-2]
-    # Sorted in one scan order: a log of the newer slice may have been requested first.
+    # Logs of both slices are sorted together, because a log of the newer slice may be older.
     logs = sorted(older.logs + newest.logs, key=lambda log: log.name.scan_order)
     return FileSlice(newest.group, older.base_instant, older.base, tuple(logs))
 
 
 def _named_start(log: LogFile, starts: list[str], timeline: Timeline) -> str | None:
-    """Return the slice that a log of table version 6 names, if it exists."""
+    """Return the instant in the name of a log of version 6; None if that slice does not exist."""
     named = log.name.instant
     return named if named in starts or timeline.is_committed(named) else None
 
 
 def _start_at_completion(log: LogFile, starts: list[str], timeline: Timeline) -> str | None:
-    """Return the slice that a log belongs to; its own commit if it is older than all slices."""
+    """Return the instant of the slice to which a log of table version 8 or later belongs.
+
+    If all slices are newer than the log, the log begins a slice with the instant of its own commit.
+    If the log's commit did not complete, the result is None.
+    """
     instant = log.name.instant
     if not timeline.is_committed(instant):
         return None
     if starts and instant >= starts[-1]:
-        return starts[-1]  # it completed even later, so its completion time is not looked up
+        return starts[-1]  # requested after the slice began, so it also completed after that
     position = bisect_right(starts, timeline.completed_at(instant) or instant) if starts else 0
     return starts[position - 1] if position else instant
 

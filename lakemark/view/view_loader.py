@@ -1,11 +1,12 @@
-"""Loads a view of a table that other writers change at the same time.
+"""Loads a view of a table, even if other writers change the table at the same time.
 
-The result is a snapshot; if that is impossible, an error. The timeline is loaded first, and files
-are listed after it. So a commit that completes in between is missing entirely, rather than partly.
-Deletions in between need a check. A clean deletes files that were not the newest when it was
-planned. So a clean that is already on the timeline deletes nothing that the view shows. A newer
-clean may do so, and so may a rollback or restore. Therefore the timeline is loaded once more after
-the listing.
+The view is a consistent snapshot; if that is impossible, an error is raised. The timeline is loaded
+first, and files are listed afterwards. So no file of a commit that completes in between is visible.
+
+Files may also be deleted in between. A clean deletes only files that were not the newest when it
+was planned. So a clean that is already on the loaded timeline deletes no file of the view. But a
+newer clean, a rollback or a restore may delete files of the view. Therefore the timeline is loaded
+again after the listing, and compared.
 """
 
 from __future__ import annotations
@@ -30,18 +31,18 @@ _MAY_CLUSTER = (Action.CLUSTERING, Action.REPLACE_COMMIT)
 def load_view(
     store: TimelineStore, timeline: Timeline, lister: FileLister, version: FormatVersion
 ) -> FileSystemView:
-    """Load the file slices as of a timeline.
+    """Load a view of the table as of a timeline.
 
     Args:
         store: reads the timeline's instants.
-        timeline: just loaded.
+        timeline: the active timeline, which must have been loaded just before.
         lister: lists the data files.
-        version: the table's.
+        version: version of the table.
 
     Raises:
-        SnapshotChanged: files of the snapshot were deleted meanwhile; load the timeline again and
-            call again.
-        CorruptData: an instant, or the archive, violates the format.
+        SnapshotChanged: files of the snapshot were deleted meanwhile. Load the timeline again, and
+            call this function again.
+        CorruptData: an instant or the archive violates the format.
     """
     if isinstance(lister, StorageFileLister):
         files = list_without_rolled_back(store, timeline, lister, version)
@@ -76,12 +77,12 @@ def load_view(
 def list_without_rolled_back(
     store: TimelineStore, timeline: Timeline, lister: StorageFileLister, version: FormatVersion
 ) -> Mapping[str, list[DataFile]]:
-    """Data files by partition path, without those of rolled back instants and of lost attempts.
+    """Return data files by partition path, without late files and files of lost attempts.
 
-    Their names alone may look like those of commits: see ``late_files`` and ``lost_attempts``.
+    Such files have names like those of committed files; see ``late_files`` and ``lost_attempts``.
 
     Raises:
-        SnapshotChanged: the history was rewritten meanwhile; load the timeline again.
+        SnapshotChanged: the archive was rewritten meanwhile; load the timeline again.
     """
     files = lister.list_files()
     late = find_late_instants(store, timeline, lister.written_at())
@@ -91,7 +92,11 @@ def list_without_rolled_back(
 
 
 def check_no_deletions(before: Timeline, after: Timeline) -> None:
-    """Check that no file of ``before`` can have been deleted until ``after`` was loaded.
+    """Check that no visible file can have been deleted between loading two timelines.
+
+    Args:
+        before: the timeline that was loaded first.
+        after: the timeline that was loaded later.
 
     Raises:
         SnapshotChanged: a file may have been deleted.

@@ -1,1 +1,1 @@
-"""Writing of the files of a commit: base files, log files and markers."""
+"""Writes the files of a commit: base files, log files and markers."""

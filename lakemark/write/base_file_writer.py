@@ -1,8 +1,9 @@
-"""Writes a base file: Parquet, with the metadata that Hudi's indexes need in its footer.
+"""Writes a base file: a Parquet file whose footer contains the metadata that Hudi's indexes need.
 
-The key-values of the footer are the bloom filter of the record keys, the smallest and the largest
-key, and the rows' Avro schema (``HoodieAvroParquetWriter`` of Apache Hudi 1.2.0). Equal rows give
-equal bytes, however they are divided into batches, so a task that runs again writes the same file.
+This metadata is a bloom filter of the record keys, the smallest and the largest record key, and the
+Avro schema of the rows (``HoodieAvroParquetWriter`` of Apache Hudi 1.2.0). The bytes of the file
+depend only on the rows, not on the batches in which they arrive. So a task that runs again writes
+the same file.
 """
 
 from __future__ import annotations
@@ -27,16 +28,17 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
-#: Largest row group, in bytes of Arrow memory. Statistics skip whole row groups. Measured against
-#: 64 MiB: a scan takes the same time, a filter for one row in a hundred takes half, and files are
-#: 4 % larger; at 16 MiB they are 12 % larger.
+#: Largest row group, in bytes of Arrow memory. Filters skip whole row groups by their statistics,
+#: so smaller row groups make filters faster but files larger. Compared with row groups of 64 MiB, a
+#: scan takes the same time, a filter for one row in a hundred takes half the time, and files are
+#: 4 % larger. With 16 MiB, files would be 12 % larger.
 ROW_GROUP_BYTES = 32 << 20
 
 
 class BaseFileWriter:
-    """One base file, written front to back; memory is bounded by one row group.
+    """Writes a base file sequentially, with at most one row group in memory.
 
-    As a context manager it removes an unfinished file, unless ``close`` was called.
+    On exit, the context manager discards the file unless ``close`` was called.
     """
 
     def __init__(
@@ -53,12 +55,12 @@ class BaseFileWriter:
 
         Args:
             storage: storage of the table.
-            path: from the table's root.
+            path: path of the file, relative to the table's root.
             schema: columns of the rows, meta columns first, with the types of ``avro_schema``.
-            avro_schema: the same schema, for the footer.
-            key_column: holds the record keys.
+            avro_schema: the same schema as Avro, for the footer.
+            key_column: name of the column with the record keys.
             row_group_bytes: largest row group, in bytes of Arrow memory.
-            indexed: columns whose ranges are recorded.
+            indexed: columns whose ranges are collected.
         """
         assert 0 < row_group_bytes <= ROW_GROUP_BYTES, row_group_bytes
         self._avro_schema, self._key_column = avro_schema, key_column
@@ -82,7 +84,7 @@ class BaseFileWriter:
         self.abort()
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
-        """Append rows whose meta columns are set (see ``set_meta_columns``).
+        """Append rows. Their meta columns must be set (see ``set_meta_columns``).
 
         Raises:
             InvalidRecords: a record key is null or empty, or a value does not fit the schema.
@@ -92,7 +94,7 @@ class BaseFileWriter:
             self._write_row_group(row_group)
 
     def close(self) -> WriteStatus:
-        """Finish the footer and make the file visible.
+        """Write the footer, and make the file visible.
 
         Raises:
             ContentMismatch: a file with other bytes exists at the path; see ``close_file``.
@@ -127,7 +129,7 @@ class BaseFileWriter:
 
 
 class _Sink(io.RawIOBase):
-    """A file of the storage as an output file for Arrow's Parquet writer."""
+    """Wraps a file of the storage as an output file for Arrow's Parquet writer."""
 
     def __init__(self, file: StreamingFile) -> None:
         super().__init__()
@@ -149,5 +151,5 @@ class _Sink(io.RawIOBase):
         return self._written_bytes
 
     def discard(self) -> None:
-        """Ignore what the Parquet writer still writes."""
+        """Ignore everything that the Parquet writer writes from now on."""
         self._discards = True

@@ -1,4 +1,4 @@
-"""Rows with their keys and kinds as one table of changes (``lakemark.model.changes``)."""
+"""Builds a table of changes (``lakemark.model.changes``) from rows, keys and change kinds."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def change_table(
     """Return a table of changes.
 
     Args:
-        rows: the table's columns, without meta columns.
+        rows: rows with the table's columns, without meta columns.
         keys: the record key of each row.
-        paths: its partition path.
-        kinds: its ``ChangeKind``.
-        ordering_fields: columns that order changes. Deletes keep them, and lose all other values.
-        written_columns: the bits of ``WRITTEN_COLUMNS``; None if each row has all columns.
+        paths: the partition path of each row.
+        kinds: the ``ChangeKind`` of each row.
+        ordering_fields: the table's ordering fields. A delete keeps only its values in these.
+        written_columns: the column ``WRITTEN_COLUMNS``; None if each row has all columns.
     """
     columns = dict(
         zip(rows.column_names, _without_deleted(rows, kinds, ordering_fields), strict=True)
@@ -49,7 +49,7 @@ def change_table(
 def _without_deleted(
     rows: pa.Table, kinds: npt.NDArray[np.int8], ordering_fields: Sequence[str]
 ) -> list[pa.ChunkedArray]:
-    """Return the columns, null in the rows of deletes unless the column orders changes."""
+    """Return the columns, with nulls in the rows of deletes except in ordering columns."""
     if not kinds.any():
         return list(rows.columns)
     stays = pa.array(kinds == ChangeKind.UPSERT)

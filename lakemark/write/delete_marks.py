@@ -1,11 +1,14 @@
-"""Finds the data rows that delete, by the values of columns that mark deletes.
+"""Finds data rows that delete their records.
 
-``_hoodie_is_deleted``   a boolean, read whether it is declared or not: true deletes
-``_hoodie_operation``    a string, read only if it is declared: ``D`` and ``-U`` delete
-delete marker of table   a column, read whether it is declared or not: the configured text deletes
+These columns can mark a row as a delete:
 
-Source: ``RecordContext.isDeleteRecord`` and ``HoodieOperation`` of Apache Hudi 1.2.0. Apache Hudi
-fails on any other operation; here such a row is rejected.
+- ``_hoodie_is_deleted``, a boolean, if it is true. The column need not be declared.
+- ``_hoodie_operation``, a string, if it is ``D`` or ``-U``. The column must be declared.
+- the column of the table's delete marker, if it has the configured text. The column need not be
+  declared.
+
+Source: ``RecordContext.isDeleteRecord`` and ``HoodieOperation`` of Apache Hudi 1.2.0. If a row has
+an unknown operation, Apache Hudi fails, but lakemark rejects only that row.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from lakemark.schema.field_path import column_at
 
 Mask = npt.NDArray[np.bool_]
 
-#: Insert, the row before an update, the row after an update, delete.
+#: The known operations: insert, the row before an update, the row after an update, and delete.
 OPERATIONS = ("I", "-U", "U", "D")
 
 
@@ -33,11 +36,11 @@ class DeleteMarks:
     """The columns that mark deletes in a table.
 
     Attributes:
-        declared: the declared columns.
+        declared: the declared columns of the table.
         marker: the delete marker of the table.
 
     Raises:
-        InvalidConfig: a column that marks deletes is declared with a type that cannot hold marks.
+        InvalidConfig: a column that marks deletes is declared with an unsuitable type.
     """
 
     declared: pa.Schema
@@ -51,7 +54,7 @@ class DeleteMarks:
 
     @property
     def undeclared_fields(self) -> list[pa.Field]:
-        """Undeclared columns that are read only for their marks."""
+        """Columns that are not declared, but must be read because they can mark deletes."""
         fields = [pa.field(IS_DELETED, pa.bool_())]
         if self.marker is not None and "." not in self.marker.field:
             fields.append(pa.field(self.marker.field, pa.string()))
@@ -60,15 +63,15 @@ class DeleteMarks:
 
     @property
     def declared_marks(self) -> list[str]:
-        """Declared columns that can mark a row."""
+        """Names of the declared columns that can mark deletes."""
         marker = [self.marker.field.partition(".")[0]] if self.marker else []
         return [n for n in (IS_DELETED, OPERATION, *marker) if n in self.declared.names]
 
     def find(self, rows: pa.Table) -> Mask:
-        """Return which rows delete.
+        """Return which rows are deletes.
 
         Args:
-            rows: the declared columns and the undeclared ones.
+            rows: rows with the declared columns and the ``undeclared_fields``.
         """
         marks = [rows.column(IS_DELETED)]
         if OPERATION in self.declared.names:
@@ -102,10 +105,10 @@ class DeleteMarks:
 
 
 def check_marker(columns: pa.Schema, marker: DeleteMarker) -> None:
-    """Check that values of the marker's column can equal its text.
+    """Check that a value of the marker's column can equal the marker's text.
 
     Raises:
-        InvalidConfig: the column does not exist, or no value of its type has that text.
+        InvalidConfig: the column does not exist, or no value of its type is written as that text.
     """
     data_type = column_at(columns.empty_table(), marker.field).type
     marks = f"column {marker.field!r} marks deletes by the text {marker.text!r}"
@@ -127,7 +130,7 @@ def _is_text_of(data_type: pa.DataType, text: str) -> bool:
 
 
 def _has_one_text(data_type: pa.DataType) -> bool:
-    """Return whether Java and Arrow write values of this type as the same text."""
+    """Return whether Java and Arrow convert values of this type to the same text."""
     return bool(
         pa.types.is_string(data_type)
         or pa.types.is_boolean(data_type)

@@ -1,7 +1,8 @@
-"""Writes one file of a commit: the changes of one bucket become a base file or a log file.
+"""Writes one file of a commit: a base file or a log file with the changes of one bucket.
 
-Runs in a worker, or in a thread of the driver. All names and orders are pure functions of the
-instant, the bucket and the changes. So a second attempt writes the same file, and finds the first.
+This code runs in a worker or in a thread of the driver. The file's name and content depend only on
+the instant, the bucket and the changes. So a second attempt produces the same file, and finds the
+file of the first attempt.
 """
 
 from __future__ import annotations
@@ -35,23 +36,23 @@ from lakemark.write.meta_column_values import set_meta_columns
 from lakemark.write.partitioner import Bucket, task_number
 from lakemark.write.write_context import WriteContext
 
-#: Changes held, folded and written as one pair of log blocks, in Arrow bytes.
+#: Size, in Arrow bytes, at which gathered changes are folded and written as log blocks.
 MAX_BLOCK_BYTES = 64 << 20
 
-#: Sets of columns of partial rows, each with a block of its own, in addition to whole rows. A block
-#: costs as much as about a hundred rows.
+#: How many sets of columns the partial rows of a table of changes may have, in addition to the set
+#: of all columns. Each set needs its own block, and a block costs as much as about a hundred rows.
 MAX_COLUMN_SETS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class FileGroupWrite:
-    """The part of one bucket in a commit.
+    """The task of writing the changes of one bucket.
 
     Attributes:
         bucket: bucket of the changes.
-        current: the bucket's latest file slice; None creates a file group.
+        current: the bucket's latest file slice; None to create a file group.
         is_new_partition: whether the partition has no metafile yet.
-        readable: the bucket's slice for queries; the latest slice if None.
+        readable: the bucket's file slice as queries read it; None if that is ``current``.
     """
 
     bucket: Bucket
@@ -63,16 +64,16 @@ class FileGroupWrite:
 def write_file_group(
     context: WriteContext, task: FileGroupWrite, changes: Iterable[pa.Table]
 ) -> WriteStat | None:
-    """Write the file of one bucket; returns None if there is nothing to write.
+    """Write the file of one bucket; return None if there is nothing to write.
 
     Args:
         context: the commit.
         task: the bucket and its current slice.
-        changes: tables of changes in order of arrival, not folded; streamed. Missing columns of the
-            table are null.
+        changes: tables of unfolded changes in order of arrival; they are streamed. Columns of the
+            table that they lack are null.
 
     Raises:
-        ContentMismatch: another attempt at the task had other changes.
+        ContentMismatch: another attempt to execute the task wrote other changes.
     """
     changes = _resolve(context, task, _conform_changes(context.schema, changes))
     if task.current is None:
@@ -89,14 +90,14 @@ def write_base_file(
     first: pa.Table | None = None,
     replaces: FileSlice | None = None,
 ) -> WriteStat:
-    """Write merged rows as the base file of the group for the instant.
+    """Write merged rows as a base file of the group, with the instant of the commit.
 
     Args:
         context: the commit or compaction.
         group: the file group.
-        merged: the live rows; rows without a commit time get this instant's.
+        merged: the live rows. Rows without a commit time get the time of this instant.
         first: rows that were already read from ``merged``.
-        replaces: the slice that the new file replaces.
+        replaces: the file slice that the new file replaces.
     """
     number = task_number(group)
     name = BaseFileName(group.file_id, write_token(number, context.attempt), context.instant)
@@ -106,7 +107,7 @@ def write_base_file(
         BaseFileWriter(
             context.storage, path, context.schema, context.avro_schema, indexed=context.indexed
         ) as writer,
-        # Rows are merged while earlier rows are encoded.
+        # The next rows are merged while earlier rows are encoded.
         closing(read_ahead(lambda: merged)) as arriving,
     ):
         first_row = 0
@@ -131,9 +132,9 @@ def write_base_file(
 
 
 def _conform_changes(schema: pa.Schema, changes: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Changes in the table's columns, because another writer may have added some.
+    """Yield the changes in the table's columns, to which another writer may have added some.
 
-    Partial rows are decoded in the table's columns, so they stay as they are.
+    Changes with partial rows already have the table's columns, so they are not converted.
     """
     wanted = schema.append(CHANGE_KIND_FIELD)
     for part in changes:
@@ -144,10 +145,7 @@ def _conform_changes(schema: pa.Schema, changes: Iterable[pa.Table]) -> Iterator
 def _resolve(
     context: WriteContext, task: FileGroupWrite, changes: Iterable[pa.Table]
 ) -> Iterator[pa.Table]:
-    """Return the changes, with partial rows resolved; unchanged if no row can be partial.
-
-    For a log they are combined into blocks.
-    """
+    """Resolve partial rows, if there can be any, and combine changes for a log into blocks."""
     appends = task.current is not None and context.table_type is TableType.MERGE_ON_READ
     arriving = iter(changes)
     first = next(arriving, None)
@@ -183,7 +181,7 @@ def _create_base_file(
     merged = merge_streams((), changes, context.merger)
     first = next(merged, None)
     if first is None:
-        return None  # deletes of keys that never existed
+        return None  # all changes are deletes of keys that do not exist
     if task.is_new_partition:
         _check_has_no_files(context.storage, partition)
         create_partition_metafile(context.storage, instant, partition)
@@ -194,10 +192,10 @@ def _create_base_file(
 
 
 def _check_has_no_files(storage: Storage, partition: str) -> None:
-    """Check that a partition without its metafile is new.
+    """Check that a partition without a partition metafile has no data files.
 
-    Each writer creates the metafile before a data file. If it was deleted, readers do not find the
-    files of the partition, and a new file group would become the second one of its bucket.
+    Writers create the metafile before any data file. If the metafile was deleted, readers do not
+    find the partition's data files. A new file group would then be the second one of its bucket.
 
     Raises:
         Refused: the partition has data files.
@@ -259,9 +257,11 @@ def _append_log_file(
 
 
 def _name_log(context: WriteContext, current: FileSlice, number: int) -> LogFileName:
-    """Name a log after its instant; in version 6 after its slice, as the next log there.
+    """Return the name of a new log.
 
-    In version 6 the write token, from the time of day, separates the logs of two writers.
+    The log is named after its instant, or in version 6 after its slice, with the slice's next log
+    version. In version 6, the write token contains the time of day of the instant, so that the logs
+    of two writers have different names.
     """
     file_id = current.group.file_id
     if not context.version.logs_name_their_slice:
@@ -274,12 +274,14 @@ def _name_log(context: WriteContext, current: FileSlice, number: int) -> LogFile
 def _listed_files(
     context: WriteContext, task: FileGroupWrite, current: FileSlice, name: LogFileName
 ) -> tuple[str, tuple[str, ...]]:
-    """Return the base file and the logs that the stat of a log lists, itself last.
+    """Return the base file and the logs to list in the write stat of a log; the log itself is last.
 
-    hudi-rs cannot read a commit incrementally without the name of the base file. In version 6 the
-    earlier logs of the slice are listed. For CDC queries all files are listed that a query read
-    before the commit, even while a compaction is pending: Apache Hudi reads the rows before the
-    commit from them (``HoodieCDCExtractor.getDependentFileSliceForLogFile``).
+    The base file is listed because hudi-rs cannot read a commit incrementally without its name. In
+    version 6, the earlier logs of the slice are listed too.
+
+    If CDC is enabled, all files are listed that a query would have read before the commit, even if
+    a compaction is pending. Apache Hudi reads the rows before the commit from these files
+    (``HoodieCDCExtractor.getDependentFileSliceForLogFile``).
     """
     listed, logs = current, current.logs
     if not context.version.logs_name_their_slice:
@@ -304,7 +306,7 @@ def _log_writer(context: WriteContext, path: str) -> LogFileWriter:
 
 
 def _combine_blocks(changes: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Yield tables combined into blocks; a fold leaves one change for each key in a block."""
+    """Combine tables to the size of a block. The caller folds each of the combined tables."""
     gathered: list[pa.Table] = []
     for table in changes:
         gathered.append(table)

@@ -1,8 +1,8 @@
-"""Writes a log file: blocks of changes, each a data block followed by a delete block.
+"""Writes a log file: for each table of changes, data blocks followed by delete blocks.
 
-Partial rows have data blocks of their own, one for each set of columns, with the header
-``IS_PARTIAL`` and a schema of these columns only. ``MERGE INTO`` of Apache Hudi 1.2.0 writes them
-in the same way.
+Partial rows are written to separate data blocks, one for each set of columns. Such a block has the
+header ``IS_PARTIAL``, and its schema contains only these columns. ``MERGE INTO`` of Apache Hudi
+1.2.0 writes partial rows in the same way.
 """
 
 from __future__ import annotations
@@ -39,16 +39,15 @@ _PARTIAL = {HeaderKey.IS_PARTIAL: "true"}
 
 
 def default_log_format(schema: pa.Schema, ordering_fields: Sequence[str]) -> str:
-    """Return ``parquet``, which is faster, or ``avro`` if a text column orders the rows.
+    """Return ``avro`` if an ordering column is a string, and otherwise ``parquet``.
 
-    Apache Hudi 1.2.0 on Spark misreads a text as ordering value in a Parquet block, whoever wrote
-    the block: a newer row loses to an older one. In Avro blocks it reads the value correctly.
-    ``tests/interop/test_text_ordering.py`` shows both.
+    Parquet blocks are faster. But Apache Hudi 1.2.0 on Spark misreads string ordering values in any
+    Parquet block, so that a newer row may lose to an older row. In Avro blocks it reads them
+    correctly. ``tests/interop/test_text_ordering.py`` shows the behaviour for both formats.
 
     Args:
         schema: the table's columns.
-        ordering_fields: columns that order two changes of a record; a dotted name is a field of a
-            struct.
+        ordering_fields: the table's ordering fields; a dotted name is a field of a struct.
     """
     nothing = schema.empty_table()
     kinds = [column_at(nothing, name).type for name in ordering_fields]
@@ -56,9 +55,9 @@ def default_log_format(schema: pa.Schema, ordering_fields: Sequence[str]) -> str
 
 
 class LogFileWriter:
-    """One log file, written front to back; memory is bounded by one block.
+    """Writes a log file sequentially, with at most one block in memory.
 
-    As a context manager it removes an unfinished file, unless ``close`` was called.
+    On exit, the context manager discards the file unless ``close`` was called.
     """
 
     def __init__(
@@ -78,15 +77,16 @@ class LogFileWriter:
 
         Args:
             storage: storage of the table.
-            path: from the table's root.
+            path: path of the file, relative to the table's root.
             instant: requested time of the delta commit.
             schema: columns of the rows, meta columns first, with the types of ``avro_schema``.
-            avro_schema: the same schema, for the header of every block.
+            avro_schema: the same schema as Avro, for the block headers.
             block_format: format of data blocks, ``parquet`` or ``avro``.
-            ordering_fields: columns that order two changes of a record.
-            is_event_time: whether they are used; if not, a later delete always wins.
+            ordering_fields: the table's ordering fields.
+            is_event_time: whether delete records store ordering values. If False, a delete wins
+                over every earlier change.
             max_block_bytes: largest block, in bytes of Arrow memory.
-            indexed: columns whose ranges are recorded, of rows in data blocks.
+            indexed: columns whose ranges are collected from the rows of data blocks.
         """
         assert block_format in _DATA_BLOCKS, block_format
         assert 0 < max_block_bytes <= MAX_BLOCK_BYTES, max_block_bytes
@@ -94,7 +94,7 @@ class LogFileWriter:
         self._data_type, self._encode = _DATA_BLOCKS[block_format]
         self._ordering = tuple(ordering_fields) if is_event_time else ()
         self._max_block_bytes = max_block_bytes
-        # In the order of Apache Hudi's blocks.
+        # Apache Hudi writes the header entries in this order too.
         self._header = {
             HeaderKey.SCHEMA: to_json(avro_schema),
             HeaderKey.INSTANT_TIME: instant,
@@ -116,19 +116,19 @@ class LogFileWriter:
         self.abort()
 
     def append(self, changes: pa.Table) -> None:
-        """Append changes: their upserts as data blocks, then their deletes as delete blocks.
+        """Append changes: first their upserts as data blocks, then their deletes as delete blocks.
 
-        The blocks do not record whether an upsert or a delete came first. This is safe because no
-        key occurs twice in ``changes``: fold them first. Later calls append after earlier ones.
+        The changes must be folded. The reason is that the blocks do not record whether an upsert or
+        a delete came first, so a key must not occur twice in ``changes``.
 
-        A row that is flagged as deleted becomes a delete record with its ordering value, as in
-        Apache Hudi's writer, because not every reader checks the flag in data blocks.
+        A row that is flagged as deleted is written as a delete record with its ordering value,
+        because not every reader checks the flag in data blocks. Apache Hudi's writer does the same.
 
         A partial row must have at least the meta columns and the ordering columns.
 
         Args:
-            changes: a table as ``lakemark.model.changes`` describes it, meta columns set
-                (see ``set_meta_columns``; in a log ``_hoodie_file_name`` is the file id).
+            changes: folded changes (``lakemark.model.changes``). Their meta columns must be set
+                (see ``set_meta_columns``); in a log, ``_hoodie_file_name`` is the file id.
 
         Raises:
             InvalidRecords: a value does not fit the schema.
@@ -158,7 +158,7 @@ class LogFileWriter:
         self._file.abort()
 
     def _append_rows(self, rows: pa.Table, names: Sequence[str] | None) -> None:
-        """Append rows with these columns; all columns when None."""
+        """Append data blocks that have only the columns ``names``; None for all columns."""
         schema, avro_schema, header = self._schema, self._avro_schema, self._header
         if names is not None:
             schema = pa.schema([schema.field(name) for name in names])
@@ -178,7 +178,7 @@ class LogFileWriter:
                 RECORD_KEY: deletes.column(RECORD_KEY),
                 PARTITION_PATH: deletes.column(PARTITION_PATH),
                 CHANGE_KIND: deletes.column(CHANGE_KIND),
-                # Under their dotted names, because they are not columns of their own.
+                # A field of a struct becomes a column that has the dotted name.
                 **{name: column_at(deletes, name) for name in self._ordering},
             }
         )
@@ -190,7 +190,11 @@ class LogFileWriter:
 
 
 def _split_by_written_columns(rows: pa.Table) -> Iterator[tuple[Sequence[str] | None, pa.Table]]:
-    """Yield the rows by set of columns, sets in order of appearance; None means all columns."""
+    """Group rows by the set of columns that they have, in the order in which the sets appear.
+
+    Yields:
+        The names of the columns and the rows that have them. The names are None for all columns.
+    """
     if WRITTEN_COLUMNS not in rows.column_names or not rows.num_rows:
         yield None, rows
         return

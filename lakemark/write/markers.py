@@ -1,10 +1,12 @@
-"""Markers: an empty object for every data file that an instant is about to write.
+"""Markers: empty objects that record which data files an instant may have written.
 
-``.hoodie/.temp/<instant>/<partition>/<dataFileName>.marker.CREATE``, created before the data file.
-When a writer, lakemark or Apache Hudi, rolls back the instant of a dead writer, the markers list
-the files that it may have written. Log files of table version 8 and later have the type CREATE too,
-those of version 6 APPEND. Apache Hudi rolls back their blocks by a rollback block; lakemark deletes
-the log files that no other commit wrote to. Source: ``DirectWriteMarkers``.
+A writer creates ``.hoodie/.temp/<instant>/<partition>/<dataFileName>.marker.CREATE`` before it
+creates the data file. If the writer dies, lakemark or Apache Hudi rolls back its instant, and finds
+in the markers which files to delete.
+
+Log files of table version 6 have markers of type ``APPEND``; all other files have type ``CREATE``.
+To roll back a log of version 6, Apache Hudi appends a rollback block. lakemark instead deletes
+the logs to which no other commit has written. Source: ``DirectWriteMarkers``.
 """
 
 from __future__ import annotations
@@ -21,12 +23,12 @@ _CREATED, _APPENDED = ".marker.CREATE", ".marker.APPEND"
 def create_marker(
     storage: Storage, instant: str, data_path: str, *, names_slice: bool = False
 ) -> None:
-    """Create the marker of a data file; a second attempt finds its own marker.
+    """Create the marker of a data file. It may exist already, from an earlier attempt.
 
     Args:
         storage: storage of the table.
-        instant: instant of the file.
-        data_path: from the table's root.
+        instant: instant that writes the file.
+        data_path: path of the data file, relative to the table's root.
         names_slice: whether the file is a log of table version 6.
     """
     suffix = _APPENDED if names_slice else _CREATED
@@ -34,19 +36,19 @@ def create_marker(
 
 
 def marked_files(storage: Storage, instant: str) -> list[str]:
-    """Return paths (from the table's root) of the data files that the instant marked."""
+    """Return the paths, relative to the table's root, of the data files with a marker."""
     folder = f"{_FOLDER}/{instant}/"
     paths = (info.path for info in storage.list_tree(folder.rstrip("/")))
     return [p.removeprefix(folder).rsplit(".marker.", 1)[0] for p in paths if ".marker." in p]
 
 
 def drop_markers(storage: Storage, instant: str) -> None:
-    """Delete an instant's markers, once it completed or none of its files exist."""
+    """Delete an instant's markers. It must be completed, or all its data files deleted."""
     storage.delete([info.path for info in storage.list_tree(f"{_FOLDER}/{instant}")])
 
 
 def drop_markers_before(storage: Storage, timeline: Timeline) -> None:
-    """Delete markers of instants that are older than the timeline and no longer on it."""
+    """Delete markers of instants older than the active timeline's start, unless it has them."""
     for folder in storage.list_folder(_FOLDER)[0]:
         instant = folder.rstrip("/").rpartition("/")[2]
         if instant < (timeline.start or "") and timeline.find(instant) is None:
@@ -54,9 +56,10 @@ def drop_markers_before(storage: Storage, timeline: Timeline) -> None:
 
 
 def create_partition_metafile(storage: Storage, instant: str, partition_path: str) -> None:
-    """Make a folder a partition: listings recognise only folders with this file.
+    """Create the partition metafile of a folder, if there is none.
 
-    Source: ``HoodiePartitionMetadata``. The first writer creates it; the content is only a hint.
+    Readers recognise only folders with this file as partitions, and its content is only a hint.
+    Source: ``HoodiePartitionMetadata``.
     """
     depth = partition_path.count("/") + 1 if partition_path else 0
     text = f"#partition metadata\ncommitTime={instant}\npartitionDepth={depth}\n"

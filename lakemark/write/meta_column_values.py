@@ -1,4 +1,4 @@
-"""Sets the meta columns whose values only the writer of a file knows."""
+"""Sets those meta columns whose values are known only when a file is written."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from lakemark.model.meta_columns import COMMIT_SEQNO, COMMIT_TIME, FILE_NAME, ME
 def set_meta_columns(
     rows: pa.Table, instant: str, task: int | str, file_name: str, first_row: int = 0
 ) -> pa.Table:
-    """Set the meta columns of rows for a file.
+    """Set commit time, sequence number and file name of rows that are written to a file.
 
-    A row without a commit time is new: it gets the instant, and the sequence number
-    ``<instant>_<task>_<row>``. A row with a commit time was written before (a compaction copies it)
-    and keeps both. All rows get the file name.
+    A row without a commit time is new. Its commit time becomes the instant, and its sequence number
+    becomes ``<instant>_<task>_<row>``. A row with a commit time was already written before and is
+    copied, for example by a compaction. Such a row keeps its commit time and sequence number.
 
     Args:
-        rows: record key and partition path are already set; meta columns in any order, or absent.
+        rows: rows with record keys and partition paths. The other meta columns may be absent, and
+            the meta columns may have any order.
         instant: requested time of the commit.
-        task: distinguishes the files of one commit.
-        file_name: the base file's name; for records of a log, the file id.
-        first_row: number of the first of these rows in the file, counted from 0. It makes the
-            sequence numbers of a commit unique, however its rows are divided into tables.
+        task: number of the task, which is different for each file of a commit.
+        file_name: name of the base file; for a log, the file id.
+        first_row: number in the file of the first row, counted from 0. With this number, the
+            sequence numbers in a file are unique even if its rows arrive in several tables.
     """
     count = rows.num_rows
     meta = {name: _column(rows, name) for name in META_COLUMNS}

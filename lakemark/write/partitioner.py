@@ -1,4 +1,4 @@
-"""Divides changes by the file groups they belong to."""
+"""Divides changes by bucket, and so by file group."""
 
 from __future__ import annotations
 
@@ -16,21 +16,27 @@ from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 
 @dataclass(frozen=True, slots=True, order=True)
 class Bucket:
-    """The fixed location of a record: its partition, and the hash of its key."""
+    """The bucket to which a record always belongs.
+
+    Attributes:
+        partition_path: partition of the record.
+        number: number of the bucket in the partition, from the hash of the record key.
+    """
 
     partition_path: str
     number: int
 
     @property
     def task_number(self) -> int:
-        """The task number of its file group; see ``task_number``."""
+        """The task number of the bucket's file group; see ``task_number``."""
         return _task_number(self.partition_path, self.number)
 
 
 def task_number(group: FileGroupId) -> int:
-    """A file group's number in write tokens and sequence numbers, unique except for collisions.
+    """Return the number of a file group for write tokens and sequence numbers.
 
-    A pure function of the group, so that a second attempt uses the same; a Java int.
+    The number is a hash that fits into a Java ``int``, so two groups rarely have the same number.
+    It depends only on the group, so that a second attempt uses the same number.
     """
     return _task_number(group.partition_path, bucket_or_file_id(group.file_id))
 
@@ -40,7 +46,10 @@ def _task_number(partition_path: str, bucket_or_id: int | str) -> int:
 
 
 def divide(changes: pa.Table, index: BucketIndex) -> list[tuple[Bucket, pa.Table]]:
-    """Divide changes by bucket, in order of arrival; buckets in ascending order."""
+    """Divide changes by bucket, and return the buckets in ascending order.
+
+    Within a bucket, the changes keep the order in which they arrived.
+    """
     if not changes.num_rows:
         return []
     changes = changes.combine_chunks()

@@ -1,4 +1,4 @@
-"""Divides rows into tables of bounded size, independently of their batches."""
+"""Divides rows into tables of bounded size, regardless of the batches in which they arrive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from lakemark.errors import InvalidRecords
 
-#: Offset and validity of a value, rounded up to whole bytes.
+#: Bytes that a value needs for its offset and its validity, rounded up to whole bytes.
 _OFFSET_BYTES, _VALIDITY_BYTES = 8, 1
 
 Bytes = npt.NDArray[np.int64]
@@ -20,8 +20,9 @@ Bytes = npt.NDArray[np.int64]
 class RowGroups:
     """Combines rows into tables of at most ``max_bytes`` of Arrow memory.
 
-    The boundaries depend on the rows alone, not on their batches, so a task that runs again writes
-    the same bytes. A single row that is larger becomes a table of its own.
+    The boundaries of the tables depend only on the rows, not on the batches in which they arrive.
+    So a task that runs again writes the same bytes. A row that is larger than ``max_bytes`` becomes
+    a table with only this row.
     """
 
     def __init__(self, schema: pa.Schema, max_bytes: int) -> None:
@@ -30,7 +31,7 @@ class RowGroups:
         self._gathered_bytes = 0
 
     def add(self, rows: pa.Table) -> Iterator[pa.Table]:
-        """Add rows; yields each table that is full.
+        """Add rows, and yield each table that is full.
 
         Raises:
             InvalidRecords: a column is missing, or a value does not fit the schema's type.
@@ -50,15 +51,15 @@ class RowGroups:
             start, done_bytes = end, int(ends[end - 1])
 
     def flush(self) -> Iterator[pa.Table]:
-        """Yield the table of the remaining rows; nothing if there are none."""
+        """Yield the remaining rows as a table; yield nothing if no rows remain."""
         if self._gathered:
-            # One chunk per column, because Parquet's pages end where a chunk ends.
+            # The columns get one chunk each, because a Parquet page ends at the end of a chunk.
             yield pa.concat_tables(self._gathered).combine_chunks()
         self._gathered, self._gathered_bytes = [], 0
 
 
 def divide_rows(rows: pa.Table, schema: pa.Schema, max_bytes: int) -> Iterator[pa.Table]:
-    """Divide ``rows`` into tables of at most ``max_bytes``; nothing if there are no rows.
+    """Yield ``rows`` in tables of at most ``max_bytes``; yield nothing if there are no rows.
 
     Raises:
         InvalidRecords: a column is missing, or a value does not fit the schema's type.
@@ -69,7 +70,7 @@ def divide_rows(rows: pa.Table, schema: pa.Schema, max_bytes: int) -> Iterator[p
 
 
 def row_bytes(rows: pa.Table) -> Bytes:
-    """Arrow bytes of each row, with validity and offsets rounded up."""
+    """Return the size of each row in Arrow memory, with validity and offsets rounded up."""
     total = np.zeros(rows.num_rows, np.int64)
     for column in rows.columns:
         sizes = [_value_bytes(chunk) for chunk in column.chunks]
@@ -103,7 +104,7 @@ def _value_bytes(values: pa.Array) -> Bytes:
 
 
 def _items_bytes(lists: pa.Array) -> Bytes:
-    """Return the bytes of the items of each list."""
+    """Return for each list the total bytes of its items."""
     items = _value_bytes(lists.flatten())
     up_to_item = np.concatenate(([0], np.cumsum(items)))
     up_to_list = np.concatenate(([0], np.cumsum(_lengths(pc.list_value_length(lists)))))

@@ -1,4 +1,4 @@
-"""The values that all files of a commit share."""
+"""Values that are the same for all files of a commit."""
 
 from __future__ import annotations
 
@@ -23,22 +23,23 @@ from lakemark.storage import Storage, StorageLocation, open_storage
 
 @dataclass(frozen=True, kw_only=True)
 class WriteContext:
-    """Values that all files of a commit share; small, and can be pickled for workers.
+    """Values that are the same for all files of a commit; small, and can be pickled for workers.
 
     Attributes:
         location: location of the table.
         instant: requested time of the commit.
-        table_name: for the name of the written Avro schema.
-        table_type: whether changes to an existing group go to a log or rewrite its base file.
+        table_name: name of the table, from which file ids are derived.
+        table_type: decides whether changes to an existing file group are appended to a log or
+            rewrite the base file.
         schema: the table's columns, meta columns first.
-        avro_schema_text: the same as Avro JSON, with the meta columns.
+        avro_schema_text: the same columns as an Avro schema in JSON.
         merge: merge settings of the table.
         log_format: format of data blocks, ``parquet`` or ``avro``.
-        indexed: columns whose ranges the metadata table keeps; empty without a metadata table.
-        version: the table's.
-        is_visible: whether log blocks of an instant are visible, as for ``FileGroupReader``.
-        cdc_enabled: whether the table keeps changes for CDC queries.
-        attempt: the attempt at the instant, if the instant is a planned service.
+        indexed: columns whose ranges the metadata table stores; empty without a metadata table.
+        version: version of the table.
+        is_visible: decides whether log blocks of an instant are visible, as in ``FileGroupReader``.
+        cdc_enabled: whether the table supports CDC queries.
+        attempt: for a compaction, name of the attempt to execute it; "" for a commit.
     """
 
     location: StorageLocation
@@ -62,18 +63,18 @@ class WriteContext:
 
     @cached_property
     def merger(self) -> RecordMerger:
-        """The table's record merger, the same as of its readers."""
+        """The record merger of the table, which readers use too."""
         return table_merger(self.merge, self.avro_schema)
 
     @cached_property
     def merger_file(self) -> MergerFile | None:
-        """The file of the user's merger, if it is in a file; workers need not have the file."""
+        """The file of a merger at ``FILE.py:Class``; it is pickled, so workers need no file."""
         path = self.merge.merger_class
         return MergerFile.read(path.rpartition(":")[0]) if path and is_file(path) else None
 
     @property
     def reader(self) -> FileGroupReader:
-        """Reads file slices of the table, in order to rewrite them."""
+        """A reader of file slices, to rewrite them and to resolve partial rows."""
         marker = self.merge.delete_marker
         return FileGroupReader(
             self.storage, self.schema, self.merger, self.is_visible, delete_marker=marker
@@ -81,23 +82,23 @@ class WriteContext:
 
     @cached_property
     def avro_schema(self) -> dict[str, Any]:
-        """The written schema."""
+        """The Avro schema that is written to files."""
         parsed: dict[str, Any] = json.loads(self.avro_schema_text)
         return parsed
 
     def use_storage(self, storage: Storage) -> WriteContext:
-        """Use a storage that this process has already opened; returns this context."""
+        """Make this context use a storage that is already open, and return the context."""
         self.__dict__["storage"] = storage
         return self
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without objects that this process opened; the other process opens its own."""
+        """Return the state without opened objects, because another process must open its own."""
         opened = ("storage", "merger", "avro_schema")
         state = {name: value for name, value in self.__dict__.items() if name not in opened}
         file, path = self.merger_file, self.merge.merger_class
         if file is None or path is None:
             return state
-        # A relative path would name another file in a process with another working directory.
+        # In a process with another working directory, a relative path would name another file.
         absolute = f"{file.path}:{path.rpartition(':')[2]}"
         merge = replace(self.merge, merger_class=absolute)
         return {**state, "merge": merge, "merger_file": file}

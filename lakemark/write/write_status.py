@@ -1,4 +1,4 @@
-"""Closes a new file of a commit; the status that its writer returns."""
+"""Closes a new data file, and defines the status that the writer of a data file returns."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from lakemark.storage.storage import AlreadyExists, StreamingFile
 
 
 class ContentMismatch(WriteConflict):
-    """An earlier attempt wrote other bytes; the files written so far must be deleted."""
+    """An earlier attempt wrote other bytes. The instant's files written so far must be deleted."""
 
 
 def close_file(file: StreamingFile) -> int:
-    """Close a file, which makes it visible; returns its size in bytes.
+    """Close a file, which makes it visible, and return its size in bytes.
 
-    If an earlier attempt wrote the same bytes, there is nothing to do.
+    If an earlier attempt wrote a file with the same bytes, that file is kept.
 
     Raises:
-        ContentMismatch: an earlier attempt wrote other bytes. Its input changed in between, as the
-            records of a compacted topic do, or its software, such as the release of Arrow. None of
-            the attempts may be committed.
+        ContentMismatch: an earlier attempt wrote other bytes. Between the attempts, the input has
+            changed (for example, Kafka compacted the topic), or the software (for example, the
+            release of Arrow). None of the attempts may be committed.
     """
     try:
         return file.close()
@@ -32,15 +32,15 @@ def close_file(file: StreamingFile) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteStatus:
-    """A complete, visible file, with the numbers for the commit's ``WriteStat``.
+    """Numbers of a complete, visible data file, for the commit's ``WriteStat``.
 
     Attributes:
         size_bytes: size of the file.
-        num_writes: rows in it, deletes not counted, as in Apache Hudi.
-        num_deletes: records of its delete blocks; 0 for a base file.
-        num_data_blocks: data blocks of a log file; 0 for a base file.
-        num_delete_blocks: delete blocks of a log file; 0 for a base file.
-        column_ranges: ranges of the columns of its rows; None if they were not requested.
+        num_writes: number of rows in the file. As in Apache Hudi, deletes are not counted.
+        num_deletes: number of records in delete blocks; 0 for a base file.
+        num_data_blocks: number of data blocks; 0 for a base file.
+        num_delete_blocks: number of delete blocks; 0 for a base file.
+        column_ranges: ranges of the file's columns; None if they were not collected.
     """
 
     size_bytes: int

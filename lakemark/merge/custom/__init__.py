@@ -1,7 +1,8 @@
 """The public API of custom mergers, for tables in merge mode ``CUSTOM``.
 
-Write a ``VectorMerger`` (columns) or a ``BufferedRecordMerger`` (record by record), check it with
-``check_merger``, and name it as ``package.module:Class`` or ``FILE.py:Class``.
+To write a merger, derive a class from ``VectorMerger``, which merges columns, or from
+``BufferedRecordMerger``, which merges record by record. Check the merger with ``check_merger``, and
+pass its path as ``package.module:Class`` or ``FILE.py:Class``.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load ``check_merger`` when it is first used: only tests of mergers need it."""
+    """Load ``check_merger`` when it is first used, because only tests of mergers need it."""
     if name != "check_merger":
         message = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(message)

@@ -1,14 +1,15 @@
 """Runs a custom merger as the ``RecordMerger`` of a table.
 
-A key with one change is not merged, so it costs nothing. ``lakemark.merge.custom.fold`` decides in
-which order several changes are merged.
+If a key has only one change, the merger is not called. If a key has several changes,
+``lakemark.merge.custom.fold`` decides in which order they are merged.
 
-Both kinds of deletes are passed to the merger, and its result decides. Apache Hudi 1.2.0 calls it
-in the same way (``BufferedRecordMergerFactory.CustomRecordMerger``). But if a delete block's record
+The merger also receives deletes, both data rows flagged as deleted and records of delete blocks.
+Its result decides whether the record is deleted. Apache Hudi 1.2.0 calls a merger in the same way
+(``BufferedRecordMergerFactory.CustomRecordMerger``), except that if the record of a delete block
 wins, Hudi stores that record instead of the merger's result.
 
-The merger does not set meta columns. A row has those of the newer change, or of the older one if
-the merged row equals the older.
+The merger does not set meta columns. A merged row gets the meta columns of the newer change. If
+the merged row equals the older change, it gets the meta columns of the older change.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from lakemark.model.written_columns import all_written, pack
 
 
 def custom_record_merger(merger: CustomMerger, ordering_fields: Sequence[str] = ()) -> RecordMerger:
-    """Return the merger of a table whose records a custom merger merges.
+    """Return the ``RecordMerger`` of a table in merge mode ``CUSTOM``.
 
     Args:
         merger: the custom merger.
@@ -106,7 +107,8 @@ class _CustomRecordMerger:
         return pa.table([columns[n] for n in older.column_names], schema=newer.schema), is_older
 
     def _outcome(self, older: Records, newer: Records) -> Outcome:
-        # A delete counts as whole and is merged with ``merge``, as in Apache Hudi.
+        # A newer delete without data counts as a row with all columns. So it is passed to ``merge``
+        # and not to ``partial_merge``, as in Apache Hudi.
         partial = (older.is_partial | newer.is_partial) & newer.has_data
         if not partial.any() or partial.all():
             return self._call_merger(older, newer, partial=bool(partial.any()))
@@ -125,7 +127,10 @@ class _CustomRecordMerger:
 
 
 def _find_alone(changes: Records, keys: KeyCodes) -> Mask:
-    """Find the deletes, and all changes of keys with a partial row."""
+    """Return which changes are merged one by one: deletes, and changes of keys with partial rows.
+
+    See ``lakemark.merge.custom.fold``.
+    """
     partial: Mask = np.zeros(keys.key_count, np.bool_)
     partial[keys.codes[changes.is_partial]] = True
     in_place: Mask = changes.is_delete | partial[keys.codes]
@@ -133,7 +138,7 @@ def _find_alone(changes: Records, keys: KeyCodes) -> Mask:
 
 
 def _as_changes(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the rows of the table as changes that have every column."""
+    """Convert rows of the table to changes that were written with all columns."""
     kinds = pa.array(np.full(rows.num_rows, ChangeKind.UPSERT, np.int8))
     own = [name for name in schema.names if name not in CHANGE_COLUMNS]
     changes = rows.select(own).append_column(CHANGE_KIND_FIELD, kinds)
@@ -152,7 +157,7 @@ def _meta_columns(
 
 
 def _result_kinds(older: Records, newer: Records, outcome: Outcome) -> Kinds:
-    """Return the results as kinds of changes."""
+    """Return the ``ChangeKind`` of each merged row."""
     kinds = np.where(outcome.keep, ChangeKind.UPSERT, ChangeKind.FLAGGED_DELETE).astype(np.int8)
     deletes = np.flatnonzero(~outcome.keep)
     if len(deletes) == 0:

@@ -1,8 +1,9 @@
 """The classes that custom mergers derive from.
 
-A ``VectorMerger`` merges columns: many records with one call. A ``BufferedRecordMerger`` merges
-single records, like the specification's ``HoodieRecordMerger``. Both are pickled by the path of
-their class, ``package.module:Class``, or with the text of their file, ``FILE.py:Class``.
+A ``VectorMerger`` gets columns and merges many records with one call. A ``BufferedRecordMerger``
+merges single records, like the specification's ``HoodieRecordMerger``. A merger at
+``package.module:Class`` is pickled by the path of its class. A merger at ``FILE.py:Class`` is
+pickled with the text of its file.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ from lakemark.merge.key_codes import Mask
 
 
 class CustomMerger(ABC):
-    """Base class of ``VectorMerger`` and ``BufferedRecordMerger``; holds no state between calls.
+    """Base class of ``VectorMerger`` and ``BufferedRecordMerger``.
 
-    It is pickled by the path of its class, so a worker that cannot import it reports the path. If
-    the class was loaded from ``FILE.py``, the text of the file is pickled with it.
+    A merger must not keep state between calls. It is pickled by the path of its class, so that a
+    worker that cannot import the class reports the path. If the class was loaded from ``FILE.py``,
+    the text of the file is pickled with it.
 
     Attributes:
         merging_strategy: a UUID that tables of this merger store as
             ``hoodie.record.merge.strategy.id`` (``getMergingStrategy`` of the specification).
-            Generate it once, with ``uuid.uuid4()``. If the merger starts to merge differently, it
-            needs a new one.
+            Generate it once, with ``uuid.uuid4()``. If you change how the merger merges records,
+            generate a new UUID.
     """
 
     merging_strategy: str
@@ -43,7 +45,11 @@ class CustomMerger(ABC):
         return class_path_of(type(self))
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        """Pickle by class path; other processes cannot import a class of ``__main__``."""
+        """Pickle by class path.
+
+        A class of ``__main__`` or a nested class is pickled in the default way, because other
+        processes cannot import it by its path.
+        """
         reduced: Any = super().__reduce_ex__(max(2, protocol.__index__()))
         file = file_of(type(self))
         if file is not None:
@@ -60,8 +66,10 @@ class VectorMerge:
     """The result of merging versions of records.
 
     Attributes:
-        rows: in the columns of ``Records.rows``, row by row of the same records.
-        keep: False if the result is a delete; its row keeps the known data.
+        rows: one merged row for each record, in the order of the input and with the columns of
+            ``Records.rows``.
+        keep: for each record, False if the result is a delete. The row of a delete keeps the data
+            that is known.
     """
 
     rows: pa.Table
@@ -75,9 +83,9 @@ class VectorMerger(CustomMerger):
     def merge(self, older: Records, newer: Records) -> VectorMerge:
         """Merge two versions of each record.
 
-        Row ``i`` of both is the same record, and no record occurs twice. The result of a row must
-        depend on this row alone, merging must be associative, and ordering columns must keep a
-        value.
+        Row ``i`` of ``older`` and row ``i`` of ``newer`` are the same record, and no record occurs
+        twice. The result of a row must not depend on other rows, and merging must be associative.
+        Ordering columns of the result must not lose their values.
 
         Args:
             older: the result of earlier changes, or the row of the base file.
@@ -85,18 +93,20 @@ class VectorMerger(CustomMerger):
         """
 
     def partial_merge(self, older: Records, newer: Records) -> VectorMerge:
-        """Merge two versions of which one or both were written without some columns.
+        """Merge two versions of each record; at least one version of each lacks some columns.
 
-        A column of the result counts as written if one of the two versions had it. By default each
-        version takes its missing columns from the other, and ``merge`` decides.
+        A column of the result counts as written if at least one of the two versions has it. By
+        default, the missing columns of each version are filled from the other version, and then
+        ``merge`` is called.
         """
         return self.merge(older.fill_missing_from(newer), newer.fill_missing_from(older))
 
 
 class BufferedRecordMerger(CustomMerger):
-    """Merges two versions of one record at a time; called only for records that have two.
+    """Merges two versions of one record at a time.
 
-    It runs Python for each such pair; a ``VectorMerger`` needs a few calls for all of them.
+    The merger is called for each pair of versions, so it is slower than a ``VectorMerger``, which
+    merges all records with a few calls. A record with only one version is not merged.
     """
 
     @abstractmethod
@@ -106,7 +116,8 @@ class BufferedRecordMerger(CustomMerger):
         """Merge two versions of a record; merging must be associative.
 
         Never return None. To delete the record, return a result with operation ``DELETE`` and the
-        data that is known, for later merges. Always set the ordering value that the data has.
+        data that is known, because later merges may need the data. The ordering value of the result
+        must equal the values of the ordering fields in its data.
 
         Args:
             older: the result of earlier changes, or the row of the base file.
@@ -121,15 +132,15 @@ class BufferedRecordMerger(CustomMerger):
         reader_schema: pa.Schema,
         context: RecordContext,
     ) -> BufferedRecord:
-        """Merge two versions of which one or both were written without some columns.
+        """Merge two versions of a record, at least one of which was written without some columns.
 
-        Data of the result may have only columns that one of the two was written with. By default
-        each version takes its missing columns from the other, and ``merge`` decides. A delete is
-        not filled, and provides null.
+        The result must not have data in columns that both versions lack. By default, the missing
+        columns of each version are filled from the other version, and then ``merge`` is called. A
+        delete is not filled. If the other version is a delete, missing columns become null.
 
         Args:
-            older: as for ``merge``; its data has only the columns that were written.
-            newer: likewise.
+            older: as for ``merge``, but its data has only the columns that were written.
+            newer: as for ``merge``, but its data has only the columns that were written.
             reader_schema: the table's columns.
             context: the table's columns and ordering fields.
         """

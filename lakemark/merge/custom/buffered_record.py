@@ -1,4 +1,4 @@
-"""One version of one record, and the table's columns, for mergers of single records.
+"""The input of a ``BufferedRecordMerger``: one version of a record, and the table's columns.
 
 Source: ``BufferedRecord``, ``RecordContext`` and ``BufferedRecords`` of Apache Hudi 1.2.0.
 """
@@ -19,10 +19,11 @@ from lakemark.schema.field_path import column_at
 
 
 class Operation(StrEnum):
-    """What a version does to its record; the value is Hudi's (``HoodieOperation``).
+    """Whether a version inserts, updates or deletes its record (``HoodieOperation``).
 
-    Storage does not distinguish inserts from updates, so records arrive as updates or deletes. In
-    a result, insert and update have the same meaning.
+    Storage does not distinguish inserts from updates, so a merger gets only updates and deletes. In
+    a result, ``INSERT`` and ``UPDATE`` have the same meaning. The value is the one that Hudi
+    stores.
     """
 
     INSERT = "I"
@@ -35,12 +36,13 @@ class BufferedRecord:
     """One version of a record.
 
     Attributes:
-        record_key: never changes.
-        ordering_value: of the ordering field, or a tuple of several. None in a table without
-            ordering fields, and for a delete that always wins.
-        operation: a delete may have data.
-        data: the table's own columns by name, as Python values; do not change it in place. None
-            for a delete without data. For a partial row only the columns that were written.
+        record_key: the record key. A merger must not change it.
+        ordering_value: value of the ordering field; a tuple if there are several ordering fields.
+            None in a table without ordering fields, and for a delete that always wins.
+        operation: update or delete. A delete may have data too.
+        data: Python values of the table's columns by name, without meta columns. A partial row has
+            only the columns that were written, and a delete without data has None. Do not change
+            the mapping in place.
     """
 
     record_key: str
@@ -50,7 +52,7 @@ class BufferedRecord:
 
     @property
     def is_delete(self) -> bool:
-        """Whether it deletes its record."""
+        """Whether this version deletes the record."""
         return self.operation is Operation.DELETE
 
 
@@ -59,8 +61,9 @@ class RecordContext:
     """The table's columns and ordering fields.
 
     Attributes:
-        schema: of the data.
-        ordering_fields: most significant first; a dotted name is a field of a struct.
+        schema: the table's columns without meta columns.
+        ordering_fields: the ordering fields, most significant first. A dotted name is a field of a
+            struct.
     """
 
     schema: pa.Schema
@@ -72,7 +75,11 @@ class RecordContext:
         return list(self.schema.names)
 
     def get_value(self, record: BufferedRecord, column: str) -> object:
-        """The value of a column, or for ``a.b`` of a field of a struct; None if it is absent.
+        """Return the value of a column, or of a field of a struct; None if the record lacks it.
+
+        Args:
+            record: the record.
+            column: name of a column, or ``a.b`` for field ``b`` of struct ``a``.
 
         Raises:
             KeyError: the table has no such column.
@@ -93,21 +100,24 @@ class RecordContext:
     def merge_with_record(
         self, record: BufferedRecord, values: Mapping[str, object]
     ) -> BufferedRecord:
-        """Return the record with new values in some columns; its ordering value is updated."""
+        """Return the record with new values in some columns, and with its new ordering value."""
         changed = replace(record, data={**self.data_of(record), **values})
         return replace(changed, ordering_value=self.ordering_value(changed))
 
     def delete(self, record: BufferedRecord) -> BufferedRecord:
-        """Return the record as a delete, with its ordering value and its data."""
+        """Return a delete with the record's ordering value and data."""
         return replace(record, operation=Operation.DELETE)
 
     def ordering_value(self, record: BufferedRecord) -> object:
-        """Return the ordering value in the record's data."""
+        """Return the ordering value that is in the record's data."""
         values = tuple(self.get_value(record, name) for name in self.ordering_fields)
         return (values[0] if values else None) if len(values) < 2 else values
 
     def data_of(self, record: BufferedRecord) -> Mapping[str, object]:
-        """The record's data; for a delete without data, its ordering value in its columns."""
+        """Return the record's data.
+
+        For a delete without data, this is only its ordering value, in the ordering columns.
+        """
         if record.data is not None or record.ordering_value is None:
             return record.data or {}
         values = record.ordering_value
@@ -140,12 +150,12 @@ class RecordContext:
 
 
 def _is_zero(value: object) -> bool:
-    """Return whether the value is zero, or in a column of dates the day with the number zero."""
+    """Return whether the value is 0, or a date with the day number 0."""
     return value == 0 or str(value) == "1970-01-01"
 
 
 def _sort_key(value: object) -> Any:
-    """Null first; doubles like in Java: -0 before 0, and NaN last."""
+    """Return a key that sorts values as Java does: null first, -0 before 0, and NaN last."""
     if isinstance(value, tuple):
         return tuple(_sort_key(one) for one in value)
     if value is None:

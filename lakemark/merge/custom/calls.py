@@ -1,8 +1,8 @@
-"""Calls of a custom merger.
+"""Calls a custom merger.
 
-A vectorised merger gets all records with one call. A merger of single records gets one pair at a
-time: rows are converted to records, and its records back to rows. Rows that it returns unchanged
-are copied from their columns.
+A ``VectorMerger`` gets all records with one call. For a ``BufferedRecordMerger``, rows are
+converted to pairs of records, and the resulting records are converted back to rows. A record that
+the merger returns unchanged is not converted back, but its row is copied from the input.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from lakemark.model.written_columns import Written, own_columns
 def merge_columns(
     merger: VectorMerger, older: Records, newer: Records, *, partial: bool
 ) -> Outcome:
-    """Merge all records with one call.
+    """Merge all records with one call of the merger.
 
     Args:
         merger: the custom merger.
-        older: older versions; at least one.
+        older: older versions of the records; at least one.
         newer: newer versions of the same records.
-        partial: whether each pair has a partial row.
+        partial: whether to call ``partial_merge`` instead of ``merge``.
 
     Raises:
         InvalidConfig: the result violates the interface.
@@ -57,7 +57,7 @@ def merge_columns(
 
 
 def _either_written(older: Records, newer: Records) -> Written | None:
-    """Return the columns that one of the two has; a delete has all columns."""
+    """Return the columns that at least one of two versions has; a delete counts as having all."""
     if WRITTEN_COLUMNS not in older.changes.column_names:
         return None
     is_whole = older.is_delete | newer.is_delete
@@ -65,20 +65,20 @@ def _either_written(older: Records, newer: Records) -> Written | None:
     return written
 
 
-#: MatchedRows that are converted to Python objects at a time.
+#: Number of pairs that are converted to Python objects at a time.
 _PAIRS_AT_ONCE = 1 << 13
 
 
 def merge_records(
     merger: BufferedRecordMerger, older: Records, newer: Records, *, partial: bool
 ) -> Outcome:
-    """Merge records with one call for each.
+    """Merge records with one call of the merger for each record.
 
     Args:
         merger: the custom merger.
-        older: older versions; at least one.
+        older: older versions of the records; at least one.
         newer: newer versions of the same records.
-        partial: whether each pair has a partial row.
+        partial: whether to call ``partial_merge`` instead of ``merge``.
 
     Raises:
         InvalidConfig: the result violates the interface.
@@ -140,7 +140,7 @@ class _RecordCalls:
         return merged
 
     def _check(self, older: BufferedRecord, newer: BufferedRecord, result: object) -> None:
-        """Check rules that rows no longer show."""
+        """Check the rules that cannot be checked after the conversion to rows."""
         key = older.record_key
         if not isinstance(result, BufferedRecord):
             fault = f"{type(result).__name__} came back; return a BufferedRecord, never None"
@@ -149,13 +149,13 @@ class _RecordCalls:
             fault = f"record {result.record_key!r} came back; a merge never changes the key"
             raise merger_error(self._merger, key, fault)
         if result.data is None and not result.is_delete:
-            fault = "a record without data came back that is not a delete; set Operation.DELETE"
+            fault = "an upsert without data came back; set Operation.DELETE to delete the record"
             raise merger_error(self._merger, key, fault)
         if result is older or result is newer:
             return
         both = (older.ordering_value, newer.ordering_value)
         if self._context.ordering_fields and result.ordering_value is None and None not in both:
-            fault = "its ordering value was lost; set that of one of the two versions"
+            fault = "its ordering value was lost; copy it from one of the two versions"
             raise merger_error(self._merger, key, fault)
         if result.data is not None:
             self._check_data(result, result.data)
@@ -201,7 +201,7 @@ class _RecordCalls:
             raise merger_error(self._merger, records[row].record_key, fault) from error
 
     def _written_columns(self, results: Sequence[BufferedRecord]) -> Written | None:
-        """Return the columns that each result has; a delete counts as whole."""
+        """Return which columns each result has; a delete counts as having all columns."""
         if WRITTEN_COLUMNS not in self._older.changes.column_names:
             return None
         deletes = np.array([result.is_delete for result in results], np.bool_)
@@ -215,7 +215,7 @@ class _RecordCalls:
 
 
 def _to_buffered_records(records: Records, context: RecordContext) -> Iterator[BufferedRecord]:
-    """Convert rows to records."""
+    """Yield the record of each row."""
     names = context.schema.names
     columns = [records[name].to_pylist() for name in names]
     data: Iterator[Mapping[str, object]]
@@ -248,7 +248,7 @@ def _ordering_value(values: tuple[object, ...]) -> object:
 
 
 def _is_unchanged(result: BufferedRecord, given: BufferedRecord) -> bool:
-    """Return whether the row of ``given`` equals the result, except for the operation."""
+    """Return whether the result can use the row of ``given``; the operation may differ."""
     return result is given or (
         result.data is given.data is not None and result.ordering_value == given.ordering_value
     )

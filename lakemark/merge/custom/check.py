@@ -1,13 +1,17 @@
-"""Checks a custom merger against the rules of the specification, with random records.
+"""Checks with random records whether a custom merger follows the rules of the specification.
 
-For a test of your own merger:
+Use it in a test of your merger:
 
     def test_my_merger_keeps_the_rules() -> None:
         check_merger(MyMerger(), schema, ordering_fields=["ts"])
 
-The rules ("Record Merger", "Implementation Guidelines"): the result is a record of the same key,
-with the types of the table; only the operation deletes; ordering values are kept; merging is
-associative; and the result of a row of a vectorised merger does not depend on other rows.
+The rules are ("Record Merger", "Implementation Guidelines"):
+
+- The result is a record with the same key and with the types of the table.
+- To delete a record, the result has operation ``DELETE``, not null data.
+- The result keeps an ordering value.
+- Merging is associative.
+- The result of a row of a ``VectorMerger`` does not depend on other rows.
 """
 
 from __future__ import annotations
@@ -32,7 +36,7 @@ DEFAULT_EXAMPLES = 100
 
 _RESULT = "the result is a record of the same key with the table's types"
 
-#: Records that a vectorised merger gets in one call.
+#: Number of records that a ``VectorMerger`` gets in one call.
 _ROWS_AT_ONCE = 20
 
 
@@ -41,7 +45,7 @@ class BrokenRule(AssertionError):
 
     Attributes:
         rule: the broken rule.
-        versions: the smallest versions of a record that break it, oldest first.
+        versions: the simplest versions of a record that were found to break the rule, oldest first.
     """
 
     def __init__(self, merger: str, rule: str, versions: Sequence[Version], seen: str) -> None:
@@ -60,21 +64,22 @@ def check_merger(
     examples: int = DEFAULT_EXAMPLES,
     seed: int = 0,
 ) -> None:
-    """Check that a merger follows the rules, as far as examples can show it.
+    """Check with random examples that a merger follows the rules.
 
     Args:
         merger: the custom merger.
-        schema: the table's own columns.
+        schema: the table's columns without meta columns.
         ordering_fields: the table's ordering fields.
-        values: values to try for columns with a meaning to the merger; ascending for ordering
-            fields. Other columns get three values each, and null if they are nullable.
+        values: by column, the values to try; list the values of ordering fields in ascending order.
+            Pass them for columns whose values the merger interprets. Other columns get two or three
+            default values, and null if they are nullable.
         examples: number of examples for each rule.
-        seed: of the random examples; the same seed generates the same examples.
+        seed: seed of the random examples; the same seed generates the same examples.
 
     Raises:
-        BrokenRule: with the smallest example that was found.
-        InvalidConfig: the merger has no strategy id, or ``ordering_fields`` or ``values`` do not
-            fit the schema, or there are no default values for the type of a column.
+        BrokenRule: an example breaks a rule. The error contains the simplest such example found.
+        InvalidConfig: the merger has no strategy id, ``ordering_fields`` or ``values`` do not fit
+            the schema, or the type of a column has no default values.
     """
     check_strategy(merger)
     made = Examples.of(schema, ordering_fields, values or {})
@@ -90,7 +95,7 @@ def check_merger(
 
 @dataclass(frozen=True, slots=True)
 class _CheckedMerger:
-    """A merger and the examples of its table."""
+    """A merger and the examples with which it is checked."""
 
     name: str
     examples: Examples
@@ -103,12 +108,12 @@ class _CheckedMerger:
         return self.merger.fold(pa.concat_tables([older, newer]))
 
 
-#: Describes how an example breaks a rule; None if it does not.
+#: Returns how an example breaks a rule, or None if the example does not break it.
 _Check: TypeAlias = Callable[[_CheckedMerger, Sequence[Version]], str | None]
 
 
 def _check(checked: _CheckedMerger, rule: str, check: _Check, versions: list[Version]) -> None:
-    """Check an example; if it fails, raise with the smallest one that fails in the same way."""
+    """Check an example. If it breaks a rule, simplify it as far as possible and raise it."""
     if (fault := _find_fault(checked, rule, check, versions)) is None:
         return
     while True:
@@ -124,7 +129,7 @@ def _check(checked: _CheckedMerger, rule: str, check: _Check, versions: list[Ver
 def _find_fault(
     checked: _CheckedMerger, rule: str, check: _Check, versions: Sequence[Version]
 ) -> tuple[str, str] | None:
-    """Return the broken rule and the observed result."""
+    """Return the broken rule and the observed result; None if the example breaks no rule."""
     try:
         seen = check(checked, versions)
     except Exception as error:  # Raised by the merger, or by the adapter for an invalid result.
@@ -133,7 +138,7 @@ def _find_fault(
 
 
 def _check_result(checked: _CheckedMerger, versions: Sequence[Version]) -> str | None:
-    """Merge the versions: the adapter refuses an invalid result."""
+    """Merge the versions, because the adapter raises an error for an invalid result."""
     checked.merge(*map(checked.table, versions))
     return None
 
@@ -183,7 +188,7 @@ _RULES: tuple[tuple[str, _Check, int], ...] = (
 
 
 def _check_independence(checked: _CheckedMerger, pairs: Sequence[Sequence[Version]]) -> None:
-    """Compare the result of each record alone with the result of all records at once."""
+    """Check that merging each record alone gives the same results as merging all at once."""
     keys = [f"key-{number}" for number in range(len(pairs))]
     older, newer = (checked.examples.table([pair[side] for pair in pairs], keys) for side in (0, 1))
     together = checked.merge(older, newer).to_pylist()
@@ -208,7 +213,7 @@ def _is_empty(row: Mapping[str, object], names: Sequence[str]) -> bool:
 
 
 def _comparable(row: Mapping[str, Any]) -> tuple[bool, str]:
-    """Return the compared content; as text, because NaN must equal NaN here."""
+    """Return the content of a row for comparisons, as text so that NaN equals NaN."""
     return _is_upsert(row), str({k: v for k, v in row.items() if k != CHANGE_KIND})
 
 

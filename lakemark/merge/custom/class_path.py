@@ -1,4 +1,4 @@
-"""Imports the class or object at ``package.module:Class`` or ``FILE.py:Class``."""
+"""Imports a merger's class or object from ``package.module:Class`` or ``FILE.py:Class``."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _ALONE = "a file may import installed modules only; put several files into a pac
 
 
 def import_object(path: str) -> object:
-    """Import the class or object of a path.
+    """Import the class or object at a path and return it.
 
     Raises:
-        InvalidConfig: the path is malformed, or this process cannot import the module or file, or
-            it lacks the name.
+        InvalidConfig: the path is malformed, this process cannot import the module or file, or the
+            module does not define the name.
     """
     source, _, name = check_class_path(path).rpartition(":")
     if is_file(path):
@@ -40,7 +40,7 @@ def import_object(path: str) -> object:
 
 
 def class_path_of(kind: type) -> str:
-    """Return the path from which ``import_object`` imports a class."""
+    """Return the path from which ``import_object`` can import a class."""
     file = file_of(kind)
     return f"{kind.__module__ if file is None else file.path}:{kind.__qualname__}"
 

@@ -1,4 +1,4 @@
-"""Random versions of records, as examples for the rules that a merger is checked against."""
+"""Generates random versions of records, with which ``check_merger`` checks a merger."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from lakemark.model.changes import CHANGE_KIND_FIELD, ChangeKind
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.schema.field_path import column_at
 
-#: The values that a column may have, in ascending order if its type has one.
+#: By column, the values that it may have, in ascending order if the type has an order.
 Pools: TypeAlias = Mapping[str, Sequence[object]]
 
 _DAY = dt.date(2024, 1, 1)
 _MOMENT = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 
-#: Probabilities of an upsert, a delete with data, and a delete without data.
+#: The kinds of versions (upsert, delete with data, delete without data) and their probabilities.
 _KINDS = (ChangeKind.UPSERT, ChangeKind.FLAGGED_DELETE, ChangeKind.DELETE)
 _KIND_ODDS = (0.7, 0.15, 0.15)
 _NULL_ODDS = 0.25
@@ -33,8 +33,8 @@ class Version:
     """One version of a record.
 
     Attributes:
-        values: by column; of a delete without data only the ordering columns.
-        kind: an upsert, or a delete with data or without.
+        values: the values by column. A delete without data has only its ordering columns.
+        kind: upsert, delete with data, or delete without data.
     """
 
     values: Mapping[str, object]
@@ -50,8 +50,8 @@ class Examples:
     """Generates versions of records of one table.
 
     Attributes:
-        schema: the table's own columns.
-        ordering_fields: their values are never null.
+        schema: the table's columns without meta columns.
+        ordering_fields: ordering fields. Generated ordering values are never null.
         pools: the possible values of each column.
     """
 
@@ -61,7 +61,7 @@ class Examples:
 
     @classmethod
     def of(cls, schema: pa.Schema, ordering_fields: Sequence[str], given: Pools) -> Examples:
-        """Examples with the given values, and with default values for the other columns.
+        """Return a generator with the given values, and with default values for other columns.
 
         Raises:
             InvalidConfig: a given column or value does not fit the schema, or there are no default
@@ -74,11 +74,11 @@ class Examples:
         return cls(schema, tuple(ordering_fields), pools)
 
     def draw(self, random: np.random.Generator, count: int) -> list[Version]:
-        """Versions of one record, oldest first."""
+        """Draw random versions of one record, oldest first."""
         return [self._draw_version(random) for _ in range(count)]
 
     def table(self, versions: Sequence[Version], keys: Sequence[str]) -> pa.Table:
-        """Versions as changes of records with these keys."""
+        """Return a table of changes: the ``i``-th version is a change to the ``i``-th key."""
         columns = [pa.array(keys, pa.string())]
         for field in self.schema:
             values = [version.values.get(field.name) for version in versions]
@@ -89,7 +89,11 @@ class Examples:
         return pa.table([*columns, kinds], schema=schema)
 
     def simplify(self, versions: Sequence[Version]) -> Iterator[list[Version]]:
-        """Examples that are one step simpler: one value fewer, or an upsert instead of a delete."""
+        """Yield all examples that are one step simpler.
+
+        A step replaces one value by null or the first value of its column, or turns a delete with
+        data into an upsert.
+        """
         for position, version in enumerate(versions):
             for easier in self._simplify(version):
                 yield [*versions[:position], easier, *versions[position + 1 :]]
@@ -138,7 +142,10 @@ def _check_given(schema: pa.Schema, given: Pools) -> None:
 
 
 def _default_values(kind: pa.DataType, name: str) -> list[object]:
-    """Two or three values of a type; never zero, which Hudi treats as "no ordering value"."""
+    """Return two or three values of a type.
+
+    No value is the number 0, because Hudi treats 0 as "no ordering value".
+    """
     if pa.types.is_boolean(kind):
         return [False, True]
     if pa.types.is_integer(kind):

@@ -1,12 +1,15 @@
-"""The order in which the changes of a key are merged.
+"""Folds the changes of each key with a custom merger, in an order that needs few calls.
 
-Merging is associative, so neighbouring changes may be merged first. The changes of a key are halved
-until one is left, with one call per round for all keys; the number of rounds is the number of
-binary digits of the count. In this order the merger does not see the result of all earlier changes.
-So it is used only within runs of upserts that have every column. Two kinds of changes are merged
-one by one, oldest first: deletes, because an unconditional delete is not associative in Hudi's own
-rules; and changes of keys with partial rows, because the source of a missing column depends on
-which changes met.
+Merging is associative, so neighbouring changes of a key may be merged first. In each round, one
+call merges pairs of neighbours of all keys, until each key has one change. The number of rounds
+grows with the logarithm of the number of changes. In this order, a change is not merged with the
+result of all earlier changes. So only runs of upserts that have every column are merged in pairs.
+
+Two kinds of changes are merged one by one, oldest first:
+
+- deletes, because in Hudi's own rules merging an unconditional delete is not associative
+- changes of keys with partial rows, because the order of merging determines from which change a
+  missing column is filled
 """
 
 from __future__ import annotations
@@ -28,10 +31,10 @@ def fold_changes(changes: pa.Table, keys: KeyCodes, is_alone: Mask, merge: Merge
     """Fold changes to one per key, in the order of the key codes.
 
     Args:
-        changes: oldest first; at least one.
+        changes: at least one change, oldest first.
         keys: key codes of the changes.
-        is_alone: changes that must be merged with the result of all earlier changes, and not with
-            a neighbour first.
+        is_alone: mask of the changes that must not be merged with a neighbour first, but only with
+            the result of all earlier changes.
         merge: merges two changes of each of several keys.
     """
     runs = _Runs.of(keys, is_alone)
@@ -41,12 +44,12 @@ def fold_changes(changes: pa.Table, keys: KeyCodes, is_alone: Mask, merge: Merge
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Runs:
-    """Neighbouring changes of a key that may be merged first.
+    """Runs of neighbouring changes of a key that may be merged with each other first.
 
     Attributes:
-        order: row numbers of the changes, key by key.
-        run_of_row: the run of each change in that order, ascending.
-        key_of_run: the key of each run, ascending.
+        order: row numbers of the changes, sorted by key.
+        run_of_row: number of the run of each change in ``order``, ascending.
+        key_of_run: key code of each run, ascending.
     """
 
     order: Rows
@@ -63,7 +66,7 @@ class _Runs:
 
 
 def _merge_by_halves(rows: pa.Table, runs: Rows, merge: Merge) -> pa.Table:
-    """Merge each run to one row; input and result are in the order of the runs."""
+    """Merge each run to one row; ``rows`` and the result are sorted by run."""
     finished: list[pa.Table] = []
     finished_runs: list[Rows] = []
     while True:
@@ -83,7 +86,11 @@ def _merge_by_halves(rows: pa.Table, runs: Rows, merge: Merge) -> pa.Table:
 
 
 def _merge_one_by_one(changes: pa.Table, keys: KeyCodes, merge: Merge) -> pa.Table:
-    """Round ``k`` merges the ``k``-th change of every key that has one with its earlier ones."""
+    """Fold the changes of each key in their order.
+
+    Round ``k`` merges, for every key with more than ``k`` changes, the result so far with change
+    ``k`` (counted from 0).
+    """
     if keys.are_unique:
         return changes
     rounds = _Rounds.of(keys)
@@ -93,19 +100,22 @@ def _merge_one_by_one(changes: pa.Table, keys: KeyCodes, merge: Merge) -> pa.Tab
         newer = changes.take(rounds.rows(number))
         finished.append(merged.slice(len(newer)))
         merged = merge(merged.slice(0, len(newer)), newer)
-    # Keys with the fewest changes finished first, and their rows come last.
+    # Keys with the fewest changes are finished first, and their rows come last.
     return pa.concat_tables([merged, *finished[::-1]]).take(rounds.position_of_key)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rounds:
-    """Rows of keys in rounds; keys with the most rows come first in each, so each is a prefix.
+    """The rows of each round of merging.
+
+    Keys are sorted by their number of rows, most rows first. So the keys of a round are always the
+    first keys of the round before.
 
     Attributes:
-        order: row numbers, key by key as ``keys_by_count`` orders them, each key's in sequence.
-        starts: index in ``order`` at which the rows of each key begin.
-        counts: rows of each key, descending.
-        position_of_key: position of each key code in a round.
+        order: row numbers, sorted by the position of their key; the rows of a key keep their order.
+        starts: for each key, in sorted order, the index in ``order`` of its first row.
+        counts: number of rows of each key, in sorted order and so descending.
+        position_of_key: for each key code, the key's position in sorted order.
     """
 
     order: Rows
@@ -129,14 +139,14 @@ class _Rounds:
         return int(self.counts[0])
 
     def rows(self, number: int) -> Rows:
-        """Return the rows of a round: one of every key that has that many earlier rows."""
+        """Return the rows of a round: row ``number``, from 0, of every key that has so many."""
         has_one = np.searchsorted(-self.counts, -number, side="left")
         rows: Rows = self.order[self.starts[:has_one] + number]
         return rows
 
 
 def _run_starts(numbers: Rows) -> Mask:
-    """Return whether a number differs from the one before it."""
+    """Return which numbers differ from the number before."""
     begins: Mask = np.ones(len(numbers), np.bool_)
     begins[1:] = numbers[1:] != numbers[:-1]
     return begins

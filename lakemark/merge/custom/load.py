@@ -20,11 +20,11 @@ _KINDS = f"{VectorMerger.__name__} or {BufferedRecordMerger.__name__}"
 def load_merger(class_path: str) -> CustomMerger:
     """Load the merger at ``package.module:Class`` or ``FILE.py:Class``.
 
-    The path may also name an object of such a class.
+    Instead of a class, the path may name an instance.
 
     Raises:
-        InvalidConfig: this process cannot import the path, or it is not a merger, or the merger
-            has no strategy id of its own.
+        InvalidConfig: this process cannot import the path, the object at the path is not a merger,
+            or ``check_strategy`` refuses its strategy id.
     """
     found = import_object(class_path)
     if isinstance(found, type) and issubclass(found, CustomMerger):
@@ -40,10 +40,11 @@ def load_merger(class_path: str) -> CustomMerger:
 
 
 def check_strategy(merger: CustomMerger) -> None:
-    """Check that a merger has a strategy id of its own.
+    """Check that a merger has a unique strategy id.
 
     Raises:
-        InvalidConfig: it has none, or it is not a UUID, or it is an id of Hudi's own.
+        InvalidConfig: the merger has no strategy id, or the id is not a UUID, or it is the id of
+            one of Hudi's own mergers.
     """
     strategy = getattr(merger, "merging_strategy", None)
     try:
@@ -68,11 +69,12 @@ def find_merger(strategy_id: str | None, mergers: Sequence[CustomMerger]) -> Cus
     """Return the first merger with a table's strategy id.
 
     Args:
-        strategy_id: the table's; None for a table that is not created yet, which accepts any.
-        mergers: in order of preference.
+        strategy_id: the table's strategy id. None for a table that does not exist yet; then the
+            first merger is returned.
+        mergers: mergers in order of preference.
 
     Raises:
-        InvalidConfig: a merger has no strategy id.
+        InvalidConfig: a merger has no valid strategy id.
         Unsupported: no merger has this strategy id.
     """
     for merger in mergers:

@@ -1,8 +1,7 @@
 """Loads mergers from a Python file, ``FILE.py:Class``, in this process and in workers.
 
-The module gets a name of its own, so a file may have the name of any other module, such as
-``json.py``. What is pickled for a worker contains the text of the file, so only the driver needs
-the file.
+The module gets a unique name, so the file may have the name of another module, such as ``json.py``.
+A pickled merger contains the text of the file, so only the driver needs the file.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from lakemark.errors import InvalidConfig
 
 _PREFIX = "lakemark_merger_file_"
 
-#: The files that other processes have sent to this one, by path.
+#: The merger files that other processes have sent to this process, by path.
 _received: dict[str, MergerFile] = {}
 
 _loading = RLock()
@@ -29,10 +28,10 @@ _loading = RLock()
 
 @dataclass(frozen=True, slots=True)
 class MergerFile:
-    """A file of Python with a merger.
+    """A Python file that defines a merger.
 
     Attributes:
-        path: of the file, absolute, in the process that read it.
+        path: absolute path of the file in the process that read it.
         content: the bytes of the file.
     """
 
@@ -41,7 +40,7 @@ class MergerFile:
 
     @classmethod
     def read(cls, path: str) -> MergerFile:
-        """Return the file at a path; the one that another process has sent, if this process has it.
+        """Return the file at a path, preferring a file that another process sent for this path.
 
         Raises:
             InvalidConfig: the path is a URL, or the file cannot be read.
@@ -62,13 +61,13 @@ class MergerFile:
             raise InvalidConfig(message) from error
 
     def load(self) -> ModuleType:
-        """Execute the file, once in each process, and return its module.
+        """Return the module of the file, which is executed once in each process.
 
         Raises:
-            Exception: any that the file raises.
+            Exception: any error that the file raises when it is executed.
         """
         name = _PREFIX + hashlib.sha256(self.path.encode() + b"\0" + self.content).hexdigest()[:16]
-        with _loading:  # another thread must not find a module that is executed only in part
+        with _loading:  # another thread must not use a module before its execution has ended
             return sys.modules.get(name) or self._execute(name)
 
     def _execute(self, name: str) -> ModuleType:
@@ -90,13 +89,13 @@ class MergerFile:
 
 
 def file_of(kind: type) -> MergerFile | None:
-    """The file that a class was loaded from with ``MergerFile``; None for any other class."""
+    """Return the file from which ``MergerFile`` loaded a class; None for any other class."""
     loader = getattr(sys.modules.get(kind.__module__), "__loader__", None)
     return loader.file if isinstance(loader, _Loader) else None
 
 
 def class_in_file(file: MergerFile, qualified_name: str) -> type:
-    """Return the class of a file, which may be nested in another class."""
+    """Return the class with this qualified name in a file; it may be nested in another class."""
     kind: type = attrgetter(qualified_name)(file.load())
     return kind
 
@@ -115,5 +114,8 @@ class _Loader(ExecutionLoader):
         return self.file.path
 
     def get_source(self, _name: str) -> str:
-        """See ``importlib.abc.InspectLoader``; tracebacks show it, in workers too."""
+        """See ``importlib.abc.InspectLoader``.
+
+        With the source, tracebacks show the lines of the file, even in workers without the file.
+        """
         return decode_source(self.file.content)

@@ -1,7 +1,7 @@
-"""The result of a custom merger, checked before it is used.
+"""The result of a custom merger, and the checks before it is used.
 
-A merger is foreign code. If its result loses rows, keys, columns, types or ordering values, it is
-refused with the merger's name and the key of a record.
+A merger is the user's code, so its result is not trusted. If rows, keys, columns, types or ordering
+values are lost, an error names the merger and the key of a record.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lakemark.schema.field_path import column_at, top_column
 
 
 def merger_error(merger: CustomMerger, record_key: object, fault: str) -> InvalidConfig:
-    """Return an error about a record that the merger returned."""
+    """Return an error that names the merger and the key of a record in its result."""
     return InvalidConfig(f"merger {merger.name}, record {record_key!r}: {fault}")
 
 
@@ -32,9 +32,9 @@ class Outcome:
     """The result of merging versions of records.
 
     Attributes:
-        rows: in the columns of ``Records.rows``.
-        keep: False if the record is deleted.
-        written: which columns each row has; None if every row has all of them.
+        rows: one merged row for each record, with the columns of ``Records.rows``.
+        keep: for each record, False if the result is a delete.
+        written: which columns each row has; None if every row has all columns.
     """
 
     rows: pa.Table
@@ -46,15 +46,15 @@ def check_outcome(merger: CustomMerger, older: Records, newer: Records, outcome:
     """Check a result before it is used.
 
     Raises:
-        InvalidConfig: the merger lost or exchanged records, lost an ordering value, or returned a
-            live row without data for a delete.
+        InvalidConfig: the merger lost or exchanged records, lost an ordering value, set a column to
+            null that is not nullable, or returned an upsert without data for a delete.
     """
     keys = older[RECORD_KEY]
     _refuse(
         merger,
         keys,
         ~_equal(outcome.rows.column(RECORD_KEY), keys),
-        f"the row of another record came back, or {RECORD_KEY} was changed; keep rows in place",
+        f"the row of another record came back, or {RECORD_KEY} was changed; keep the rows' order",
     )
     for field in older.ordering_fields:
         versions = (outcome.rows, older.rows, newer.rows)
@@ -76,13 +76,16 @@ def ordering_columns(records: Records) -> list[str]:
 
 
 def data_columns(records: Records) -> list[str]:
-    """The columns that a delete without data lacks: all except the key and the ordering values."""
+    """Return the columns that are null in a delete without data.
+
+    These are all columns except the record key and the ordering columns.
+    """
     others = {RECORD_KEY, *ordering_columns(records)}
     return [name for name in records.rows.column_names if name not in others]
 
 
 def are_null(rows: pa.Table, names: Sequence[str]) -> Mask:
-    """Return the rows that are null in all of these columns; all rows if there are no columns."""
+    """Return which rows are null in all of these columns; all rows if there are no columns."""
     null: Mask = np.ones(rows.num_rows, np.bool_)
     for name in names:
         if not null.any():
@@ -92,10 +95,15 @@ def are_null(rows: pa.Table, names: Sequence[str]) -> Mask:
 
 
 def conform_rows(merger: CustomMerger, rows: object, wanted: pa.Table) -> pa.Table:
-    """Check rows that a merger returned, and put them into the columns of its input.
+    """Check the rows that a merger returned, and return them with the columns in input order.
+
+    Args:
+        merger: the custom merger.
+        rows: the rows that the merger returned.
+        wanted: a table with the required columns, types and number of rows.
 
     Raises:
-        InvalidConfig: not a table, or one of another length or with other columns or types.
+        InvalidConfig: ``rows`` is not a table, or has another length, other columns or other types.
     """
     first_key = wanted.column(RECORD_KEY)[0].as_py()
     if not isinstance(rows, pa.Table) or rows.num_rows != wanted.num_rows:
@@ -133,7 +141,11 @@ def combine_outcomes(use_first: Mask, first: Outcome, second: Outcome) -> Outcom
 def _check_has_data(
     merger: CustomMerger, keys: pa.ChunkedArray, older: Records, newer: Records, outcome: Outcome
 ) -> None:
-    """A null row means a delete only by its operation; nulls of a live version may stay null."""
+    """Refuse an upsert with only nulls that was merged from a delete.
+
+    A merger must mark deletes explicitly; a row with only nulls is not a delete. Such an upsert is
+    accepted only if one of the merged versions was an upsert with only nulls, too.
+    """
     names = data_columns(older)
     if not names:
         return
@@ -143,8 +155,8 @@ def _check_has_data(
     for version in (older, newer) if is_wrong.any() else ():
         is_wrong &= version.is_delete | ~are_null(version.rows, names)
     fault = (
-        "a row without any data came back that is not a delete; set keep to False for it "
-        "(a record's operation to DELETE)"
+        "an upsert without any data came back; to delete the record, set keep to False (or the "
+        "record's operation to DELETE)"
     )
     _refuse(merger, keys, is_wrong, fault)
 
@@ -157,7 +169,7 @@ def _check_nulls(
     for field in schema:
         column = outcome.rows.column(field.name)
         if not field.nullable and column.null_count:
-            fault = f"column {field.name} may not be null in a row that stays"
+            fault = f"column {field.name} must not be null unless the record is deleted"
             _refuse(merger, keys, outcome.keep & np.asarray(column.is_null()), fault)
 
 

@@ -1,4 +1,4 @@
-"""Versions of records as columns: the input of a vectorised merger."""
+"""The input of a ``VectorMerger``: versions of records as columns."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Records:
     """One version of each of several records.
 
     Attributes:
-        changes: in the layout of ``lakemark.model.changes``.
-        ordering_fields: the table's; empty if it has none.
+        changes: the versions as a table of changes (``lakemark.model.changes``).
+        ordering_fields: the table's ordering fields; empty if the table has none.
     """
 
     changes: pa.Table
@@ -45,12 +45,12 @@ class Records:
         ordering_fields: Sequence[str] = (),
         is_delete: Sequence[bool] | None = None,
     ) -> Records:
-        """Create records by hand, for tests of a merger.
+        """Create records from rows, for tests of a merger.
 
         Args:
-            rows: ``_hoodie_record_key`` and the table's own columns.
+            rows: rows with ``_hoodie_record_key`` and the table's own columns.
             ordering_fields: columns that order versions of a record.
-            is_delete: which rows are deletes with data; no row if None.
+            is_delete: for each row, whether it is a delete with data. None if all rows are upserts.
         """
         flags = np.zeros(rows.num_rows, np.bool_) if is_delete is None else np.asarray(is_delete)
         kinds = np.where(flags, ChangeKind.FLAGGED_DELETE, ChangeKind.UPSERT)
@@ -66,25 +66,28 @@ class Records:
 
     @cached_property
     def rows(self) -> pa.Table:
-        """``_hoodie_record_key`` and the table's own columns; null for a delete without data."""
+        """The rows, with ``_hoodie_record_key`` and the table's own columns.
+
+        A delete without data is null in all columns except its record key and ordering columns.
+        """
         hidden = {*META_COLUMNS, *CHANGE_COLUMNS} - {RECORD_KEY}
         return self.changes.select([n for n in self.changes.column_names if n not in hidden])
 
     @cached_property
     def kinds(self) -> Kinds:
-        """The stored kind of each row."""
+        """The ``ChangeKind`` of each row."""
         kinds: Kinds = self.changes.column(CHANGE_KIND).to_numpy()
         return kinds
 
     @property
     def is_delete(self) -> Mask:
-        """Whether the operation is a delete; otherwise it is an upsert."""
+        """Which rows are deletes; all other rows are upserts."""
         deletes: Mask = self.kinds != ChangeKind.UPSERT
         return deletes
 
     @property
     def has_data(self) -> Mask:
-        """False for records of delete blocks: they have only a key and an ordering value."""
+        """Which rows have data. Records of delete blocks have only a key and an ordering value."""
         return ~np.isin(self.kinds, _BLOCK_DELETES)
 
     @property
@@ -93,14 +96,15 @@ class Records:
         return select_ordering_columns(self.changes, self.ordering_fields)
 
     def wins_over(self, older: Records) -> Mask:
-        """Return whether these newer versions win by the rules of ``EVENT_TIME_ORDERING``.
+        """Return which of these versions win over older versions under ``EVENT_TIME_ORDERING``.
 
-        The larger ordering value wins, of equal ones the newer version. A delete without an
-        ordering value wins, and loses to a later version unless that is a delete without data.
-        Without ordering fields the newer version wins.
+        The larger ordering value wins; if the values are equal, the newer version wins. A newer
+        delete without an ordering value always wins. An older delete without an ordering value
+        loses, unless the newer version is a delete without data. In a table without ordering
+        fields, the newer version wins.
 
         Args:
-            older: the older versions of the same records, row by row.
+            older: the older version of each record, in the same order.
         """
         if not self.ordering_fields:
             return np.ones(len(self), np.bool_)
@@ -113,31 +117,31 @@ class Records:
         return wins
 
     def is_written(self, column: str) -> Mask:
-        """Return whether the rows were written with this column; if not, the column is missing."""
+        """Return which rows were written with this column. In all other rows it is missing."""
         return ~MissingIfNotWritten()(self.changes, column)
 
     @cached_property
     def written(self) -> Written:
-        """``is_written`` of all columns of ``changes`` that belong to the table."""
+        """The masks of ``is_written`` for all of the table's columns, meta columns included."""
         names = own_columns(self.changes)
         return np.stack([self.is_written(name) for name in names], axis=1)
 
     @cached_property
     def is_partial(self) -> Mask:
-        """Whether the row was written without some column."""
+        """Which rows were written without some of the columns."""
         if WRITTEN_COLUMNS not in self.changes.column_names:
             return np.zeros(len(self), np.bool_)
         partial: Mask = np.logical_not(np.all(self.written, axis=1))
         return partial
 
     def take(self, rows: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Records:
-        """Return the records of some rows."""
+        """Return the records with these row numbers."""
         return Records(self.changes.take(rows), self.ordering_fields)
 
     def fill_missing_from(self, other: Records) -> Records:
-        """Return the same records, with missing columns taken from the other version.
+        """Return these records, with their missing columns filled from the other version.
 
-        A delete neither provides nor receives values; a column that a delete lacks is null.
+        If one of the two versions is a delete, nothing is filled, so missing columns stay null.
         """
         fills = ~self.is_delete & ~other.is_delete
         columns = {name: self.changes.column(name) for name in self.changes.column_names}
@@ -151,7 +155,10 @@ class Records:
 
 
 def choose_rows(takes_first: Mask, first: pa.Table, second: pa.Table) -> pa.Table:
-    """Return the rows of ``first`` if the mask is set, else of ``second``; both of one length."""
+    """Choose each row from ``first`` if the mask is set, and otherwise from ``second``.
+
+    Both tables and the mask have the same length.
+    """
     rows = np.arange(len(takes_first))
     both = pa.concat_tables([first, second.select(first.column_names)])
     return both.take(np.where(takes_first, rows, rows + len(rows)))

@@ -1,4 +1,4 @@
-"""Compares rows of two tables, nested values included."""
+"""Compares the rows of two tables, including nested values."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from lakemark.merge.key_codes import Mask
 
 
 def equal_rows(one: pa.Table, other: pa.Table) -> Mask:
-    """For each row whether all columns are equal; null equals null, and NaN equals NaN.
+    """Return for each row whether all columns are equal; null equals null, and NaN equals NaN.
 
     Args:
-        one: rows.
-        other: as many rows, in the same columns.
+        one: a table.
+        other: a table with the same columns and the same number of rows.
     """
     same: Mask = np.ones(one.num_rows, np.bool_)
     for left, right in zip(one.columns, other.columns, strict=True):
@@ -41,7 +41,7 @@ def _same(one: pa.Array, other: pa.Array) -> Mask:
 
 
 def _same_lists(one: pa.Array, other: pa.Array) -> Mask:
-    """Lists of one length with equal items; null lists count as empty."""
+    """Return which lists have the same length and equal items; a null list counts as empty."""
     lengths, other_lengths = (
         np.asarray(pc.fill_null(pc.list_value_length(lists), 0)) for lists in (one, other)
     )

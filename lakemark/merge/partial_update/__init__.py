@@ -1,1 +1,1 @@
-"""Partial updates: rows with only some columns, completed from other records of their keys."""
+"""Partial updates: rows with only some columns, filled from other records with the same key."""

@@ -1,9 +1,9 @@
-"""Missing columns of a record, which are taken from another record of its key.
+"""Fills missing columns of a record from other records with the same key.
 
-A change that leads sets every column that it has. A late change sets only the columns that are
-still missing then. So for each column the last leading change that has it decides, or else the
-first late one. Source: ``PartialUpdateHandler``, ``SparkRecordMergingUtils`` and the payload
-classes of Apache Hudi 1.2.0.
+A leading change (``lakemark.merge.precedence``) sets every column that it has. A late change sets
+only columns that are still missing. So the value of a column comes from the last leading change
+that has the column, or else from the first late change that has it. Source:
+``PartialUpdateHandler``, ``SparkRecordMergingUtils`` and the payload classes of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -27,25 +27,26 @@ Default: TypeAlias = bool | int | float | str
 
 
 class MissingColumns(Protocol):
-    """Decides in which rows a column is missing; picklable, without state."""
+    """Decides in which rows a column is missing; the object can be pickled and holds no state."""
 
     def __call__(self, rows: pa.Table, column: str) -> Mask:
-        """Return one flag for each row."""
+        """Return a mask of the rows in which the column is missing."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MissingIfDefault:
-    """A column is missing if it holds its default, which is null unless another one is known.
+    """Treats a column as missing if it holds its default. The default is usually null.
 
     Attributes:
-        defaults: by column, those that are not null; None if no value counts as the default.
+        defaults: the defaults that are not null, by column. None means that no value of the column
+            counts as the default.
     """
 
     defaults: Mapping[str, Default | None] = field(default_factory=dict)
 
     def __call__(self, rows: pa.Table, column: str) -> Mask:
-        """Return one flag for each row."""
+        """Return a mask of the rows in which the column is missing."""
         values = rows.column(column)
         if column not in self.defaults:
             return _to_numpy(values.is_null())
@@ -58,12 +59,12 @@ class MissingIfDefault:
 
 @dataclass(frozen=True, slots=True)
 class MissingIfUnavailable:
-    """A row lacks a column of strings or bytes if the value is this text."""
+    """Treats a string or binary column as missing if its value is ``text``."""
 
     text: str
 
     def __call__(self, rows: pa.Table, column: str) -> Mask:
-        """Return one flag for each row."""
+        """Return a mask of the rows in which the column is missing."""
         values = rows.column(column)
         if not (pa.types.is_string(values.type) or pa.types.is_binary(values.type)):
             return np.zeros(rows.num_rows, dtype=np.bool_)
@@ -73,10 +74,10 @@ class MissingIfUnavailable:
 
 @dataclass(frozen=True, slots=True)
 class MissingIfNotWritten:
-    """A column is missing if the row was written without it; see ``lakemark.model.changes``."""
+    """Treats a column as missing if the row was written without it (``lakemark.model.changes``)."""
 
     def __call__(self, rows: pa.Table, column: str) -> Mask:
-        """Return one flag for each row."""
+        """Return a mask of the rows in which the column is missing."""
         if WRITTEN_COLUMNS not in rows.column_names:
             return np.zeros(rows.num_rows, dtype=np.bool_)
         bits = _byte_rows(rows.column(WRITTEN_COLUMNS))
@@ -87,12 +88,12 @@ class MissingIfNotWritten:
 
 @dataclass(frozen=True, slots=True)
 class PartialUpdate:
-    """How missing columns are taken from other records.
+    """The rule by which missing columns are filled from other records.
 
     Attributes:
         is_missing: decides which columns are missing.
-        late_fills: whether a late record fills columns that the leading one lacks.
-        latest_meta: whether meta columns come from the last record, late or not.
+        late_fills: whether a late record fills columns that the leading record lacks.
+        latest_meta: whether meta columns always come from the last record, even if it is late.
     """
 
     is_missing: MissingColumns
@@ -100,7 +101,7 @@ class PartialUpdate:
     latest_meta: bool = False
 
     def fold(self, changes: pa.Table, keys: KeyCodes, precedence: Precedence) -> pa.Table:
-        """Fold changes to one for each key, in the columns of ``changes``."""
+        """Fold changes to one for each key, and fill its missing columns."""
         written = _WrittenBits(changes, keys.key_count)
         columns = {}
         for name in changes.column_names:
@@ -116,8 +117,9 @@ class PartialUpdate:
     def join(self, older: pa.Table, newer: pa.Table, newer_leads: Mask) -> pa.Table:
         """Merge aligned rows of the same keys, in the columns of ``older``.
 
-        If a change without a commit time leads or fills, the result has no commit time either, so
-        that the writer sets its own (as ``FileGroupReaderBasedMergeHandle`` does).
+        A change without a commit time is new. If a new change leads or fills a column, the result
+        has no commit time either, so that the writer sets the time of its own commit (as
+        ``FileGroupReaderBasedMergeHandle`` does).
         """
         fills = {name: self._late_fills(name, older) for name in older.column_names}
         takes = {
@@ -125,7 +127,7 @@ class PartialUpdate:
         }
         if COMMIT_TIME in takes:
             is_new = _to_numpy(newer.column(COMMIT_TIME).is_null())
-            # A row also counts as written if a late change could fill it, even with null.
+            # A row also counts as written if a late change may fill a column, even with null.
             own = [late for name, late in fills.items() if name not in META_COLUMNS]
             is_written = np.logical_or.reduce([newer_leads, *own])
             for name in (COMMIT_TIME, COMMIT_SEQNO):
@@ -140,7 +142,7 @@ class PartialUpdate:
     def _find_sources(
         self, name: str, missing: Mask, keys: KeyCodes, precedence: Precedence
     ) -> Rows:
-        """For each key the row that provides the column."""
+        """Return for each key the row from which the column is taken."""
         rows = np.arange(len(missing))
         sets = precedence.contributes if self._is_newest(name) else precedence.leads
         last_set = keys.last(rows[sets & ~missing])
@@ -168,7 +170,11 @@ class PartialUpdate:
 
 
 def partial_update_for(changes: pa.Table, configured: PartialUpdate | None) -> PartialUpdate | None:
-    """Return the rule for these changes: unwritten columns take precedence over ``configured``."""
+    """Return the rule for these changes.
+
+    If the changes have ``WRITTEN_COLUMNS``, columns that were not written are missing. Otherwise,
+    the ``configured`` rule of the table applies.
+    """
     return (
         PartialUpdate(MissingIfNotWritten())
         if WRITTEN_COLUMNS in changes.column_names

@@ -1,17 +1,18 @@
 """Resolves partial rows against the current rows of their keys before they are written.
 
-A partial row keeps some columns of the current row. If its key has no current row, there is nothing
-to keep. For such a key Apache Hudi reads a partial log block as if it had all columns, or fails;
-after a delete it uses the columns of the deleted row. So a row is written partially only if its
-record exists when the row arrives. Any other partial row becomes a whole row with nulls. A row that
-is too late for all its columns is dropped.
+A partial row keeps some columns of the current row, so it needs a current row. If its key has no
+current row, Apache Hudi reads a partial log block as if it had all columns, or fails. If the key
+was deleted, Hudi uses the columns of the deleted row. To avoid both, a partial row is written as
+partial only if its record exists when the row arrives. Otherwise it becomes a whole row with nulls
+in the missing columns. A row that is too late to change any column is dropped.
 
-Current rows are read from the file slice, for the changed keys only: usually record keys and
-ordering values. All columns are read if partial rows must be completed. This applies to rare sets
-of columns (``lakemark.merge.partial_update.rare_column_sets``). It applies to all partial rows of
-commit-time tables: if one of the logs has a partial block, Apache Hudi 1.2.0 fails at a row after a
-delete of its key, because the delete has no schema
-(``OverwriteWithLatestSparkRecordMerger.partialMerge``).
+Current rows are read from the file slice, only for the changed keys, and usually only with record
+keys and ordering columns. All columns are read if partial rows must be completed to whole rows:
+
+- in rows with rare sets of columns (``lakemark.merge.partial_update.rare_column_sets``)
+- in all partial rows of commit-time tables, because there Apache Hudi 1.2.0 cannot read partial log
+  blocks after deletes: it fails at a row after a delete of its key, because the delete has no
+  schema (``OverwriteWithLatestSparkRecordMerger.partialMerge``)
 """
 
 from __future__ import annotations
@@ -39,23 +40,25 @@ def resolve_partial_rows(
     completes_rows: bool = False,
     max_column_sets: int | None = None,
 ) -> Iterator[pa.Table]:
-    """Make rows whole unless their record exists, and drop rows that are too late.
+    """Make partial rows whole if their record does not exist, and drop rows that are too late.
 
     Whole rows that are too late are dropped too. Apache Hudi folds logs before it reads the base
-    file, so a late row would fill columns that a partial row keeps from the base file. If the
-    merger has no order, tables without partial rows are returned unchanged; all others are folded.
-    For later tables the function keeps the last change to each key, in the columns that it reads
-    from current rows.
+    file, so otherwise a late row would fill columns that a partial row keeps from the base file.
+
+    Each table is folded. Only a table without partial rows is returned unchanged, if the merger has
+    no ordering fields or is a custom merger. To resolve later tables, the function remembers the
+    last change to each key: record key and ordering columns, or with ``completes_rows`` all
+    columns.
 
     Args:
         changes: tables of changes to one file group, with ``WRITTEN_COLUMNS``, oldest first.
         merger: decides which change wins.
         read_current: reads current rows of the file group.
-        completes_rows: whether partial rows take the other columns from the current rows at once.
-        max_column_sets: how many sets of columns may stay partial, the largest in each table; None
-            for all. A custom merger keeps all of them.
+        completes_rows: whether all partial rows are completed from the current rows.
+        max_column_sets: how many sets of columns may stay partial in each table. The largest sets
+            stay partial; None for all sets. It is ignored for a custom merger.
     """
-    # For a custom merger only the keys of earlier changes are needed.
+    # For a custom merger, only the keys of the earlier changes are needed, so any merger will do.
     earlier = _EarlierChanges(commit_time_merger() if merger.needs_whole_rows else merger)
     for part in changes:
         names = own_columns(part) if completes_rows else _deciding_columns(part, merger)
@@ -76,21 +79,24 @@ def resolve_partial_rows(
 
 
 class _EarlierChanges:
-    """The result of earlier changes: at most one change for each key."""
+    """Folds earlier changes to at most one change for each key."""
 
     def __init__(self, merger: RecordMerger) -> None:
         self._merger = merger
         self._tables: list[pa.Table] = []
 
     def find(self, changes: pa.Table) -> list[pa.Table]:
-        """Earlier changes to the keys of these changes, in one table; empty if there are none."""
+        """Return the earlier changes to the keys of ``changes``.
+
+        The list has one table, or is empty if no key was changed earlier.
+        """
         masks = self._match_keys(changes)
         found = [t.filter(mask) for t, mask in zip(self._tables, masks, strict=True)]
         found = [table for table in found if table.num_rows]
         return [pa.concat_tables(found)] if found else []
 
     def add(self, changes: pa.Table) -> None:
-        """Add the next changes."""
+        """Fold the next changes into the earlier changes."""
         known = self.find(changes)
         if known:
             masks = self._match_keys(changes)
@@ -109,9 +115,9 @@ def _drop_rows(rows: pa.Table, mask: pa.ChunkedArray) -> pa.Table:
 
 
 def _complete_new_rows(changes: pa.Table, known: Sequence[pa.Table]) -> pa.Table:
-    """Folded changes that are whole if their key was not known.
+    """Mark folded changes as whole if their key is not in ``known``.
 
-    For a custom merger, which itself treats a row after a delete as whole.
+    This is enough for a custom merger, which itself treats a row after a delete as whole.
     """
     keys = pa.concat_tables([rows.select([RECORD_KEY]) for rows in known]).column(RECORD_KEY)
     is_new = pc.invert(pc.is_in(changes.column(RECORD_KEY), value_set=keys.combine_chunks()))
@@ -125,7 +131,7 @@ def _may_come_late(merger: RecordMerger) -> bool:
 
 
 def _deciding_columns(changes: pa.Table, merger: RecordMerger) -> list[str]:
-    """Return the columns that decide whether a record exists, and which changes win."""
+    """Return the columns that are needed to decide which records exist and which changes win."""
     ordering = [top_column(name, changes.schema) for name in merger.ordering_fields]
     return list(dict.fromkeys([RECORD_KEY, *ordering]))
 
@@ -133,9 +139,9 @@ def _deciding_columns(changes: pa.Table, merger: RecordMerger) -> list[str]:
 def _apply_earlier(
     current: pa.Table, earlier: Sequence[pa.Table], merger: RecordMerger
 ) -> pa.Table:
-    """Current rows after the earlier, folded changes, and the deletes among these.
+    """Apply the earlier, folded changes to current rows, and append the earlier deletes.
 
-    The deletes decide which later changes are too late to fill a column.
+    The deletes are needed to decide which later changes are too late to fill a column.
     """
     upserts = pa.array(np.full(current.num_rows, ChangeKind.UPSERT, np.int8))
     rows = current.append_column(CHANGE_KIND_FIELD, upserts)
@@ -150,14 +156,14 @@ def _apply_earlier(
 
 
 def _resolve(changes: pa.Table, current: pa.Table, merger: RecordMerger) -> pa.Table:
-    """At most one change for each key, partial only if the record exists.
+    """Fold changes to at most one for each key, which is partial only if its record exists.
 
     Current rows and changes are folded together, with row numbers instead of values. So the folded
-    value of a column is the number of the row that it comes from.
+    value of a column is the number of the row from which the value must be taken.
     """
     columns, deciding = own_columns(changes), _deciding_columns(changes, merger)
     folded = merger.fold(_number_rows(changes, current.select([*deciding, CHANGE_KIND])))
-    # If a change has no effect, the current row comes out.
+    # If the changes to a key have no effect, the winner is the current row, which is dropped here.
     first = current.num_rows
     winners = folded.column(COMMIT_TIME).to_numpy()
     folded = folded.take(np.flatnonzero(winners >= first))
@@ -180,7 +186,10 @@ def _resolve(changes: pa.Table, current: pa.Table, merger: RecordMerger) -> pa.T
 
 
 def _number_rows(changes: pa.Table, current: pa.Table) -> pa.Table:
-    """Current rows, then changes; columns that do not decide hold the number of the row."""
+    """Return the current rows followed by the changes, with row numbers instead of values.
+
+    Only the deciding columns keep their values.
+    """
     count = current.num_rows + changes.num_rows
     columns: dict[str, pa.ChunkedArray | pa.Array] = {
         name: pa.array(np.arange(count)) for name in own_columns(changes)

@@ -1,12 +1,13 @@
-"""Completes partial rows of rare sets of columns from current rows.
+"""Completes partial rows with rare sets of columns from current rows.
 
-A log has a block for each set of columns, and each block costs a schema and a Parquet file. With
-many sets the blocks cost more than the rows. So the largest sets keep their blocks. Rows of all
-other sets are written whole, with the other columns of the current row.
+A log needs a block for each set of columns, and each block has its own schema and Parquet file. If
+there are many sets, the blocks cost more than the rows. So only rows of the largest sets are
+written as partial rows. Rows of all other sets are written as whole rows, with their missing
+columns filled from the current row.
 
-The rows must win against the current rows when they are written; ``resolve_partial_rows`` drops all
-others. Then a whole row reads like the partial one, now and after every newer change, because a
-newer change leads in both cases. A late change fills nothing in it, as in any whole row.
+This is correct only for rows that win against the current row, and ``resolve_partial_rows`` drops
+all others. For such a row, the partial and the whole form read the same, also after any newer
+change, because a newer change leads in both cases. A late change fills nothing in a whole row.
 """
 
 from __future__ import annotations
@@ -34,16 +35,16 @@ def complete_rare_sets(
     max_sets: int,
     changed_keys: Sequence[pa.ChunkedArray],
 ) -> pa.Table:
-    """Return the changes, with rows of all but the largest sets of columns made whole.
+    """Complete partial rows, except those with one of the largest sets of columns.
 
-    A row stays partial if no single row can complete it: because its key was changed since, or
-    has several rows.
+    A rare row also stays partial if its current row is not known: because its key has changed since
+    the current rows were written, or has several current rows.
 
     Args:
-        changes: at most one for each key, each partial one of a record that exists.
+        changes: at most one change for each key; the records of partial rows exist.
         read_current: reads current rows.
-        max_sets: how many sets stay partial, in addition to the set of all columns.
-        changed_keys: record keys that were changed after the state that ``read_current`` reads.
+        max_sets: how many sets of columns stay partial, in addition to the set of all columns.
+        changed_keys: record keys with changes that are newer than the rows of ``read_current``.
     """
     is_rare = _find_rare(changes, max_sets)
     if not is_rare.any():
@@ -58,7 +59,7 @@ def complete_rare_sets(
 
 
 def _find_rare(changes: pa.Table, max_sets: int) -> Mask:
-    """Return which rows have a set of columns that is not among the largest."""
+    """Return which rows are partial and do not have one of the largest sets of columns."""
     sets = changes.column(WRITTEN_COLUMNS).combine_chunks().dictionary_encode()
     codes = sets.indices.to_numpy()
     counts = np.bincount(codes, minlength=len(sets.dictionary))
@@ -71,7 +72,7 @@ def _find_rare(changes: pa.Table, max_sets: int) -> Mask:
 
 
 def _drop_repeated_keys(rows: pa.Table) -> pa.Table:
-    """Without the rows of keys that have several rows."""
+    """Return the rows without the keys that have several rows."""
     keys = rows.column(RECORD_KEY).combine_chunks().dictionary_encode()
     codes = keys.indices.to_numpy()
     is_single = np.bincount(codes, minlength=len(keys.dictionary))[codes] == 1
