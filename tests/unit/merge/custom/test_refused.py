@@ -134,8 +134,8 @@ def kept_with_ordering_of_older(a: Records, b: Records) -> VectorMerge:
     ("delete", "result", "fault"),
     [
         (ChangeKind.COMMIT_TIME_DELETE, kept_newer, "ts is null"),
-        (ChangeKind.COMMIT_TIME_DELETE, kept_with_ordering_of_older, "not a delete; set keep"),
-        (ChangeKind.DELETE, kept_newer, "not a delete; set keep to False"),
+        (ChangeKind.COMMIT_TIME_DELETE, kept_with_ordering_of_older, "delete the record, set keep"),
+        (ChangeKind.DELETE, kept_newer, "delete the record, set keep to False"),
     ],
 )
 def test_live_row_from_a_delete_without_data_is_refused(
