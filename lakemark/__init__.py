@@ -313,7 +313,7 @@ def _location(
         known = inspect.signature(function).parameters
         near = difflib.get_close_matches(name, known, 1) or [one for one in known if name in one]
         hint = f"; did you mean {near[0]!r}?" if near else "; leave it out"
-        message = f"{name!r} is no parameter, and {url} takes no storage options{hint}"
+        message = f"{name!r} is not a parameter, and {url} takes no storage options{hint}"
         raise InvalidConfig(message)
     return StorageLocation(url, options)
 

@@ -59,13 +59,12 @@ def find_clashes() -> Iterator[str]:
         spec = PathFinder.find_spec(name, others)
         # A folder without __init__.py has no origin. Python prefers a package to such a folder.
         if spec is not None and spec.origin is not None and not _is_own(spec):
-            yield f"{_describe(name, spec.origin)}; lakemark uses its own. {_REMEDY}"
+            yield f"{_describe(name, spec.origin)}; lakemark uses its own package. {_REMEDY}"
 
 
 class PreferOwnPackages:
-    """Applies ``prefer_own_packages`` to each process that unpickles this object.
+    """Calls ``prefer_own_packages`` when it is unpickled, if the pickling process had called it.
 
-    It does so only if the process that pickled the object had called ``prefer_own_packages``.
     The object comes first in a task, so that it is unpickled before the task's imports.
     """
 
@@ -89,7 +88,7 @@ class _OwnPackages:
         return PathFinder.find_spec(name, [ROOT]) if name in PACKAGES else None
 
 
-_REMEDY = "Rename your module, or take its folder off the path"
+_REMEDY = "Rename your module, or remove its folder from the path"
 
 
 def _describe(name: str, file: str) -> str:

@@ -158,7 +158,7 @@ class Table:
         return self._table.scan(query, columns, where, record_keys)
 
     def changes(self, begin: GivenTime = EARLIEST, end: GivenTime | None = None) -> CdcScan:
-        """Plan a CDC query: the changes that each commit of a range made to each record.
+        """Plan a CDC query, which returns the changes that each commit of a range made to records.
 
         The method raises the same errors as ``scan``.
 
@@ -416,7 +416,10 @@ class Table:
             InvalidConfig: the table has a newer version.
         """
         if version < self.version:
-            message = f"table {self.location} has version {self.version}; use change_version"
+            message = (
+                f"table {self.location} has version {self.version}; to downgrade it, use "
+                "change_version"
+            )
             raise InvalidConfig(message)
         return self.change_version(version)
 

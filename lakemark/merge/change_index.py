@@ -1,4 +1,4 @@
-"""Joins folded changes with the rows of a base file by record key, one piece of it at a time."""
+"""Joins folded changes with the rows of a base file, which may be read in pieces."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class ChangeIndex:
         return MergeResult(_replace(base, updated, joined.rows, deleted), counts)
 
     def insert_unmatched(self, columns: list[str]) -> MergeResult:
-        """Return the upserts whose keys were in no base row, with only these columns."""
+        """Return the upserts whose keys were in no base row, with only the given columns."""
         new = np.flatnonzero(self._is_upsert & ~self._was_matched)
         return MergeResult(self._changes.select(columns).take(new), MergeCounts(inserted=len(new)))
 
@@ -87,7 +87,7 @@ class ChangeIndex:
         )
 
     def _match(self, base: pa.Table) -> tuple[Rows, Rows]:
-        """Return the numbers of the base rows that have a change, and of these changes."""
+        """Return the row numbers of the base rows that have a change, and of their changes."""
         change_of_row = self._keys.find_rows(base.column(RECORD_KEY))
         matched_rows = np.flatnonzero(change_of_row != NO_ROW)
         change_rows = change_of_row[matched_rows]

@@ -73,7 +73,7 @@ class JoinRule(Protocol):
 
 
 class WinnerRule(Protocol):
-    """A rule that lets one of two records win.
+    """Decides which of two records with the same key wins.
 
     Missing columns of the winner may be filled from the other record.
     """
@@ -99,7 +99,7 @@ class WinnerRule(Protocol):
 
 
 def join_by_winner(matched: MatchedRows, rule: WinnerRule) -> JoinedRows:
-    """Join base rows with their changes by a rule that lets one of the two records win."""
+    """Join base rows with their changes, if in each pair one of the two records wins."""
     fields = rule.ordering_fields
     older = select_ordering_columns(matched.base, fields).take(matched.base_rows)
     newer = select_ordering_columns(matched.changes, fields, CHANGE_KIND).take(matched.change_rows)

@@ -84,7 +84,7 @@ def fold_stream(
 
 
 def split_batches(rows: pa.Table, max_bytes: int) -> Iterator[pa.Table]:
-    """Yield slices of ``rows`` of about ``max_bytes`` at most; yield nothing if it is empty."""
+    """Yield slices of ``rows`` of about ``max_bytes`` at most; nothing if there are no rows."""
     batch_count = max(1, -(-rows.nbytes // max_bytes))
     batch_rows = max(1, -(-rows.num_rows // batch_count))
     for start in range(0, rows.num_rows, batch_rows):

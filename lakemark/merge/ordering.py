@@ -1,8 +1,8 @@
 """Converts ordering values to integers (ranks) that have the same order as the values.
 
 If there is one ordering field of an integer, date, time, timestamp, boolean, float or short decimal
-type, its bits are the rank. Values of other types, and of several fields, are sorted to rank them.
-Two ranks can be compared only if the same call computed them.
+type, each rank is computed directly from the value. Otherwise the rows are sorted to rank them. Two
+ranks can be compared only if the same call computed them.
 
 A null has a lower rank than every value. Apache Hudi replaces a null by the integer 0, and then
 fails with a class cast error if the column is a long or a string. So the writer rejects rows with
@@ -29,7 +29,7 @@ _SHORT_DECIMAL_DIGITS = 18
 
 
 def ordering_ranks(rows: pa.Table, fields: Sequence[str]) -> Ranks:
-    """Return an integer for each row; the row with the larger integer is the later one.
+    """Return the rank of each row. Of two rows, the row with the larger rank is the later row.
 
     Args:
         rows: a table with the ordering columns.
@@ -47,9 +47,9 @@ def ordering_ranks(rows: pa.Table, fields: Sequence[str]) -> Ranks:
 def find_default_ordering(rows: pa.Table, fields: Sequence[str]) -> npt.NDArray[np.bool_]:
     """Return which rows have a value that Hudi treats as "no ordering value": 0 or null.
 
-    Only an ordering value of one field can be such a value, because Hudi compares several fields as
-    an array, which never equals the integer 0. The 0 must be a Java ``Integer``: a zero in a long,
-    string or decimal column is an ordinary ordering value.
+    A table with several ordering fields has no such values, because Hudi compares several fields as
+    an array, which never equals the integer 0. Only a Java ``Integer`` counts as 0, so a zero in a
+    long, string or decimal column is an ordinary ordering value.
     """
     if len(fields) != 1:
         return np.zeros(rows.num_rows, dtype=np.bool_)

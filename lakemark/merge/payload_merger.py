@@ -36,7 +36,7 @@ from lakemark.schema.field_path import column_at
 def payload_merger(
     ordering_fields: Sequence[str], partial_update: PartialUpdate, *, is_ordered: bool
 ) -> RecordMerger:
-    """Return the merger of a table with one of these payloads.
+    """Return the merger of a table with one of this module's payload classes.
 
     Args:
         ordering_fields: the table's ordering fields. Their values show which deletes are

@@ -29,7 +29,8 @@ class Precedence:
     """The role of each change in the result of its key.
 
     Attributes:
-        winners: for each key, the number of the last leading row.
+        winners: for each key, the number of its last leading row. If no row leads, this is the
+            delete that discarded all earlier rows.
         contributes: mask of the rows whose columns contribute to the result. If the result is a
             delete, no row of the key contributes.
         leads: mask of the contributing rows that lead. The other contributing rows are late.
@@ -72,7 +73,7 @@ def find_effective_rows(kinds: Kinds, keys: KeyCodes, unconditional: Mask) -> tu
 
 
 def decide_by_rank(kinds: Kinds, keys: KeyCodes, ranks: Ranks, unconditional: Mask) -> Precedence:
-    """Decide by rank: a change leads unless its rank is smaller than the rank of the result.
+    """Decide by rank: a change leads unless its rank is smaller than the result's rank so far.
 
     The rule is the same for upserts and deletes.
     """
@@ -94,8 +95,9 @@ def decide_by_payload(
 ) -> Precedence:
     """Decide by the rule of the payload classes in ``lakemark.merge.payload_merger``.
 
-    A delete leads regardless of its rank. A data row leads unless its rank is smaller than the rank
-    of the result. The columns of a data row that is flagged as deleted contribute to later changes.
+    A delete leads regardless of its rank. A data row leads unless its rank is smaller than the
+    result's rank so far. The columns of a data row that is flagged as deleted contribute to later
+    changes.
     """
     rows = np.arange(len(kinds))
     is_upsert = kinds == ChangeKind.UPSERT

@@ -1,4 +1,4 @@
-"""Merges records with the same key: decides which of them survives.
+"""Merges records with the same key, and so decides which of several records survives.
 
 Precombine, copy-on-write, compaction, log compaction and queries all use the same merger. It has
 two operations: ``fold`` reduces changes to one per key, and ``apply`` applies folded changes to
@@ -185,7 +185,7 @@ class _EventTimeMerger:
 
 
 def _select_winners(keys: KeyCodes, ranks: Ranks, rows: Rows) -> Rows:
-    """Return for each key the row with the largest rank, the last of several, or NO_ROW.
+    """Return for each key its last row among those with its largest rank, or NO_ROW.
 
     Args:
         keys: key codes of all rows.

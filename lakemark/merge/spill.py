@@ -1,4 +1,4 @@
-"""Stores rows on local disk, divided by record key, so that each division can be merged alone."""
+"""Stores rows on local disk, divided by record key. Each division can be merged separately."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def _combine(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def assign_divisions(record_keys: pa.ChunkedArray, level: int) -> npt.NDArray[np.uint8]:
-    """Return the division of each record key, by those bits of its hash that this level uses."""
+    """Return the division of each record key, from the bits of its hash that ``level`` selects."""
     chunks = [string_hash(chunk).view(np.uint32) for chunk in record_keys.chunks]
     hashes = np.concatenate([np.empty(0, dtype=np.uint32), *chunks])
     bits = _mix(hashes) << np.uint32(level * _DIVISION_BITS)

@@ -1,9 +1,9 @@
 """The layout of a table of changes: an Arrow table that holds changes to records.
 
-It has the columns of the Hudi table, meta columns first, and the column ``CHANGE_KIND``. Each row
-is an upsert or a delete. A row that is a delete has only a record key, a partition path and
-ordering values, and is null in all other columns. With this layout, one ``take``, ``concat`` or IPC
-stream handles upserts and deletes together, in the order in which they arrived.
+The Arrow table has the columns of the Hudi table, meta columns first, and the column
+``CHANGE_KIND``. Each row is an upsert or a delete. A delete has only a record key, a partition path
+and ordering values, and is null in all other columns. With this layout, one ``take``, ``concat`` or
+IPC stream handles upserts and deletes together, in the order in which they arrived.
 
 If some rows have values for only some columns (partial updates), the Arrow table also has the
 binary column ``WRITTEN_COLUMNS``. Bit ``i`` of its value is set if the row has a value, which may

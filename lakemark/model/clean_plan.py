@@ -20,7 +20,7 @@ class CleanPlan:
     """The plan of a clean: the files that no query needs any more.
 
     Attributes:
-        policy: Apache Hudi's name of the cleaning policy.
+        policy: Apache Hudi's name for the cleaning policy.
         files: names of the files to delete, by partition path.
         earliest_retained: requested time of the oldest commit whose files are kept for time travel;
             "" if the policy counts file versions.

@@ -1,7 +1,7 @@
 """Column ranges of a data file: bounds and counts, collected while the file is written.
 
-They are collected for Hudi's commit time, partition path and record key, and for the table's first
-``MAX_COLUMNS`` columns with a type that can be ordered. Source:
+Ranges are collected for Hudi's commit time, partition path and record key, and for the first
+``MAX_COLUMNS`` of the user's columns whose type has an order. Source:
 ``HoodieTableMetadataUtil.getColumnsToIndex`` of Apache Hudi 1.2.0,
 ``hoodie.metadata.index.column.stats.max.columns.to.index``.
 """
@@ -31,7 +31,7 @@ from lakemark.model.meta_columns import (
     without_meta_columns,
 )
 
-#: How many of the user's columns have statistics at most.
+#: Largest number of the user's columns with statistics.
 MAX_COLUMNS = 32
 
 _OWN = (COMMIT_TIME, PARTITION_PATH, RECORD_KEY)
@@ -88,7 +88,7 @@ class ColumnRanges:
 
     @classmethod
     def of(cls, rows: pa.Table, columns: Iterable[str]) -> ColumnRanges:
-        """Return the ranges of these columns in ``rows``; columns that it lacks are ignored."""
+        """Return the ranges of these columns. Columns that ``rows`` lacks are ignored."""
         names = set(rows.column_names)
         arrays = {name: rows.column(name) for name in columns if name in names}
         return cls(

@@ -4,8 +4,8 @@ base file  <fileId>_<writeToken>_<instant>.<extension>
 log file   .<fileId>_<instant>.log.<version>_<writeToken>[.cdc]
 
 A write token is ``<task>-<stage>-<attempt>``; see ``write_token``. In table version 8 and later,
-the instant in a log file's name is that of the delta commit that wrote the log. In version 6, it is
-that of the file slice. Source: ``FSUtils`` of Apache Hudi 1.2.0.
+the name of a log file contains the instant of the delta commit that wrote the log. In version 6, it
+contains the instant of the file slice. Source: ``FSUtils`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class FormatVersion(IntEnum):
 
     @property
     def logs_name_their_slice(self) -> bool:
-        """Whether a log's name contains the instant of its slice, instead of its own commit's.
+        """Whether logs are named after the instant of their slice, not of their own commit.
 
         Such a log may have blocks of several commits, so readers check for each block whether its
         commit is visible. In other versions, all blocks of a log belong to the same commit.

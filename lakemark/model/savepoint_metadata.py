@@ -11,7 +11,7 @@ from lakemark.model.file_slice import FileSlice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavepointMetadata:
-    """The completed content of a savepoint. The instant has the requested time of its commit.
+    """The content of a savepoint. Its instant has the same requested time as the kept commit.
 
     Attributes:
         files: names of the files that a clean must not delete, by partition path.

@@ -68,7 +68,7 @@ class _SparkConditions:
 
 
 def _value(column: Sequence[str], data_type: pa.DataType) -> Column:
-    """Return the value of a column. To a float, 0 is added.
+    """Return the value of a column. For a float column, 0 is added to the value.
 
     The addition makes -0 equal to 0, and Spark does not push such a condition down to Parquet. If
     it did, it could skip row groups with matching rows, because Parquet's statistics and

@@ -18,9 +18,9 @@ _POOL = "spark.scheduler.pool"
 
 @dataclass(frozen=True)
 class DurableTask(Generic[Task, Result]):
-    """A function with an fsync: files are forced to the local disk before the result is returned.
+    """A function whose files are forced to the local disk before its result is returned.
 
-    The task must do so, because the driver can force only files of its own process.
+    The task forces the files itself, because the driver can force only files of its own process.
     """
 
     function: Callable[[Task], Result]

@@ -25,8 +25,9 @@ def arrow_for_spark(schema: pa.Schema) -> pa.Schema:
 def is_read_alike(data_type: pa.DataType) -> bool:
     """Return whether Spark's Parquet reader always returns the type of ``spark_schema``.
 
-    It does not for local timestamps, because writers annotate them differently in Parquet, and
-    Spark refuses annotations that it does not expect.
+    It does not for times of day and fixed-size binary values, which have no Spark type. It does not
+    for local timestamps either, because writers annotate them differently in Parquet, and Spark
+    refuses annotations that it does not expect.
     """
     if pa.types.is_nested(data_type):
         return all(is_read_alike(part.type) for part in _parts(data_type))

@@ -34,7 +34,7 @@ class ExecutorsDiffer(Permanent):
 
 @cache
 def versions() -> Versions:
-    """Return the versions in this process of Python (major and minor) and of the file writers."""
+    """Return the versions of Python (major and minor) and of the packages that write files."""
     python = ".".join(platform.python_version_tuple()[:2])
     return (("Python", python), *((name, _version(name)) for name in _PACKAGES))
 
@@ -57,7 +57,7 @@ def check_same(host: str, theirs: Versions, ours: Versions) -> None:
     """
     there = dict(theirs)
     differences = [
-        f"{name} is {there.get(name) or 'absent'} there and {wanted} here"
+        f"{name} is {there.get(name) or 'absent'} on the executor and {wanted} on the driver"
         for name, wanted in ours
         if there.get(name) != wanted
     ]

@@ -50,7 +50,7 @@ def find_lost_attempts(
         if timeline.is_committed(instant):
             lost |= set(_find_unlisted(store, timeline, instant, doubtful, load_archived))
     if lost:
-        _log.warning("%s are skipped: another attempt of the compaction completed", sorted(lost))
+        _log.warning("%s are skipped: another attempt to compact completed", sorted(lost))
     return lost
 
 

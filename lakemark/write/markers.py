@@ -43,12 +43,12 @@ def marked_files(storage: Storage, instant: str) -> list[str]:
 
 
 def drop_markers(storage: Storage, instant: str) -> None:
-    """Delete an instant's markers. It must be completed, or all its data files deleted."""
+    """Delete the markers of an instant that is completed, or whose data files are deleted."""
     storage.delete([info.path for info in storage.list_tree(f"{_FOLDER}/{instant}")])
 
 
 def drop_markers_before(storage: Storage, timeline: Timeline) -> None:
-    """Delete markers of instants older than the active timeline's start, unless it has them."""
+    """Delete the markers of instants that are older than the active timeline and not on it."""
     for folder in storage.list_folder(_FOLDER)[0]:
         instant = folder.rstrip("/").rpartition("/")[2]
         if instant < (timeline.start or "") and timeline.find(instant) is None:

@@ -22,7 +22,7 @@ def set_meta_columns(
         rows: rows with record keys and partition paths. The other meta columns may be absent, and
             the meta columns may have any order.
         instant: requested time of the commit.
-        task: number of the task, which is different for each file of a commit.
+        task: number or name of the task, which is different for each file of a commit.
         file_name: name of the base file; for a log, the file id.
         first_row: number in the file of the first row, counted from 0. With this number, the
             sequence numbers in a file are unique even if its rows arrive in several tables.

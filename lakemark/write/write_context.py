@@ -68,7 +68,7 @@ class WriteContext:
 
     @cached_property
     def merger_file(self) -> MergerFile | None:
-        """The file of a merger at ``FILE.py:Class``; it is pickled, so workers need no file."""
+        """The file of a merger at ``FILE.py:Class``, pickled with this context; None otherwise."""
         path = self.merge.merger_class
         return MergerFile.read(path.rpartition(":")[0]) if path and is_file(path) else None
 

@@ -26,7 +26,9 @@ def close_file(file: StreamingFile) -> int:
     try:
         return file.close()
     except AlreadyExists as error:
-        message = f"{error}: another attempt read other rows or ran other software; write it again"
+        message = (
+            f"{error}: another attempt read other rows or ran other software; write all files again"
+        )
         raise ContentMismatch(message) from error
 
 

@@ -54,9 +54,10 @@ def test_executor_with_other_versions_is_refused_when_it_joins_later(
     assert type(error) is Permanent, "the run ends: another start would meet the same"
     here = ".".join(map(str, sys.version_info[:2]))
     message = (
-        f"the executor on {platform.node()} differs from the driver: Python is {here} there and"
+        f"the executor on {platform.node()} differs from the driver: "
+        f"Python is {here} on the executor and"
     )
-    assert str(error).startswith(f"{message} 3.7 here; ship ")
+    assert str(error).startswith(f"{message} 3.7 on the driver; ship ")
 
 
 def test_background_jobs_are_a_group_that_can_be_cancelled(spark: SparkSession) -> None:

@@ -129,7 +129,7 @@ def test_executors_with_another_version_of_the_project_are_refused(
     pack(older, version="0.0.9")
     message = _refusal(cluster, older, orders, tmp_path)
     assert message.startswith("lakemark: the executor on ")
-    assert "differs from the driver: lakemark is 0.0.9 there and " in message
+    assert "differs from the driver: lakemark is 0.0.9 on the executor and " in message
 
 
 def test_executors_without_the_project_are_refused(

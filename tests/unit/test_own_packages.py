@@ -136,5 +136,5 @@ def test_module_that_was_imported_before_is_refused_by_name(users: Path) -> None
     assert refused.stderr.splitlines()[-1] == (
         f"lakemark.errors.InvalidConfig: {users / 'transforms' / '__init__.py'} has the name of "
         "lakemark's package transforms; it was imported first. "
-        "Rename your module, or take its folder off the path"
+        "Rename your module, or remove its folder from the path"
     )

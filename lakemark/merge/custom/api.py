@@ -1,4 +1,4 @@
-"""The classes that custom mergers derive from.
+"""Base classes of custom mergers.
 
 A ``VectorMerger`` gets columns and merges many records with one call. A ``BufferedRecordMerger``
 merges single records, like the specification's ``HoodieRecordMerger``. A merger at
@@ -93,7 +93,7 @@ class VectorMerger(CustomMerger):
         """
 
     def partial_merge(self, older: Records, newer: Records) -> VectorMerge:
-        """Merge two versions of each record; at least one version of each lacks some columns.
+        """Merge two versions of each record, at least one of which lacks some columns.
 
         A column of the result counts as written if at least one of the two versions has it. By
         default, the missing columns of each version are filled from the other version, and then

@@ -22,7 +22,7 @@ class Operation(StrEnum):
     """Whether a version inserts, updates or deletes its record (``HoodieOperation``).
 
     Storage does not distinguish inserts from updates, so a merger gets only updates and deletes. In
-    a result, ``INSERT`` and ``UPDATE`` have the same meaning. The value is the one that Hudi
+    a result, ``INSERT`` and ``UPDATE`` have the same meaning. The values are those that Hudi
     stores.
     """
 

@@ -57,7 +57,7 @@ def merge_columns(
 
 
 def _either_written(older: Records, newer: Records) -> Written | None:
-    """Return the columns that at least one of two versions has; a delete counts as having all."""
+    """Return the columns that either version has; a delete counts as having all columns."""
     if WRITTEN_COLUMNS not in older.changes.column_names:
         return None
     is_whole = older.is_delete | newer.is_delete

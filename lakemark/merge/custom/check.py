@@ -5,7 +5,7 @@ Use it in a test of your merger:
     def test_my_merger_keeps_the_rules() -> None:
         check_merger(MyMerger(), schema, ordering_fields=["ts"])
 
-The rules are ("Record Merger", "Implementation Guidelines"):
+The rules of the specification ("Record Merger", "Implementation Guidelines") are:
 
 - The result is a record with the same key and with the types of the table.
 - To delete a record, the result has operation ``DELETE``, not null data.
@@ -70,9 +70,9 @@ def check_merger(
         merger: the custom merger.
         schema: the table's columns without meta columns.
         ordering_fields: the table's ordering fields.
-        values: by column, the values to try; list the values of ordering fields in ascending order.
-            Pass them for columns whose values the merger interprets. Other columns get two or three
-            default values, and null if they are nullable.
+        values: the values to try, by column. Pass values for columns that the merger interprets,
+            and list the values of ordering fields in ascending order. Other columns get two or
+            three default values, and null if they are nullable.
         examples: number of examples for each rule.
         seed: seed of the random examples; the same seed generates the same examples.
 
@@ -113,7 +113,7 @@ _Check: TypeAlias = Callable[[_CheckedMerger, Sequence[Version]], str | None]
 
 
 def _check(checked: _CheckedMerger, rule: str, check: _Check, versions: list[Version]) -> None:
-    """Check an example. If it breaks a rule, simplify it as far as possible and raise it."""
+    """Check an example. If it breaks a rule, simplify the example and raise ``BrokenRule``."""
     if (fault := _find_fault(checked, rule, check, versions)) is None:
         return
     while True:
@@ -138,7 +138,7 @@ def _find_fault(
 
 
 def _check_result(checked: _CheckedMerger, versions: Sequence[Version]) -> str | None:
-    """Merge the versions, because the adapter raises an error for an invalid result."""
+    """Check the result by merging: the adapter raises an error for an invalid result."""
     checked.merge(*map(checked.table, versions))
     return None
 

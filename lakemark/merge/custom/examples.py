@@ -16,7 +16,7 @@ from lakemark.model.changes import CHANGE_KIND_FIELD, ChangeKind
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.schema.field_path import column_at
 
-#: By column, the values that it may have, in ascending order if the type has an order.
+#: The values that each column may have, in ascending order if the type has an order.
 Pools: TypeAlias = Mapping[str, Sequence[object]]
 
 _DAY = dt.date(2024, 1, 1)
@@ -180,5 +180,5 @@ def _nested_default_values(kind: pa.DataType, name: str) -> list[object]:
     if pa.types.is_list(kind):
         pool = _default_values(kind.value_type, name)
         return [[], [pool[0]], [pool[-1], pool[0]]]
-    message = f"column {name} is {kind}, which has no default values; give values={{{name!r}: …}}"
+    message = f"column {name} is {kind}, which has no default values; pass values={{{name!r}: …}}"
     raise InvalidConfig(message)

@@ -139,7 +139,10 @@ class _Rounds:
         return int(self.counts[0])
 
     def rows(self, number: int) -> Rows:
-        """Return the rows of a round: row ``number``, from 0, of every key that has so many."""
+        """Return the rows of a round.
+
+        For each key with more than ``number`` rows, this is row ``number``, counted from 0.
+        """
         has_one = np.searchsorted(-self.counts, -number, side="left")
         rows: Rows = self.order[self.starts[:has_one] + number]
         return rows

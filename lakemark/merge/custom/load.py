@@ -40,7 +40,7 @@ def load_merger(class_path: str) -> CustomMerger:
 
 
 def check_strategy(merger: CustomMerger) -> None:
-    """Check that a merger has a unique strategy id.
+    """Check that a merger has a valid strategy id, which is a UUID and not one of Hudi's.
 
     Raises:
         InvalidConfig: the merger has no strategy id, or the id is not a UUID, or it is the id of

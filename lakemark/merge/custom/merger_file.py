@@ -40,13 +40,13 @@ class MergerFile:
 
     @classmethod
     def read(cls, path: str) -> MergerFile:
-        """Return the file at a path, preferring a file that another process sent for this path.
+        """Return the file at a path. If another process has sent this file, return the sent file.
 
         Raises:
             InvalidConfig: the path is a URL, or the file cannot be read.
         """
         if "://" in path:
-            message = f"the merger's file {path} is a URL; name a file of this machine"
+            message = f"the merger's file {path} is a URL; pass the path of a local file"
             raise InvalidConfig(message)
         absolute = str(Path(path).expanduser().absolute())
         if absolute in _received:
@@ -55,8 +55,8 @@ class MergerFile:
             return cls(absolute, Path(absolute).read_bytes())
         except OSError as error:
             message = (
-                f"the merger's file {absolute} cannot be read: {error.strerror}; name a file of "
-                "this machine"
+                f"the merger's file {absolute} cannot be read: {error.strerror}; pass the path of "
+                "a local file"
             )
             raise InvalidConfig(message) from error
 
@@ -76,7 +76,7 @@ class MergerFile:
         assert spec is not None
         spec.has_location = True
         module = module_from_spec(spec)
-        sys.modules[name] = module  # before it is executed, because dataclasses look for it
+        sys.modules[name] = module  # before execution, because dataclasses look up their module
         try:
             loader.exec_module(module)
         except BaseException:

@@ -2,17 +2,18 @@
 
 A partial row keeps some columns of the current row, so it needs a current row. If its key has no
 current row, Apache Hudi reads a partial log block as if it had all columns, or fails. If the key
-was deleted, Hudi uses the columns of the deleted row. To avoid both, a partial row is written as
+was deleted, Hudi uses the columns of the deleted row. To avoid this, a partial row is written as
 partial only if its record exists when the row arrives. Otherwise it becomes a whole row with nulls
 in the missing columns. A row that is too late to change any column is dropped.
 
 Current rows are read from the file slice, only for the changed keys, and usually only with record
-keys and ordering columns. All columns are read if partial rows must be completed to whole rows:
+keys and ordering columns. All columns are read if partial rows must be completed to whole rows.
+This concerns two kinds of rows:
 
-- in rows with rare sets of columns (``lakemark.merge.partial_update.rare_column_sets``)
-- in all partial rows of commit-time tables, because there Apache Hudi 1.2.0 cannot read partial log
-  blocks after deletes: it fails at a row after a delete of its key, because the delete has no
-  schema (``OverwriteWithLatestSparkRecordMerger.partialMerge``)
+- rows with rare sets of columns (``lakemark.merge.partial_update.rare_column_sets``)
+- all partial rows of commit-time tables. If a log of such a table has a partial block, Apache Hudi
+  1.2.0 fails at a row after a delete of its key, because the delete has no schema
+  (``OverwriteWithLatestSparkRecordMerger.partialMerge``).
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ def resolve_partial_rows(
     Whole rows that are too late are dropped too. Apache Hudi folds logs before it reads the base
     file, so otherwise a late row would fill columns that a partial row keeps from the base file.
 
-    Each table is folded. Only a table without partial rows is returned unchanged, if the merger has
-    no ordering fields or is a custom merger. To resolve later tables, the function remembers the
-    last change to each key: record key and ordering columns, or with ``completes_rows`` all
-    columns.
+    Each table is folded, except that a table without partial rows is returned unchanged if the
+    merger is a custom merger or has no ordering fields. To resolve later tables, the function
+    remembers the folded changes. If ``completes_rows`` is set, it remembers all their columns, and
+    otherwise only record keys and ordering columns.
 
     Args:
         changes: tables of changes to one file group, with ``WRITTEN_COLUMNS``, oldest first.
@@ -58,7 +59,8 @@ def resolve_partial_rows(
         max_column_sets: how many sets of columns may stay partial in each table. The largest sets
             stay partial; None for all sets. It is ignored for a custom merger.
     """
-    # For a custom merger, only the keys of the earlier changes are needed, so any merger will do.
+    # For a custom merger, only the keys of the earlier changes are needed. So any merger can fold
+    # them.
     earlier = _EarlierChanges(commit_time_merger() if merger.needs_whole_rows else merger)
     for part in changes:
         names = own_columns(part) if completes_rows else _deciding_columns(part, merger)

@@ -37,8 +37,8 @@ def complete_rare_sets(
 ) -> pa.Table:
     """Complete partial rows, except those with one of the largest sets of columns.
 
-    A rare row also stays partial if its current row is not known: because its key has changed since
-    the current rows were written, or has several current rows.
+    A row with a rare set also stays partial if its key was changed later than the rows of
+    ``read_current``, or has several current rows.
 
     Args:
         changes: at most one change for each key; the records of partial rows exist.

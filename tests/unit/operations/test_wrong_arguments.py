@@ -23,7 +23,7 @@ def table(tmp_path: Path) -> lakemark.Table:
 
 def test_misspelled_parameter_is_refused(tmp_path: Path) -> None:
     path = str(tmp_path / "orders")
-    with pytest.raises(lakemark.InvalidConfig, match=r"'bucket' is no parameter.*mean 'buckets'"):
+    with pytest.raises(lakemark.InvalidConfig, match=r"'bucket' is not a param.*mean 'buckets'"):
         lakemark.create(path, schema=SCHEMA, record_key=["id"], bucket="8")
     with pytest.raises(lakemark.InvalidConfig, match="did you mean 'only_writer'"):
         lakemark.open(path, onlywriter="yes")

@@ -176,7 +176,7 @@ def test_error_in_a_file_of_a_worker_shows_its_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "name", "fault"),
     [
-        (None, "Adding", r"merger\.py cannot be read: No such file.*; name a file of this machine"),
+        (None, "Adding", r"merger\.py cannot be read: No such file.*; pass the path of a local"),
         ("import helper_beside_it", "Adding", r"No module named 'helper_beside_it'.*package"),
         ("def", "Adding", r"merger\.py cannot be imported here \(SyntaxError"),
         ("", "Adding", r"merger\.py\) has no Adding"),
