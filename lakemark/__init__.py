@@ -172,7 +172,7 @@ def open(
         mergers: custom mergers, for a table in merge mode ``CUSTOM``. The first merger that has the
             table's strategy id is used.
         buckets: number of buckets in each partition. Pass it only if the table's commits do not
-            record it.
+            record the number.
         timezone: time zone of the table's instants, for a table whose timeline is in local time.
         lock_provider: where all writers keep the table's lock: ``storage``, ``file_system`` or
             ``in_process``.

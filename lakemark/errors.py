@@ -8,7 +8,7 @@ HudiError
 │  └─ SnapshotChanged     a file of the snapshot was deleted while it was being read
 ├─ OutcomeUnknown     the instant may have been published: reload the timeline, delete nothing
 ├─ Fenced             this writer's instant was rolled back: stop and publish nothing
-└─ Permanent          calling again fails again
+└─ Permanent          the call would fail again if it were repeated
    ├─ CorruptData         stored bytes do not match the format
    ├─ Unsupported         the table requires something that this project does not implement
    ├─ InvalidConfig       a setting is wrong, or contradicts the table
@@ -82,7 +82,7 @@ class Fenced(HudiError):
 
 
 class Permanent(HudiError):
-    """Calling again fails again."""
+    """The call would fail again if it were repeated."""
 
 
 class CorruptData(Permanent):

@@ -1,8 +1,9 @@
 """Finds keys in a column that is searched many times.
 
-Arrow's ``index_in`` builds its hash table again at every call. If it were called for each batch of
-base rows, this would be the most expensive step of a merge. Instead, the column's hashes are sorted
-once. Two keys with the same hash may differ, so the keys are always compared as well.
+Arrow's ``index_in`` builds a new hash table at every call. If ``index_in`` were called for each
+batch of base rows, building these tables would be the most expensive step of a merge. Instead, the
+column's hashes are sorted once. Two keys with the same hash may differ, so the keys are always
+compared as well.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Merges a file group that may be larger than memory.
 
-Changes are folded as they arrive. This gives the same result as one fold of all changes, because
-the result of a fold is itself a change, with which later changes can be folded. If the folded
-changes fit the memory budget, base rows are merged with them batch by batch. Otherwise base rows
-and changes are written to disk, divided by record key. Each division is then merged like a file
-group.
+Changes are folded as they arrive. Folding in several steps gives the same result as one fold of all
+changes, because the result of a fold is itself a table of changes. If the folded changes fit the
+memory budget, base rows are merged with them batch by batch. Otherwise base rows and changes are
+written to disk, divided by record key. Each division is then merged like a file group.
 """
 
 from __future__ import annotations

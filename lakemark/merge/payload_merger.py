@@ -1,9 +1,9 @@
 """Merges tables with payload classes whose rules correspond to no merge mode.
 
-Apache Hudi 1.2.0 still merges these older tables with the payload's ``combineAndGetUpdateValue``.
-It does so both within logs and between logs and the base file (``HoodieAvroRecordMerger``). With
-both payload classes, a delete wins regardless of ordering values, and a record after the delete
-is merged as if the key were new.
+Apache Hudi 1.2.0 still merges these older tables with the payload's ``combineAndGetUpdateValue``,
+within logs as well as between logs and the base file (``HoodieAvroRecordMerger``). With both
+payload classes, a delete wins regardless of ordering values, and a record after the delete is
+merged as if the key were new.
 
 - ``OverwriteNonDefaultsWithLatestAvroPayload``: the later record wins.
 - ``PartialUpdateAvroPayload``: the record with the larger ordering value wins. If the values are

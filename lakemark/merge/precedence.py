@@ -1,9 +1,10 @@
 """Decides which of several changes to a key win and contribute columns.
 
 The changes to a key are processed in order. Each change is compared with the result of the earlier
-changes. If it wins, it replaces the result (it leads); otherwise it is late. A leading delete also
-discards the columns of all earlier changes. So the last leading change is the result of the key.
-Columns that this change lacks are filled from the other changes that were not discarded.
+changes. A change that wins replaces the result and is called leading; any other change is called
+late. A leading delete also discards the columns of all earlier changes. So the last leading change
+is the result of the key. Columns that the result lacks are filled from the changes that were not
+discarded.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ def find_unconditional_deletes(changes: pa.Table, ordering_fields: Sequence[str]
 def find_effective_rows(kinds: Kinds, keys: KeyCodes, unconditional: Mask) -> tuple[Mask, Rows]:
     """Find the changes that are effective after the last unconditional delete of their key.
 
-    Directly after such a delete, ``DELETE`` changes are not effective either: the first effective
-    change is the first one of another kind. If a key has no unconditional delete, all its changes
-    are effective.
+    ``DELETE`` changes directly after such a delete are not effective either, because the first
+    effective change is the first change of another kind. If a key has no unconditional delete, all
+    its changes are effective.
 
     Returns:
         A mask of the effective rows, and for each key its last unconditional delete or NO_ROW.

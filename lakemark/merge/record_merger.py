@@ -185,7 +185,7 @@ class _EventTimeMerger:
 
 
 def _select_winners(keys: KeyCodes, ranks: Ranks, rows: Rows) -> Rows:
-    """Return for each key its last row among those with its largest rank, or NO_ROW.
+    """Return for each key the last of its rows with the largest rank, or NO_ROW.
 
     Args:
         keys: key codes of all rows.

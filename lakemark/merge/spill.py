@@ -118,7 +118,7 @@ def divide_by_key(
 
     Args:
         tables: rows with a record key, all with the same schema.
-        memory_budget_bytes: largest size of a table. It may be exceeded if the keys cannot be
+        memory_budget_bytes: largest size of a table. A table may be larger if its keys cannot be
             divided further.
         level: how often the rows were already divided.
 
@@ -167,7 +167,7 @@ def assign_divisions(record_keys: pa.ChunkedArray, level: int) -> npt.NDArray[np
 def _mix(hashes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
     """Apply the finaliser of MurmurHash3 to hashes.
 
-    Without it the divisions would be uneven, because all hashes of a bucket have the same
+    Without this step the divisions would be uneven, because all hashes of a bucket have the same
     remainder.
     """
     hashes = (hashes ^ (hashes >> np.uint32(16))) * np.uint32(0x85EBCA6B)

@@ -32,7 +32,7 @@ def table_merger(
 
     Args:
         settings: merge settings from the table's properties.
-        avro_schema: schema of the rows, which contains the defaults of columns. If it is None, all
+        avro_schema: schema of the rows, which contains the defaults of columns. None if all
             defaults are null.
         mergers: custom mergers, in addition to the merger that ``settings`` names. A table in mode
             ``CUSTOM`` is merged by the first merger that has the table's strategy id.

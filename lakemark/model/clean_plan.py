@@ -1,6 +1,6 @@
 """The plan of a clean (``HoodieCleanerPlan``) and its completed content (``HoodieCleanMetadata``).
 
-Both are written in version 2. Plans of version 1 can be read too; they name files in another field.
+Both are written in version 2. Plans of version 1, which name files in another field, are read too.
 """
 
 from __future__ import annotations

@@ -82,5 +82,8 @@ class LogFileName:
 
     @property
     def scan_order(self) -> tuple[str, int, str, bool]:
-        """Sort key: the order in which a slice's logs are read (``LogFileComparator`` in Hudi)."""
+        """Sort key of a slice's logs: the order in which readers merge them.
+
+        Source: ``HoodieLogFile.LogFileComparator``.
+        """
         return (self.instant, self.version, self.write_token or "", self.is_cdc)

@@ -1,4 +1,4 @@
-"""File slices. A slice is a base file of a file group with its logs."""
+"""File slices. A file slice is a base file of a file group and the logs that belong to it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,11 @@
 """Table versions and their differences.
 
 6  Hudi 0.14 and 0.15: the timeline is in ``.hoodie`` itself, and commits are JSON. An instant's
-   completion time is the modification time of its file. A log has the instant of its file slice.
-8  Hudi 1.0: the timeline has its own folder, and commits are Avro. File names contain completion
-   times. A log has the instant of the delta commit that wrote the log.
+   completion time is the modification time of its file. The name of a log contains the instant of
+   the file slice.
+8  Hudi 1.0: the timeline has its own folder, and commits are Avro. The file names of instants
+   contain completion times. The name of a log contains the instant of the delta commit that wrote
+   the log.
 9  Hudi 1.1 and later: as version 8, but with merge modes instead of payload classes, and with other
    indexes.
 

@@ -1,9 +1,9 @@
 """Selects file slices that Spark can read directly.
 
-Such a slice is a single Parquet file with the table's current columns and types. The metadata of a
-commit contains the schema of the files that the commit wrote; it is not read for archived commits.
-If a file's schema is unknown, or differs from the current schema, its values may have to be
-converted. Spark converts values differently from lakemark, so it must not read such a file.
+Such a slice is a single Parquet file with the table's current columns and types. The schema of a
+file is in the metadata of the commit that wrote the file, and is unknown if the commit was
+archived. If a file's schema is unknown, or differs from the current schema, its values may have to
+be converted. Spark converts values differently from lakemark, so Spark must not read such a file.
 """
 
 from __future__ import annotations

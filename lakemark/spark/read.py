@@ -65,9 +65,9 @@ def read_table(
     """Return a DataFrame with the rows of a table. Columns have the same types as in Apache Hudi.
 
     The timeline, the listing and the statistics are read immediately, in this process. Rows are
-    read when Spark runs an action on the DataFrame. Pass conditions as ``where``, because only they
-    skip partitions and files. A filter on the returned DataFrame can at most skip row groups in the
-    Parquet files that Spark reads itself.
+    read when Spark runs an action on the DataFrame. Only ``where`` skips partitions and files. A
+    filter on the returned DataFrame can at most skip row groups in the Parquet files that Spark
+    reads itself.
 
     Args:
         spark: the Spark session.

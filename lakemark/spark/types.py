@@ -1,8 +1,8 @@
 """Converts the types of a table's columns to Spark types, as Apache Hudi does.
 
 Timestamps in UTC become ``TimestampType``, and local timestamps ``TimestampNTZType``. Spark has no
-type for a time of day, which becomes the stored number. It has no type for binary values of fixed
-size, which become ``BinaryType``. All columns are nullable.
+type for a time of day, which becomes the stored number. Binary values of fixed size become
+``BinaryType``. All columns are nullable.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def arrow_for_spark(schema: pa.Schema) -> pa.Schema:
 def is_read_alike(data_type: pa.DataType) -> bool:
     """Return whether Spark's Parquet reader always returns the type of ``spark_schema``.
 
-    It does not for times of day and fixed-size binary values, which have no Spark type. It does not
-    for local timestamps either, because writers annotate them differently in Parquet, and Spark
-    refuses annotations that it does not expect.
+    Times of day and fixed-size binary values have no Spark type. Local timestamps are annotated
+    differently by different writers of Parquet, and Spark refuses annotations that it does not
+    expect.
     """
     if pa.types.is_nested(data_type):
         return all(is_read_alike(part.type) for part in _parts(data_type))

@@ -4,7 +4,7 @@
 file is replaced. All steps run under the table's lock:
 
 1. Drop the metadata table, and announce the new properties in a file. If another writer takes over
-   the lock and finds this file, it makes step 4 fail (on a store with conditional puts).
+   the lock and finds this file, that writer makes step 4 fail (on a store with conditional puts).
 2. At the path of the new timeline, delete the files that an earlier attempt has left.
 3. Write the archive and the timeline in the new layout, next to the old archive and timeline.
 4. **Replace the properties.** From now on, the table has the new version.

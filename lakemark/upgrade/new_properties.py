@@ -13,8 +13,8 @@ these differences:
   commit time.
 - If a payload class implies a delete marker, the marker's properties are removed when the class is
   stored.
-- The id of the merge strategy is stored only under the new version's property name. Apache Hudi
-  also stores it under the other name.
+- The id of the merge strategy is stored only under the new version's property name, but Apache Hudi
+  stores the id under both names.
 """
 
 from __future__ import annotations

@@ -64,7 +64,8 @@ class FileGroup:
     def for_readers(self) -> FileSlice | None:
         """The slice for queries; None if the group is empty.
 
-        This is the newest slice. If a pending compaction opened it, it includes the slice before.
+        This is the newest slice. If a pending compaction opened the newest slice, the files of the
+        slice before are included.
         """
         return merge_for_readers(self.slices, self.compaction)
 

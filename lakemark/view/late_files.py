@@ -1,16 +1,16 @@
 """Detects late files: files that a writer wrote after the rollback of its instant was archived.
 
 Files of an instant that is older than the active timeline count as committed. So queries would
-return the rows of a late file, and a bucket could get a second file group. The writer of a late
-file deletes it if it can (``roll_back``). Until then, the archive shows that the file's instant was
-rolled back.
+return the rows of a late file, and a bucket could get a second file group. If it can, the writer of
+a late file deletes the file (``roll_back``). Until then, the archive shows that the file's instant
+was rolled back.
 
 Reading the archive costs requests, so it is read only for two kinds of archived instants:
 
 - instants with a file that was written long after the instant was requested. Slow commits, table
   services that were planned long before, and copied tables have such files too.
-- instants that are newer than a pending write. Archival keeps such instants active, so an archived
-  one is suspicious.
+- instants that are newer than a pending write. Archival keeps such instants active, so archived
+  instants of this kind are suspicious.
 
 The result is cached.
 """
@@ -96,8 +96,8 @@ def without_late_files(
 ) -> dict[str, list[DataFile]]:
     """Return the files by partition path, without the files of late instants.
 
-    Logs of version 6 are kept, because the instant in their names is that of their slice, not that
-    of the commit that wrote them.
+    Logs of version 6 are kept, because they are named after the instant of their slice, not of the
+    commit that wrote them.
     """
 
     def is_late(file: DataFile) -> bool:

@@ -18,7 +18,7 @@ def check_retained(
     instant: str,
     savepoint_keeps: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Check that all files of the state as of an instant exist, and that no commit can change it.
+    """Check that the state as of an instant is final, and that all its files still exist.
 
     Args:
         timeline: the active timeline.
@@ -124,6 +124,7 @@ def _being_cleaned(timeline: Timeline, store: TimelineStore) -> str | None:
 def _oldest_commit(timeline: Timeline) -> str | None:
     """Return the oldest commit of the active timeline.
 
-    It is used for cleans by number of file versions, which record no earliest commit to retain.
+    The result is used for cleans that keep a number of file versions. Such a clean does not record
+    an earliest commit to retain.
     """
     return min((i.requested_at for i in timeline.completed() if i.action.is_write), default=None)

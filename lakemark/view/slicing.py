@@ -6,15 +6,15 @@ completed. So a log that completes after the request of a compaction belongs to 
 compaction, even if the log was requested earlier. Therefore no log is lost between the plan of a
 compaction and its execution. Files of instants that did not complete are ignored.
 
-In version 6, the name of a log contains the instant of its slice. This is the instant of the base
-file, or of the compaction that will write the base file. If there is neither, it is the instant of
-the commit that wrote the first log. A slice exists if its instant is completed or is a pending
-compaction. Readers check for each block of a log whether its commit is visible
-(``VisibleInstants``).
+In version 6, the name of a log contains the instant of its slice. The instant of a slice is the
+instant of its base file, or of the compaction that will write the base file. If there is neither,
+the slice has the instant of the commit that wrote the first log. A slice exists if its instant is
+completed or is a pending compaction. Readers check for each block of a log whether its commit is
+visible (``VisibleInstants``).
 
 For version 6, Apache Hudi 1.2.0 looks up the completion time of the instant in the log's name, and
-uses the newest slice that is not later. lakemark always uses the slice that the log names. Both are
-the same slice, unless modification times have changed.
+uses the newest slice that is not later. lakemark always uses the slice that the log names. The two
+slices differ only if modification times have changed.
 
 Source: ``HoodieFileGroup.getBaseInstantTime``, ``AbstractTableFileSystemView``,
 ``CompletionTimeQueryViewV1``, ``…V2`` of Apache Hudi 1.2.0.

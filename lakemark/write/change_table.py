@@ -29,7 +29,8 @@ def change_table(
         keys: the record key of each row.
         paths: the partition path of each row.
         kinds: the ``ChangeKind`` of each row.
-        ordering_fields: the table's ordering fields. A delete keeps only its values in these.
+        ordering_fields: the table's ordering fields. A delete keeps only the values of these
+            fields.
         written_columns: the column ``WRITTEN_COLUMNS``; None if each row has all columns.
     """
     columns = dict(

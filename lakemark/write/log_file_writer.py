@@ -42,8 +42,8 @@ def default_log_format(schema: pa.Schema, ordering_fields: Sequence[str]) -> str
     """Return ``avro`` if an ordering column is a string, and otherwise ``parquet``.
 
     Parquet blocks are faster. But Apache Hudi 1.2.0 on Spark misreads string ordering values in any
-    Parquet block, so that a newer row may lose to an older row. In Avro blocks it reads them
-    correctly. ``tests/interop/test_text_ordering.py`` shows the behaviour for both formats.
+    Parquet block, so that a newer row may lose to an older row. Hudi reads Avro blocks correctly.
+    ``tests/interop/test_text_ordering.py`` shows the behaviour for both formats.
 
     Args:
         schema: the table's columns.

@@ -23,7 +23,7 @@ _CREATED, _APPENDED = ".marker.CREATE", ".marker.APPEND"
 def create_marker(
     storage: Storage, instant: str, data_path: str, *, names_slice: bool = False
 ) -> None:
-    """Create the marker of a data file. It may exist already, from an earlier attempt.
+    """Create the marker of a data file. The marker may exist already, from an earlier attempt.
 
     Args:
         storage: storage of the table.

@@ -15,8 +15,8 @@ def set_meta_columns(
     """Set commit time, sequence number and file name of rows that are written to a file.
 
     A row without a commit time is new. Its commit time becomes the instant, and its sequence number
-    becomes ``<instant>_<task>_<row>``. A row with a commit time was already written before and is
-    copied, for example by a compaction. Such a row keeps its commit time and sequence number.
+    becomes ``<instant>_<task>_<row>``. A row with a commit time is a copy of an existing row, for
+    example in a compaction. Such a row keeps its commit time and sequence number.
 
     Args:
         rows: rows with record keys and partition paths. The other meta columns may be absent, and

@@ -45,7 +45,7 @@ class CustomMerger(ABC):
         return class_path_of(type(self))
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        """Pickle by class path.
+        """Pickle the merger by the path of its class.
 
         A class of ``__main__`` or a nested class is pickled in the default way, because other
         processes cannot import it by its path.

@@ -116,7 +116,7 @@ class RecordContext:
     def data_of(self, record: BufferedRecord) -> Mapping[str, object]:
         """Return the record's data.
 
-        For a delete without data, this is only its ordering value, in the ordering columns.
+        For a delete without data, return only its ordering value, in the ordering columns.
         """
         if record.data is not None or record.ordering_value is None:
             return record.data or {}

@@ -1,6 +1,6 @@
 """Checks with random records whether a custom merger follows the rules of the specification.
 
-Use it in a test of your merger:
+Use ``check_merger`` in a test of your merger:
 
     def test_my_merger_keeps_the_rules() -> None:
         check_merger(MyMerger(), schema, ordering_fields=["ts"])

@@ -57,7 +57,7 @@ def resolve_partial_rows(
         read_current: reads current rows of the file group.
         completes_rows: whether all partial rows are completed from the current rows.
         max_column_sets: how many sets of columns may stay partial in each table. The largest sets
-            stay partial; None for all sets. It is ignored for a custom merger.
+            stay partial; None for all sets. The limit does not apply to a custom merger.
     """
     # For a custom merger, only the keys of the earlier changes are needed. So any merger can fold
     # them.

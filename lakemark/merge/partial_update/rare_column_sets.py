@@ -5,9 +5,10 @@ there are many sets, the blocks cost more than the rows. So only rows of the lar
 written as partial rows. Rows of all other sets are written as whole rows, with their missing
 columns filled from the current row.
 
-This is correct only for rows that win against the current row, and ``resolve_partial_rows`` drops
-all others. For such a row, the partial and the whole form read the same, also after any newer
-change, because a newer change leads in both cases. A late change fills nothing in a whole row.
+A row may be completed only if it wins against the current row; ``resolve_partial_rows`` drops all
+other rows. Then queries return the same row whether it was written as a partial or a whole row,
+even after any newer change, because a newer change leads in both cases. A late change fills nothing
+in a whole row.
 """
 
 from __future__ import annotations
