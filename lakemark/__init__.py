@@ -177,7 +177,7 @@ def open(
         lock_provider: where all writers keep the table's lock: ``storage``, ``file_system`` or
             ``in_process``.
         lock_expire_minutes: for ``file_system``, the age in minutes at which a lock file of Apache
-            Hudi expires.
+            Hudi expires; 0 if it never expires.
         only_writer: True if no other process writes the table. Writes are faster then, but pending
             commits of any other writer are rolled back.
         multi_writer: the heartbeat settings and the clock skew on which all writers have agreed.
@@ -245,7 +245,7 @@ def create(
             ``CUSTOM``.
         buckets: number of file groups in each partition. It cannot change later.
         hive_style: whether folders are named ``column=value``.
-        url_encode: whether special characters of partition values are written ``%XX``.
+        url_encode: whether special characters of partition values are encoded as ``%XX``.
         metadata_table: whether the table keeps a metadata table.
         version: the table version: 9, 8 or 6.
         lock_provider: as for ``open``.

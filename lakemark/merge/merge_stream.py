@@ -63,8 +63,8 @@ def merge_streams(
         base: rows of the base file in the table's columns; empty if there is no base file.
         changes: tables of unfolded changes in the table's columns, oldest first.
         merger: decides which record wins.
-        memory_budget_bytes: bytes of changes to hold in memory. If the changes exceed it, base rows
-            and changes are written to disk.
+        memory_budget_bytes: bytes of changes to hold in memory. If the changes exceed the budget,
+            base rows and changes are written to disk.
 
     Returns:
         The merged base rows in their order, followed by the rows of new keys. If rows were written

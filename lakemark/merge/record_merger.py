@@ -62,8 +62,8 @@ class RecordMerger(JoinRule, Protocol):
 
         Args:
             changes: a table of changes (``lakemark.model.changes``), oldest first.
-            key_columns: columns that identify a record: the record key within one file group, or
-                partition path and record key in a batch that is not yet divided into file groups.
+            key_columns: columns that identify a record. Within one file group, pass the record key.
+                In a batch of several file groups, pass partition path and record key.
 
         Raises:
             InvalidRecords: a record key is null.

@@ -27,8 +27,8 @@ class CleanPlan:
         earliest_action: action of the commit ``earliest_retained``.
         last_completed: requested time of the newest commit when the clean was planned.
         savepoints: requested times of the commits that had a savepoint when the clean was planned.
-        dropped_partitions: partitions that are deleted completely; only plans of Apache Hudi have
-            any.
+        dropped_partitions: partitions that are deleted completely; lakemark never plans this, but
+            Apache Hudi may.
     """
 
     policy: str

@@ -9,9 +9,9 @@
 In layout 1, the completion time of an instant is the modification time of its file, which is too
 late if the table was copied. With such a completion time, a log would be assigned to a slice that
 began after the log's commit. So the completion time of a commit is limited to the time before the
-request of the next compaction, because in version 6, a compaction is requested only after earlier
-commits have completed. Source: ``SevenToEightUpgradeHandler``, ``EightToSevenDowngradeHandler`` of
-Apache Hudi 1.2.0.
+request of the next compaction. This limit is correct, because in version 6 a compaction is
+requested only after earlier commits have completed. Source: ``SevenToEightUpgradeHandler``,
+``EightToSevenDowngradeHandler`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ from lakemark.timeline.undone_instants import find_undone
 from lakemark.view.file_lister import DataFile
 
 #: A file is suspicious if it was written more than this time after its instant was requested. A
-#: late file is written later than that, because before, another writer must have taken over, rolled
-#: back the instant, written the commits that stay active, and archived the rollback.
+#: late file is written even later, because another writer must first have taken over, rolled back
+#: the instant, written the commits that stay active, and archived the rollback.
 _SUSPICIOUS_AFTER = timedelta(seconds=30)
 
 #: First digit of the year in ordinary instants. Instants that initialise a metadata table have the

@@ -5,8 +5,8 @@ If a key has only one change, the merger is not called. If a key has several cha
 
 The merger also receives deletes, both data rows flagged as deleted and records of delete blocks.
 Its result decides whether the record is deleted. Apache Hudi 1.2.0 calls a merger in the same way
-(``BufferedRecordMergerFactory.CustomRecordMerger``), except that if the record of a delete block
-wins, Hudi stores that record instead of the merger's result.
+(``BufferedRecordMergerFactory.CustomRecordMerger``). But if the record of a delete block wins, Hudi
+stores that record instead of the merger's result.
 
 The merger does not set meta columns. A merged row gets the meta columns of the newer change. If
 the merged row equals the older change, it gets the meta columns of the older change.

@@ -12,8 +12,8 @@ This concerns two kinds of rows:
 
 - rows with rare sets of columns (``lakemark.merge.partial_update.rare_column_sets``)
 - all partial rows of commit-time tables. If a log of such a table has a partial block, Apache Hudi
-  1.2.0 fails at a row after a delete of its key, because the delete has no schema
-  (``OverwriteWithLatestSparkRecordMerger.partialMerge``).
+  1.2.0 fails at a row that follows a delete of the same key. The reason is that the delete has no
+  schema (``OverwriteWithLatestSparkRecordMerger.partialMerge``).
 """
 
 from __future__ import annotations

@@ -6,9 +6,9 @@ written as partial rows. Rows of all other sets are written as whole rows, with 
 columns filled from the current row.
 
 A row may be completed only if it wins against the current row; ``resolve_partial_rows`` drops all
-other rows. Then queries return the same row whether it was written as a partial or a whole row,
-even after any newer change, because a newer change leads in both cases. A late change fills nothing
-in a whole row.
+other rows. Then queries return the same row whether it was written as a partial or a whole row. A
+newer change does not alter this, because it leads in both cases. A late change fills nothing in a
+whole row.
 """
 
 from __future__ import annotations
