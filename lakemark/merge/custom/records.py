@@ -122,7 +122,7 @@ class Records:
 
     @cached_property
     def written(self) -> Written:
-        """The masks of ``is_written`` for all of the table's columns, meta columns included."""
+        """A column of flags, as from ``is_written``, for each of the table's columns."""
         names = own_columns(self.changes)
         return np.stack([self.is_written(name) for name in names], axis=1)
 
