@@ -112,7 +112,10 @@ def conform_rows(merger: CustomMerger, rows: object, wanted: pa.Table) -> pa.Tab
         raise merger_error(merger, first_key, fault)
     if sorted(rows.column_names) != sorted(wanted.column_names):
         different = sorted({*rows.column_names} ^ {*wanted.column_names})
-        fault = f"columns {', '.join(different)} were added, duplicated or lost; keep all columns"
+        fault = (
+            f"columns {', '.join(different)} were added, duplicated or lost; return exactly the "
+            "columns of the input"
+        )
         raise merger_error(merger, first_key, fault)
     for field in wanted.schema:
         kind = rows.schema.field(field.name).type
