@@ -13,7 +13,7 @@ class SuggestingParser(argparse.ArgumentParser):
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
-        """Parse, and refuse unknown options here, where the options of the subcommand are known."""
+        """Parse the arguments; refuse unknown options while the subcommand's options are known."""
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(self._unknown_arguments(unknown))
@@ -34,7 +34,7 @@ class SuggestingParser(argparse.ArgumentParser):
 
 
 def suggestion(text: str, known: Iterable[str]) -> str:
-    """``"; did you mean …?"`` with the nearest known word; "" if none is near."""
+    """Return ``"; did you mean …?"`` with the known word nearest to a text; "" if none is near."""
     import difflib
 
     near = difflib.get_close_matches(text, list(known), n=1)

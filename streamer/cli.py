@@ -1,8 +1,10 @@
 """``lakemark``: the command line.
 
-Exit codes: 0 success, 2 the command line or a configuration is wrong, 1 any other failure, 130 a
-second Ctrl-C. An error is one message on stderr; ``--debug`` adds the stack trace. Each command
-module has its own imports, so that ``--help`` imports neither Spark nor Arrow.
+Exit codes: 0 for success, 2 if the command line or a configuration is wrong, 1 for any other
+failure, 130 if Ctrl-C interrupted the command. ``run`` and ``demo`` stop normally at the first
+Ctrl-C; only a second one interrupts them. An error is one message on stderr; ``--debug`` adds the
+stack trace. The module of a command is imported only when the command is executed, so that
+``--help`` imports neither Spark nor Arrow.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
 
 _LARGEST_PORT = 65_535
 
-#: Import packages that only the extra ``streamer`` installs.
+#: Python packages that only the optional dependency ``streamer`` installs.
 _OF_STREAMER = ("confluent_kafka", "pandas", "prometheus_client", "py4j", "pyspark")
 
 #: Commands that neither need pandas nor start Spark.
@@ -41,7 +43,10 @@ _WITHOUT_PANDAS = ("query", "table")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; exit at once if a stream left threads running."""
+    """Run one command and return its exit code.
+
+    If threads of a run are still at work, exit the process with this code instead of waiting.
+    """
     parsed = parser().parse_args(arguments)
     code = _execute(parsed)
     loop = getattr(parsed, "loop", None)
@@ -53,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the whole command line."""
+    """Return the parser of the whole command line."""
     root = SuggestingParser(
         prog="lakemark",
         description="Streams Kafka topics into tables in the Apache Hudi format.",
@@ -103,7 +108,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 class _ShowVersion(argparse.Action):
-    """Prints the version; finding it takes longer than parsing, so it is found only when asked."""
+    """Prints the version. It is looked up only here, because that takes longer than parsing."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
         super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help=help)
@@ -118,7 +123,7 @@ class _ShowVersion(argparse.Action):
 def _add_demo(demo: argparse.ArgumentParser) -> None:
     demo.description = (
         "Starts a broker, sends orders to a topic, streams them into a table, and shows the table. "
-        "The data is kept: if you run it again, it continues where it stopped."
+        "The data is kept, so the next demo continues where this one stopped."
     )
     _add_home(demo)
     demo.add_argument("--records", type=positive, default=20_000, help="how many orders to send")
@@ -126,22 +131,22 @@ def _add_demo(demo: argparse.ArgumentParser) -> None:
 
 def _add_run(run: argparse.ArgumentParser) -> None:
     run.description = (
-        "Streams a Kafka topic into a table, as a pipeline file describes it. Resumes from the "
-        "offsets in the table, and runs until it is stopped (Ctrl-C, SIGTERM) unless the file or "
-        "--once says otherwise."
+        "Streams a Kafka topic into a table, as a pipeline file describes. Resumes from the "
+        "offsets in the table. Runs until you stop it (Ctrl-C, SIGTERM), or until it has caught up "
+        "if the file or the command line chooses this (run.mode: once, or --once)."
     )
     _add_pipeline(run)
     mode = run.add_mutually_exclusive_group()
     mode.add_argument(
         "--once",
         action="store_true",
-        help="stop when all records that the topic has now are read",
+        help="stop when all records that the topic holds at the start have been read",
     )
-    mode.add_argument("--continuous", action="store_true", help="run until it is stopped")
+    mode.add_argument("--continuous", action="store_true", help="run until stopped")
     run.add_argument(
         "--drop-metadata-table",
         action="store_true",
-        help="replace an existing metadata table by one without the indexes that lakemark does not "
+        help="rebuild an existing metadata table without the indexes that lakemark does not "
         "maintain",
     )
     run.add_argument(
@@ -154,16 +159,16 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         "--log-format",
         choices=("text", "json"),
         default="text",
-        help="what is printed to stderr: a display for people (text), or one JSON object for each "
-        "event",
+        help="what is printed to stderr: a display for people (text), or one JSON object per event "
+        "(json)",
     )
 
 
 def _add_validate(validate: argparse.ArgumentParser) -> None:
     validate.description = (
-        "Checks a pipeline file, imports its merger, and prints all settings with their defaults; "
-        "secrets are masked. Connects to no broker, object store or schema registry, and lists the "
-        "checks that lakemark run makes in addition."
+        "Checks a pipeline file, imports its merger, and prints all settings, including defaults; "
+        "secrets are masked. Connects to no broker, object store or schema registry. Lists the "
+        "checks that only lakemark run makes."
     )
     _add_pipeline(validate)
 
@@ -178,11 +183,11 @@ def _add_query(query: argparse.ArgumentParser) -> None:
         "2026-05-01T12:30 or 2026-05-01T12:30+02:00"
     )
     query.add_argument("--as-of", metavar="TIME", help=text)
-    text = "incremental and cdc: commits after this instant or time; earliest for all commits"
+    text = "incremental and cdc: only commits after this instant or time, or earliest for all"
     query.add_argument("--begin", metavar="TIME", help=text)
-    text = "incremental and cdc: commits up to and including this one (default: the newest)"
+    text = "incremental and cdc: only commits up to this instant or time, inclusive (default: all)"
     query.add_argument("--end", metavar="TIME", help=text)
-    text = "columns of the result, such as a,b,c (default: all but Hudi's meta columns)"
+    text = "columns of the result, such as a,b,c (default: all except Hudi's meta columns)"
     query.add_argument("--columns", type=_comma_list, metavar="NAMES", help=text)
     text = "only rows that match, such as: amount >= 10 and city in ('Rome')"
     query.add_argument("--where", metavar="CONDITION", help=text)
@@ -196,7 +201,7 @@ def _add_query(query: argparse.ArgumentParser) -> None:
         help="at most N rows (default: 20 on the screen, all in a file)",
     )
     to = query.add_mutually_exclusive_group()
-    to.add_argument("--json", action="store_true", help="print one JSON object a line")
+    to.add_argument("--json", action="store_true", help="print one JSON object per line")
     to.add_argument(
         "--out",
         type=_local_path,
@@ -207,12 +212,12 @@ def _add_query(query: argparse.ArgumentParser) -> None:
 
 def _add_checkpoint(checkpoint: argparse.ArgumentParser) -> None:
     checkpoint.description = (
-        "Shows or changes the Kafka offsets from which the next run of a pipeline resumes. set and "
-        "reset print their plan and change nothing unless --run is given."
+        "Shows or changes the Kafka offsets from which the next run of a pipeline resumes. The "
+        "actions set and reset only print their plan, unless you add --run."
     )
     text = (
-        "show the checkpoint, set offsets, or delete the checkpoint; the next run then starts at "
-        "source.starting_offsets"
+        "show the checkpoint (get), set its offsets (set), or delete it (reset), so that the next "
+        "run starts at source.starting_offsets"
     )
     checkpoint.add_argument("action", choices=("get", "set", "reset"), help=text)
     add_location(checkpoint)
@@ -221,20 +226,20 @@ def _add_checkpoint(checkpoint: argparse.ArgumentParser) -> None:
         "checkpoint",
         nargs="?",
         metavar="OFFSETS",
-        help="for set: topic,partition:offset,…; partitions that are not named keep their offsets",
+        help="for set: topic,partition:offset,…; other partitions keep their offsets",
     )
     add_steps(checkpoint, "set or reset the checkpoint")
-    text = "source.checkpoint_id of the pipeline, if several pipelines write the table"
+    text = "the pipeline's source.checkpoint_id, if several pipelines write the table"
     checkpoint.add_argument("--id", default="", help=text)
     checkpoint.add_argument("--json", action="store_true", help="print JSON for programs")
 
 
 def _add_broker(broker: argparse.ArgumentParser) -> None:
     broker.description = (
-        "Runs a Kafka broker of one node on this machine in the background. It creates no topics "
-        "by itself."
+        "Runs a Kafka broker with one node on this machine, in the background. It does not create "
+        "topics automatically."
     )
-    text = "start it, stop it, or show whether it runs (exit code 1 if it does not)"
+    text = "start or stop the broker, or show whether it runs (exit code 1 if it does not)"
     broker.add_argument("action", choices=("start", "stop", "status"), help=text)
     _add_home(broker)
     broker.add_argument(
@@ -306,13 +311,13 @@ def _execute(parsed: argparse.Namespace) -> int:
         from streamer.capture_logs import capture_logs, log_clashes
 
         with capture_logs(lambda *warning: _warn(parsed, *warning)):
-            if parsed.command != "run":  # it emits its warnings as events
+            if parsed.command != "run":  # run emits the warnings as events
                 log_clashes()
             return int(command.execute(parsed))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of the output has closed it; Python would print another error at exit.
+        # The reader has closed our output. Without this, Python would print an error at exit.
         sys.stderr.close()
         return OK
     except Exception as error:
@@ -326,7 +331,7 @@ def _import_command(name: str, parsed: argparse.Namespace) -> ModuleType:
 
 
 def _report(error: Exception, parsed: argparse.Namespace) -> int:
-    """Print the error once, without secrets, and choose the exit code."""
+    """Print the error without secrets, unless it was already reported; return the exit code."""
     code = MISUSED if isinstance(error, InvalidConfig) else FAILED
     if getattr(parsed, "is_reported", False):
         return code
@@ -355,7 +360,7 @@ def _warn(parsed: argparse.Namespace, level: str, _module: str, message: str) ->
 
 
 def _redaction(parsed: argparse.Namespace) -> Callable[[str], str]:
-    """A function that removes the secrets of the pipeline and of ``--storage`` from a text."""
+    """Return a function that removes the pipeline's and ``--storage``'s secrets from a text."""
     from streamer.config.masking import build_option_redactor
 
     given = build_option_redactor(getattr(parsed, "storage", ()))

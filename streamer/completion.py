@@ -1,6 +1,6 @@
-"""Completion of the command line in bash, zsh and fish: scripts, printed from the parser.
+"""Prints the scripts that complete the command line in bash, zsh and fish.
 
-A script contains all commands, options and choices, so completing a word starts no Python.
+A script contains all commands, options and choices, so the shell completes a word without Python.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class _Option:
-    """An option of a command; ``choices`` is empty if its value is free, such as a path."""
+    """An option of a command; ``choices`` is empty if it accepts any value, such as a path."""
 
     names: tuple[str, ...]
     help: str
@@ -22,12 +22,12 @@ class _Option:
 
 @dataclass(frozen=True, slots=True)
 class _Command:
-    """A command, with the words that may follow it.
+    """A command, and the words that may follow it.
 
     Attributes:
-        path: its words, such as ``table compact``; "" for ``lakemark`` itself.
+        path: the words of the command, such as ``table compact``; "" for ``lakemark`` itself.
         next_words: subcommands, or the choices of the first argument, each with its help.
-        options: of this command.
+        options: the options of this command.
     """
 
     path: str
@@ -35,15 +35,15 @@ class _Command:
     options: tuple[_Option, ...] = ()
 
     def joined(self, word: str) -> str:
-        """Return the path after one of the next words."""
+        """Return the path of the command that begins with this command and goes on with a word."""
         return f"{self.path} {word}".strip()
 
 
 def completion_script(parser: argparse.ArgumentParser, shell: str) -> str:
-    """Return the script with which a shell completes the commands of a parser.
+    """Return the script that lets a shell complete the commands of a parser.
 
     Args:
-        parser: the whole command line.
+        parser: the parser of the whole command line.
         shell: ``bash``, ``zsh`` or ``fish``.
     """
     commands = list(_commands(parser, ""))
@@ -81,12 +81,12 @@ def _plain(help_text: str | None) -> str:
 
 
 def _quoted(text: str) -> str:
-    """In single quotes, for bash and zsh."""
+    """Put a text in single quotes, for bash and zsh."""
     return "'" + text.replace("'", "'\\''") + "'"
 
 
 def _find_path(commands: Iterable[_Command]) -> Iterator[str]:
-    """Yield a case that finds the command of the words so far; for bash and zsh."""
+    """Yield the lines of a ``case`` that extends the command ``at`` by a word; for bash and zsh."""
     yield '        case "$at/$word" in'
     for command in commands:
         for word in command.next_words:
@@ -96,7 +96,7 @@ def _find_path(commands: Iterable[_Command]) -> Iterator[str]:
 
 
 def _option_patterns(command: _Command, *, with_choices: bool) -> Iterator[tuple[str, _Option]]:
-    """Yield the shell's pattern for each option of a command that takes a value of this kind."""
+    """Yield the shell's pattern for each option that takes a value, with or without choices."""
     for option in command.options:
         if option.takes_value and bool(option.choices) is with_choices:
             names = "|".join(_quoted(f"{command.path}/{name}") for name in option.names)
@@ -129,7 +129,7 @@ def _bash(name: str, commands: list[_Command]) -> Iterator[str]:
     yield "    esac"
     yield '    COMPREPLY=($(compgen -W "$words" -- "$current"))'
     yield "}"
-    yield "# Without a word of its own, bash completes a file name."
+    yield "# If the function finds no word, bash completes a file name."
     yield f"complete -o default -F _{name} {name}"
 
 
@@ -165,7 +165,7 @@ def _zsh(name: str, commands: list[_Command]) -> Iterator[str]:
     yield "    esac"
     yield "    if (( ${#found} )); then _describe word found; else _files; fi"
     yield "}"
-    yield "# A file on fpath is the function itself; with eval, the function is registered here."
+    yield "# A file on fpath is itself the function; with eval, compdef registers the function."
     yield f'if [[ "${{funcstack[1]}}" == _{name} ]]; then _{name} "$@"'
     yield f"else compdef _{name} {name}; fi"
 
@@ -204,7 +204,7 @@ def _fish_option(option: _Option) -> str:
 
 
 def _in_fish(text: str) -> str:
-    """In single quotes, in which fish knows two escapes."""
+    """Put a text in single quotes, inside which fish knows two escapes."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 

@@ -7,21 +7,26 @@ from collections.abc import Sequence
 
 _VIEWS = {
     "show": "show the table's properties, columns, newest commit and checkpoint",
-    "timeline": "list the instants of the active timeline, with what each commit wrote",
+    "timeline": "list the instants of the active timeline, and what each commit wrote",
     "files": "list the file slices that a snapshot query reads",
 }
 
 
-_JSON = "print JSON for programs: one object, or one for each row"
-_DELETING = "executor of the deletes"
+_JSON = "print JSON for programs: one object, or one per row"
+_DELETING = "what deletes the files"
 _RUNNERS = ("local", "spark")
 
 
 def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) -> None:
-    """Add every subcommand of ``table``; its module is ``streamer.commands.<module>``."""
+    """Add every subcommand of ``table``.
+
+    Args:
+        table: the parser of ``table``.
+        debug: a parser with the option ``--debug``, which each subcommand gets.
+    """
     table.description = (
-        "Shows or checks a table, or runs one table service on it. A command that changes the "
-        "table prints its plan, and changes nothing unless --run is given."
+        "Shows or checks a table, or runs one table service on it. Commands that change the table "
+        "only print their plan, unless you add --run."
     )
     commands = table.add_subparsers(dest="view", metavar="SUBCOMMAND", required=True)
 
@@ -48,20 +53,20 @@ def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) ->
     _add_archive(change("archive", text, "table_archive"))
     text = "undo one instant: the newest commit, or a pending instant"
     _add_rollback(change("rollback", text, "table_rollback"))
-    text = "create, delete or list savepoints, which keep the files of a commit from cleaning"
+    text = "create, delete or list savepoints, which protect the files of a commit from cleaning"
     _add_savepoint(change("savepoint", text, "table_savepoint"))
-    text = "bring the table back to a savepoint or commit: undo every write after it"
+    text = "restore the table to a savepoint or commit by undoing every later write"
     _add_restore(change("restore", text, "table_restore"))
     text = "change the table to a newer table version"
     _add_version(change("upgrade", text, "table_version"), (8, 9))
     text = "change the table to an older table version"
     _add_version(change("downgrade", text, "table_version"), (6, 8))
-    text = "compare the metadata table with the files, and count keys in several partitions"
+    text = "compare the metadata table with storage, and count keys that several partitions have"
     _add_check(change("check", text, "table_check"))
 
 
 def add_location(command: argparse.ArgumentParser) -> None:
-    """Add the path of a table and the options of its store."""
+    """Add the argument for the path of a table, and the option ``--storage``."""
     command.add_argument("table", metavar="TABLE", help="the table: a local path or a URL")
     command.add_argument(
         "--storage",
@@ -75,10 +80,10 @@ def add_location(command: argparse.ArgumentParser) -> None:
 
 
 def add_sharing(command: argparse.ArgumentParser) -> None:
-    """Add the options for a table with other running writers."""
+    """Add the options with which a command coordinates with other writers of the table."""
     text = (
-        "the file of a pipeline that writes the table; its lock, clock skew, heartbeats, retention "
-        "and storage options apply"
+        "the file of a pipeline that writes the table; the command then uses the pipeline's lock, "
+        "clock skew, heartbeats, retention and storage options"
     )
     command.add_argument("--config", metavar="PIPELINE", help=text)
     text = (
@@ -86,12 +91,9 @@ def add_sharing(command: argparse.ArgumentParser) -> None:
         "writes the table on a local disk"
     )
     command.add_argument("--lock", choices=("storage", "file_system"), help=text)
-    text = (
-        "with --lock file_system: take over a lock of Apache Hudi that is older than N minutes "
-        "(default: never)"
-    )
+    text = "with --lock file_system: a lock of Apache Hudi expires after N minutes (default: never)"
     command.add_argument("--lock-expire-minutes", type=positive, metavar="N", help=text)
-    text = "time zone of the instants of a table in local time, such as America/New_York"
+    text = "time zone of the table's timeline, if it is in local time, such as America/New_York"
     command.add_argument("--timeline-timezone", metavar="ZONE", help=text)
     text = "how far the clocks of the table's writers may differ, in milliseconds (default: 200)"
     command.add_argument("--clock-skew-ms", type=natural, metavar="N", help=text)
@@ -100,7 +102,7 @@ def add_sharing(command: argparse.ArgumentParser) -> None:
 def _add_compact(compact: argparse.ArgumentParser) -> None:
     add_steps(
         compact,
-        "execute pending compactions, or else compact every file slice with logs",
+        "execute pending compactions; if there are none, compact every file slice with log files",
         can_schedule=True,
     )
     _add_runner(compact)
@@ -108,7 +110,7 @@ def _add_compact(compact: argparse.ArgumentParser) -> None:
 
 
 def add_merger(command: argparse.ArgumentParser) -> None:
-    """Add the class of a custom merger."""
+    """Add the option ``--merger``, for the class of a custom merger."""
     command.add_argument(
         "--merger",
         action="append",
@@ -120,26 +122,26 @@ def add_merger(command: argparse.ArgumentParser) -> None:
 
 
 def _add_clean(clean: argparse.ArgumentParser) -> None:
-    add_steps(clean, "execute pending cleans, then delete what has expired", can_schedule=True)
+    add_steps(clean, "execute pending cleans, then delete expired files", can_schedule=True)
     _add_runner(clean, _DELETING)
     _add_retention(clean)
 
 
 def _add_archive(archive: argparse.ArgumentParser) -> None:
     add_steps(archive, "archive the instants")
-    _add_runner(archive, "executor of the deletes of files that rolled-back writers created late")
-    text = "archive until N commits remain on the active timeline (default: 20)"
+    _add_runner(archive, "what deletes files that writers created after they were rolled back")
+    text = "archive old commits until N commits remain on the active timeline (default: 20)"
     archive.add_argument("--min-commits", type=positive, metavar="N", help=text)
-    text = "archive only if there are more than N commits (default: 30)"
+    text = "archive only if the active timeline has more than N commits (default: 30)"
     archive.add_argument("--max-commits", type=positive, metavar="N", help=text)
     _add_retention(archive)
 
 
 def _add_retention(command: argparse.ArgumentParser) -> None:
     what = command.add_mutually_exclusive_group()
-    text = "keep the files that queries as of the last N commits need (default: 10)"
+    text = "keep the files that time travel to the last N commits needs (default: 10)"
     what.add_argument("--retain-commits", type=positive, metavar="N", help=text)
-    text = "keep the files that queries as of the last N hours need"
+    text = "keep the files that time travel within the last N hours needs"
     what.add_argument("--retain-hours", type=positive, metavar="N", help=text)
     text = "keep the newest N slices of each file group"
     what.add_argument("--retain-versions", type=positive, metavar="N", help=text)
@@ -147,7 +149,9 @@ def _add_retention(command: argparse.ArgumentParser) -> None:
 
 def _add_rollback(rollback: argparse.ArgumentParser) -> None:
     rollback.add_argument(
-        "instant", metavar="INSTANT", help="its requested time, as lakemark table timeline shows it"
+        "instant",
+        metavar="INSTANT",
+        help="the requested time of the instant, as lakemark table timeline shows it",
     )
     add_steps(rollback, "roll the instant back")
     _add_runner(rollback, _DELETING)
@@ -155,19 +159,19 @@ def _add_rollback(rollback: argparse.ArgumentParser) -> None:
 
 def _add_savepoint(savepoint: argparse.ArgumentParser) -> None:
     what = savepoint.add_mutually_exclusive_group()
-    what.add_argument("--create", metavar="INSTANT", help="keep the files as of this commit")
+    what.add_argument("--create", metavar="INSTANT", help="protect the files as of this commit")
     what.add_argument("--delete", metavar="INSTANT", help="let cleaning delete the files again")
     add_steps(savepoint, "create or delete the savepoint")
-    text = "has no effect: this process writes the one file of a savepoint"
+    text = "has no effect, because a savepoint is one file, which this process writes"
     savepoint.add_argument("--runner", choices=_RUNNERS, default="local", help=text)
     savepoint.add_argument("--user", default="", help="user name to record in the savepoint")
     savepoint.add_argument("--comment", default="", help="comment to record in the savepoint")
 
 
 def _add_restore(restore: argparse.ArgumentParser) -> None:
-    text = "the savepoint or commit to restore; without it, the pending restore is finished"
+    text = "the savepoint or commit to restore; without --to, the pending restore is finished"
     restore.add_argument("--to", metavar="INSTANT", help=text)
-    add_steps(restore, "undo the writes, and build the metadata table again")
+    add_steps(restore, "undo the writes, and rebuild the metadata table")
     _add_runner(restore, _DELETING)
 
 
@@ -180,16 +184,22 @@ def _add_version(command: argparse.ArgumentParser, versions: Sequence[int]) -> N
 
 
 def _add_check(check: argparse.ArgumentParser) -> None:
-    text = "plan to replace the metadata table by a new one; --run does it before the check"
+    text = "with --run: build a new metadata table before the check"
     check.add_argument("--rebuild", action="store_true", help=text)
     add_steps(check, "with --rebuild: build a new metadata table")
-    text = "do not read the record keys, so that keys in several partitions are not counted"
+    text = "do not read the record keys, and do not count keys that several partitions have"
     check.add_argument("--skip-keys", action="store_true", help=text)
     add_merger(check)
 
 
 def add_steps(command: argparse.ArgumentParser, run_help: str, can_schedule: bool = False) -> None:
-    """Add the options that choose between printing, writing and executing the plan."""
+    """Add the options that choose whether the plan is printed, written or executed.
+
+    Args:
+        command: the parser of the command.
+        run_help: what ``--run`` does.
+        can_schedule: whether the plan can be written to the timeline.
+    """
     steps = command.add_mutually_exclusive_group()
     text = "print the plan and change nothing (the default)"
     steps.add_argument("--plan", dest="step", action="store_const", const="plan", help=text)
@@ -202,18 +212,18 @@ def add_steps(command: argparse.ArgumentParser, run_help: str, can_schedule: boo
     command.set_defaults(step="plan")
 
 
-def _add_runner(command: argparse.ArgumentParser, what: str = "executor of the work") -> None:
+def _add_runner(command: argparse.ArgumentParser, what: str = "what does the work") -> None:
     text = f"{what}: threads of this process (local, the default), or a Spark session (spark)"
     command.add_argument("--runner", choices=_RUNNERS, default="local", help=text)
 
 
 def positive(text: str) -> int:
-    """Return an ``argparse`` type: a whole number, 1 or more."""
+    """Parse a whole number that is 1 or more; an ``argparse`` type."""
     return _number(text, 1)
 
 
 def natural(text: str) -> int:
-    """Return an ``argparse`` type: a whole number, 0 or more."""
+    """Parse a whole number that is 0 or more; an ``argparse`` type."""
     return _number(text, 0)
 
 

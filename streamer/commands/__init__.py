@@ -1,1 +1,1 @@
-"""The commands of ``lakemark``: one module each, with ``execute(arguments) -> exit code``."""
+"""The commands of ``lakemark``. Each module's ``execute(arguments)`` returns the exit code."""

@@ -1,4 +1,4 @@
-"""``lakemark broker``: a Kafka broker on this machine that keeps running after the command."""
+"""``lakemark broker``: starts and stops a Kafka broker that runs in the background."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from streamer.broker import BrokerInfo, start_detached, status, stop_detached
 
-#: Folder of the broker inside the demo's home.
+#: The broker's folder, inside the demo's home folder.
 FOLDER = "broker"
 
 

@@ -21,17 +21,18 @@ from streamer.commands.service_table import open_as_writer, open_for_service, sh
 from streamer.commands.table import Facts
 from streamer.row_output import print_facts
 
-#: The setting at which a run starts after a reset.
+#: Where a run starts after a reset: the name of the setting that decides it.
 _AT_RESET = "source.starting_offsets"
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the checkpoint of one streamer, or plan a change of it; ``--run`` executes the plan.
+    """Print the checkpoint of one streamer, or plan a change; with ``--run``, execute the plan.
 
     Raises:
-        InvalidConfig: the offsets are missing, unreadable, or given for another action.
+        InvalidConfig: the offsets are missing or cannot be parsed, or the action accepts no
+            offsets.
         WriterPending: Apache Hudi's streamer may be running.
-        Unsupported: this project does not write such a table.
+        Unsupported: lakemark does not write this kind of table.
         HudiError: the table cannot be read or written.
     """
     wanted = _wanted(arguments.action, arguments.checkpoint)
@@ -59,7 +60,7 @@ def describe(table: OpenTable, identity: str = DEFAULT_IDENTITY) -> dict[str, ob
 
 
 def plan_rows(plan: CheckpointPlan) -> list[Facts]:
-    """Return one row for each partition: its next offset before and after, and the effect."""
+    """Return one row for each partition: its next offset before and after, and what this causes."""
     reset = _AT_RESET if plan.checkpoint is None else None
     return [
         {
@@ -75,13 +76,13 @@ def plan_rows(plan: CheckpointPlan) -> list[Facts]:
 
 
 def _warn_of_another_topic(plan: CheckpointPlan) -> None:
-    """Warn if the offsets of another topic are replaced: the topic may be misspelt."""
+    """Warn if the new checkpoint drops the offsets of another topic: its name may be misspelt."""
     topic = plan.checkpoint.topic if plan.checkpoint else None
     others = sorted({move.topic for move in plan.moves} - {topic})
     if topic is not None and others:
         print(
-            f"the checkpoint of the table is of topic {others[0]!r}, not {topic!r}: its offsets "
-            "would be dropped",
+            f"the checkpoint of the table belongs to topic {others[0]!r}, not {topic!r}: its "
+            "offsets would be dropped",
             file=sys.stderr,
         )
 

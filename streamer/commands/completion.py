@@ -1,4 +1,4 @@
-"""``lakemark completion``: prints the script with which a shell completes the command line."""
+"""``lakemark completion``: prints a script that lets a shell complete lakemark's command line."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from streamer.completion import completion_script
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the script of the shell."""
+    """Print the completion script for the named shell."""
     sys.stdout.write(completion_script(parser(), arguments.shell))
     return 0

@@ -1,4 +1,4 @@
-"""``lakemark demo``: a broker, a stream of orders, their table, and queries of it.
+"""``lakemark demo``: runs a broker, sends orders, streams them into a table, and queries the table.
 
 All data is in one folder. The demo can be stopped at any time. When it is started again, it sends
 the next orders, and the pipeline resumes from the newest commit.
@@ -34,7 +34,7 @@ _SHOWN_ROWS = 5
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Run the demo; the data stays in ``--home``.
+    """Run the demo. Its data stays in ``--home`` when the demo ends.
 
     Raises:
         HudiError: the broker, the producer or the pipeline failed.
@@ -55,7 +55,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def pipeline_tree(home: Path, bootstrap: str) -> dict[str, object]:
-    """Return the demo's pipeline file, as a tree."""
+    """Return the content of the demo's pipeline file."""
     return {
         "source": {"bootstrap_servers": bootstrap, "topic": TOPIC},
         "decode": {
@@ -83,7 +83,7 @@ def pipeline_tree(home: Path, bootstrap: str) -> dict[str, object]:
 
 @contextmanager
 def _broker(folder: Path) -> Iterator[str]:
-    """Run a broker during the block, unless one already runs; yields its address."""
+    """Yield the address of a broker: one that already runs, or one that runs during the block."""
     running = broker.status(folder)
     if running is not None:
         yield running.bootstrap
@@ -95,7 +95,10 @@ def _broker(folder: Path) -> Iterator[str]:
 def _stream(
     config: PipelineConfig, arguments: argparse.Namespace, console: Console, signals: StopSignals
 ) -> Mapping[int, int]:
-    """Send orders, and stream them until all are in the table; returns the remaining lag."""
+    """Send orders and stream them until the table holds all of them; return the remaining lag.
+
+    The lag is empty if the table has no checkpoint.
+    """
     count: int = arguments.records
     create_topic(config.source.bootstrap_servers, TOPIC)
     first = sent_so_far(config.source.bootstrap_servers, TOPIC)
@@ -120,8 +123,8 @@ def show(config: PipelineConfig, lag: Mapping[int, int], console: Console) -> No
     """Print the table of the orders.
 
     Args:
-        config: of the pipeline.
-        lag: unread records of each partition.
+        config: the configuration of the pipeline.
+        lag: the number of unread records of each partition.
         console: where to print.
     """
     table = open_table(config.table.location())

@@ -23,19 +23,19 @@ def open_named_table(
 
     Args:
         table: the path or URL.
-        options: of the store.
+        options: the options of the store.
         mergers: class paths of mergers, for a table with a custom merger.
-        timezone: the zone of its instants, if its timeline is in local time.
-        coordination: the lock and multi-writer settings, to change the table.
-        runner: executes the tasks; None for threads of this process.
+        timezone: the time zone of the table's instants, if its timeline is in local time.
+        coordination: the lock and the multi-writer settings; needed to change the table.
+        runner: what executes the tasks; None for threads of this process.
 
     Raises:
-        InvalidConfig: an option has no ``=``, or a class is not a merger.
+        InvalidConfig: an option has no ``=`` or is repeated, or a class is not a merger.
         TableNotFound: there is no table at this path.
     """
     pairs = dict(option.partition("=")[::2] for option in options if "=" in option)
     if len(pairs) < len(options):
-        message = "--storage expects NAME=VALUE, each name once"
+        message = "--storage expects NAME=VALUE, and each name only once"
         raise InvalidConfig(message)
     loaded = [load_merger(path) for path in mergers]
     return open_table(

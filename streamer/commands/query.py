@@ -30,7 +30,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
     Raises:
         InvalidConfig: a column, the condition, a time or the file's extension is not valid.
-        Refused: the rows of a table without a commit, and so without columns, cannot be exported.
+        Refused: the rows cannot be exported, because the table has no commit and so no columns.
         HudiError: the table cannot be read.
     """
     if arguments.out is not None:
@@ -41,14 +41,14 @@ def execute(arguments: argparse.Namespace) -> int:
     if table.schema is None:
         _report_no_commit(arguments)
         return 0
-    # A few rows need no reading ahead.
+    # Few rows are printed, so one thread is enough and no data is read in advance.
     threads = None if arguments.out is not None and arguments.limit is None else 1
     _output(scan.to_reader(threads), arguments)
     return 0
 
 
 def _scan(table: OpenTable, query: Query | None, arguments: argparse.Namespace) -> Scan | CdcScan:
-    """Plan the query; before the first commit it reads nothing, but is checked as usual."""
+    """Plan the query. Before the first commit, check only its arguments, because no rows exist."""
     if query is None:
         return table.changes(arguments.begin, arguments.end)
     columns, where = arguments.columns, arguments.where
@@ -62,7 +62,7 @@ def _scan(table: OpenTable, query: Query | None, arguments: argparse.Namespace) 
 
 
 def _report_no_commit(arguments: argparse.Namespace) -> None:
-    """Report that a table without a commit has no columns, so no file can be written."""
+    """Report that the table has no commit, so it has no columns and no file can be written."""
     if arguments.out is not None:
         message = (
             f"--out {arguments.out}: the table {arguments.table} has no commit yet, so it has no "
@@ -73,7 +73,7 @@ def _report_no_commit(arguments: argparse.Namespace) -> None:
 
 
 def _query(arguments: argparse.Namespace) -> Query | None:
-    """Return the query of the arguments; None for changes (``--type cdc``), which are not rows."""
+    """Return the query of the arguments; None for ``--type cdc``, which returns no rows."""
     has_range = arguments.type in ("incremental", "cdc")
     if has_range:
         _refuse(arguments, ("as_of",))
@@ -104,7 +104,7 @@ def _refuse(arguments: argparse.Namespace, names: Iterable[str]) -> None:
 
 
 def _without_meta_columns(scan: Scan, columns: list[str] | None) -> Scan:
-    """Omit Hudi's meta columns, unless columns are named."""
+    """Omit Hudi's meta columns, unless the command line names columns."""
     return scan if columns else scan.with_columns(without_meta_columns(scan.schema).names)
 
 

@@ -1,4 +1,4 @@
-"""``lakemark run``: runs the pipeline of a file."""
+"""``lakemark run``: runs the pipeline that a file describes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from streamer.stopping import StopSignals, stop_on_signals
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Run until caught up or stopped; Ctrl-C and SIGTERM stop it normally, with success.
+    """Run until caught up or stopped. Ctrl-C and SIGTERM end the run normally, with exit code 0.
 
     Raises:
         ConfigError: the pipeline file is not valid.
-        CannotListen: another process uses the port of the metrics.
+        CannotListen: another process uses the port of the metrics endpoint.
         HudiError: the run failed permanently.
     """
     config = load(arguments.pipeline, [*arguments.overrides, *_overrides(arguments)])
@@ -56,7 +56,7 @@ def _alive(
 
 @contextmanager
 def _output(arguments: argparse.Namespace, config: PipelineConfig) -> Iterator[Listener]:
-    """The listener of the output: a display or JSON lines, and the file of ``--events``."""
+    """Yield the listener of the output: a display or JSON lines, and the file of ``--events``."""
     redacted = arguments.redacted
     with ExitStack() as ended:
         if arguments.log_format == "json":
@@ -71,11 +71,11 @@ def _output(arguments: argparse.Namespace, config: PipelineConfig) -> Iterator[L
 def _report_failures(
     listener: Listener, arguments: argparse.Namespace, signals: StopSignals
 ) -> Iterator[None]:
-    """Emit an event for a failure of the block; with JSON output, it is the only report."""
+    """Emit an event if the block fails. With JSON output, this event is the only report."""
     try:
         yield
     except Exception as error:
-        if signals.is_asked_early:  # an interrupted call ends like this
+        if signals.is_asked_early:  # the stop was requested during a call, which then fails
             raise
         listener(RunFailed(type(error).__name__, str(error)))
         arguments.is_reported = arguments.log_format == "json" and not arguments.debug

@@ -1,4 +1,4 @@
-"""Opens the table of a command that changes it, with lock, policies and runner."""
+"""Opens a table for a command that changes it: with its lock, its policies and a task runner."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def open_for_service(arguments: argparse.Namespace, mergers: Sequence[str] = ())
 
     Raises:
         TableNotFound: there is no table at this path.
-        Unsupported: this project does not maintain such a table.
-        TimelineZoneUnknown: its timeline is in local time, and its zone is not known.
+        Unsupported: lakemark does not maintain this kind of table.
+        TimelineZoneUnknown: the timeline is in local time, and its time zone is not known.
     """
     table = open_as_writer(arguments, mergers)
     check_maintainable(table)
@@ -46,7 +46,7 @@ def open_for_service(arguments: argparse.Namespace, mergers: Sequence[str] = ())
 
 
 def open_ignoring_metadata_table(arguments: argparse.Namespace) -> OpenTable:
-    """Open the table for a command that drops the metadata table, or does not change it."""
+    """Open the table for a command that drops or ignores the metadata table."""
     table = open_as_writer(arguments)
     bare = table.properties.without_metadata_table()
     check_allows(bare, Purpose.MAINTAIN, table.location.url)
@@ -55,10 +55,10 @@ def open_ignoring_metadata_table(arguments: argparse.Namespace) -> OpenTable:
 
 
 def open_as_writer(arguments: argparse.Namespace, mergers: Sequence[str] = ()) -> OpenTable:
-    """Open the named table, with the lock of its writers, as one of several writers.
+    """Open the named table with the lock that its writers use, as one of several writers.
 
-    A command always works in multi-writer mode: it takes the lock, waits for the clock skew, and
-    emits a heartbeat while it runs.
+    A command always works in multi-writer mode: it acquires the lock, waits for the clock skew,
+    and emits a heartbeat while it runs.
     """
     config = pipeline_of(arguments)
     given = {option.partition("=")[0] for option in arguments.storage}
@@ -75,7 +75,7 @@ def open_as_writer(arguments: argparse.Namespace, mergers: Sequence[str] = ()) -
 
 
 def _timezone(arguments: argparse.Namespace, config: PipelineConfig | None) -> str | None:
-    """Return the zone of the named table; the dead letters of a pipeline are always in UTC."""
+    """Return the time zone of the named table; a pipeline's dead-letter table is always in UTC."""
     if arguments.timeline_timezone is not None or config is None:
         named: str | None = arguments.timeline_timezone
         return named
@@ -84,7 +84,7 @@ def _timezone(arguments: argparse.Namespace, config: PipelineConfig | None) -> s
 
 
 def _check_zone(table: OpenTable, arguments: argparse.Namespace) -> None:
-    """Check that the command can generate instant times, unless it only plans.
+    """Check that the time zone is known, unless the command only plans and generates no instants.
 
     Raises:
         TimelineZoneUnknown: the zone of the timeline is not known.
@@ -98,7 +98,7 @@ def pipeline_of(arguments: argparse.Namespace) -> PipelineConfig | None:
 
     Raises:
         ConfigError: the file is not valid.
-        InvalidConfig: the pipeline writes another table.
+        InvalidConfig: the pipeline does not write the named table.
     """
     if arguments.config is None:
         return None
@@ -160,7 +160,7 @@ def chosen_runner(arguments: argparse.Namespace) -> Runner:
 
 
 def cleaning_policy(arguments: argparse.Namespace) -> CleaningPolicy:
-    """Return the policy of ``--retain-…``, or of the pipeline; by default, ten commits."""
+    """Return the policy of the ``--retain-…`` options, or of the pipeline. Default: 10 commits."""
     if arguments.retain_hours:
         return CleaningPolicy(Retention.HOURS, hours=arguments.retain_hours)
     if arguments.retain_versions:
@@ -172,12 +172,12 @@ def cleaning_policy(arguments: argparse.Namespace) -> CleaningPolicy:
 
 
 def show_work(rows: Sequence[Facts], arguments: argparse.Namespace, if_empty: str) -> None:
-    """Print the plan or the result of a command; the last line, on stderr, says which it is.
+    """Print the plan or the result of a command, and a note on stderr if nothing was executed.
 
     Args:
-        rows: one for each change.
-        arguments: of the command, with its step: ``plan``, ``schedule`` or ``run``.
-        if_empty: the text if there are no rows.
+        rows: one row for each change.
+        arguments: the command's arguments; their step is ``plan``, ``schedule`` or ``run``.
+        if_empty: the text to print instead of rows if there are none.
     """
     show_rows(rows, Console(), arguments.json, if_empty)
     sys.stdout.flush()
@@ -189,7 +189,12 @@ def show_work(rows: Sequence[Facts], arguments: argparse.Namespace, if_empty: st
 
 
 def rows_of_files(instant: str | None, files: Mapping[str, Sequence[str]]) -> list[Facts]:
-    """Return one row for each file that an instant keeps or deletes, by partition."""
+    """Return one row for each file of an instant's plan.
+
+    Args:
+        instant: the instant that keeps or deletes the files; None if it does not exist yet.
+        files: the names of the files of each partition.
+    """
     return [
         {"instant": instant, "partition": partition, "file": name}
         for partition, names in files.items()
@@ -198,7 +203,7 @@ def rows_of_files(instant: str | None, files: Mapping[str, Sequence[str]]) -> li
 
 
 def file_rows(undone: RollbackPlan) -> list[Facts]:
-    """One row for each file of an instant that is rolled back; one row if it has no files."""
+    """Return one row for each file of the instant to roll back; one row if it has no files."""
     named = [
         (partition, name) for partition, names in names_of(undone.files).items() for name in names
     ]

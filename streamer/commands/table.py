@@ -23,7 +23,7 @@ from sinks.audit import Audit
 from streamer.commands.location import open_named_table
 from streamer.row_output import print_facts, print_grid
 
-#: The facts of a view, or one row of it; ``--json`` replaces blanks in the names by ``_``.
+#: What a view shows: values by name. With ``--json``, blanks in the names become ``_``.
 Facts = Mapping[str, object]
 
 
@@ -82,7 +82,7 @@ def timeline_rows(table: OpenTable) -> list[Facts]:
 
 
 def file_rows(table: OpenTable) -> list[Facts]:
-    """Return one row for each file slice that a snapshot query reads."""
+    """Return one row for each file slice that a snapshot query would read."""
     return [
         {
             "partition": one.group.partition_path,
@@ -97,7 +97,7 @@ def file_rows(table: OpenTable) -> list[Facts]:
 
 
 def show(facts: Facts, console: Console, as_json: bool) -> None:
-    """Print facts, one below the other."""
+    """Print the facts, one line for each."""
     if as_json:
         print(json.dumps(_for_programs(facts), indent=2, ensure_ascii=False))
     else:
@@ -107,13 +107,13 @@ def show(facts: Facts, console: Console, as_json: bool) -> None:
 def show_rows(
     rows: Sequence[Facts], console: Console, as_json: bool, if_empty: str = "no rows"
 ) -> None:
-    """Print rows as a grid, or as one JSON object a line.
+    """Print rows as a grid, or as one JSON object per line.
 
     Args:
-        rows: all with the same names.
+        rows: the rows; all have the same names.
         console: where the grid is printed.
-        as_json: whether to print JSON; without rows, nothing is printed.
-        if_empty: the text of a grid without rows.
+        as_json: whether to print JSON; if there are no rows, this prints nothing.
+        if_empty: the text to print instead of an empty grid.
     """
     if as_json:
         for row in rows:
@@ -123,7 +123,7 @@ def show_rows(
 
 
 def _for_programs(facts: Facts) -> Facts:
-    """Return the facts with names without blanks."""
+    """Return the facts with ``_`` for each blank in their names."""
     return {name.replace(" ", "_"): fact for name, fact in facts.items()}
 
 
@@ -154,7 +154,7 @@ def _instant_row(table: OpenTable, instant: Instant) -> Facts:
 
 
 def _age_s(instant: Instant, clock: TimelineClock) -> int | None:
-    """Return the age in whole seconds; None if the zone of the timeline is not known."""
+    """Return the age in whole seconds; None if the timeline's time zone is not known."""
     if clock.doubt is not None:
         return None
     return round((datetime.now(UTC) - clock.parse(instant.requested_at)).total_seconds())

@@ -1,4 +1,4 @@
-"""``lakemark table check``: compares the metadata table with the files, and counts keys."""
+"""``lakemark table check``: compares the metadata table with storage, and counts repeated keys."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from streamer.commands.service_table import open_as_writer
 from streamer.commands.table import Facts, show_rows
 from streamer.wording import counted
 
-#: The exit code if there are differences.
+#: The exit code if the metadata table differs from storage.
 DIFFERS = 1
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the differences; with ``--rebuild --run``, build a new metadata table first.
+    """Print the differences; with ``--rebuild --run``, first build a new metadata table.
 
-    Keys that exist in several partitions are not differences, because the table allows them.
+    Record keys that exist in several partitions do not count as differences, because Hudi allows
+    them.
 
     Raises:
-        InvalidConfig: ``--run`` without ``--rebuild``.
+        InvalidConfig: ``--run`` was given without ``--rebuild``.
         HudiError: the table cannot be read or written.
     """
     if arguments.step == "run" and not arguments.rebuild:
-        message = "table check changes nothing without --rebuild; remove --run, or add --rebuild"
+        message = "table check changes nothing without --rebuild; remove --run or add --rebuild"
         raise InvalidConfig(message)
     table = open_as_writer(arguments, arguments.merger)
     if arguments.rebuild and arguments.step == "run":
@@ -49,7 +50,7 @@ def execute(arguments: argparse.Namespace) -> int:
     if not arguments.skip_keys:
         _show_keys(table, arguments.json)
     if arguments.rebuild and arguments.step == "plan":
-        text = "nothing was changed; add --run to replace the metadata table by a new one"
+        text = "nothing was changed; add --run to replace the metadata table with a new one"
         print(text, file=sys.stderr)
     return DIFFERS if found else 0
 

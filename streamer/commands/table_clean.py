@@ -22,7 +22,7 @@ from streamer.commands.table import Facts
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print, schedule or execute the plan; pending cleans are executed first.
+    """Print, schedule or execute a clean; pending cleans are executed first.
 
     Raises:
         HudiError: the table cannot be read or written.
@@ -50,7 +50,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _planned_rows(table: OpenTable, policy: CleaningPolicy) -> list[Facts]:
-    """Return the files of pending cleans, then those of a new plan."""
+    """Return the files that pending cleans delete, then the files that a new plan would delete."""
     rows: list[Facts] = []
     for pending in table.timeline.pending(Action.CLEAN):
         name = pending.requested_at

@@ -22,10 +22,10 @@ from streamer.commands.table import Facts
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print, schedule or execute the plan; pending compactions are executed first.
+    """Print, schedule or execute a compaction; pending compactions are executed first.
 
     Raises:
-        Unsupported: the table is not merge-on-read, or this project does not write it.
+        Unsupported: the table is not merge-on-read, or lakemark does not write this kind of table.
         HudiError: the compaction failed.
     """
     table = open_for_service(arguments, arguments.merger)
@@ -84,7 +84,7 @@ def _run(table: OpenTable, arguments: argparse.Namespace) -> list[Facts]:
 def _compact(
     table: OpenTable, planned: Planned, runner: Runner, merger: str | None
 ) -> Facts | None:
-    """Execute one compaction; None if another writer executes it, or has completed it."""
+    """Execute one compaction; return None if another writer executes or has completed it."""
     try:
         compaction = Compaction.begin(table, planned, merger)
     except WriteConflict as conflict:

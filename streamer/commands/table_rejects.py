@@ -1,4 +1,4 @@
-"""``lakemark table rejects``: the records of a dead-letter table, counted by reason."""
+"""``lakemark table rejects``: counts the records of a dead-letter table by reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakemark.operations.open_table import OpenTable
 from streamer.commands.location import open_named_table
 from streamer.commands.table import Facts, show_rows
 
-#: Values and numbers in a reason, without which equal reasons can be counted.
+#: The values and numbers in a reason. They are masked, so that similar reasons count as one.
 _QUOTED_OR_NUMBER = r"'[^']*'|\d+"
 
 
@@ -30,7 +30,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def reject_rows(table: OpenTable) -> list[Facts]:
-    """Count the rejected records by reason, with the origin of one of them.
+    """Count the rejected records by reason; each row also names one of them.
 
     Raises:
         InvalidConfig: the table is not a dead-letter table.

@@ -16,11 +16,11 @@ from streamer.commands.table import Facts
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the instants that would be undone, or undo them.
+    """Print the instants that a restore would roll back, or execute the restore.
 
     Raises:
-        InvalidConfig: there is no such commit, or no pending restore.
-        Refused: the state cannot be restored; the message gives the reason.
+        InvalidConfig: there is no such commit, or no commit was named and no restore is pending.
+        Refused: the table cannot be restored to this commit; the message gives the reason.
     """
     table = open_ignoring_metadata_table(arguments)
     if arguments.to is None and not pending_restore(table):

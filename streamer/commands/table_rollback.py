@@ -13,7 +13,7 @@ from streamer.commands.service_table import (
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the files that would be deleted, or delete them and the instant.
+    """Print the files that the rollback would delete, or roll back the instant.
 
     Raises:
         InvalidConfig: the active timeline has no such instant.

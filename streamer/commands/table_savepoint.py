@@ -1,4 +1,4 @@
-"""``lakemark table savepoint``: keeps the files of a commit from cleaning."""
+"""``lakemark table savepoint``: protects the files of a commit from cleaning."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from streamer.commands.table import Facts, show_rows
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the files of the savepoint; or create or delete it, and list all savepoints.
+    """Print the files of a planned savepoint, or create or delete a savepoint and list all.
 
     Raises:
         InvalidConfig: there is no such commit, or no such savepoint.

@@ -1,4 +1,4 @@
-"""``lakemark table upgrade`` and ``downgrade``: change the version of a table."""
+"""``lakemark table upgrade`` and ``downgrade``: change the format version of a table."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from streamer.wording import counted
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the steps of the change of version, or execute them.
+    """Print the steps of the version change, or execute them.
 
     Raises:
-        InvalidConfig: the table's version is on the wrong side of ``--to``.
+        InvalidConfig: an upgrade would lower the version, or a downgrade would raise it.
         Refused: the change is not possible now; the message names the remedy.
         HudiError: the table cannot be read or written.
     """
@@ -45,7 +45,7 @@ def _check_direction(table: OpenTable, version: FormatVersion, command: str) -> 
     if is_wrong:
         other = "downgrade" if command == "upgrade" else "upgrade"
         message = (
-            f"table {table.location.url} is of version {table.version:d}; "
+            f"table {table.location.url} has version {table.version:d}; "
             f"to change it to {version:d}: lakemark table {other} TABLE --to {version:d}"
         )
         raise InvalidConfig(message)

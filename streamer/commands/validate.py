@@ -1,4 +1,4 @@
-"""``lakemark validate``: checks a pipeline file, and prints all its settings."""
+"""``lakemark validate``: checks a pipeline file and prints all its settings, with defaults."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from streamer.start_checks import check_locally, remote_checks
 _CHECKED_WITH_SPARK = (
     "Java, Spark, its Kafka connector and the settings of spark.conf",
     "the offsets to start at",
-    "the columns and the file groups of an existing table",
+    "the columns and the file groups, if the table already exists",
 )
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the resolved pipeline with masked secrets, and list the checks.
+    """Print the complete pipeline with masked secrets, and list the checks.
 
     Raises:
         ConfigError: the file is not valid, or a secret cannot be found on this machine.
@@ -40,7 +40,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _summary(config: PipelineConfig, checked: list[str]) -> Iterator[str]:
-    """The checks that were made, and those that only a run makes, before and after Spark starts."""
+    """Yield the checks that were made, then those that only a run makes before and after Spark."""
     yield "checked:\n"
     yield from (f"  {one}\n" for one in checked)
     yield "not checked here; lakemark run checks before Spark starts:\n"

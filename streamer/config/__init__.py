@@ -1,1 +1,1 @@
-"""The pipeline file: its settings, their validation, and their output without secrets."""
+"""The pipeline file: its settings, their validation, and printing them without secrets."""

@@ -1,4 +1,4 @@
-"""``archival``: the length of a table's active timeline."""
+"""``archival``: how many commits a table's active timeline keeps."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from streamer.config.section import Section
 
 
 class ArchivalConfig(Section):
-    """Archival moves old commits from the active timeline, which readers list, to the history."""
+    """Archival moves old commits from the active timeline, which readers list, to an archive."""
 
     enabled: bool = True
     """Whether this pipeline archives commits."""
 
     min_commits: Annotated[int, Field(ge=1)] = 20
-    """How many of the latest commits an archival keeps active."""
+    """How many of the latest commits stay on the active timeline when commits are archived."""
 
     max_commits: Annotated[int, Field(ge=2)] = 30
-    """Archive when more than this number of commits are active."""
+    """Archive when more than this number of commits are on the active timeline."""
 
     def archival_policy(self, every_delta_commits: int) -> ArchivalPolicy | None:
-        """Return the policy for the table; None if this pipeline does not archive.
+        """Return the archival policy; None if this pipeline does not archive.
 
         Args:
             every_delta_commits: number of delta commits after which the table is compacted.
@@ -37,7 +37,7 @@ class ArchivalConfig(Section):
 
 
 def archival_problems(cleaning: CleaningConfig, archival: ArchivalConfig) -> Iterator[Problem]:
-    """Yield problems of the archival settings."""
+    """Yield problems of the archival settings, alone and together with the cleaning settings."""
     if not archival.enabled:
         return
     if archival.max_commits <= archival.min_commits:

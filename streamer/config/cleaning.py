@@ -13,7 +13,7 @@ _AtLeastOne = Annotated[int, Field(ge=1)]
 
 
 class CleaningConfig(Section):
-    """Cleaning deletes file versions that are older than the retained history.
+    """Cleaning deletes old file versions that no query of the retained history needs.
 
     Files that a savepoint refers to are kept.
     """
@@ -27,23 +27,23 @@ class CleaningConfig(Section):
     """Whether the retained history is counted in commits, in hours or in versions of each file."""
 
     commits_retained: _AtLeastOne = 10
-    """How many of the newest commits time travel can reach."""
+    """How many of the newest commits time travel can reach, with ``keep_latest_commits``."""
 
     hours_retained: _AtLeastOne = 24
-    """How many hours back time travel can reach."""
+    """How many hours back time travel can reach, with ``keep_latest_by_hours``."""
 
     file_versions_retained: _AtLeastOne = 3
-    """The number of latest versions that are kept of each file."""
+    """How many of the latest versions of each file are kept, with ``keep_latest_file_versions``."""
 
     every_commits: _AtLeastOne = 1
-    """Clean after this number of commits since the last clean."""
+    """Clean when this number of commits have been made since the last clean."""
 
     def cleaning_policy(self) -> CleaningPolicy | None:
-        """Return the policy for the table; None if this pipeline does not clean."""
+        """Return the cleaning policy; None if this pipeline does not clean."""
         return self.policy_of_table() if self.enabled else None
 
     def policy_of_table(self) -> CleaningPolicy:
-        """Return the policy for the table, also if another process cleans."""
+        """Return the cleaning policy of the table, even if this pipeline does not clean."""
         return CleaningPolicy(
             Retention(self.policy.upper()),
             self.commits_retained,

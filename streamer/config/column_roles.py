@@ -17,11 +17,11 @@ from streamer.config.table import TableConfig
 
 
 def text_ordering_problems(columns: pa.Schema, table: TableConfig) -> Iterator[Problem]:
-    """Yield problems of text columns in ``table.ordering`` that the pipeline does not allow.
+    """Yield problems of text columns in ``table.ordering`` for which text is not allowed.
 
     Args:
-        columns: of the rows; ordering columns that are not among them are skipped.
-        table: the settings.
+        columns: the columns of the rows; ordering columns that are not among them are skipped.
+        table: the table's settings.
     """
     for column in table.untrusted_ordering():
         kind = _type_of(columns, column)
@@ -39,8 +39,8 @@ def timestamp_partition_problems(columns: pa.Schema, table: TableConfig) -> Iter
     """Yield problems of timestamp columns in ``table.partition_by``.
 
     Args:
-        columns: of the rows; partition columns that are not among them are skipped.
-        table: the settings.
+        columns: the columns of the rows; partition columns that are not among them are skipped.
+        table: the table's settings.
     """
     for column in table.partition_by:
         kind = _type_of(columns, column)

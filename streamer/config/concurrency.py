@@ -1,4 +1,4 @@
-"""``concurrency``: whether several writers share the table, and how they exclude each other."""
+"""``concurrency``: whether several writers share the table, and how they coordinate."""
 
 from __future__ import annotations
 
@@ -19,40 +19,40 @@ class LockConfig(Section):
     """Where the lock of the table is kept. All writers of a table must use the same lock."""
 
     provider: Literal["storage", "file_system", "in_process"] = "storage"
-    """``storage`` keeps the lock in the table's storage; on an object store, Apache Hudi shares it
-    with its ``StorageBasedLockProvider``. ``file_system`` works on a local disk only, and also
-    acquires the lock file of Apache Hudi's ``FileSystemBasedLockProvider``. ``in_process`` protects
-    only against writers in the same process."""
+    """``storage`` keeps the lock in the table's storage. If that is an object store, Apache Hudi
+    can share the lock with its ``StorageBasedLockProvider``. ``file_system`` works on a local disk
+    only; it also acquires the lock file of Apache Hudi's ``FileSystemBasedLockProvider``.
+    ``in_process`` protects only against writers in the same process."""
 
     expire_minutes: Annotated[int, Field(ge=0)] = 0
-    """With ``file_system``: a lock file that Apache Hudi did not remove counts as expired after
-    this number of minutes, as with its ``hoodie.write.lock.filesystem.expire``. 0: never."""
+    """With ``file_system``: if Apache Hudi does not remove its lock file, the lock expires after
+    this number of minutes, as with Hudi's ``hoodie.write.lock.filesystem.expire``. 0: never."""
 
 
 class ConcurrencyConfig(Section):
-    """Several writers of one table: other pipelines, and Apache Hudi."""
+    """Whether other writers, such as other pipelines or Apache Hudi, write the same table."""
 
     mode: Literal["single_writer", "multi_writer"] = "single_writer"
-    """With ``single_writer``, this pipeline is the only writer: at its start, it rolls back every
-    commit that is not complete. With ``multi_writer``, which all writers must then use, writers
-    emit heartbeats, and only commits of writers without a heartbeat are rolled back. The
-    counterpart in Apache Hudi is ``optimistic_concurrency_control`` with ``LAZY`` cleaning of
-    failed writes."""
+    """With ``single_writer``, this pipeline is the only writer. When it starts, it rolls back every
+    commit that is not complete. With ``multi_writer``, several writers share the table, and all of
+    them must use this mode. The writers emit heartbeats, and only the commits of writers without a
+    heartbeat are rolled back. The counterpart in Apache Hudi is
+    ``optimistic_concurrency_control`` with ``LAZY`` cleaning of failed writes."""
 
     heartbeat_interval_s: Annotated[float, Field(ge=1)] = 60.0
-    """Seconds between two heartbeats; the same for all writers."""
+    """Seconds between two heartbeats. All writers must use the same value."""
 
     tolerable_misses: Annotated[int, Field(ge=1)] = 2
-    """A writer counts as dead after this number of intervals without a heartbeat."""
+    """A writer counts as dead when it has emitted no heartbeat for this number of intervals."""
 
     clock_skew_ms: Annotated[int, Field(ge=0, le=LONGEST_CLOCK_SKEW_MS)] = 200
-    """How far the clocks of the writers' machines may differ, at most 30,000. Each commit waits for
-    twice this time."""
+    """How far the clocks of the writers' machines may differ, at most 30,000 ms. Each commit waits
+    for twice this time."""
 
     lock: LockConfig = LockConfig()
 
     def multi_writer(self) -> MultiWriter | None:
-        """Return the settings for the table; None if this pipeline is its only writer."""
+        """Return the multi-writer settings; None if this pipeline is the table's only writer."""
         if self.mode == "single_writer":
             return None
         policy = HeartbeatPolicy(self.heartbeat_interval_s, self.tolerable_misses)
@@ -64,15 +64,15 @@ class ConcurrencyConfig(Section):
 
 
 def concurrency_problems(path: str, concurrency: ConcurrencyConfig) -> Iterator[Problem]:
-    """Problems of a lock provider that does not exclude writers, or does not support the store.
+    """Yield a problem if the lock provider does not exclude writers or does not fit the storage.
 
     Args:
-        path: of the table.
+        path: the path of the table.
         concurrency: the settings.
     """
     provider = concurrency.lock.provider
     if provider == "in_process" and concurrency.mode == "multi_writer":
-        text = "in_process does not exclude other processes; use storage, or single_writer"
+        text = "in_process does not exclude other processes; use storage, or mode single_writer"
         yield Problem("concurrency.lock.provider", text)
     if provider == "file_system" and is_location(path) and not _is_local(path):
         text = f"file_system works only on a local disk, but the table is at {path}; use storage"

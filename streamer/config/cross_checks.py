@@ -1,4 +1,4 @@
-"""Finds settings that are valid by themselves and cannot be combined."""
+"""Finds settings that are valid alone but cannot be combined."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from transforms.decode.avro_references import StoredSchema
 from transforms.schema_text import parse_schema, parse_type
 from transforms.tombstone_ordering import RECORD_TIMESTAMP, TombstoneOrdering
 
-#: By wire format of Avro: the settings that it needs, and those that it does not use.
+#: For each wire format of Avro: the settings that it needs, and the settings that it does not use.
 _OF_WIRE_FORMAT = {
     "confluent": (("schema_registry",), ("writer_schema",)),
     "plain": (("writer_schema",), ("schema_registry", "subject")),
 }
 
-#: Names of settings in the pipeline file that differ from those in the table.
+#: Settings whose name in the pipeline file differs from the name in the merge request.
 _NAMES = {"delete_marker": "delete_when"}
 
 
@@ -43,7 +43,7 @@ def find_contradictions(
     compaction: CompactionConfig,
     dead_letters: DeadLettersConfig,
 ) -> list[Problem]:
-    """Find every contradiction between the sections of a pipeline."""
+    """Return a problem for each contradiction between the sections of a pipeline."""
     return [
         *_merging(table),
         *_tombstones(decode, table),
@@ -66,11 +66,11 @@ def find_contradictions(
 
 
 def missing_columns(known: Collection[str] | None, table: TableConfig) -> Iterator[Problem]:
-    """Yield problems of columns that the table's settings name and the rows do not have.
+    """Yield a problem for each column that the table's settings name but the rows do not have.
 
     Args:
-        known: names of all columns of the rows; None if they are not known yet.
-        table: the settings.
+        known: the names of all columns of the rows; None if they are not known yet.
+        table: the table's settings.
     """
     if known is None:
         return
@@ -82,7 +82,7 @@ def missing_columns(known: Collection[str] | None, table: TableConfig) -> Iterat
     )
     for setting, columns in named:
         for column in columns:
-            # A dotted name is a field of a struct; only the struct is checked here.
+            # For a field of a struct, such as "address.city", only the struct is checked here.
             if column not in known and column.partition(".")[0] not in known:
                 text = f"{column!r} is not a column of decode.schema ({', '.join(sorted(known))})"
                 yield Problem(f"table.{setting}", text)
@@ -157,7 +157,7 @@ def _tombstone_ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Pr
 
 
 def _ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
-    """Yield problems of ordering columns without an order, or with text that may not be ordered."""
+    """Yield problems of ordering columns whose type has no order or is text that is not allowed."""
     schema = _schema(decode)
     for column in table.ordering:
         if schema is None or not _has(schema, column):
@@ -178,7 +178,7 @@ def _ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
 
 
 def _nested(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
-    """Yield problems of nested key and partition fields that their column does not have."""
+    """Yield problems of key and partition columns that name a field which the struct lacks."""
     schema = _schema(decode)
     for setting, columns in (
         ("record_key", table.record_key),
@@ -193,7 +193,7 @@ def _nested(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
 
 
 def _delete_marks(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
-    """Yield problems of columns that mark deletes, but whose type cannot have the mark."""
+    """Yield problems of columns that mark deletes, and whose type does not fit the mark."""
     schema = _schema(decode)
     for name in (IS_DELETED, OPERATION):
         if schema is not None and name in schema.names:
@@ -207,7 +207,7 @@ def _delete_marks(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]
     if marker.field in table.record_key:
         text = (
             f"{marker.field!r} is the record key, so only one key could be deleted; name a column "
-            "that has the operation of the row"
+            "that contains the operation of the row"
         )
         yield Problem(setting, text)
     elif schema is not None and _has(schema, marker.field):
@@ -218,7 +218,7 @@ def _delete_marks(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]
 
 
 def _marker_setting(table: TableConfig) -> str:
-    """Return the setting that defines the delete marker."""
+    """Return the name of the setting that defines the delete marker."""
     payload_class = find_payload_class(table.payload) if table.payload else None
     is_implied = payload_class is not None and payload_settings(payload_class).delete_marker
     return "payload" if is_implied else "delete_when"
@@ -242,7 +242,7 @@ def _tombstones(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
 
 
 def _avro(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
-    """Yield problems of Avro settings that are missing, or that have no effect."""
+    """Yield problems of Avro settings that are missing or have no effect."""
     if not isinstance(decode, AvroDecodeConfig):
         if decode.tombstone_key == "avro":
             text = "avro has no effect if decode.format is json; use raw or json"
@@ -268,7 +268,7 @@ def _avro(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
 
 
 def _schemas_of_plain(decode: AvroDecodeConfig) -> Iterator[Problem]:
-    """Yield problems of texts that are not valid schemas."""
+    """Yield a problem for each schema text that cannot be converted to columns."""
     for name, field in (("writer_schema", None), ("key_schema", "key")):
         text = getattr(decode, name)
         schema = None if text is None else load_writer_schema("it", StoredSchema(text), field)
@@ -323,7 +323,7 @@ def _columns(source: SourceConfig, decode: DecodeConfig) -> Iterator[Problem]:
 
 
 def _types(columns: Mapping[str, str] | str) -> Iterator[Problem]:
-    """Yield problems of invalid types; if all are valid, of the first invalid name."""
+    """Yield a problem for each invalid type; if all types are valid, for the first invalid name."""
     typed = {} if isinstance(columns, str) else columns
     wrong = False
     for name, text in typed.items():
@@ -365,7 +365,7 @@ def _metadata_table(table: TableConfig) -> Iterator[Problem]:
 
 
 def _no_dead_letters(table: TableConfig, dead_letters: DeadLettersConfig) -> Iterator[Problem]:
-    """Yield problems of dead-letter settings, other than defaults, if dead letters are disabled."""
+    """Yield a problem for each dead-letter setting that was changed although they are disabled."""
     if dead_letters.enabled:
         return
     defaults = {
@@ -397,7 +397,7 @@ def _known_columns(source: SourceConfig, decode: DecodeConfig) -> set[str] | Non
 
 
 def _schema(decode: DecodeConfig) -> pa.Schema | None:
-    """Return the declared columns; None if there are none, or if they are invalid."""
+    """Return the declared columns; None if they are inferred or invalid."""
     try:
         return decode.declared()
     except InvalidConfig:
@@ -409,7 +409,7 @@ def _has(schema: pa.Schema, column: str) -> bool:
 
 
 def _declared(decode: DecodeConfig) -> set[str] | None:
-    """Return the names of the declared columns; None if they are inferred or in a file."""
+    """Return the names of the declared columns; None if the columns are inferred."""
     columns = decode.columns
     return set(columns) if isinstance(columns, Mapping) else None
 

@@ -1,4 +1,4 @@
-"""``decode``: how the bytes of a record become columns; one section for each format."""
+"""``decode``: how the bytes of a record become columns. Each format has its own section."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from transforms.decode.schema_policy import SchemaPolicy
 from transforms.decode.schema_registry import RegistryCredentials, SchemaRegistry
 from transforms.schema_text import parse_schema
 
-#: Type by column (``string``, ``decimal(10,2)``, ``array<int>``, …), or ``infer``.
+#: The type of each column (``string``, ``decimal(10,2)``, ``array<int>``, …), or ``infer``.
 DeclaredSchema = Mapping[str, str] | Literal["infer"]
 
-#: The path of a registry's credentials in the pipeline file, and the names of its settings.
+#: The path of the registry's credentials in the pipeline file, and the names that it accepts.
 ACCESS_PATH = "decode.schema_registry.access"
 _ACCESS_NAMES = tuple(member.name for member in fields(RegistryCredentials))
 
@@ -54,11 +54,11 @@ def _schema(given: object) -> DeclaredSchema:
     if isinstance(given, Mapping) and given:
         if not all(isinstance(name, str) for name in given):
             message = (
-                "the name of each column must be text; quote names that YAML reads as another type"
+                "the name of each column must be text; quote a name that YAML reads as another type"
             )
             raise ValueError(message)
         if not all(isinstance(text, str) for text in given.values()):
-            message = "the type of each column is a text such as bigint or decimal(10,2)"
+            message = "the type of each column must be a text such as bigint or decimal(10,2)"
             raise ValueError(message)
         return dict(given)
     message = "expected infer, {avro: PATH} or a mapping of columns to types"
@@ -70,7 +70,7 @@ def _shown(schema: DeclaredSchema) -> str | dict[str, str]:
 
 
 class DecodeConfig(Section):
-    """Settings of all formats."""
+    """Settings that all formats share."""
 
     columns: Annotated[
         DeclaredSchema,
@@ -88,17 +88,17 @@ class DecodeConfig(Section):
     to the folder of the pipeline file. The schema is read when the pipeline file is loaded.
 
     ``infer`` uses the columns of the table. If there is no table yet, Avro columns come from the
-    newest schema of the writers. JSON columns come from about 1,000 records, beginning at the
-    offset where the first run starts (or, if there are none yet, from the last records before it).
-    Integers beyond 64 bits become ``decimal(38,0)``. A field becomes a timestamp if all of its
-    values are ISO-8601 dates with a time, and all or none have an offset (without one they are
-    UTC). Fields that are null or empty in all of these records, and fields whose names begin with
-    ``_hoodie_``, do not become columns: a warning lists them, and ``unknown_fields`` decides what
-    happens to their values. See [How a schema is
-    inferred](schema_evolution.md#how-a-schema-is-inferred)."""
+    newest schema of the topic's writers. JSON columns come from about 1,000 records, beginning at
+    the offset where the first run starts. If there are no records after this offset yet, the last
+    records before it are used. Integers beyond 64 bits become ``decimal(38,0)``. A field becomes a
+    timestamp if all of its values are ISO-8601 dates with a time, and either all or none of them
+    have an offset (values without an offset are UTC). Two kinds of fields do not become columns:
+    fields that are null or empty in all of these records, and fields whose names begin with
+    ``_hoodie_``. A warning lists them, and ``unknown_fields`` decides what happens to their values.
+    See [How a schema is inferred](schema_evolution.md#how-a-schema-is-inferred)."""
 
     unknown_fields: Literal["ignore", "rescue", "evolve", "reject", "fail"] = "ignore"
-    """What happens to fields without a column, nested ones included: ``ignore`` leaves them out,
+    """What happens to fields without a column, including nested fields. ``ignore`` omits them,
     ``rescue`` keeps them as JSON in ``rescue_column``, ``evolve`` adds columns to the table,
     ``reject`` sends the record to the dead letters, ``fail`` stops the run."""
 
@@ -106,20 +106,20 @@ class DecodeConfig(Section):
     """What happens to values that do not fit their column but would fit a wider type without loss:
     bigint or double for an int column, double for a float column. ``evolve`` widens the column,
     except for key, partition and ordering columns and for fields inside structs and arrays. The
-    other choices are as for ``unknown_fields``. A value that fits no wider type, such as text in a
+    other choices work as for ``unknown_fields``. A value that fits no wider type, such as text in a
     column of numbers, always goes to the dead letters."""
 
     rescue_column: Annotated[str, Field(min_length=1)] | None = None
-    """The column that keeps unknown fields or wider values as JSON, if one of these settings is
-    ``rescue``."""
+    """The column that keeps unknown fields or wider values as JSON, if ``unknown_fields`` or
+    ``wider_values`` is ``rescue``."""
 
     aliases: Mapping[str, Annotated[str, Field(min_length=1)]] = Field(default_factory=dict)
-    """Fields that were renamed, and the column that each one fills: ``{customer_name: customer}``.
-    A record that has different values under both names goes to the dead letters."""
+    """Renamed fields, and the column that each of them fills: ``{customer_name: customer}``. A
+    record that has different values under both names goes to the dead letters."""
 
     timestamp_unit: Literal["s", "ms", "us", "ns"] = "ms"
     """The unit of integers in timestamp columns; they count from 1970-01-01T00:00:00Z. Nanoseconds
-    are rounded down to the microsecond, before 1970 as well."""
+    are rounded down to microseconds, also before 1970."""
 
     tombstones: Literal["delete", "ignore"] = "delete"
     """What happens to a record without a value (a tombstone). ``delete`` deletes the row that its
@@ -128,30 +128,34 @@ class DecodeConfig(Section):
 
     tombstone_key: Literal["raw", "json", "avro"] | None = None
     """How the Kafka key of a tombstone names the row to delete. ``raw``: the text of the key is the
-    record key. ``json``: the key is an object with the fields of the record key and of the
-    partition. ``avro``, for Avro values only: the key is a record of these fields, or the bare
-    value if there is only one field. Default: ``raw`` if the table has one key field and no
-    partitions, else ``json``. If a partition field is null in the key, the row is in the default
-    partition; if it is missing, the tombstone goes to the dead letters."""
+    record key. ``json``: the key is a JSON object with the fields of the record key and of the
+    partition. ``avro``, for Avro values only: the key is an Avro record with these fields, or only
+    the value if there is a single field. Default: ``raw`` if the table has one key field and no
+    partitions, otherwise ``json``. If a partition field is null in the key, the row is in the
+    default partition. If a partition field is missing, the tombstone goes to the dead letters."""
 
     tombstone_ordering: Annotated[str, Field(min_length=1)] = "none"
-    """The ordering value of a tombstone. With ``none``, it has no ordering value and always
-    deletes. With ``record_timestamp``, the value is the timestamp of the Kafka record (in
+    """The ordering value of a tombstone. With ``none``, a tombstone has no ordering value and
+    always deletes. With ``record_timestamp``, the value is the timestamp of the Kafka record (in
     ``timestamp_unit`` if the ordering column holds integers). Any other text is the name of a field
-    of the Kafka key. A tombstone with an ordering value does not delete a newer row. The table must
-    have exactly one ordering column."""
+    of the Kafka key. A tombstone with an ordering value does not delete a newer row. With any
+    setting but ``none``, the table must have exactly one ordering column."""
 
     def policy(self) -> SchemaPolicy:
-        """Return how records that do not fit the schema are handled."""
+        """Return the policy for records that do not fit the schema."""
         return SchemaPolicy(self.unknown_fields, self.wider_values, dict(self.aliases))
 
     def declared(self) -> pa.Schema | None:
-        """Return the declared columns, or None if they are inferred."""
+        """Return the declared columns; None if they are inferred.
+
+        Raises:
+            InvalidConfig: a type or a name is not valid.
+        """
         return None if isinstance(self.columns, str) else parse_schema(self.columns)
 
 
 class JsonDecodeConfig(DecodeConfig):
-    """JSON values: each record is one object."""
+    """JSON values. Each value is one object."""
 
     format: Literal["json"] = "json"
     """The format of the values."""
@@ -209,17 +213,17 @@ class SchemaRegistryConfig(Section):
 
 
 class AvroDecodeConfig(DecodeConfig):
-    """Avro values: each is one record."""
+    """Avro values. Each value is one Avro record."""
 
     format: Literal["avro"]
     """The format of the values."""
 
     wire_format: Literal["confluent", "plain"] = "confluent"
     """``confluent``: each value begins with the id of its schema in the registry. ``plain``: the
-    value has no prefix, and ``writer_schema`` says how to read it."""
+    value has no prefix, and ``writer_schema`` is the schema of all values."""
 
     schema_registry: SchemaRegistryConfig | None = None
-    """The registry that has the schemas of ``confluent`` values."""
+    """The registry that contains the schemas of ``confluent`` values."""
 
     subject: Annotated[str, Field(min_length=1)] | None = None
     """The subject whose newest schema gives a new table its columns. Default: ``<topic>-value``."""
@@ -234,16 +238,16 @@ class AvroDecodeConfig(DecodeConfig):
     loaded."""
 
     key_schema: Annotated[str, Field(min_length=1)] | None = None
-    """The schema of the Kafka keys of tombstones, if ``tombstone_key`` is ``avro``. It is given
-    like ``writer_schema``."""
+    """The schema of the Kafka keys of tombstones, if ``wire_format`` is ``plain`` and
+    ``tombstone_key`` is ``avro``. It is given in the same form as ``writer_schema``."""
 
     record_limit_bytes: Annotated[int, Field(ge=1)] = 64 << 20
-    """How much memory the columns of one decoded record may take. A larger record goes to the dead
-    letters. The limit is needed because a null in an array takes one byte in Avro but as much
-    memory as the other values of the array, so that a small record can become very large."""
+    """How many bytes of memory the columns of one decoded record may take. A larger record goes to
+    the dead letters. The limit is needed because a null in an array takes one byte in Avro, but as
+    much memory as any other value of the array. So a small record can become very large."""
 
     def framing(self) -> Framing:
-        """Return how the schema of a value is determined.
+        """Return how to find the schema of a value.
 
         Raises:
             ConfigError: a secret cannot be found.
@@ -274,5 +278,5 @@ class AvroDecodeConfig(DecodeConfig):
         return schema
 
 
-#: The section of any format.
+#: The ``decode`` section of one of the formats.
 AnyDecodeConfig = Annotated[JsonDecodeConfig | AvroDecodeConfig, Field(discriminator="format")]

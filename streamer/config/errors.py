@@ -1,4 +1,4 @@
-"""Errors of a configuration; an error lists all problems, one line each."""
+"""Configuration errors. An error lists all problems, one per line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Problem:
     """A problem with one setting.
 
     Attributes:
-        path: of the setting, such as ``table.record_key``; "" for the file as a whole.
+        path: the path of the setting, such as ``table.record_key``; "" for the file as a whole.
         message: the value (masked if it is secret), the problem, and the accepted values.
     """
 
@@ -33,7 +33,7 @@ class ConfigError(InvalidConfig):
 
 
 class Contradiction(ValueError):
-    """Settings that are valid by themselves and cannot be combined."""
+    """Settings that are valid alone but cannot be combined."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         super().__init__("; ".join(str(problem) for problem in problems))

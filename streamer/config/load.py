@@ -1,4 +1,4 @@
-"""Reads a pipeline file, applies ``--set``, and validates the result."""
+"""Reads a pipeline file, applies the overrides of ``--set``, and validates the result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streamer.config.pipeline import PipelineConfig
 from streamer.config.yaml_text import InvalidYaml, parse_yaml
 from transforms.schema_text import print_schema
 
-#: A parsed file: sections and settings, nested.
+#: A parsed pipeline file: sections that contain settings and further sections.
 Tree = dict[str, object]
 
 
@@ -29,11 +29,11 @@ def load(location: str, overrides: Sequence[str] = ()) -> PipelineConfig:
 
     Args:
         location: a local path, or a URL of any store.
-        overrides: each ``a.b.c=value`` with a YAML value; later ones replace earlier ones.
+        overrides: each ``a.b.c=VALUE``, where VALUE is YAML; later ones replace earlier ones.
 
     Raises:
-        ConfigError: the file cannot be read, is not YAML, or is not a valid pipeline; it lists all
-            problems.
+        ConfigError: the file cannot be read, is not YAML, or is not a valid pipeline. The error
+            lists all problems.
         Retriable: the store does not answer.
     """
     tree = parse(read(location), location)
@@ -49,7 +49,7 @@ def validated(tree: Mapping[str, object]) -> PipelineConfig:
     """Validate the sections and settings of a pipeline.
 
     Raises:
-        ConfigError: they are not valid; it lists all problems.
+        ConfigError: the settings are not valid. The error lists all problems.
     """
     try:
         return PipelineConfig.model_validate(tree)
@@ -83,8 +83,8 @@ def parse(text: str, location: str) -> Tree:
     """Parse the sections and settings of a YAML text.
 
     Raises:
-        ConfigError: it is not YAML, repeats a name, or is not a mapping. The error does not quote
-            the text, because it may contain secrets.
+        ConfigError: the text is not YAML, repeats a name, or is not a mapping. The error does not
+            quote the text, because it may contain secrets.
     """
     try:
         tree = parse_yaml(text)
@@ -103,7 +103,8 @@ def apply_override(tree: Tree, override: str) -> None:
     name: ``source.consumer.security.protocol=SSL``.
 
     Raises:
-        ConfigError: it is not ``a.b.c=value``, or a part of the path is not a section.
+        ConfigError: ``override`` is not ``a.b.c=value``, or the path leads through a setting that
+            is not a section.
     """
     path, equals, text = override.partition("=")
     if not equals or not all(path.split(".")) or path != name_only(path):
@@ -123,7 +124,8 @@ def apply_override(tree: Tree, override: str) -> None:
 def _read_schema_files(tree: Tree, folder: str) -> None:
     """Replace the paths of schema files by the contents of the files.
 
-    The columns of ``decode.schema: {avro: PATH}``, the text of ``decode.writer_schema: {file: …}``.
+    ``decode.schema: {avro: PATH}`` becomes the columns of the schema. ``{file: PATH}`` in
+    ``decode.writer_schema`` and ``decode.key_schema`` becomes the text of the file.
     """
     decode = tree.get("decode")
     if not isinstance(decode, dict):
@@ -157,7 +159,7 @@ def _text_of_file(decode: Tree, setting: str, origin: str, folder: str) -> str |
 
 
 def _locate_merger(tree: Tree, folder: str) -> None:
-    """Make ``table.merger: FILE.py:Class`` a path from the working directory, or a full one."""
+    """Resolve the FILE.py of ``table.merger`` relative to the folder of the pipeline file."""
     table = tree.get("table")
     merger = table.get("merger") if isinstance(table, dict) else None
     if isinstance(table, dict) and isinstance(merger, str) and is_file(merger):
@@ -165,13 +167,13 @@ def _locate_merger(tree: Tree, folder: str) -> None:
 
 
 def _locate(path: str, folder: str) -> str:
-    """Return a path relative to the folder of the pipeline file, as this process reads it."""
+    """Return a path that this process can open; ``path`` is relative to ``folder`` or complete."""
     is_full = not folder or "://" in path or Path(path).is_absolute()
     return path if is_full else f"{folder}/{path}"
 
 
 def _split(path: str) -> list[str]:
-    """Split a path; below a setting with free names, the last part keeps its dots."""
+    """Split a path at its dots; the name of a setting with free names keeps its dots."""
     parts = path.split(".")
     depth = 0
     while (

@@ -1,8 +1,8 @@
 """Recognises secrets in a configuration, and masks them.
 
-A value is masked if the name of its setting, or the value itself, contains a word for a secret:
-Java options, connection strings and JSON contain secrets under harmless names. Paths and class
-names (``/etc/secrets/kafka.jks``) are not masked.
+A value is masked if it contains a word for a secret, or if the name of its setting does. The value
+matters, too, because Java options, connection strings and JSON contain secrets under harmless
+names. Paths and class names (``/etc/secrets/kafka.jks``) are not masked.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 MASK = "***"
 
-#: Words for secrets, anywhere in a name; names in camel case are split first.
+#: Words for secrets. They may be anywhere in a name; names in camel case are split before.
 _WORDS = (
     "pass(word|phrase|code|wd)",
     "pwd",
@@ -29,7 +29,7 @@ _WORDS = (
     "(?<!by)(?<!com)pass(?![a-z])",
     "(?<![a-z])(sas|sig)(?![a-z])",
 )
-#: Keys of a store or a cipher. Other keys are not secret: ``record_key``, ``key.deserializer``.
+#: Keys of a store or a cipher. Other keys, such as ``record_key``, are not secret.
 _KEYS = (
     r"(access|account|sas|api|ssl|ssh|storage|service|keystore|customer|encryption|cipher)"
     r"[._-]?(account[._-]?)?key(?![a-z]|[._-]?(store|size|type))",
@@ -37,31 +37,31 @@ _KEYS = (
 )
 _SECRET = re.compile("|".join((*_WORDS, *_KEYS)), re.IGNORECASE)
 _CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-#: ``//user:password@host``, also after a broken scheme (``s3/``, ``s3:/``), and
-#: ``user:password@host`` without a scheme, as brokers and proxies are named.
+#: ``//user:password@host``, even after a broken scheme (``s3/``, ``s3:/``). Also
+#: ``user:password@host`` without a scheme, because brokers and proxies are written like this.
 _USER_AND_PASSWORD = re.compile(
     r"[:/]/?[^/\s@]*:(?P<of_url>[^/\s]*)@"
     r"|(?:^|[\s,;=\"'\[({])[^\s/:@,;=\"'\[({]+:(?!//)(?P<of_host>[^\s/]+)@"
 )
-#: A user without a password before a host, which may be a token. In ``abfss://c@host`` of Azure it
-#: is a container.
+#: A user without a password before a host, because the user may be a token. In Azure's
+#: ``abfss://c@host``, the text before the ``@`` is a container.
 _USER_ALONE = re.compile(
     r"\b(?!(?:abfs|wasb)s?://)(?P<scheme>[a-z][a-z0-9+.-]*://)(?P<token>[^\s/:]+)@", re.IGNORECASE
 )
-#: As ``_USER_AND_PASSWORD``, for an unencoded password with a ``/``. It may also match a path with
-#: an ``@`` after a port; then it masks more than necessary.
+#: Like ``_USER_AND_PASSWORD``, but for an unencoded password that contains a ``/``. This may also
+#: match a path that has a port and then an ``@``; then more than necessary is masked.
 _ODD_PASSWORD = re.compile(r"[:/]/?[^\s:/]*:(?P<of_url>\S*)@")
 _PASSWORD_IN_URL = re.compile(r"://[^\s:/]*:\S*@")
-#: Shorter texts are not masked: they are user names, and could be parts of ordinary words.
+#: Shorter tokens are not masked: they are user names, and could occur in ordinary words.
 _MIN_TOKEN_LENGTH = 8
 _PATH_OR_CLASS = re.compile(r"(file:)?[\w/$-]*[./][\w./$-]*")
 _END_OF_NAME = re.compile(r"[=:\s]")
 
 
 class SecretGiven(ValueError):
-    """A setting has a secret that does not belong there; the value must not be shown.
+    """A value contains a secret that does not belong in this setting, so it must not be shown.
 
-    The message names the setting for the secret, and does not repeat the secret.
+    The message names the setting in which the secret belongs, and does not repeat the secret.
     """
 
 
@@ -78,7 +78,7 @@ def holds_secret(text: str) -> bool:
 
 
 def passwords_in(text: str) -> list[str]:
-    """Passwords and tokens before a host in a value, as written and with %XX decoded."""
+    """Return the passwords and tokens before a host in a value, as written and URL-decoded."""
     found = [match["of_url"] or match["of_host"] for match in _USER_AND_PASSWORD.finditer(text)]
     found += [match["of_url"] for match in _ODD_PASSWORD.finditer(text)]
     tokens = (match["token"] for match in _USER_ALONE.finditer(text))
@@ -87,18 +87,18 @@ def passwords_in(text: str) -> list[str]:
 
 
 def without_user_info(text: str) -> str:
-    """Replace user and password, or token, of each URL in a text by ``***``."""
+    """Replace the user and password, or the token, in each URL of a text by ``***``."""
     shown = _PASSWORD_IN_URL.sub(f"://{MASK}@", text)
     return _USER_ALONE.sub(rf"\g<scheme>{MASK}@", shown)
 
 
 def name_only(text: str) -> str:
-    """Return the part of a text that is a name, without a value that may follow it."""
+    """Return the name at the start of a text, without a value that may follow."""
     return _END_OF_NAME.split(text, maxsplit=1)[0]
 
 
 def build_option_redactor(options: Iterable[str]) -> Callable[[str], str]:
-    """Build a function that replaces the secrets of a store's options in a text by ``***``.
+    """Build a function that replaces the secrets of store options in a text by ``***``.
 
     Args:
         options: each ``NAME=VALUE``, as on a command line.
@@ -113,7 +113,7 @@ def build_option_redactor(options: Iterable[str]) -> Callable[[str], str]:
 
 
 def redact_values(secrets: Iterable[str]) -> Callable[[str], str]:
-    """Build a function that replaces these values, and what precedes the host of a URL."""
+    """Build a function that replaces these secrets, and everything before the host in URLs."""
     known = sorted({secret for secret in secrets if secret}, key=len, reverse=True)
     values = re.compile("|".join(map(re.escape, known))) if known else None
 

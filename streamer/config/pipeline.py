@@ -36,7 +36,7 @@ class PipelineConfig(Section):
     """A pipeline from one topic to one table. ``model_dump`` masks secrets."""
 
     name: Annotated[str, Field(min_length=1)] = ""
-    """The name of this pipeline, as logs and metrics show it. Default: the name of the table."""
+    """The name of this pipeline in logs and metrics. Default: the name of the table."""
 
     source: SourceConfig
     decode: AnyDecodeConfig = JsonDecodeConfig()
@@ -70,7 +70,7 @@ class PipelineConfig(Section):
         return self
 
     def unresolved(self) -> list[Problem]:
-        """Return one problem for each secret that cannot be found on this machine."""
+        """Return a problem for each secret that this machine cannot find."""
         return [
             *settings.unresolved(self.source.consumer, "source.consumer"),
             *settings.unresolved(self.table.storage, "table.storage"),
@@ -85,7 +85,7 @@ class PipelineConfig(Section):
 
 
 def _with_derived_defaults(given: Mapping[str, object]) -> dict[str, object]:
-    """Add the defaults that depend on other sections."""
+    """Return the tree with the defaults that depend on other settings."""
     filled = dict(given)
     filled["decode"] = _with_format(given.get("decode", {}))
     table = given.get("table")
@@ -106,7 +106,7 @@ def _with_derived_defaults(given: Mapping[str, object]) -> dict[str, object]:
 
 
 def _with_format(decode: object) -> object:
-    """Add the default format, JSON."""
+    """Return the section with the default format, JSON."""
     return {"format": "json", **decode} if isinstance(decode, Mapping) else decode
 
 

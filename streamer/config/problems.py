@@ -1,8 +1,8 @@
-"""Translates the validation errors of pydantic to problems of the pipeline file.
+"""Translates pydantic's validation errors to problems of the pipeline file.
 
-Each problem is one line: the path of the setting, the value and the accepted values. The value is
-masked if it is or may be secret, and omitted for settings that are passed to Kafka, Spark or a
-store.
+Each problem is one line: the path of the setting, the value and the accepted values. A value that
+is or may be secret is masked. Values of settings that are passed to Kafka, Spark or a store are
+omitted.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _MESSAGES = {
 
 
 def from_validation(error: ValidationError, model: type[BaseModel]) -> list[Problem]:
-    """Return the problems of a configuration that does not fit ``model``."""
+    """Return the problems of a pipeline file for which the validation by ``model`` failed."""
     return [problem for details in error.errors() for problem in _translate(details, model)]
 
 
 def section_at(model: type[BaseModel], path: Iterable[int | str]) -> type[BaseModel] | None:
-    """Return the section (a model) at ``path`` below ``model``, or None.
+    """Return the section (a model) at ``path`` below ``model``; None if there is none.
 
-    If there are several, for different formats, a part of the path may name the format.
+    If a section has several formats, ``path`` may contain the format.
     """
     sections = [model]
     for part in path:
@@ -44,7 +44,7 @@ def section_at(model: type[BaseModel], path: Iterable[int | str]) -> type[BaseMo
 
 
 def sections_in(annotation: object) -> list[type[BaseModel]]:
-    """Return the sections (models) among the alternatives of a type."""
+    """Return the sections (models) that a type annotation contains."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     if get_origin(annotation) is Annotated:
@@ -112,12 +112,12 @@ def _shown(location: Sequence[int | str], value: object) -> str:
 
 
 def _is_of_numbers(value: Mapping[object, object]) -> bool:
-    """Return whether all values are numbers; a text could be secret under any name."""
+    """Return whether all values are numbers. A text may be secret under any name."""
     return all(isinstance(one, int | float) for one in value.values())
 
 
 def _is_passed_on(location: Sequence[int | str], model: type[BaseModel]) -> bool:
-    """Return whether it is a setting for Kafka, Spark or a store, whose value may be secret."""
+    """Return whether a setting is passed to Kafka, Spark or a store, so it may be secret."""
     return Setting in get_args(_annotation(section_at(model, location[:-1]), str(location[-1])))
 
 
@@ -126,14 +126,14 @@ def _sections(sections: list[type[BaseModel]], name: str) -> list[type[BaseModel
 
 
 def _of_format(sections: list[type[BaseModel]], part: int | str) -> list[type[BaseModel]]:
-    """Return the section for a format, if there are several sections."""
+    """Return the sections for the format ``part``; none if there are fewer than two sections."""
     if len(sections) < 2:
         return []
     return [one for one in sections if part in get_args(_annotation(one, "format"))]
 
 
 def _without_formats(location: Sequence[int | str], model: type[BaseModel]) -> list[int | str]:
-    """Remove the formats of sections, which pydantic adds, from a location."""
+    """Remove the formats, which pydantic adds to the location of an error."""
     sections, kept = [model], []
     for part in location:
         if chosen := _of_format(sections, part):

@@ -1,4 +1,4 @@
-"""The configuration as text: reference page, resolved pipeline file, JSON schema."""
+"""Renders the configuration: the reference page, the complete pipeline file, the JSON schema."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ command line can override a setting: `--set table.buckets=16`.
 
 A value in `source.consumer`, `table.storage`, `spark.conf` or `decode.schema_registry.access` is
 either the value itself, `{env: NAME}` for an environment variable, or `{file: PATH}` for the text
-of a file. Values that are secret by their name or their text are never printed, and lakemark does
-not pass them on the command line of Spark. In messages, `***` replaces them, and everything before
-the host of a URL (`https://token@host`).
+of a file. A value counts as secret if its name or its text looks like a secret. Secrets are never
+printed, and lakemark does not pass them on the command line of Spark. In messages, `***` replaces
+secrets, and everything before the host of a URL (`https://token@host`).
 
 `docs/pipeline.schema.json` describes the same settings as a JSON schema, for editors.
 """
 
 
 def render_reference() -> str:
-    """Render the reference of the pipeline file (``docs/pipeline.md``), in Markdown."""
+    """Render the reference of the pipeline file (``docs/pipeline.md``) in Markdown."""
     return "\n".join([_HEAD, *_section("", PipelineConfig), *_types()])
 
 
 def render_yaml(config: PipelineConfig) -> str:
-    """Render the whole pipeline as YAML, with defaults and with masked secrets."""
+    """Render the complete pipeline as YAML: with defaults, and with masked secrets."""
     tree = config.model_dump(mode="json", by_alias=True)
     return yaml.safe_dump(tree, sort_keys=False, allow_unicode=True)
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of a pipeline file, with which editors complete and check it."""
+    """Return the JSON schema of a pipeline file, which editors use to complete and check it."""
     schema = PipelineConfig.model_json_schema(by_alias=True)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def _types() -> Iterator[str]:
-    """Yield the types of ``decode.schema``."""
+    """Yield the section about the types of ``decode.schema``."""
     yield "## Types of columns\n"
     yield "The types in `decode.schema`, and the JSON values that fit each. Null always fits.\n"
     yield "| type | JSON value |\n|---|---|"
@@ -66,10 +66,10 @@ def _section(
     """Render a section and the sections below it.
 
     Args:
-        path: of the section.
-        model: its settings.
-        title: text after the path in the heading.
-        shown: settings that were already shown for another format.
+        path: the path of the section.
+        model: the model of the section.
+        title: the text after the path in the heading.
+        shown: the settings to omit, because another format of the section shows them.
     """
     plain = {n: f for n, f in model.model_fields.items() if not _nested(f) and n not in shown}
     nested = {n: _nested(f) for n, f in model.model_fields.items() if _nested(f)}
@@ -103,7 +103,7 @@ def _default(field: FieldInfo) -> str:
 
 
 def _words(field: FieldInfo) -> str:
-    """Return the words that a setting accepts, as a sentence; "" if it accepts any value."""
+    """Return a sentence with the words that a setting accepts; "" if it accepts no fixed words."""
     words = list(dict.fromkeys(_literals(field.annotation)))
     if not words:
         return ""
@@ -121,7 +121,7 @@ def _literals(annotation: object) -> Iterator[object]:
 
 
 def _takes_others(annotation: object) -> bool:
-    """Return whether a type accepts a value that is neither one of its words nor None."""
+    """Return whether a type accepts other values than its literals and None."""
     kind, inner = get_origin(annotation), get_args(annotation)
     if kind is Literal or annotation in (None, type(None), Ellipsis):
         return False

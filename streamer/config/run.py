@@ -1,4 +1,4 @@
-"""``compaction``, ``dead_letters``, ``run`` and ``spark``."""
+"""The sections ``compaction``, ``dead_letters``, ``run`` and ``spark``."""
 
 from __future__ import annotations
 
@@ -22,42 +22,42 @@ class CompactionConfig(Section):
     """Compact after this number of delta commits."""
 
     mode: Literal["inline", "async"] = "inline"
-    """``inline`` compacts between two batches; the next batch waits for it. ``async`` compacts
-    while batches are written, with half of this machine's cores, or, on a cluster, in a scheduler
-    pool of its own."""
+    """``inline`` compacts between two batches; the next batch waits for the compaction. ``async``
+    compacts while batches are written. It uses half of this machine's cores, or a separate
+    scheduler pool on a cluster."""
 
     max_wait_s: Annotated[float, Field(ge=0)] = 10.0
-    """With ``async``: about how many seconds a batch waits for a compaction. It waits while the
-    compaction is published, and if more than ``backlog_commits`` delta commits are not compacted,
-    but not for a compaction that has failed."""
+    """With ``async``: about how many seconds a batch waits for a compaction. A batch waits while
+    the compaction is published, and if more than ``backlog_commits`` delta commits are not
+    compacted. It does not wait for a compaction that has failed."""
 
     backlog_commits: Annotated[int, Field(ge=1)] = 20
-    """With ``async``: how many delta commits may be uncompacted before batches wait."""
+    """With ``async``: batches wait if more than this number of delta commits are not compacted."""
 
     give_up_after_s: Annotated[float, Field(ge=0)] = 3600.0
     """With ``async``: a failed compaction is retried, with the pauses of ``run.retry``. The run
-    stops when it has failed for this number of seconds. 0: never."""
+    stops when the compaction has failed for this number of seconds. 0: the run never stops."""
 
 
 class DeadLettersConfig(Section):
-    """A table for records that cannot become rows, with the reason for each."""
+    """A table for records that cannot become rows, with the reason for each record."""
 
     enabled: bool = True
-    """Whether such records are kept in the dead-letter table. If not, the first such record stops
-    the run."""
+    """Whether such records are kept in the dead-letter table. If this is false, the first such
+    record stops the run."""
 
     path: Location = ""
-    """Where the dead-letter table is. Default: the path of the table, followed by
+    """The path or URL of the dead-letter table. Default: the path of the table, followed by
     ``_dead_letters``."""
 
     max_share: Annotated[float, Field(ge=0, le=1)] = 0.05
-    """The largest share of the records of a batch that may go to the dead letters. If the share is
-    larger, the run stops and does not commit the batch. The same limit applies to the last 10,000
-    records (or to all records since the start, if there are fewer)."""
+    """The largest share of a batch's records that may go to the dead letters. If the share is
+    larger, the run stops and does not commit the batch. The same limit applies to about the last
+    10,000 records together (or to all records since the start, if there are fewer)."""
 
     tolerated: Annotated[int, Field(ge=0)] = 9
-    """A run never stops for this number of dead letters or fewer, in a batch or among the last
-    10,000 records."""
+    """This number of dead letters, or fewer, never stops a run, neither in one batch nor among the
+    last 10,000 records."""
 
 
 def dead_letters_path(table_path: str) -> str:
@@ -69,10 +69,10 @@ class RetryConfig(Section):
     """Retries of a batch that fails for a temporary reason."""
 
     max_attempts: Annotated[int, Field(ge=1)] = 5
-    """The run stops after this number of failures in a row."""
+    """The run stops after this number of consecutive failures."""
 
     backoff_s: Annotated[float, Field(ge=0)] = 1.0
-    """Seconds before the second attempt. The pause doubles with each further attempt."""
+    """Seconds before the second attempt. The pause doubles after each further attempt."""
 
     max_backoff_s: Annotated[float, Field(ge=0)] = 60.0
     """The longest pause between two attempts, in seconds."""
@@ -89,29 +89,29 @@ class RunConfig(Section):
     """The shortest time in seconds from the start of one batch to the start of the next."""
 
     read_ahead: bool = True
-    """Whether the next batch is read while a batch is decoded, written and published. It is
-    published after that batch, or not at all if that batch fails. This takes the memory of a second
-    batch."""
+    """Whether the next batch is read while the current batch is decoded, written and published. The
+    next batch is published only after the current one, and not if the current one fails. Reading
+    ahead takes the memory of a second batch."""
 
     alive_interval_s: Annotated[float, Field(gt=0, le=86_400)] = 60.0
     """Seconds between two ``Alive`` lines in the log, which report the checkpoint and the lag."""
 
     retry: RetryConfig = RetryConfig()
-    """Retries."""
+    """How a failed batch is retried."""
 
 
 class SparkConfig(Section):
     """The Spark session."""
 
     master: Annotated[str, Field(min_length=1)] | None = None
-    """The Spark master. Default: the one given to ``spark-submit``, or ``local[*]``."""
+    """The Spark master. Default: the master that ``spark-submit`` was given, or ``local[*]``."""
 
     conf: Settings
     """Any Spark properties."""
 
 
 def retry_problems(retry: RetryConfig) -> Iterator[Problem]:
-    """Yield problems of pauses that contradict each other."""
+    """Yield a problem if the longest pause is shorter than the first pause."""
     if retry.max_backoff_s < retry.backoff_s:
         text = (
             f"{retry.max_backoff_s:g} is less than backoff_s, {retry.backoff_s:g}; raise it, or "

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from streamer.config.masking import holds_secret, passwords_in, redact_values, sounds_secret
 from streamer.config.settings import Setting
 
-#: A value assigned to a word such as ``password`` inside a longer text, such as a JAAS setting.
+#: A value that a longer text, such as a JAAS setting, assigns to a word such as ``password``.
 _ASSIGNED = re.compile(
     r"((?:pass(?:word|wd)?|pwd|secret|token|key|signature)\w*[\"']?\s*[=:]\s*)"
     r"(\"[^\"]*\"|'[^']*'|[^\s\"';,&]+)",
@@ -22,9 +22,9 @@ _ASSIGNED = re.compile(
 def build_redactor(config: BaseModel) -> Callable[[str], str]:
     """Build a function that replaces the secrets of the configuration in a text by ``***``.
 
-    Secrets are the values of settings that are secret by their name or their text, whether they
-    come from the file, a variable or another file. Parts of these values are secrets, too: a value
-    assigned to a word such as ``password``, and a password or token before a host. In any URL of
+    A setting is secret by its name or by its value. The value may be in the pipeline file, in an
+    environment variable or in another file. Secrets inside a value are replaced, too: a value that
+    is assigned to a word such as ``password``, and a password or token before a host. In any URL of
     the text, everything before the host is replaced.
     """
     return redact_values(_secrets(config))

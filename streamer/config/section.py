@@ -14,7 +14,7 @@ T = TypeVar("T", bound=str)
 
 
 class Section(BaseModel):
-    """A frozen group of settings; unknown names are refused.
+    """A group of settings that cannot be changed; unknown names are refused.
 
     Types are strict, because YAML has types: ``true`` is not a number and ``1`` is not a boolean.
     """
@@ -29,7 +29,7 @@ class Section(BaseModel):
 
 
 def is_location(path: str) -> bool:
-    """Return whether a table may have this path: a local path, or a URL of a supported store."""
+    """Return whether a table may be at this path: a local path, or a URL of a supported store."""
     try:
         _check_location(path)
     except (HudiError, ValueError):
@@ -41,16 +41,16 @@ def each_once(names: tuple[T, ...]) -> tuple[T, ...]:
     """Check that no name is empty or repeated.
 
     Raises:
-        ValueError: a name is.
+        ValueError: a name is empty or repeated.
     """
     if "" in names or len(set(names)) < len(names):
-        message = "expected names of columns, each once"
+        message = "expected names of columns, without repeated names"
         raise ValueError(message)
     return names
 
 
 def _as_tuple(given: object) -> object:
-    """Convert a list of YAML to a tuple, which is immutable."""
+    """Convert a YAML list to a tuple, which cannot be changed."""
     return tuple(given) if isinstance(given, list) else given
 
 
@@ -70,7 +70,7 @@ def _check_location(path: str) -> str:
     return path
 
 
-#: A setting that is a list in YAML.
+#: For a setting that is a list in YAML.
 FromList = BeforeValidator(_as_tuple)
 
 #: The path of a table: a local path, or a URL of a supported store.

@@ -1,8 +1,9 @@
-"""Settings that are passed to Kafka, Spark or a store: given in the file, or read when needed.
+"""Settings that are passed to Kafka, Spark or a store.
 
-``{env: NAME}`` names an environment variable. ``{file: PATH}`` names a file whose text, without the
-final line break, is the value. Both are read only when the run needs them. A value that is secret
-by its name or its text is masked when a configuration is dumped.
+The pipeline file contains the value, or names its origin: ``{env: NAME}`` is an environment
+variable, and ``{file: PATH}`` is a file whose text, without the final line break, is the value. The
+variable and the file are read only when the run needs them. When a configuration is dumped, a value
+that is secret by its name or its text is masked.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ _SCALARS = (str, int, float)
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One value, or the variable or file that has it.
+    """A value, or the environment variable or file that contains the value.
 
     Attributes:
-        origin: the kind of ``text``.
-        text: the value, the name of a variable, or a path.
+        origin: what ``text`` is.
+        text: the value, the name of an environment variable, or a path.
     """
 
     origin: Literal["value", "env", "file"]
@@ -54,11 +55,11 @@ def resolve(settings: Mapping[str, Setting], path: str) -> dict[str, str]:
     """Read the values of all settings.
 
     Args:
-        settings: setting by name.
-        path: of the section in the pipeline file, for the error.
+        settings: the settings by name.
+        path: the path of the section in the pipeline file, for the error.
 
     Raises:
-        ConfigError: values cannot be found; it names all of them.
+        ConfigError: some values cannot be found. The error names all of them.
     """
     problems = unresolved(settings, path)
     if problems:
@@ -67,7 +68,7 @@ def resolve(settings: Mapping[str, Setting], path: str) -> dict[str, str]:
 
 
 def unresolved(settings: Mapping[str, Setting], path: str) -> list[Problem]:
-    """Return one problem for each setting whose value cannot be found."""
+    """Return a problem for each setting whose value cannot be found."""
     problems = []
     for name, setting in settings.items():
         try:
@@ -138,7 +139,7 @@ _ONE_OF = {
     ]
 }
 
-#: Setting by name; a dump masks the secrets.
+#: Settings by name. A dump masks the secrets.
 Settings = Annotated[
     Mapping[str, Setting],
     PlainValidator(_parse_all),

@@ -21,7 +21,7 @@ MetadataColumn = Literal["topic", "partition", "offset", "timestamp", "key"]
 #: Prefix of metadata columns, as in Apache Hudi's streamer.
 METADATA_PREFIX = "_hoodie_kafka_source_"
 
-#: Properties of the consumer that this application sets, and the setting that replaces each.
+#: Consumer properties that lakemark sets, and the setting to use instead.
 RESERVED_PROPERTIES = {
     "bootstrap.servers": "source.bootstrap_servers",
     "isolation.level": "source.isolation_level",
@@ -33,11 +33,11 @@ RESERVED_PROPERTIES = {
 }
 
 
-#: A broker as Kafka's clients accept it; they ignore a protocol before it.
+#: A broker address as Kafka's clients accept it. The clients ignore a protocol before the host.
 _BROKER = re.compile(r"([A-Za-z_]+://)?([\w.-]+|\[[\da-fA-F:.%\w]+\]):(\d{1,5})", re.ASCII)
 _LARGEST_PORT = 65_535
 
-#: The largest offset, and the largest time in milliseconds, of Kafka.
+#: The largest offset, and the largest time in milliseconds, that Kafka accepts.
 _LONG = 2**63 - 1
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -54,7 +54,7 @@ def _bootstrap(given: str) -> str:
         found = _BROKER.fullmatch(broker.strip())
         if found is None or not 1 <= int(found[3]) <= _LARGEST_PORT:
             message = (
-                "expected host:port, or several with commas between them; a port is a number "
+                "expected host:port, or several separated by commas; a port is a number "
                 f"from 1 to {_LARGEST_PORT}"
             )
             raise ValueError(message)
@@ -106,7 +106,7 @@ def _epoch_ms(given: object) -> int:
 
 
 def _natural(given: object) -> int | None:
-    """Convert a YAML value to a number from 0 to Kafka's maximum; None if it is not one."""
+    """Convert a YAML value to a number from 0 to Kafka's maximum; return None if it is not one."""
     if isinstance(given, bool) or not isinstance(given, int | str):
         return None
     text = str(given)
@@ -127,7 +127,7 @@ def _not_reserved(consumer: Mapping[str, Setting]) -> Mapping[str, Setting]:
 
 @dataclass(frozen=True)
 class StartingTime:
-    """Start at the first record of each partition with this timestamp or a later one.
+    """A start at the first record of each partition with this timestamp or a later one.
 
     Attributes:
         timestamp: milliseconds since 1970, UTC.
@@ -144,47 +144,49 @@ class SourceConfig(Section):
 
     bootstrap_servers: Annotated[str, Field(min_length=1), AfterValidator(_bootstrap)]
     """The Kafka brokers to connect to first: ``host:port,host:port``. A user or password is refused
-    here; put credentials in ``consumer`` (``sasl.jaas.config``)."""
+    here, because credentials belong in ``consumer`` (``sasl.jaas.config``)."""
 
     topic: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$"), BeforeValidator(_one_topic)]
-    """The name of exactly one topic."""
+    """The name of the topic. Lists and patterns are not accepted."""
 
     starting_offsets: Annotated[
         Literal["earliest", "latest"] | StartingTime | dict[int, int], BeforeValidator(_starting)
     ] = "earliest"
     """Where the first run starts to read. Every later run continues at the offsets in the table's
-    newest commit. ``latest`` and ``{timestamp: TIME}`` are resolved to offsets and committed before
-    any record is read. A mapping such as ``{0: 1200}`` gives the first offset of each partition;
-    partitions that it does not name start at their earliest record. With ``{timestamp: TIME}`` (ISO
-    8601 with a zone, or milliseconds since 1970), each partition starts at its first record with
-    that timestamp or a later one, or at its end if there is none."""
+    newest commit. ``latest`` and ``{timestamp: TIME}`` are resolved to offsets, which are committed
+    before any record is read. A mapping such as ``{0: 1200}`` gives the first offset of each
+    partition; partitions that it does not name start at their earliest record. With ``{timestamp:
+    TIME}`` (ISO 8601 with a zone, or milliseconds since 1970), each partition starts at its first
+    record with this timestamp or a later one. If there is no such record, the partition starts at
+    its end."""
 
     checkpoint_id: Annotated[str, Field(pattern=f"^{IDENTITY_PATTERN}$")] = ""
     """The name under which the table's commits store this pipeline's offsets. If several pipelines
-    write to one table, each needs a name of its own. Default: the key that Apache Hudi's streamer
-    uses, too."""
+    write to one table, each pipeline needs a different name. Default: the key that Apache Hudi's
+    streamer also uses."""
 
     max_records_per_batch: Annotated[int, Field(ge=1, le=_LONG)] = 1_000_000
     """The largest number of offsets that one commit may cover."""
 
     on_offset_out_of_range: Literal["fail", "earliest", "latest"] = "fail"
     """What happens if a partition no longer has the offset to continue at, because retention
-    deleted unread records or the topic was created again. ``fail`` stops the run. ``earliest`` and
-    ``latest`` continue at that end of the partition; other partitions are not affected. The skipped
-    offsets are reported, and recorded in the next commit."""
+    deleted unread records or the topic was created again. ``fail`` stops the run. ``earliest``
+    continues at the beginning of the partition, ``latest`` at its end; other partitions are not
+    affected. The skipped offsets are reported, and recorded in the next commit."""
 
     on_missing_offsets: Literal["accept", "fail"] = "accept"
     """What happens if some offsets of a batch have no record, although retention deleted nothing.
-    Transactions and log compaction leave such gaps: ``accept`` counts them as ``skipped``. A topic
-    that uses neither has no gaps: ``fail`` then stops the run before it publishes the batch."""
+    Transactions and log compaction leave such gaps; ``accept`` counts them as ``skipped``. Use
+    ``fail`` for a topic without transactions and log compaction, because such a topic has no gaps:
+    the run then stops before it publishes the batch."""
 
     isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
-    """``read_committed`` skips the records of aborted transactions; ``read_uncommitted`` reads
-    them, too."""
+    """``read_committed`` skips the records of aborted transactions; ``read_uncommitted`` also reads
+    them."""
 
     commit_group: Annotated[str, Field(min_length=1)] | None = None
-    """A consumer group to which the offsets that the table has committed are reported, so that
-    tools can monitor its lag. No run starts from these offsets."""
+    """A consumer group to which the committed offsets of the table are reported, so that tools can
+    monitor the lag of the pipeline. No run starts from the offsets of this group."""
 
     consumer: Annotated[Settings, AfterValidator(_not_reserved)]
     """Other properties of the Kafka consumer (``security.protocol``, ``sasl.jaas.config``, …)."""

@@ -24,13 +24,13 @@ _PARTIAL_UPDATES = {setting_text(mode): mode for mode in PartialUpdateMode}
 
 
 class DeleteWhen(Section):
-    """Marks deletes: a row whose ``field`` has ``value`` deletes its record key.
+    """Marks deletes: a row whose column ``field`` holds ``value`` deletes the row with its key.
 
     The setting is stored in the table.
     """
 
     field: Annotated[str, Field(min_length=1)]
-    """The column with the mark."""
+    """The column that contains the mark."""
 
     value: Annotated[str, Field(min_length=1)]
     """The text that marks a delete."""
@@ -40,20 +40,20 @@ class TableConfig(Section):
     """A table in the Apache Hudi format. The first run creates it."""
 
     path: Location
-    """Where the table is: a local path (relative to the working directory, or with ``~``), or a URL
-    (``s3://``, ``gs://``, ``az://``, ``file:///``)."""
+    """The path or URL of the table: a local path (relative to the working directory, or with
+    ``~``), or a URL (``s3://``, ``gs://``, ``az://``, ``file:///``)."""
 
     name: Annotated[str, Field(pattern=f"^{TABLE_NAME_PATTERN}$")] = ""
     """The name of the table in catalogs. Default: the last part of the path."""
 
     version: Literal[6, 8, 9] = 9
     """The format version of a new table: 9 (Hudi 1.1 and later), 8 (Hudi 1.0) or 6 (Hudi 0.14 and
-    0.15), which most engines can read. An existing table keeps its version; ``lakemark table
+    0.15). Most engines can read version 6. An existing table keeps its version; ``lakemark table
     upgrade`` and ``lakemark table downgrade`` change it."""
 
     type: Literal["merge_on_read", "copy_on_write"] = "merge_on_read"
-    """``merge_on_read`` appends to log files, which queries and compaction merge: commits are fast.
-    ``copy_on_write`` rewrites base files with every commit: queries are fast."""
+    """``merge_on_read`` appends to log files, which queries and compaction merge, so commits are
+    fast. ``copy_on_write`` rewrites base files with every commit, so queries are fast."""
 
     record_key: Annotated[Columns, Field(min_length=1)]
     """The columns that identify a row within its partition."""
@@ -65,41 +65,41 @@ class TableConfig(Section):
 
     partition_change: Literal["allow", "count", "reject"] = "allow"
     """What happens to a row whose record key already exists in another partition. ``allow`` writes
-    it, so that the key has a row in both partitions. ``count`` does the same, and counts and
-    reports such rows. ``reject`` sends the record to the dead letters. For ``count`` and
-    ``reject``, each batch looks its keys up in the other partitions."""
+    the row, so that the key has a row in both partitions. ``count`` does the same, but also counts
+    and reports such rows. ``reject`` sends the record to the dead letters. With ``count`` and
+    ``reject``, each batch looks up its keys in the other partitions."""
 
     ordering: Columns = ()
     """The columns that order the versions of a row. The version with the largest value wins; this
-    applies to deletes, too. A merge-on-read table forgets a delete when it compacts it, and a
-    copy-on-write table does not keep deletes. After that, an older event that arrives late inserts
-    the row again, as in Apache Hudi."""
+    applies to deletes, too. A delete is not remembered for ever: a merge-on-read table forgets it
+    when it is compacted, and a copy-on-write table at once. After that, an older event that arrives
+    late inserts the row again, as in Apache Hudi."""
 
     allow_text_ordering: bool = False
     """Whether text columns are accepted in ``ordering``. Text is compared character by character:
-    ``10:00+05:00`` counts as newer than ``08:00Z``, and ``9`` as newer than ``10``. Set this only
-    if the order of the characters is the order of the events."""
+    ``10:00+05:00`` counts as newer than ``08:00Z``, and ``9`` as newer than ``10``. Use ``true``
+    only if the order of the characters is the order of the events."""
 
     merge_mode: Literal["event_time", "commit_time", "custom"] = "commit_time"
     """Which version of a row wins: the one with the largest ``ordering`` (``event_time``), the one
-    that arrived last (``commit_time``), or the result of ``merger`` (``custom``). If it is not
-    given, ``payload`` decides; otherwise it is ``custom`` if there is a ``merger``, ``event_time``
-    if there is an ``ordering``, and ``commit_time`` if there is neither."""
+    that arrived last (``commit_time``), or the result of ``merger`` (``custom``). If this setting
+    is not given, ``payload`` decides. Without a ``payload``, the mode is ``custom`` if there is a
+    ``merger``, ``event_time`` if there is only an ``ordering``, and otherwise ``commit_time``."""
 
     partial_update: Literal["none", "ignore_defaults", "fill_unavailable", "absent_fields"] = "none"
-    """Which columns of the winning version take the value of the other version. ``none``: no
+    """Which columns of the winning version take the value of the losing version. ``none``: no
     column. ``ignore_defaults``: columns that hold their default, which is null.
     ``fill_unavailable``: columns that hold ``unavailable_value``. ``absent_fields``: columns for
-    which the winning record has no field. The first three are stored in the table;
+    which the winning record has no field. The first three choices are stored in the table;
     ``absent_fields`` applies to this writer only."""
 
     unavailable_value: Annotated[str, Field(min_length=1)] | None = None
-    """The text that the source sends for a value that it omits. Only for ``partial_update:
+    """The text that the source sends instead of a value that it omits. Only for ``partial_update:
     fill_unavailable``."""
 
     delete_when: DeleteWhen | None = None
-    """``{field: op, value: d}``: a row whose column ``op`` holds the text ``d`` deletes its record.
-    The setting is stored in the table."""
+    """Which rows are deletes. ``{field: op, value: d}``: a row whose column ``op`` holds the text
+    ``d`` deletes the row with its key. The setting is stored in the table."""
 
     payload: Annotated[str, Field(min_length=1)] | None = None
     """A record payload of Apache Hudi, such as ``PartialUpdateAvroPayload``, or the name of its
@@ -117,31 +117,32 @@ class TableConfig(Section):
 
     log_format: Literal["parquet", "avro"] | None = None
     """The format of the data blocks in log files. Default: ``parquet``, or ``avro`` if a text
-    column is among ``ordering``. The reason is a fault of Apache Hudi 1.2.0: when it reads Parquet
+    column is in ``ordering``. The reason is a fault of Apache Hudi 1.2.0: when it reads Parquet
     blocks, it treats rows that are ordered by text as older than they are."""
 
     hive_style: bool = False
     """Whether partition folders are named ``column=value``."""
 
     url_encode: bool = False
-    """Whether characters with a meaning in paths (such as ``/``, ``:``, ``=``, ``#``, ``%``) are
-    written as ``%XX`` in folder names. Without it, a record whose value cannot name a folder goes
-    to the dead letters: [Partition names](specification.md#partition-names)."""
+    """Whether characters that have a meaning in paths (such as ``/``, ``:``, ``=``, ``#``, ``%``)
+    are written as ``%XX`` in folder names. If this is false, a record whose partition value cannot
+    be a folder name goes to the dead letters. See [Partition
+    names](specification.md#partition-names)."""
 
     storage: Settings
     """Options of the storage client, such as ``aws_endpoint`` or ``aws_secret_access_key``."""
 
     timeline_timezone: str | None = None
     """The time zone of an existing table whose timeline is in local time (Apache Hudi's default,
-    ``hoodie.table.timeline.timezone=LOCAL``), such as ``America/New_York``: the zone of the JVMs
-    that write the table. Default: the zone of this machine, if the newest instants of the table
-    agree with it; otherwise the pipeline stops before it writes. Tables that lakemark creates are
-    in UTC."""
+    ``hoodie.table.timeline.timezone=LOCAL``). It is the zone of the JVMs that write the table, such
+    as ``America/New_York``. Default: the zone of this machine, if the newest instants of the table
+    are consistent with it; otherwise the pipeline stops before it writes. Tables that lakemark
+    creates are in UTC."""
 
     metadata_table: bool = True
-    """Whether the table has a metadata table. It holds file listings, and statistics of the first
-    32 columns, so that readers do not list folders, and skip files that cannot match a filter.
-    ``false`` removes an existing metadata table."""
+    """Whether the table has a metadata table. It contains file listings, so that readers do not
+    list folders. It also contains statistics of the first 32 columns, so that readers skip files
+    that cannot match a filter. ``false`` removes an existing metadata table."""
 
     drop_metadata_table: bool = False
     """Whether the metadata table of an existing table may be rebuilt without the indexes that
@@ -166,7 +167,7 @@ class TableConfig(Section):
 
     @property
     def drops_metadata_table(self) -> bool:
-        """Whether an existing metadata table is removed, with all its indexes."""
+        """Whether the existing metadata table is removed, with all its indexes."""
         return self.drop_metadata_table or not self.metadata_table
 
     @field_validator("timeline_timezone")
@@ -180,7 +181,10 @@ class TableConfig(Section):
         return name
 
     def merge_request(self) -> MergeRequest:
-        """The merge settings for the table; ``absent_fields`` applies to this writer only."""
+        """Return the merge settings that the table stores.
+
+        ``absent_fields`` is not among them, because it applies to this writer only.
+        """
         marker = self.delete_when
         return MergeRequest(
             ordering=self.ordering,
@@ -195,8 +199,8 @@ class TableConfig(Section):
     def untrusted_ordering(self) -> tuple[str, ...]:
         """Return the columns of ``ordering`` that must not be text.
 
-        The columns that a payload of Apache Hudi itself names are trusted: MySQL numbers its
-        binlog files (``_event_bin_file``) with leading zeros.
+        Columns that a payload of Apache Hudi implies are trusted. For example, MySQL numbers its
+        binlog files (``_event_bin_file``) with leading zeros, so the order of the text is right.
         """
         if self.allow_text_ordering:
             return ()
@@ -214,7 +218,7 @@ class TableConfig(Section):
 
 
 def _implied_by(payload: str) -> dict[str, object]:
-    """Return the settings that a payload implies; empty for an unknown payload."""
+    """Return the settings that a payload implies; no settings for an unknown payload."""
     payload_class = find_payload_class(payload)
     if payload_class is None:
         return {}

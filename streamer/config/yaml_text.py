@@ -1,7 +1,7 @@
 """Parses YAML strictly: repeated names are refused, and errors do not quote the text.
 
-An unreadable text may contain secrets anywhere, so an error quotes at most one character or a
-repeated name.
+Invalid YAML may contain secrets anywhere, so an error quotes at most one character or a repeated
+name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _QUOTE_IT = r"\1; quote a text that begins with !, & or *"
 
 
 class InvalidYaml(ValueError):
-    """A text is not valid YAML; the message is position and reason: `` in line 2, column 1: …``."""
+    """The text is not valid YAML; the message has the position: ``in line 2, column 1: …``."""
 
     def __init__(self, problem: str, line: int | None = None, column: int | None = None) -> None:
         where = "" if line is None else f" in line {line}, column {column}"
@@ -49,13 +49,13 @@ def parse_yaml(text: str) -> object:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Refuses repeated names, of which PyYAML would use the last, and invalid values."""
+    """Refuses invalid values, and repeated names, because PyYAML would use the last of them."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep)
         except (ValueError, LookupError, ArithmeticError, AttributeError, TypeError):
-            # PyYAML guesses the type of a text such as 2024-13-45, and lets Python's error through.
+            # PyYAML takes a text such as 2024-13-45 for a date, and raises Python's own error.
             raise _error(_NO_VALUE, node) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:

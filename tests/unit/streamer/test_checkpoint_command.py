@@ -133,9 +133,9 @@ def test_a_plan_for_another_topic_says_that_the_offsets_of_the_known_one_go(
     stream: JsonStream, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["checkpoint", "set", stream.location.url, "ordes,0:1", *NO_WAIT]) == OK
-    assert f"is of topic {TOPIC!r}, not 'ordes'" in capsys.readouterr().err
+    assert f"belongs to topic {TOPIC!r}, not 'ordes'" in capsys.readouterr().err
     assert main(["checkpoint", "set", stream.location.url, f"{TOPIC},0:1", *NO_WAIT]) == OK
-    assert "is of topic" not in capsys.readouterr().err
+    assert "belongs to topic" not in capsys.readouterr().err
 
 
 def test_a_reset_lets_the_next_run_start_as_its_pipeline_says(stream: JsonStream, run: Run) -> None:

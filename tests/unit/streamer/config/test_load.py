@@ -337,8 +337,8 @@ def test_a_whole_number_of_seconds_and_lists_are_what_they_seem(file: Path) -> N
 @pytest.mark.parametrize("given", ["foo", "foo:", "foo:0", "foo:70000", "a:1,b", "a b:1", "a:1,"])
 def test_brokers_are_named_with_their_ports(file: Path, given: str) -> None:
     assert problems(file, SMALLEST, f"source.bootstrap_servers='{given}'") == [
-        f"source.bootstrap_servers: '{given}': expected host:port, or several with commas between "
-        "them; a port is a number from 1 to 65535"
+        f"source.bootstrap_servers: '{given}': expected host:port, or several separated by commas; "
+        "a port is a number from 1 to 65535"
     ]
 
 
