@@ -1,1 +1,1 @@
-"""The application: from a pipeline file to a running stream, and the command line."""
+"""The application: it turns a pipeline file into a running stream, and has the command line."""

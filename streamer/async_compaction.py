@@ -1,14 +1,14 @@
 """Asynchronous compaction: a thread rewrites file slices while batches continue.
 
-A mutex protects the open tables. A batch holds it from its first read of the table to its last
-service. The compaction holds it briefly to begin and briefly to publish, always between two
-batches. So the table does not change during a batch, and only one thread at a time uses what both
-have in memory: the view, the timeline and the metadata table. The rewriting, which takes most of
-the time, runs without the mutex: meanwhile batches write their logs to the file slices that the
-plan opened.
+A mutex protects the open tables. A batch holds the mutex from its first read of the table until its
+last table service has ended. The compaction holds the mutex twice, always between two batches:
+briefly to begin, and briefly to publish. So the table does not change during a batch. Also, only
+one thread at a time uses the view, the timeline and the metadata table, which batches and
+compaction share in memory. Rewriting takes most of the time, and runs without the mutex. Meanwhile
+batches write their logs to the new file slices, which begin with the plan.
 
-One plan is executed at a time for all tables of the pipeline, so the memory is that of one
-compaction.
+All tables of the pipeline together execute one plan at a time, which limits the memory to that of
+one compaction.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ from streamer.events import (
 )
 from streamer.wording import counted
 
-#: For how many seconds a plan is deferred that another writer executes: the first time, and at
-#: most. A conflict is found only after all file slices are rewritten.
+#: For how many seconds a plan is deferred if another writer executes it: after the first conflict,
+#: and at most. The pauses are long, because a conflict is found only after all file slices were
+#: rewritten.
 _DEFER_S = 60.0
 _MAX_DEFER_S = 3600.0
 
-#: Interval in which a waiting batch checks whether the run is to stop.
+#: How often a waiting batch checks whether the run should stop.
 _POLL_S = 0.1
 
 
@@ -53,7 +54,7 @@ class CompactionGivenUp(Permanent):
     def __init__(self, instant: str, failing_s: float, error: str) -> None:
         super().__init__(
             f"compaction {instant} has failed for {failing_s:.0f} s, while the table's log files "
-            f"grow; the last failure: {error}; correct its cause and start again, which executes "
+            f"grow; the last failure: {error}; correct its cause and start again to execute "
             "the same plan, or raise compaction.give_up_after_s"
         )
         self.instant, self.failing_s = instant, failing_s
@@ -65,12 +66,13 @@ class AsyncCompactionPolicy:
 
     Attributes:
         compaction: when a compaction is planned.
-        max_wait_s: the longest time that a batch waits for a compaction. So it is also the longest
-            time that a compaction waits for the table's lock, before it retries later.
+        max_wait_s: the longest time that a batch waits for a compaction. A compaction, too, waits
+            no longer than this for the table's lock; then it retries.
         backlog_commits: batches wait if more than this number of delta commits are not compacted.
-        give_up_after_s: the run fails if a compaction has failed for this time; 0: never.
-        backoff_s: seconds after the first failure; doubled after each further one.
-        max_backoff_s: the longest pause.
+        give_up_after_s: the run fails if a compaction has failed for this number of seconds; 0: the
+            run never fails for this reason.
+        backoff_s: the pause in seconds after the first failure; it doubles after each further one.
+        max_backoff_s: the longest pause, in seconds.
     """
 
     compaction: CompactionPolicy
@@ -94,12 +96,12 @@ class _Job:
     """The plan that is being executed.
 
     Attributes:
-        writer: of the table.
+        writer: the writer of the table.
         planned: the plan.
-        step: of the current attempt; at ``PUBLISH`` it waits for the mutex.
-        failures: consecutive failures, at the same step or an earlier one.
+        step: the step of the current attempt. At ``PUBLISH``, the attempt waits for the mutex.
+        failures: the number of consecutive failures at the same step or an earlier one.
         failed_at: the step of the last failure.
-        failing_since: time of the first failure, in seconds of ``time.monotonic``.
+        failing_since: the time of the first failure, in seconds of ``time.monotonic``.
     """
 
     writer: TableWriter
@@ -110,14 +112,14 @@ class _Job:
     failing_since: float = 0.0
 
     def reach(self, step: _Step) -> None:
-        """Continue with a step, and forget the failures of earlier steps."""
+        """Continue with a step, and forget the failures of the steps before it."""
         self.step = step
         if self.failed_at < step:
             self.failures = 0
 
     @property
     def is_shared(self) -> bool:
-        """Whether other writers share the table, whose commits may conflict with the plan."""
+        """Whether other writers share the table; their commits may conflict with the plan."""
         return self.writer.table.context.multi_writer is not None
 
     @property
@@ -136,9 +138,9 @@ class _Deferred:
     """A plan that another writer executes, and that is retried later.
 
     Attributes:
-        writer: of its table.
-        times: how often it was deferred.
-        until: when it is retried, in seconds of ``time.monotonic``.
+        writer: the writer of the plan's table.
+        times: how often the plan was deferred.
+        until: when the plan is retried, in seconds of ``time.monotonic``.
     """
 
     writer: TableWriter
@@ -147,15 +149,15 @@ class _Deferred:
 
 
 class AsyncCompactor:
-    """Compacts the tables of a pipeline, one plan after the other, in its own thread.
+    """Compacts the tables of a pipeline in a separate thread, one plan after the other.
 
     Attributes:
-        mutex: held by the thread that reads or changes the open tables; reentrant.
+        mutex: the lock that a thread holds while it reads or changes the open tables; reentrant.
 
     Args:
-        policy: when it compacts, and how long batches wait.
-        runner: rewrites the file slices; used by nothing else.
-        listener: receives the events of compactions, some of them from the thread.
+        policy: when a compaction runs, and how long batches wait for it.
+        runner: rewrites the file slices; nothing else uses this runner.
+        listener: receives the events of compactions; some of them come from the thread.
     """
 
     def __init__(
@@ -185,10 +187,10 @@ class AsyncCompactor:
             raise self._given_up
 
     def start_next(self, writer: TableWriter) -> bool:
-        """Start the next due compaction of a table; call it after a batch, with the mutex.
+        """Start the next due compaction of a table. Call this after a batch, holding the mutex.
 
         Returns:
-            Whether a plan of this table is now executed. All tables share one thread.
+            Whether a compaction of this table was started. All tables share one thread.
 
         Raises:
             CompactionGivenUp: see ``check``.
@@ -207,11 +209,11 @@ class AsyncCompactor:
     def wait(self, stopping: threading.Event) -> None:
         """Let a compaction publish; if compaction is too far behind, wait until it ends.
 
-        Waits for at most ``max_wait_s``, and not for a compaction that has failed. Call it once
-        after each batch, with the mutex.
+        This waits for at most ``max_wait_s``, and does not wait for a compaction that has failed.
+        Call it once after each batch, holding the mutex.
 
         Args:
-            stopping: set if the run is to stop, which ends the wait.
+            stopping: set when the run should stop; this ends the wait.
         """
         job = self._job
         if job is None or job.failures:
@@ -230,7 +232,7 @@ class AsyncCompactor:
         self._listener(ServiceCompleted("compaction_wait", text, waited_s, job.table))
 
     def end(self, within_s: float) -> bool:
-        """Start no more compactions, and cancel the current one; the next start executes it again.
+        """Cancel the current compaction, and start no more; the next run executes its plan.
 
         Returns:
             Whether the thread is still running after ``within_s`` seconds.
@@ -299,9 +301,9 @@ class AsyncCompactor:
     def _try_publish(
         self, job: _Job, compaction: Compaction, stats: Sequence[WriteStat], started: float
     ) -> bool:
-        """Publish, unless the run stops; returns False if another writer held the lock too long.
+        """Publish, unless the run stops; return False if another writer held the lock too long.
 
-        The files that were written are kept for the next attempt.
+        The rewritten files are kept for the next attempt.
         """
         try:
             with self.mutex:
@@ -317,7 +319,7 @@ class AsyncCompactor:
         return True
 
     def _defer(self, job: _Job) -> None:
-        """Retry the plan later: the conflicting writer may finish, or die."""
+        """Defer the plan and retry it later. Until then, the other writer may finish or die."""
         with self.mutex:
             before = self._deferred.get(job.instant)
             times = before.times + 1 if before else 1
@@ -328,7 +330,7 @@ class AsyncCompactor:
     def _report_resolved(self, writer: TableWriter) -> None:
         """Report deferred plans that are no longer pending, as of the table's last refresh.
 
-        The plan that is attempted now is not among them: its attempt reports its end.
+        The plan that is executed now is skipped, because its own thread reports how it ends.
         """
         pending = {one.requested_at for one in writer.table.timeline.pending(Action.COMPACTION)}
         attempted = {self._job.instant} if self._job else set()
@@ -338,7 +340,7 @@ class AsyncCompactor:
             self._listener(CompactionResolved(name, writer.table.location.url))
 
     def _handle_failure(self, job: _Job, error: Exception) -> None:
-        """Report a failure, and pause; or give up."""
+        """Report a failure; then pause, or give up if the failures have lasted too long."""
         policy, now = self._policy, time.monotonic()
         job.failing_since = job.failing_since if job.failures else now
         job.failures, job.failed_at = job.failures + 1, job.step

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-#: A thread that takes longer than this to end is abandoned.
+#: Seconds to wait for the end of the thread. After that, the thread is abandoned.
 _END_WITHIN_S = 1.0
 
 
@@ -15,7 +15,7 @@ def background_thread(name: str, run: Callable[[threading.Event], object]) -> It
     """Run a function in a daemon thread until the block ends.
 
     Args:
-        name: of the thread.
+        name: the name of the thread.
         run: the function; it must return soon after its event is set.
     """
     ending = threading.Event()

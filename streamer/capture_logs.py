@@ -1,4 +1,4 @@
-"""Passes the warnings that modules of this project log to a function, which shows them."""
+"""Passes the warnings that modules of this project log to a function that shows them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _LOGGER = logging.getLogger(__name__)
 def capture_logs(emit: Callable[[str, str, str], None]) -> Iterator[None]:
     """Pass every warning of this project to ``emit``, and nowhere else, until the block ends.
 
-    Warnings of other processes, such as Spark's executors, are in the logs of these processes.
+    Warnings of other processes, such as Spark's executors, are only in the logs of these processes.
 
     Args:
-        emit: called with the level (``warning`` or ``error``), the module and the message, on the
-            thread that logs.
+        emit: called on the thread that logs, with the level (``warning`` or ``error``), the module
+            and the message.
     """
     handler = _CallbackHandler(emit)
-    loggers = [logging.getLogger(name) for name in PACKAGES]  # of its modules
+    loggers = [logging.getLogger(name) for name in PACKAGES]  # the parents of the modules' loggers
     before = [(one.handlers, one.propagate) for one in loggers]
     for one in loggers:
         one.handlers, one.propagate = [handler], False
@@ -34,7 +34,7 @@ def capture_logs(emit: Callable[[str, str, str], None]) -> Iterator[None]:
 
 
 def log_clashes() -> None:
-    """Warn of each module of the user that has the name of a package of lakemark."""
+    """Warn of each module on the Python path that has the name of a package of lakemark."""
     for clash in find_clashes():
         _LOGGER.warning(clash)
 

@@ -1,4 +1,4 @@
-"""Kills the processes that a call has started, if a signal interrupts the call."""
+"""Kills the processes that a call started if a signal interrupts the call."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 
 @contextmanager
 def kill_children_on_interrupt() -> Iterator[None]:
-    """Kill the child processes that the block has started if a signal's exception ends it.
+    """If a signal's exception ends the block, kill the child processes that the block started.
 
-    ``/proc`` lists the children, so this works on Linux only. On other systems Spark's JVM exits by
-    itself when this process ends, because its standard input is closed.
+    The children are found in ``/proc``, so this works on Linux only. On other systems, Spark's JVM
+    exits by itself when this process ends, because the JVM's standard input is closed.
     """
     before = set(_descendants(os.getpid()))
     try:
@@ -27,7 +27,7 @@ def kill_children_on_interrupt() -> Iterator[None]:
 
 
 def _kill_descendants(spared: Set[int]) -> None:
-    """Kill the descendants of this process; each is stopped first, so that it cannot fork."""
+    """Kill the descendants of this process; first stop all of them, so that they cannot fork."""
     stopped: set[int] = set()
     while found := set(_descendants(os.getpid())) - spared - stopped:
         _send(signal.SIGSTOP, found)
@@ -42,7 +42,7 @@ def _send(one: signal.Signals, processes: Set[int]) -> None:
 
 
 def _descendants(process: int) -> Iterator[int]:
-    """Process ids of the current descendants of a process."""
+    """Yield the process ids of the current descendants of a process."""
     for listing in Path("/proc").glob(f"{process}/task/*/children"):
         with suppress(OSError):  # the thread or the process has ended
             for child in map(int, listing.read_text().split()):

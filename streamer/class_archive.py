@@ -1,10 +1,10 @@
 """``python -m streamer.class_archive``: creates an archive of Spark's classes for faster starts.
 
-At a start, the JVM spends most of the time on reading and verifying about fifteen thousand classes.
-It can map them from a file instead (class data sharing). The file is created once: Spark runs the
-operations of a pipeline, and the JVM archives the loaded classes when it exits. A JVM compares the
-times and sizes of the jars with those in the file, and ignores the file if they differ. So each
-installation of Spark has its own file.
+When a JVM starts, it spends most of the time on reading and verifying about fifteen thousand
+classes. It can map them from a file instead (class data sharing). The file is created once: Spark
+runs the operations of a pipeline, and when its JVM exits, it archives the classes that it has
+loaded. A JVM ignores the file if the times or sizes of Spark's jars are not those in the file. So
+each installation of Spark has its own file.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from streamer.toolchain import (
     one_at_a_time,
 )
 
-#: The JVM logs about the archive to standard error, not to the output of a command.
+#: The JVM logs messages about the archive to standard error, so that standard output is clean.
 _LOG_OPTIONS = "-Xlog:disable -Xlog:all=warning:stderr"
 
 _TIMEOUT_S = 300.0
 
-#: An archive takes about 150 MB, and each new environment creates one, so only those that were used
-#: last are kept.
+#: An archive takes about 150 MB, and each new environment creates one. So only those that were used
+#: most recently are kept.
 _MAX_ARCHIVES = 4
 
 _TEMPORARY_PREFIX = "making-"
 
 
 def java_options(java: JavaHome, spark: SparkDistribution) -> str:
-    """Return the JVM options that use the archive; "" if there is no archive."""
+    """Return the JVM options that load the archive; "" if there is no archive."""
     archive = _path(java, spark)
     if not archive.exists():
         return ""
-    with suppress(OSError):  # the file system may be read-only, as in an image
+    with suppress(OSError):  # the file system may be read-only, as in a container image
         os.utime(archive)
     return f"{_LOG_OPTIONS} {shlex.quote(f'-XX:SharedArchiveFile={archive}')}"
 
 
 def make(java: JavaHome, spark: SparkDistribution) -> Path | None:
-    """Create the archive unless it exists; returns its path, or None if it cannot be created."""
+    """Create the archive unless it exists; return its path, or None if it cannot be created."""
     archive = _path(java, spark)
     if archive.exists():
         return archive
@@ -77,7 +77,9 @@ def _make(archive: Path) -> None:
 
 
 def _remove_unused(folder: Path) -> None:
-    """Delete the archives that were not used lately, and leftovers of interrupted attempts.
+    """Delete the least recently used archives, and leftovers of interrupted attempts.
+
+    A JVM that has mapped a deleted archive can still use it.
 
     A running JVM keeps its mapping of a deleted archive.
     """
@@ -89,11 +91,11 @@ def _remove_unused(folder: Path) -> None:
 
 
 def _warm_up(options: str) -> None:
-    """Run ``streamer.warm_up`` with these JVM options; its output is discarded."""
+    """Run ``streamer.warm_up`` with these JVM options, and discard its output."""
     given = os.environ.get(SUBMIT_OPTIONS, "")
     with suppress(subprocess.TimeoutExpired):
         subprocess.run(
-            # Without the working directory on the path: a streamer.py there would run instead.
+            # -P keeps the working directory off the path, which may contain another streamer.py.
             [sys.executable, "-P", "-m", "streamer.warm_up"],
             env={**os.environ, SUBMIT_OPTIONS: f"{given} {options}".strip()},
             stdout=subprocess.DEVNULL,
@@ -111,9 +113,9 @@ def _path(java: JavaHome, spark: SparkDistribution) -> Path:
 
 
 def _build_id(java: JavaHome, spark: SparkDistribution) -> bytes:
-    """Return the build of Java, and the names, sizes and times of the jars, which the JVM compares.
+    """Return what identifies the build: Java's release, and names, sizes and times of Spark's jars.
 
-    Times are in whole seconds, because those of a container's layers have no fractions.
+    Times are in whole seconds, because the times in a container's layers have no fractions.
     """
     seen: list[bytes] = []
     for jar in sorted(spark.jars_folder.glob("*.jar")):

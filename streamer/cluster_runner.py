@@ -20,7 +20,7 @@ class ClusterRunner(SparkRunner):
         """See ``SparkRunner.map``.
 
         Raises:
-            HudiError: a task raised it, or the cluster failed.
+            HudiError: a task raised this error, or the cluster failed.
         """
         with _translating():
             return super().map(function, tasks)

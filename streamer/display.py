@@ -49,7 +49,7 @@ _REFRESHES_PER_S = 4
 def show_run(
     console: Console | None = None, redacted: Callable[[str], str] = str
 ) -> Iterator[Listener]:
-    """Provide a listener that shows a run until the block ends.
+    """Yield a listener that shows a run until the block ends.
 
     Args:
         console: where to print; None for standard output.
@@ -68,13 +68,13 @@ def show_run(
 
 
 class PlainLines:
-    """Prints a line for each event, with the time in UTC."""
+    """Prints one line for each event, with the time in UTC."""
 
     def __init__(self, console: Console, redacted: Callable[[str], str] = str) -> None:
         self._console, self._redacted = console, redacted
 
     def __call__(self, event: Event, /) -> None:
-        """Print the event, except ``RunFailed``: the command prints its message when it ends."""
+        """Print the event. ``RunFailed`` is skipped, because the command prints its message."""
         if isinstance(event, RunFailed):
             return
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -83,7 +83,7 @@ class PlainLines:
 
 
 class LiveDisplay:
-    """Collects events, and renders the run as it is now."""
+    """Collects events, and renders the current state of the run."""
 
     def __init__(self, redacted: Callable[[str], str] = str) -> None:
         self._redacted = redacted
@@ -108,7 +108,7 @@ class LiveDisplay:
             self._notes.append(self._redacted(describe(event)))
 
     def render(self) -> RenderableType:
-        """Return the run as it is now."""
+        """Return what the display shows now."""
         parts: list[RenderableType] = [self._header(), self._totals()]
         if self._batches:
             parts.append(_batch_table(self._batches))
@@ -123,7 +123,7 @@ class LiveDisplay:
         self._records += batch.records_read
         self._rows += batch.rows_written
         self._rejects += batch.rejects
-        # Not the sum of the stages: a batch is read while the one before it is written.
+        # The sum of the stages would be too long, because batches are read ahead.
         self._busy_s += time.monotonic() - self._planned_at
 
     def _header(self) -> RenderableType:
@@ -154,7 +154,7 @@ class LiveDisplay:
 
 
 def describe(event: Event) -> str:
-    """Return an event in one line."""
+    """Describe an event in one line."""
     match event:
         case MetricsServed():
             host = f"[{event.host}]" if ":" in event.host else event.host
@@ -233,7 +233,7 @@ def describe(event: Event) -> str:
 
 
 def _of(table_url: str) -> str:
-    """Return the table of a service, by the last part of its path; "" if it is not one table."""
+    """Return " of" and the last part of the table's path; "" if the event is not of one table."""
     name = table_url.rstrip("/").rpartition("/")[2]
     return f" of {name}" if name else ""
 

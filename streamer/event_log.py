@@ -1,4 +1,4 @@
-"""Writes events as JSON, one object a line, for programs."""
+"""Writes events for programs: one JSON object per line."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from streamer.events import Event, Listener
 
 
 class JsonEventWriter:
-    """A listener that writes an object for each event, and flushes it at once.
+    """A listener that writes each event as a JSON object, and flushes it at once.
 
-    An object has ``time`` (UTC, ISO 8601), ``pipeline``, ``event`` (the event's name) and the
-    event's own fields (``streamer.events``).
+    Each object contains ``time`` (UTC, ISO 8601), ``pipeline``, ``event`` (the name of the event's
+    class) and the fields of the event (``streamer.events``).
 
     Args:
         out: where lines are written.
-        pipeline: its name.
+        pipeline: the name of the pipeline.
         redacted: removes secrets from a text.
     """
 
@@ -57,7 +57,7 @@ class JsonEventWriter:
 def event_log(
     path: Path | None, pipeline: str, redacted: Callable[[str], str], next_listener: Listener
 ) -> Iterator[Listener]:
-    """Provide a listener that appends each event to ``path``, if given, and passes it on."""
+    """Yield a listener that appends each event to ``path``, if there is one, and passes it on."""
     if path is None:
         yield next_listener
         return

@@ -1,4 +1,4 @@
-"""The events of a run: one frozen class for each kind.
+"""The events of a run. Each kind of event is a frozen class.
 
 The loop, the source and the sink emit events to a ``Listener``, such as the display, the metrics or
 the event log. A listener must neither raise nor block, because the run waits for it.
@@ -18,8 +18,8 @@ class MetricsServed:
     """The endpoint serves metrics and health until the run ends.
 
     Attributes:
-        host: address on which it listens.
-        port: of that address.
+        host: the address on which the endpoint listens.
+        port: the port of this address.
     """
 
     host: str
@@ -31,10 +31,10 @@ class RunStarted:
     """The stream is about to start.
 
     Attributes:
-        pipeline: name of the pipeline.
-        topic: the topic that it reads.
-        table: path or url of the table.
-        start: next offset of each partition.
+        pipeline: the name of the pipeline.
+        topic: the topic that the pipeline reads.
+        table: the path or URL of the table.
+        start: the next offset of each partition.
         resumed: whether the offsets are the table's checkpoint; False for the first run.
     """
 
@@ -47,14 +47,14 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsLost:
-    """Kafka deleted records before they were read, and the configuration skips them.
+    """Kafka deleted records before they were read, and the configuration says to skip them.
 
     Attributes:
         topic: the topic.
         ranges: one text for each partition that lost records.
-        lost: the same for programs: ``topic``, ``partition``, ``from`` (the first lost offset),
-            ``to`` (the offset to continue at; None if the partition no longer exists) and ``count``
-            (None if it is not known).
+        lost: the same facts for programs, one mapping per partition: ``topic``, ``partition``,
+            ``from`` (the first lost offset), ``to`` (the offset to continue at; None if the
+            partition no longer exists) and ``count`` (None if it is not known).
     """
 
     topic: str
@@ -64,7 +64,7 @@ class OffsetsLost:
 
 @dataclass(frozen=True, slots=True)
 class GroupCommitFailed:
-    """The broker refused offsets for a consumer group; the table has recorded them.
+    """The broker refused offsets for a consumer group. The table has recorded these offsets.
 
     Attributes:
         group: the consumer group.
@@ -77,12 +77,12 @@ class GroupCommitFailed:
 
 @dataclass(frozen=True, slots=True)
 class Alive:
-    """The stream runs; emitted at a fixed interval.
+    """The stream is running. This event is emitted at a fixed interval.
 
     Attributes:
-        checkpoint: next offset of each partition, as committed.
-        lag: unread offsets of each partition; empty if the broker did not answer.
-        idle_s: seconds since the run's last commit, or since its start if it has not committed.
+        checkpoint: the committed next offset of each partition.
+        lag: the number of unread offsets of each partition; empty if the broker did not answer.
+        idle_s: seconds since the run's last commit; if there is none, since the start of the run.
         has_committed: whether this run has committed a batch.
     """
 
@@ -98,7 +98,7 @@ class WarningLogged:
 
     Attributes:
         level: ``warning`` or ``error``.
-        module: name of the module.
+        module: the name of the module.
         message: the text.
     """
 
@@ -112,8 +112,8 @@ class BatchPlanned:
     """A batch is about to be read.
 
     Attributes:
-        batch_id: counts from 0 in every run.
-        offsets: number of offsets by partition.
+        batch_id: the number of the batch; each run counts from 0.
+        offsets: the number of offsets of each partition.
     """
 
     batch_id: int
@@ -121,28 +121,28 @@ class BatchPlanned:
 
     @property
     def records(self) -> int:
-        """Offsets of all partitions; if the topic has gaps, these are more than the records."""
+        """The number of offsets of all partitions; more than the records if the topic has gaps."""
         return sum(self.offsets.values())
 
 
 @dataclass(frozen=True, slots=True)
 class BatchWritten:
-    """A batch is committed.
+    """A batch was committed.
 
     Attributes:
-        batch_id: as planned.
+        batch_id: the number of the batch, as in ``BatchPlanned``.
         instant: the commit; None if there was nothing to write.
-        records_read: records read from Kafka.
-        rows_written: rows written, after the batch was reduced to one change per key.
-        rows_deleted: deletes among these rows.
-        rejects: records that could not become rows.
-        bytes_written: size of the files.
-        stage_s: seconds of each stage, in order.
-        lag: unread offsets of each partition; empty if it was not read.
-        files_written: number of files.
-        ignored: tombstones among the records that the pipeline ignores.
-        offsets_skipped: offsets at which the topic has no record: of aborted transactions, of
-            transaction markers, or of compacted records.
+        records_read: the number of records read from Kafka.
+        rows_written: the number of rows written, after the batch was reduced to one change per key.
+        rows_deleted: how many of these rows are deletes.
+        rejects: the number of records that could not become rows.
+        bytes_written: the size of the files.
+        stage_s: the duration of each stage in seconds, in order.
+        lag: the number of unread offsets of each partition; empty if the broker did not answer.
+        files_written: the number of files.
+        ignored: the number of tombstones that were skipped, because the pipeline ignores them.
+        offsets_skipped: the number of offsets at which the topic has no record, because of aborted
+            transactions, transaction markers or log compaction.
     """
 
     batch_id: int
@@ -160,7 +160,7 @@ class BatchWritten:
 
     @property
     def total_s(self) -> float:
-        """Seconds of all stages."""
+        """The duration of all stages, in seconds."""
         return sum(self.stage_s.values())
 
 
@@ -169,10 +169,10 @@ class RecordsRejected:
     """Records of a batch were sent to the dead letters.
 
     Attributes:
-        batch_id: as planned.
-        count: number of records.
-        first: origin of one of them, and the reason.
-        dead_letters: path of the dead-letter table, which has the reason of each record.
+        batch_id: the number of the batch, as in ``BatchPlanned``.
+        count: the number of records.
+        first: where one of these records comes from, and the reason.
+        dead_letters: the path of the dead-letter table, which has the reason for each record.
     """
 
     batch_id: int
@@ -183,11 +183,11 @@ class RecordsRejected:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsChanged:
-    """Record keys are in more partitions after a batch than before it, and in more than one.
+    """After a batch, record keys exist in several partitions, and in more than before the batch.
 
     Attributes:
-        batch_id: as planned.
-        count: number of keys.
+        batch_id: the number of the batch, as in ``BatchPlanned``.
+        count: the number of keys.
         first: one of the keys, and two of its partitions.
     """
 
@@ -201,7 +201,7 @@ class SchemaEvolved:
     """A batch changed the columns of the table.
 
     Attributes:
-        batch_id: as planned.
+        batch_id: the number of the batch, as in ``BatchPlanned``.
         changes: new columns with their types, and columns that were widened.
     """
 
@@ -214,10 +214,10 @@ class CompactionStarted:
     """An asynchronous compaction has started.
 
     Attributes:
-        instant: the compaction.
-        file_groups: number of file groups to rewrite.
-        log_bytes: size of the log files to merge.
-        table: URL of the table.
+        instant: the instant of the compaction.
+        file_groups: the number of file groups to rewrite.
+        log_bytes: the size of the log files to merge.
+        table: the URL of the table.
     """
 
     instant: str
@@ -228,16 +228,16 @@ class CompactionStarted:
 
 @dataclass(frozen=True, slots=True)
 class CompactionFailed:
-    """An asynchronous compaction failed; it is retried, and the batches continue.
+    """An asynchronous compaction failed. It is retried, and the batches continue.
 
     Attributes:
-        instant: the compaction.
-        error: message of the error.
-        failures: number of consecutive failures, including this one.
-        failing_s: seconds since the first of them.
+        instant: the instant of the compaction.
+        error: the message of the error.
+        failures: the number of consecutive failures, including this one.
+        failing_s: seconds since the first of these failures.
         pause_s: seconds until the next attempt.
-        error_type: name of the error's class.
-        table: URL of the table.
+        error_type: the name of the error's class.
+        table: the URL of the table.
     """
 
     instant: str
@@ -254,12 +254,12 @@ class CompactionCompleted:
     """A compaction has merged log files into base files.
 
     Attributes:
-        instant: the compaction.
-        file_groups: number of file groups that were rewritten.
-        rows_written: rows of the new base files.
-        bytes_written: size of these files.
-        seconds: from plan to commit.
-        table: URL of the table.
+        instant: the instant of the compaction.
+        file_groups: the number of file groups that were rewritten.
+        rows_written: the number of rows in the new base files.
+        bytes_written: the size of the new base files.
+        seconds: the time from plan to commit.
+        table: the URL of the table.
     """
 
     instant: str
@@ -283,11 +283,12 @@ class CompactionCompleted:
 class CompactionResolved:
     """A deferred compaction is no longer pending.
 
-    Another writer has completed or removed it; or this writer completed it, and lost the answer.
+    Either another writer has completed or removed it, or this writer completed it but did not
+    receive the store's answer.
 
     Attributes:
-        instant: the compaction.
-        table: URL of the table.
+        instant: the instant of the compaction.
+        table: the URL of the table.
     """
 
     instant: str
@@ -296,15 +297,16 @@ class CompactionResolved:
 
 @dataclass(frozen=True, slots=True)
 class ServiceCompleted:
-    """A table service other than compaction has run: cleaning, archival, rollback of dead writers.
+    """A table service other than compaction has run: cleaning, archival, or a writer's rollback.
 
     Cleaning and archival of the metadata table have the name ``metadata``.
 
     Attributes:
-        service: name of the service.
+        service: the name of the service.
         summary: the result in a few words.
-        seconds: duration.
-        table: URL of the table; "" for the rollback at a start, which may concern both tables.
+        seconds: the duration.
+        table: the URL of the table; "" for the rollback at a start, which may concern both the
+            table and the dead-letter table.
     """
 
     service: str
@@ -318,11 +320,11 @@ class Retrying:
     """A batch failed for a transient reason.
 
     Attributes:
-        error: message of the error.
-        attempt: the attempt that failed, from 1.
-        max_attempts: number of attempts after which the run fails.
+        error: the message of the error.
+        attempt: the number of the attempt that failed, from 1.
+        max_attempts: the number of attempts after which the run fails.
         pause_s: seconds until the next attempt.
-        error_type: name of the error's class.
+        error_type: the name of the error's class.
     """
 
     error: str
@@ -334,11 +336,11 @@ class Retrying:
 
 @dataclass(frozen=True, slots=True)
 class RunFailed:
-    """The run failed permanently, perhaps before it started; this is its last event.
+    """The run failed permanently, perhaps before the stream started. This is its last event.
 
     Attributes:
-        error_type: name of the error's class.
-        error: its message.
+        error_type: the name of the error's class.
+        error: the message of the error.
     """
 
     error_type: str
@@ -347,10 +349,10 @@ class RunFailed:
 
 @dataclass(frozen=True, slots=True)
 class RunStopping:
-    """The run was asked to stop, and stops after the work in progress.
+    """The run was asked to stop. It stops after the work in progress.
 
     Attributes:
-        work: ``batch``, ``compaction``, or ``""`` if nothing is in progress.
+        work: ``batch`` or ``compaction``; "" if nothing is in progress.
     """
 
     work: str
@@ -362,10 +364,10 @@ class RunStopped:
 
     Attributes:
         reason: ``caught up`` or ``interrupted``.
-        checkpoint: next offset of each partition.
-        batches: number of committed batches.
-        rows_written: rows of all these batches.
-        seconds: from start to end.
+        checkpoint: the next offset of each partition.
+        batches: the number of committed batches.
+        rows_written: the number of rows in all these batches.
+        seconds: the time from start to end.
     """
 
     reason: str
@@ -402,8 +404,8 @@ Event: TypeAlias = (
 class Listener(Protocol):
     """Receives each event, in order, on the thread that emits it.
 
-    The events of asynchronous compactions, keepalives and warnings come from other threads than
-    those of the loop.
+    Events of asynchronous compactions, keepalives and warnings come from threads that do not belong
+    to the loop.
     """
 
     def __call__(self, event: Event, /) -> None:
@@ -412,4 +414,4 @@ class Listener(Protocol):
 
 
 def ignore(event: Event, /) -> None:
-    """A listener that does nothing."""
+    """Do nothing; a listener for callers that need no events."""

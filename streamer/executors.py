@@ -1,4 +1,4 @@
-"""Checks that the executors run the same versions as the driver."""
+"""Checks that Spark's executors have the same versions as the driver."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class ExecutorsUnusable(Permanent):
 
 
 def check_executors(spark: SparkSession) -> None:
-    """Compare the versions of every executor with the driver's; does nothing for a local session.
+    """Compare the versions of every executor with the driver's; skip this for a local session.
 
-    Executors that join later are checked with their first task (``VersionCheckedTask``).
+    Executors that join later are checked when they run their first task (``VersionCheckedTask``).
 
     Raises:
-        ExecutorsDiffer: an executor has other versions, and might write other bytes.
+        ExecutorsDiffer: an executor has other versions, which might write different bytes.
         ExecutorsUnusable: the executors cannot report their versions.
     """
     context = spark.sparkContext

@@ -1,4 +1,4 @@
-"""What makes a command answer sooner: fewer imports, without garbage collection."""
+"""Makes commands start faster: with fewer imports, and without garbage collection of imports."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from types import ModuleType
 
 
 def resume_garbage_collection() -> None:
-    """Collect garbage again, if the start of the command has switched it off.
+    """Enable garbage collection again, if it was disabled for the start of the command.
 
-    Imports create many objects and no garbage. Later collections, and that at the end of the
-    process, ignore the objects that exist now.
+    Imports create many objects, but no garbage. So the objects that exist now are excluded from
+    later collections and from the collection at the end of the process.
     """
     if not gc.isenabled():
         gc.freeze()
@@ -23,22 +23,22 @@ def resume_garbage_collection() -> None:
 def prevent_pandas_import() -> None:
     """Make pyarrow assume that pandas is not installed.
 
-    pyarrow imports pandas when it first converts Python values, in order to recognise its types.
-    The import takes longer than a query of a small table. Other code may still import pandas, but
-    conversions between pyarrow and pandas then fail in this process.
+    pyarrow imports pandas when it first converts Python values, because it checks whether they are
+    pandas types. This import takes longer than a query of a small table. Other code may still
+    import pandas, but conversions between pyarrow and pandas then fail in this process.
     """
     import pyarrow as pa
 
     blocker = _PandasBlocker()
     sys.meta_path.insert(0, blocker)
     try:
-        pa.array([0])  # pyarrow looks for pandas once
+        pa.array([0])  # pyarrow looks for pandas only once
     finally:
         sys.meta_path.remove(blocker)
 
 
 class _PandasBlocker:
-    """A finder that fails for pandas."""
+    """A finder that refuses to import pandas."""
 
     def find_spec(
         self, name: str, _path: Sequence[str] | None, _target: ModuleType | None = None

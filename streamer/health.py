@@ -1,4 +1,4 @@
-"""Decides from events and from the loop whether a run is alive and makes progress."""
+"""Decides whether a run is alive and makes progress, from its events and the state of its loop."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from streamer.events import (
     WarningLogged,
 )
 
-#: After a failure, a stream counts as recovered when it has waited for records for these seconds.
+#: Seconds of waiting for records after which a stream that failed counts as recovered.
 _RECOVERED_AFTER_S = 30.0
 
 
@@ -33,7 +33,7 @@ class Verdict:
     Attributes:
         is_alive: False if the process should be replaced.
         is_ready: whether the stream runs, and nothing has failed since its last success.
-        reason: one line.
+        reason: the reason, in one line.
     """
 
     is_alive: bool
@@ -43,22 +43,22 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, order=True)
 class _FailingCompaction:
-    """Time of a compaction's first failure, and the class of its last failure."""
+    """The time of a compaction's first failure, and the error class of its last failure."""
 
     since: float
     error_type: str
 
 
 class Health:
-    """A listener that keeps the health of a run; any thread may call ``verdict``.
+    """A listener that tracks the health of a run. Any thread may call ``verdict``.
 
-    The run makes progress if the loop emits an event, or if it waits for records, which it notes
-    several times a second. Events of other threads do not count. So a run is stuck if a start, a
-    batch or a service takes too long, or if Spark's JVM no longer answers the loop.
+    The run makes progress when the loop emits an event or waits for records. The loop notes several
+    times a second that it waits. Events of other threads do not count. So a run counts as stuck if
+    a start, a batch or a service takes too long, or if Spark's JVM no longer answers the loop.
 
     Args:
-        stuck_after_s: seconds without progress, or with retries only, after which the run counts
-            as stuck.
+        stuck_after_s: the run counts as stuck after this number of seconds without progress, or
+            with failed attempts only.
         clock: monotonic seconds.
     """
 
@@ -74,16 +74,16 @@ class Health:
         self._ended: str | None = None
 
     def watch(self, waiting_at: Callable[[], float]) -> None:
-        """Use the state of the loop, too.
+        """Also use the time at which the loop last waited for records.
 
         Args:
-            waiting_at: returns when the loop last waited for records, on the same clock.
+            waiting_at: returns this time, on the same clock.
         """
         with self._lock:
             self._waiting_at = waiting_at
 
     def __call__(self, event: Event, /) -> None:
-        """Update the health."""
+        """Update the health with an event."""
         with self._lock:
             if isinstance(event, CompactionFailed):
                 self._note_failed_compaction(event)
@@ -120,10 +120,10 @@ class Health:
                 pass  # counts as progress only
 
     def _note_failed_compaction(self, event: CompactionFailed) -> None:
-        """Note a failed compaction; it does not count as progress of the loop."""
+        """Note a failed compaction. It does not count as progress of the loop."""
         since = self._clock() - event.failing_s
         before = self._failing_compactions.get(event.instant)
-        if before is not None:  # a deferred plan counts its failures from the beginning
+        if before is not None:  # a deferred plan counts its failures from zero again
             since = min(since, before.since)
         self._failing_compactions[event.instant] = _FailingCompaction(since, event.error_type)
 

@@ -1,6 +1,6 @@
 """Recognises that Spark's JVM has exited, and reports the cause.
 
-After the exit every call to the JVM fails with errors of py4j that do not name the cause.
+After the exit, every call to the JVM fails with an error of py4j that does not name the cause.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from lakemark.errors import Permanent
 from streamer.stopping import was_interrupted
 from streamer.toolchain import cache_home
 
-#: Exit code of a JVM that runs out of memory (``SparkExitCode.OOM``).
+#: The exit code of a JVM that ran out of memory (``SparkExitCode.OOM``).
 _OUT_OF_MEMORY = 52
 
-#: Seconds that a JVM may take to exit after its connections are closed.
+#: Seconds that a JVM may take to exit after its connections were closed.
 _EXIT_WITHIN_S = 10.0
 
 _REMEDY = (
@@ -38,7 +38,7 @@ def log_file() -> Path:
 
 
 def output_file() -> Path:
-    """Return the file for the standard error of that JVM, such as output before its log is open."""
+    """Return the file for the JVM's standard error, such as output from before its log is open."""
     return log_file().with_suffix(".out")
 
 
@@ -55,19 +55,20 @@ class JvmEnded(Permanent):
     def __init__(self, exit_code: int) -> None:
         super().__init__(
             f"Spark's JVM ended with exit code {exit_code}; the reason is in its log {log_file()} "
-            f"or in its output {output_file()} (-9: the system killed it, perhaps for lack of "
-            "memory; then lower spark.driver.memory in spark.conf or use a machine with more)"
+            f"or in its output {output_file()} (-9: the system killed it, perhaps because memory "
+            "ran out; then lower spark.driver.memory in spark.conf or use a machine with more "
+            "memory)"
         )
         self.exit_code = exit_code
 
 
 @contextmanager
 def report_jvm_exit() -> Iterator[None]:
-    """Replace any error that the JVM's exit causes in the block by one that names the cause.
+    """Replace each error that the JVM's exit causes in the block by an error that names the cause.
 
     Raises:
         OutOfMemory: the JVM ran out of memory.
-        JvmEnded: it exited for another reason.
+        JvmEnded: the JVM exited for another reason.
     """
     root = logging.getLogger()
     root.addFilter(_is_not_from_py4j)
@@ -83,11 +84,11 @@ def report_jvm_exit() -> Iterator[None]:
 
 
 def jvm_failure(error: BaseException) -> Permanent | None:
-    """Return the cause of the JVM's exit, if that made a call to it fail; None while it runs."""
+    """Return why the JVM exited, if this made a call fail; None if the JVM still runs."""
     if isinstance(error, OutOfMemory | JvmEnded):
         return error
     process = getattr(SparkContext._gateway, "proc", None)
-    if process is None:  # spark-submit started it, and this process ends with it
+    if process is None:  # spark-submit started the JVM, which ends this process with it
         return None
     if was_interrupted(error):  # a signal ended the call; the JVM still runs
         return None

@@ -21,8 +21,8 @@ def emit_keepalives(
     """Emit ``Alive`` from a background thread while the stream runs, until the block ends.
 
     Args:
-        loop: the run.
-        source: from which the lag is read.
+        loop: the loop of the run.
+        source: reports the lag.
         listener: receives the events.
         interval_s: seconds between two events.
     """
@@ -44,5 +44,5 @@ def emit_keepalives(
 def _lag(source: KafkaSource, position: KafkaCheckpoint) -> Mapping[int, int]:
     try:
         return source.lag(position)
-    except Exception:  # the run is alive nevertheless; the stream reports its own failures
+    except Exception:  # the run is still alive, and the stream reports its own failures
         return {}

@@ -1,7 +1,7 @@
-"""The stream loop: micro-batches, each of which becomes one commit.
+"""The stream loop: it reads micro-batches, and each batch becomes one commit.
 
-The table is the only source of a run's progress. Spark's own checkpoint folder is temporary, a new
-one for each start. After a transient failure, the loop starts again in ``_start_from_table``.
+Only the table records the progress of a run. Spark's own checkpoint folder is temporary, and each
+start gets a new one. After a transient failure, the loop starts again in ``_start_from_table``.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ from streamer.stream_failure import is_transient, min_pause_s, translate
 _POLL_S = 0.2
 _SHORT_POLL_S = 0.02
 
-#: Seconds that a batch in progress has to finish after the run was asked to stop.
+#: Seconds for which a batch in progress may continue after the run was asked to stop.
 STOP_GRACE_S = 20.0
 
-#: Seconds that Spark then has to cancel the batch.
+#: Seconds that Spark then gets to cancel the batch.
 _CANCEL_S = 2.0
 
 
@@ -70,7 +70,7 @@ class _Loss:
     Attributes:
         ranges: the lost ranges; empty for most commits.
         checkpoint: the checkpoint that the commit records.
-        topic_id: the topic id that it records.
+        topic_id: the topic id that the commit records.
     """
 
     ranges: Sequence[LostRange]
@@ -82,20 +82,21 @@ class StreamLoop:
     """Runs the stream of one pipeline.
 
     Attributes:
-        has_unfinished_work: whether a thread may still be running for which the run did not wait:
-            of a batch, of a compaction, or of the end of the stream.
+        has_unfinished_work: whether a thread may still be at work that the run did not wait for: a
+            thread of a batch, of a compaction, or of the end of the stream.
         waiting_at: when the stream was last seen without a batch in progress, in seconds of
             ``time.monotonic``.
-        committed_at: when the run last committed a batch, on the same clock; None before the first.
-        created_at: when the run was created, on the same clock.
+        committed_at: when the run last committed a batch, on the same clock; None before the first
+            commit.
+        created_at: when this object was created, on the same clock.
 
     Args:
-        name: of the pipeline, for events.
+        name: the name of the pipeline, for events.
         source: reads the records.
         sink: commits the records together with their offsets.
         exchange: moves the records of a batch to the sink.
         services: the table services, inline and asynchronous.
-        config: how long and how often the loop runs.
+        config: how long the loop runs, and how often it writes a batch.
         listener: receives all events.
     """
 
@@ -127,15 +128,15 @@ class StreamLoop:
 
     @property
     def position(self) -> KafkaCheckpoint | None:
-        """The committed offsets; None unless the stream runs."""
+        """The committed offsets; None if the stream is not running."""
         return self._position if self._is_streaming else None
 
     def stop(self) -> bool:
         """Ask the run to stop after the batch in progress; may be called from a signal handler.
 
         Returns:
-            Whether the run stops by itself, because the stream runs or is ending. If not, the
-            caller may interrupt it with ``StopRequested``.
+            Whether the run stops by itself, because the stream is running or ending. If not, the
+            caller may interrupt the run with ``StopRequested``.
         """
         if not self._stopping.is_set():
             self._stop_by = time.monotonic() + STOP_GRACE_S
@@ -143,17 +144,17 @@ class StreamLoop:
         return self._is_streaming or self._is_ending
 
     def run(self) -> RunStopped:
-        """Stream until the topic is read (``once``), ``stop`` is called, or a failure is permanent.
+        """Stream until the topic is read (mode ``once``), or ``stop`` is called.
 
         Raises:
-            HudiError: the failure; the table has only complete batches.
+            HudiError: the run failed permanently; the table contains only complete batches.
         """
         started = time.monotonic()
         try:
             self._run_with_retries()
             self._let_services_finish()
         except StopRequested:
-            self.has_unfinished_work = True  # the threads of the interrupted call
+            self.has_unfinished_work = True  # the threads of the interrupted call may still run
         except KeyboardInterrupt:  # a second signal: the run waits for nothing
             self.has_unfinished_work, self._stop_by = True, -math.inf
             raise
@@ -162,7 +163,7 @@ class StreamLoop:
             unfinished, self.has_unfinished_work = (
                 self.has_unfinished_work,
                 True,
-            )  # if this is interrupted
+            )  # if the next lines are interrupted, threads may still run
             self.has_unfinished_work = self._services.end(self._at_most_s(_CANCEL_S)) or unfinished
             self._source.flush_group_offsets(self._at_most_s(ANSWER_WITHIN_S))
         reason = "interrupted" if self._stopping.is_set() else "caught up"
@@ -178,7 +179,7 @@ class StreamLoop:
         return stopped
 
     def _run_with_retries(self) -> None:
-        """Start from the table again after transient failures, with growing pauses."""
+        """Stream from the table's checkpoint; after transient failures, retry after a pause."""
         limits = self._config.retry
         failures, batches_before = 0, 0
         while not self._stopping.is_set():
@@ -201,8 +202,8 @@ class StreamLoop:
     def _pause(self, seconds: float) -> None:
         """Sleep until the time has passed or the run is asked to stop.
 
-        This polls and does not wait for the event: ``Event.wait`` briefly holds a lock, for which a
-        signal handler on this thread would wait for ever.
+        This polls instead of waiting for the event, because ``Event.wait`` briefly holds a lock. A
+        signal handler on this thread would wait for this lock forever.
         """
         ends_at = time.monotonic() + seconds
         while not self._stopping.is_set() and (remaining_s := ends_at - time.monotonic()) > 0:
@@ -210,7 +211,7 @@ class StreamLoop:
 
     def _let_services_finish(self) -> None:
         """Wait for an asynchronous compaction; after a stop, only within the grace period."""
-        self._is_streaming = True  # so that a signal ends this wait and does not interrupt it
+        self._is_streaming = True  # so that a signal ends this wait instead of interrupting it
         is_reported = False
         while self._services.is_progressing and time.monotonic() < self._stop_by:
             if self._stopping.is_set() and not is_reported:
@@ -225,7 +226,7 @@ class StreamLoop:
         with self._services.mutex:
             progress = self._recover()
         checkpoint = None if progress is None else progress.checkpoint
-        if progress and checkpoint:  # perhaps of a commit whose outcome was unknown
+        if progress and checkpoint:  # its commit may be one whose outcome was unknown
             self._report_loss(checkpoint, progress.topic_id)
         begun = self._source.start(checkpoint, progress.topic_id if progress else "")
         if begun.needs_commit:
@@ -245,7 +246,10 @@ class StreamLoop:
             self._stream(start, scratch)
 
     def _commit_start(self, begun: Start) -> None:
-        """Commit a start that a later start might not find again, before any record is read."""
+        """Commit the start offsets before any record is read.
+
+        Otherwise a later start might choose other offsets.
+        """
         self._loss = _Loss(begun.lost, begun.checkpoint, begun.topic_id)
         lost = [one.facts(begun.checkpoint.topic) for one in begun.lost]
         with self._services.mutex:
@@ -256,16 +260,16 @@ class StreamLoop:
     def _check_read(
         self, end: KafkaCheckpoint, gaps: Sequence[OffsetGap]
     ) -> Sequence[Mapping[str, object]]:
-        """Run ``KafkaSource.check_read`` for a batch up to ``end``; returns the lost ranges."""
+        """Run ``KafkaSource.check_read`` for a batch up to ``end``; return the lost ranges."""
         lost = self._source.check_read(self._topic_id, gaps)
         self._loss = _Loss(lost, end, self._topic_id)
         return [one.facts(end.topic) for one in lost]
 
     def _report_loss(self, checkpoint: KafkaCheckpoint, topic_id: str) -> None:
-        """Report the ranges that the commit with this checkpoint skips, once.
+        """Report the ranges that the commit with this checkpoint skips, and report them only once.
 
-        They are reported after the commit: if the commit fails, the next attempt finds the same
-        ranges again, or wider ones.
+        They are reported after the commit, because a commit may fail. Then the next attempt finds
+        the same ranges, or wider ones.
         """
         loss, self._loss = self._loss, None
         if loss and loss.ranges and (loss.checkpoint, loss.topic_id) == (checkpoint, topic_id):
@@ -274,7 +278,7 @@ class StreamLoop:
             self._listener(OffsetsLost(topic, tuple(map(str, loss.ranges)), facts))
 
     def _recover(self) -> Progress | None:
-        """Roll back dead writers, run the due services, and return the progress of the table."""
+        """Roll back dead writers, run the due services, and return the table's progress."""
         began = time.monotonic()
         rolled_back = self._sink.recover()
         if rolled_back:
@@ -312,7 +316,7 @@ class StreamLoop:
     def _await(self, query: StreamingQuery, batches: StreamBatches) -> None:
         """Wait until the stream ends by itself, fails, or is asked to stop.
 
-        A stream that has read its topic ends before its last batch is published.
+        When a stream has read its topic, it ends before its last batch is published.
         """
         while batches.failure is None and (query.isActive or not batches.is_idle):
             self._services.check()
@@ -327,16 +331,16 @@ class StreamLoop:
             raise translate(error) from error
 
     def _end(self, query: StreamingQuery, batches: StreamBatches) -> BaseException | None:
-        """Stop the stream, and return its failure; None if it has none.
+        """Stop the stream and return its failure, or None.
 
-        If the batch does not finish in time, Spark cancels its jobs, but it would wait as long as
-        Python writes or waits, so such a batch is abandoned. A stream without a batch is abandoned,
-        too, when the run is to stop: Spark may be waiting for a broker that is down, and this wait
-        cannot be interrupted. After a failure, nothing is published, and the batch that is being
-        read is not waited for before its jobs are cancelled.
+        If a batch does not finish in time, it is abandoned: Spark cancels its jobs, but would wait
+        as long as Python code of the batch writes or waits. A stream without a batch is also
+        abandoned when the run should stop, because Spark may be waiting for a broker that is down,
+        and this wait cannot be interrupted. After a failure, nothing is published. Then a batch
+        that is being read gets no time to finish before its jobs are cancelled.
         """
         in_time = batches.failure is not None or batches.wait(STOP_GRACE_S)
-        failure = batches.failure  # before jobs fail because they are cancelled
+        failure = batches.failure  # read now, because cancelled jobs cause further failures
         batches.end()
         stop = threading.Thread(target=_stop, args=(query,), daemon=True)
         stop.start()
@@ -348,7 +352,7 @@ class StreamLoop:
         return failure
 
     def _at_most_s(self, seconds: float) -> float:
-        """Return the given seconds, or fewer if the run was asked to stop."""
+        """Return the given seconds, or the time that is left if the run was asked to stop."""
         return max(0.0, min(seconds, self._stop_by + _CANCEL_S - time.monotonic()))
 
     def _announce(self, batch: KafkaBatch, batch_id: int) -> None:
@@ -386,12 +390,12 @@ class StreamLoop:
 
 
 def _stop(query: StreamingQuery) -> None:
-    with suppress(Py4JError, OSError):  # the stream has ended with Spark's JVM
+    with suppress(Py4JError, OSError):  # the stream has already ended, with Spark's JVM
         query.stop()
 
 
 class _PlannedBatches:
-    """Makes the batches of a stream from the plans in Spark's offset log."""
+    """Builds the batches of a stream from the plans in Spark's offset log."""
 
     def __init__(
         self,
@@ -406,10 +410,10 @@ class _PlannedBatches:
         self._scratch, self._check_read = scratch, check_read
 
     def next(self, records: DataFrame, batch_id: int) -> KafkaBatch | None:
-        """Return the next batch; None if it has no new offsets, as the first batch may.
+        """Return the next batch; None if there are no new offsets, as may happen at the start.
 
         Raises:
-            TopicReplaced: the batch ends before the one before it.
+            TopicReplaced: the batch ends before the end of the previous batch.
         """
         start, end = self._read_to, planned_end(self._scratch, batch_id)
         if not start <= end:

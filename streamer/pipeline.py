@@ -1,4 +1,4 @@
-"""Builds a pipeline from its configuration; the only module that uses every concrete class."""
+"""Builds a pipeline from its configuration. Only this module uses every concrete class."""
 
 from __future__ import annotations
 
@@ -81,10 +81,13 @@ _SAMPLE_RECORDS = 1_000
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The opened and checked parts of one run.
+    """The loop, the source, the sink and the tables of one run, opened and checked.
 
     Attributes:
-        tables: of the rows, and of the dead letters if they are enabled.
+        loop: the stream loop.
+        sink: commits the batches.
+        source: reads the topic.
+        tables: the table of the rows, and the dead-letter table if dead letters are enabled.
     """
 
     loop: StreamLoop
@@ -99,16 +102,16 @@ def build(
 ) -> Iterator[Pipeline]:
     """Open the source, the tables and Spark until the block ends.
 
-    All checks are made here, before the stream starts and before anything is written. Checks that
-    do not need Spark come before Spark starts, and tables are created last.
+    All checks are made here: before the stream starts, and before anything is written. Checks that
+    do not need Spark are made before Spark starts. Tables are created after all checks.
 
     Args:
-        config: the pipeline.
+        config: the configuration of the pipeline.
         listener: receives all events.
-        exchange: moves records to their buckets; None to choose it for each batch.
+        exchange: moves records to their buckets; None to choose an exchange for each batch.
 
     Raises:
-        HudiError: a setting, the topic or the table does not fit; see the subclasses.
+        HudiError: a setting, the topic or the table is not suitable; see the subclasses.
     """
     check_start(config)
     with report_jvm_exit(), _source(config, listener) as (spark, source):
@@ -131,7 +134,7 @@ def build(
 def _source(
     config: PipelineConfig, listener: Listener
 ) -> Iterator[tuple[SparkSession, KafkaSource]]:
-    """Open the session and the topic until the block ends."""
+    """Yield the Spark session and the source; both are open until the block ends."""
     spark = spark_session(config)
     check_executors(spark)
     keeps_keys = config.dead_letters.enabled
@@ -150,10 +153,10 @@ def _policies(config: PipelineConfig) -> ServicePolicies:
 
 
 def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, list[TableWriter]]:
-    """Open the sink and the writers of its tables; checks come before tables are changed.
+    """Open the sink and the writers of its tables; nothing is changed before all checks are made.
 
     Raises:
-        HudiError: a setting, the topic or a table does not fit.
+        HudiError: a setting, the topic or a table is not suitable.
     """
     location, spec = config.table.location(), table_spec(config)
     index = BucketIndex(config.table.buckets, spec.record_key)
@@ -162,7 +165,9 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
     converter = _record_converter(config, spec, _value_schema(config, source, found))
     _check_roles(config, converter.table_schema, found)
     if found is None:
-        source.start_checkpoint(None)  # an unreadable topic must not leave an empty table behind
+        source.start_checkpoint(
+            None
+        )  # fail now if the topic is unreadable, before creating a table
     else:
         check_partial_rows(found, config.table.partial_update)
         columns, policy = converter.table_schema, config.decode.policy()
@@ -186,7 +191,9 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
 
 
 def _check_roles(config: PipelineConfig, columns: pa.Schema, found: OpenTable | None) -> None:
-    """Check the types of ordering and partition columns; an existing table keeps its partitions.
+    """Check the types of ordering and partition columns.
+
+    An existing table keeps its partition columns, whatever their types are.
 
     Raises:
         ConfigError: an ordering column is text, or a partition column of a new table is a
@@ -205,7 +212,7 @@ def _check_roles(config: PipelineConfig, columns: pa.Schema, found: OpenTable | 
 def _find_dead_letters(
     config: PipelineConfig,
 ) -> tuple[StorageLocation, TableSpec, OpenTable | None]:
-    """The location and the specification of the dead-letter table, and the table if it exists."""
+    """Return location and specification of the dead-letter table, and the table if it exists."""
     location, spec = dead_letters_table(config)
     found = find_table(location, coordination=coordination_of(config.concurrency))
     if found is not None:
@@ -237,7 +244,7 @@ def _check_found(
 def _ready(
     config: PipelineConfig, location: StorageLocation, spec: TableSpec, found: OpenTable | None
 ) -> OpenTable:
-    """Create the table if it does not exist; drop its metadata table if this is configured."""
+    """Return the table. Create it if it does not exist; drop its metadata table if configured."""
     table = found or create_table(location, spec, coordination_of(config.concurrency))
     is_dropped = config.table.drops_metadata_table and table.properties.names_metadata_table
     if found is not None and is_dropped:
@@ -248,7 +255,7 @@ def _ready(
 def _value_schema(
     config: PipelineConfig, source: KafkaSource, table: OpenTable | None
 ) -> pa.Schema:
-    """The declared columns, or those of the table, of the writers' schema, or inferred ones."""
+    """Return the declared, the table's or the Avro writers' columns; otherwise infer them."""
     declared = config.decode.declared()
     if declared is not None:
         return declared
@@ -267,11 +274,11 @@ def _value_schema(
 
 
 def _infer(config: PipelineConfig, source: KafkaSource) -> pa.Schema:
-    """Infer the columns from records of the topic; omitted and rounded fields are reported.
+    """Infer the columns from records of the topic, and warn of omitted and rounded fields.
 
     Raises:
-        InvalidConfig: no field has a type; a field that the table needs has no type or is reserved;
-            or no type holds the numbers of a key exactly.
+        InvalidConfig: no field has a type; or a field that the table needs has no type or is
+            reserved; or no type can hold the numbers of a key exactly.
     """
     table = config.table
     exact = (*table.record_key, *table.partition_by)
@@ -311,7 +318,7 @@ def _infer(config: PipelineConfig, source: KafkaSource) -> pa.Schema:
 
 
 def _report_reserved(names: Sequence[str], config: PipelineConfig) -> None:
-    """Warn of fields that are omitted because their names are reserved.
+    """Warn of fields that are omitted because Hudi reserves their names.
 
     Raises:
         InvalidConfig: the table needs one of these fields.

@@ -1,8 +1,8 @@
-"""Output of rows: a file by its extension, JSON lines, or a grid on the screen.
+"""Writes rows to a file, or prints them as JSON lines or as a grid.
 
-A file is complete or absent: it is written under a temporary name in the same folder, and renamed
-at the end. The screen shows every value whole, so that it can be copied: a grid as wide as needed,
-or one value a line if the terminal is narrower.
+An output file is complete or absent, because it is written under a temporary name in the same
+folder and then renamed. On the screen, a grid is as wide as its values need. If the terminal is
+narrower, each value is printed on a line of its own, so that it can still be copied.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Batches = Iterable[pa.RecordBatch]
 
-#: Value by name; all rows of a grid have the same names.
+#: Values by name. All rows of a grid have the same names.
 Row = Mapping[str, object]
 
 _ABSENT = "none"
@@ -43,7 +43,8 @@ def check_file(path: Path) -> None:
     """Check the path of an output file before rows are read.
 
     Raises:
-        InvalidConfig: its extension is not known, it is a folder, or its folder does not exist.
+        InvalidConfig: the extension is not known, the path is a folder, or its folder does not
+            exist.
     """
     if path.suffix not in _WRITERS:
         message = f"--out {path}: expected a name that ends in {', '.join(_WRITERS)}"
@@ -59,13 +60,13 @@ def check_file(path: Path) -> None:
 
 
 def write_file(batches: Batches, schema: pa.Schema, path: Path) -> int:
-    """Write all rows to ``path``, replacing an existing file.
+    """Write all rows to ``path``, and replace an existing file.
 
     Returns:
         The number of rows.
 
     Raises:
-        InvalidConfig: see ``check_file``; or CSV cannot hold a column.
+        InvalidConfig: see ``check_file``; or CSV cannot hold the values of a column.
         OSError: the file cannot be written.
     """
     check_file(path)
@@ -86,7 +87,13 @@ def write_file(batches: Batches, schema: pa.Schema, path: Path) -> int:
 
 
 def write_json_lines(batches: Batches, out: TextIO) -> int:
-    """Write one JSON object a line; binary as base64, decimals, times, NaN and infinity as text."""
+    """Write one JSON object per line.
+
+    Binary values are written as base64; decimals, times, NaN and infinity as text.
+
+    Returns:
+        The number of rows.
+    """
     count = 0
     for batch in batches:
         for row in _python_rows(batch):
@@ -96,14 +103,14 @@ def write_json_lines(batches: Batches, out: TextIO) -> int:
 
 
 def print_rows(batches: Batches, console: Console) -> int:
-    """Print rows as a grid, with long values shortened; returns their number."""
+    """Print rows as a grid, with long values shortened; return the number of rows."""
     rows = [row for batch in batches for row in _python_rows(batch)]
     print_grid([{name: _cell(value) for name, value in row.items()} for row in rows], console)
     return len(rows)
 
 
 def first_rows(batches: Batches, limit: int | None) -> Iterator[pa.RecordBatch]:
-    """Yield at most ``limit`` rows, and read no further."""
+    """Yield at most ``limit`` rows, and read no more than needed."""
     remaining = limit
     for batch in batches:
         if remaining is None:
@@ -117,7 +124,7 @@ def first_rows(batches: Batches, limit: int | None) -> Iterator[pa.RecordBatch]:
 
 
 def print_grid(rows: Sequence[Row], console: Console, if_empty: str = "no rows") -> None:
-    """Print rows as a grid with numbers aligned right; without rows, print ``if_empty``."""
+    """Print rows as a grid, with numbers aligned right; if there are none, print ``if_empty``."""
     from rich.cells import cell_len
     from rich.text import Text
 
@@ -136,7 +143,7 @@ def print_grid(rows: Sequence[Row], console: Console, if_empty: str = "no rows")
 
 
 def print_facts(facts: Row, console: Console) -> None:
-    """Print names and values, one pair a line."""
+    """Print names and values, one pair per line."""
     from rich.text import Text
 
     width = max(map(len, facts), default=0)
@@ -206,12 +213,12 @@ def _write_csv(batches: Batches, schema: pa.Schema, path: Path) -> int:
 
 
 def _with_text(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with text columns in place of binary ones."""
+    """Return the schema with text columns in place of binary columns."""
     return pa.schema([f.with_type(pa.string()) if _is_binary(f.type) else f for f in schema])
 
 
 def _binary_as_base64(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Encode binary columns as base64, as JSON lines do, because binary values may not be text."""
+    """Encode binary columns as base64, as in JSON lines, because binary values may not be text."""
     columns = [_base64(column) if _is_binary(column.type) else column for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=_with_text(batch.schema))
 
@@ -241,7 +248,7 @@ _WRITERS: dict[str, Callable[[Batches, pa.Schema, Path], int]] = {
 
 
 def _json(value: object) -> str:
-    """``value`` as JSON; NaN and infinity, which JSON does not have, are texts, as in Spark."""
+    """Return a value as JSON. NaN and infinity, which JSON lacks, become text, as in Spark."""
     try:
         return json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False)
     except ValueError:
@@ -259,7 +266,7 @@ def _with_finite_numbers(value: object) -> object:
 
 
 def _plain(value: object) -> str:
-    """Return the values of types that JSON does not have, as text."""
+    """Return a value as text, if JSON has no type for it."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
     if isinstance(value, date | datetime | time):
@@ -269,7 +276,7 @@ def _plain(value: object) -> str:
 
 
 def _cell(value: object) -> object:
-    """Return a value for the screen: numbers as they are, other values as one short text."""
+    """Return a value for the screen: numbers unchanged, other values as one short text."""
     if value is None or isinstance(value, int | float):
         return value
     text = _CONTROL.sub(_escaped, _cell_text(value))
@@ -281,7 +288,7 @@ def _cell_text(value: object) -> str:
         return _json(value)
     if isinstance(value, date | datetime | time):
         return value.isoformat()
-    if isinstance(value, bytes):  # of a dead letter, for example, whose value is mostly text
+    if isinstance(value, bytes):  # for example a dead letter's value, which is mostly text
         with suppress(UnicodeDecodeError):
             return value.decode("utf-8")
     return str(value)
@@ -305,7 +312,7 @@ def _python_row(batch: pa.RecordBatch, row: int) -> dict[str, object]:
 
 
 def _python_value(value: pa.Scalar) -> object:
-    """The value in Python; a time that Python cannot represent becomes text of the same form."""
+    """Return the Python value; a time outside Python's range becomes text in the same format."""
     if not value.is_valid:
         return None
     if isinstance(value, pa.MapScalar):

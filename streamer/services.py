@@ -26,12 +26,12 @@ from streamer.wording import counted
 
 @dataclass(frozen=True, slots=True)
 class ServicePolicies:
-    """When each service runs; None if this pipeline does not run it.
+    """When each service runs; None if this pipeline does not run the service.
 
     Attributes:
-        compaction: of merge-on-read tables.
-        cleaning: of files.
-        archival: of the timeline.
+        compaction: compacts merge-on-read tables.
+        cleaning: deletes old file versions.
+        archival: archives instants of the timeline.
     """
 
     compaction: CompactionPolicy | None = None
@@ -42,11 +42,11 @@ class ServicePolicies:
 class TableServices:
     """Runs the due services of the pipeline's tables.
 
-    Compaction merges files, cleaning deletes the old ones, archival archives their instants. Then
-    the metadata table, which has as long a history, is cleaned and archived, too.
+    The order is: compaction merges files, cleaning deletes old files, and archival archives old
+    instants. Then the metadata table is cleaned and archived, too, because its history also grows.
 
     Args:
-        writers: of the pipeline's table and of its dead letters.
+        writers: the writers of the pipeline's table and of its dead-letter table.
         policies: when each service runs.
         runner: executes the tasks.
         listener: receives the events of services.
@@ -67,7 +67,7 @@ class TableServices:
 
     @property
     def mutex(self) -> AbstractContextManager[object]:
-        """Hold it while the open tables are used; see ``AsyncCompactor``."""
+        """The lock to hold while the open tables are used; see ``AsyncCompactor``."""
         return nullcontext() if self._compactor is None else self._compactor.mutex
 
     @property
@@ -85,7 +85,7 @@ class TableServices:
             self._compactor.check()
 
     def end(self, within_s: float) -> bool:
-        """Stop asynchronous compaction; returns whether its thread is still running afterwards."""
+        """Stop asynchronous compaction; return whether its thread is still running afterwards."""
         return self._compactor is not None and self._compactor.end(within_s)
 
     def run(self) -> None:
@@ -112,7 +112,7 @@ class TableServices:
         if self._policies.compaction is None:
             return
         if self._compactor is not None:
-            if self._compactor.start_next(writer):  # the other tables then come first
+            if self._compactor.start_next(writer):  # then the other tables come first next time
                 self._writers.remove(writer)
                 self._writers.append(writer)
             return

@@ -1,8 +1,8 @@
-"""The Spark session: the one of ``spark-submit``, or a new local one.
+"""The Spark session: the session of ``spark-submit``, or a new local session.
 
-A local session needs only this project: it finds Java, uses local jars of the Kafka connector for
-the installed Spark, writes the output of the JVM to files (``log_file``), and passes no secret on
-the command line.
+A local session needs only this project: it finds Java, and uses local jars of the Kafka connector
+that fits the installed Spark. It writes the output of the JVM to files (``log_file``), and passes
+no secret on the command line.
 """
 
 from __future__ import annotations
@@ -42,22 +42,23 @@ _LOG4J = Path(__file__).with_name("log4j2.properties")
 #: Settings that the stream relies on, in every session. The pipeline file may override them.
 _STREAM_SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
-    # The sink chooses the number of tasks for each batch; adaptive plans would change it.
+    # The sink chooses the number of tasks for each batch; adaptive plans would change this number.
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.streaming.metricsEnabled": "false",
     # Otherwise an idle topic still produces a batch from time to time.
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",
-    # The scratch folder is never read again.
+    # The scratch folder is never read again, so few batches need to be kept.
     "spark.sql.streaming.minBatchesToRetain": "2",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # From 4.0 on, the limit in bytes ends a batch first; 3.5 counts only rows. Spark ends a batch
-    # when it exceeds the limit, so half of the allowed 64 MiB is reserved for the last record.
+    # Since Spark 4.0, the limit in bytes usually ends an Arrow batch; Spark 3.5 only counts rows. A
+    # batch ends when it exceeds the limit. So half of the allowed 64 MiB is reserved for the last
+    # record.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(32 * 1024**2),
 }
 
-#: Shares executors between batches and an asynchronous compaction. In a submitted session,
-#: ``spark-submit --conf`` must set it.
+#: Lets batches and an asynchronous compaction share the executors. If ``spark-submit`` runs the
+#: process, this must be set with its ``--conf``.
 _FAIR_SETTINGS = {"spark.scheduler.mode": "FAIR"}
 
 _QUIET_SETTINGS = {
@@ -65,13 +66,13 @@ _QUIET_SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.ui.enabled": "false",
 }
-# Spark then does not resolve the name of the machine, which can take seconds, and opens no port to
-# other machines.
+# With these settings, Spark opens no port to other machines. It also does not look up the name of
+# this machine, which can take seconds.
 _THIS_MACHINE_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # A larger result of a task is passed through Spark's block store, over a socket, also within
-    # one process: 8 % of the CPU time of large batches. The limit of messages is 128 MiB.
+    # Even within one process, a larger result of a task passes through Spark's block store and a
+    # socket, which takes 8 % of the CPU time of large batches. Messages are limited to 128 MiB.
     "spark.task.maxDirectResultSize": "120m",
 }
 
@@ -89,14 +90,14 @@ class SessionFailed(Permanent):
 
 
 def spark_session(config: PipelineConfig) -> SparkSession:
-    """Return a session that can run the pipeline; the running one, if there is one.
+    """Return a session that can run the pipeline: the running session, or a new one.
 
     Raises:
         ConfigError: a secret of ``spark.conf`` cannot be found.
         JavaNotFound: no suitable Java was found.
         JarsUnavailable: the jars of the Kafka connector are missing and cannot be downloaded.
         SessionFailed: Spark did not start.
-        JvmEnded, OutOfMemory: its JVM ended while it started.
+        JvmEnded, OutOfMemory: the JVM exited while Spark started.
     """
     own = settings.resolve(config.spark.conf, "spark.conf")
     if config.compaction.mode == "async":
@@ -134,9 +135,9 @@ def local_settings(name: str, master: str | None, own: Mapping[str, str]) -> dic
     """Return all settings of a new local session.
 
     Args:
-        name: of the application.
-        master: of Spark; None for all cores of this machine.
-        own: settings of the pipeline file, which override the others.
+        name: the name of the application.
+        master: the Spark master; None to use all cores of this machine.
+        own: the settings of the pipeline file, which override the other settings.
     """
     master = master or "local[*]"
     jars = ",".join(map(str, spark_kafka_jars()))
@@ -159,7 +160,10 @@ def local_settings(name: str, master: str | None, own: Mapping[str, str]) -> dic
 
 
 def driver_memory_bytes(machine_bytes: int) -> int:
-    """A quarter of the machine, from 1 to 4 GiB, because Arrow's memory is outside the heap."""
+    """Return a quarter of the machine's memory, but 1 to 4 GiB.
+
+    The rest is needed, because Arrow's memory is outside the heap.
+    """
     return max(_GIB, min(4 * _GIB, machine_bytes // 4))
 
 
@@ -168,7 +172,7 @@ def _start(conf: Mapping[str, str]) -> SparkSession:
     os.environ["JAVA_HOME"] = str(java.home)
     options = class_archive.java_options(java, find_spark()), conf[JAVA_OPTIONS]
     conf = {**conf, JAVA_OPTIONS: " ".join(filter(None, options))}
-    # Workers need the packages of this interpreter.
+    # The workers must use this interpreter, because they need its packages.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     _leave_working_directory_off_path()
     log_file().parent.mkdir(parents=True, exist_ok=True)
@@ -190,10 +194,10 @@ def _start(conf: Mapping[str, str]) -> SparkSession:
 
 
 def _leave_working_directory_off_path() -> None:
-    """Let workers import from the working directory only if this process does.
+    """Keep the working directory off the workers' path, unless this process imports from it.
 
-    They are started with ``python -m``, which puts it first, so that a ``json.py`` there would
-    break them.
+    Workers are started with ``python -m``, which puts the working directory first on the path. So a
+    file such as ``json.py`` in this directory would break the workers.
     """
     if not {"", os.getcwd()} & set(sys.path):
         os.environ["PYTHONSAFEPATH"] = "1"
@@ -201,11 +205,11 @@ def _leave_working_directory_off_path() -> None:
 
 @contextmanager
 def _scratch_of_jvm() -> Iterator[None]:
-    """Let the JVM use a temporary folder of this process, which is deleted later.
+    """Make the JVM use a temporary folder of this process, which is deleted later.
 
-    A JVM that is killed leaves 100 MB or more of unpacked and shuffled files. If the user sets
-    another folder in any of the ways that Spark and Java offer, that folder is used: the last
-    option counts.
+    Otherwise a JVM that is killed leaves 100 MB or more of unpacked and shuffled files behind. The
+    user may set another folder in any of the ways that Spark and Java offer. The user's option
+    comes later on the command line, so it has priority.
     """
     if any(_TEMPORARY_FOLDER in os.environ.get(name, "") for name in _OPTION_VARIABLES):
         yield
@@ -228,8 +232,8 @@ def _translate_start_failure(log: str) -> Iterator[None]:
 def _output_to(path: Path) -> Iterator[None]:
     """Redirect the standard error of processes that start in the block to ``path``.
 
-    Java warns of incubator modules before any logging is configured, so the output must be
-    redirected. The JVM keeps the redirection until it exits.
+    The whole output must be redirected, because Java prints a warning about incubator modules
+    before logging is configured. The JVM keeps the redirection until it exits.
     """
     saved = os.dup(2)
     target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
@@ -243,7 +247,7 @@ def _output_to(path: Path) -> Iterator[None]:
 
 
 def _memory_bytes() -> int:
-    """Memory of this machine, or of the container if that is less."""
+    """Return the memory of this machine, or of the container if this is less."""
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     try:
         limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()

@@ -1,7 +1,7 @@
 """Checks that run before Spark starts, so that a wrong setting is reported within seconds.
 
 The checks connect to the broker, the stores and the schema registry that the pipeline file names.
-Each runs in its own thread, all at the same time. They change nothing and leave nothing behind.
+Each check runs in its own thread, at the same time as the others. The checks change nothing.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from streamer.table_setup import (
 
 _LOG = logging.getLogger(__name__)
 
-#: Seconds that a start waits for all checks together.
+#: Seconds for which a start waits for all checks together.
 WITHIN_S: Final = 10.0
 
-#: Seconds in which requests to a schema registry are repeated, unless its own setting is shorter.
+#: Seconds for which requests to a schema registry are repeated, unless its setting is shorter.
 _REGISTRY_RETRY_TIMEOUT_S: Final = 7.0
 
-#: Requests to a store are repeated for a shorter time than during a run.
+#: Settings with which requests to a store are repeated for a shorter time than during a run.
 _SHORT_TIMEOUTS = {RETRY_TIMEOUT_S: "3", "timeout": "8s", "connect_timeout": "3s"}
 
 _LOCAL = "file://"
@@ -54,24 +54,24 @@ Check = Callable[[], object]
 
 
 def check_start(config: PipelineConfig) -> None:
-    """Check all that the pipeline needs, as far as this is possible without Spark.
+    """Check everything that the pipeline needs and that can be checked without Spark.
 
     Raises:
-        HudiError: the topic, a table, the merger or the schema registry does not fit or does not
-            answer; the first failure is raised.
+        HudiError: the topic, a table, the merger or the schema registry is not suitable or does
+            not answer. The first failure is raised.
     """
     check_locally(config)
     _run_together(remote_checks(config), WITHIN_S)
 
 
 def check_locally(config: PipelineConfig) -> list[str]:
-    """Make the checks that need no connection; returns what was checked, one line for each.
+    """Make the checks that need no connection; return what was checked, one text for each check.
 
     Raises:
         ConfigError: a secret cannot be found.
         InvalidConfig: the merger cannot be imported, or is not a merger.
     """
-    config.table.location()  # with its secrets
+    config.table.location()  # finds the secrets
     table_spec(config)
     checked = ["the settings, one by one and together", "the secrets that they name"]
     if config.decode.declared() is not None:
@@ -125,10 +125,10 @@ def _check_topic(bootstrap: str, topic: str, properties: Mapping[str, str]) -> N
 
 
 def _check_rows_table(config: PipelineConfig, location: StorageLocation, spec: TableSpec) -> None:
-    """Check that the table of the rows fits, or can be created with the declared columns.
+    """Check that the table of the rows is suitable, or can be created with the declared columns.
 
     Raises:
-        ConfigError: the table would be new, and a timestamp would partition it.
+        ConfigError: the table does not exist yet, and a timestamp would partition it.
     """
     partial_update, timezone = config.table.partial_update, config.table.timeline_timezone
     table = _check_table(config, location, spec, partial_update, timezone)
@@ -146,7 +146,7 @@ def _check_table(
     partial_update: str = "none",
     timezone: str | None = None,
 ) -> OpenTable | None:
-    """Return the table if it exists and fits, or None if it can be created."""
+    """Return the table if it exists and is suitable; None if it can be created."""
     _check_folder(location)
     quick = StorageLocation(location.url, {**_short_timeouts(location), **location.options})
     storage = open_storage(quick)
@@ -159,7 +159,7 @@ def _check_table(
     if table is not None or storage.supports_compare_and_swap:
         check_conditional_puts(
             storage
-        )  # on a local disk without the table, it would leave a folder
+        )  # skipped for a new table on a local disk, where the check would leave a folder
     return table
 
 
@@ -168,7 +168,7 @@ def _short_timeouts(location: StorageLocation) -> Mapping[str, str]:
 
 
 def _check_properties(config: PipelineConfig, table: OpenTable, spec: TableSpec) -> None:
-    """Check the table's properties; its files are checked when the run opens it."""
+    """Check the table's properties. Its files are checked when the run opens the table."""
     properties = table.properties
     if config.table.drops_metadata_table:
         properties = properties.without_metadata_table()
@@ -180,7 +180,7 @@ def _check_folder(location: StorageLocation) -> None:
     """Check that a local path is a folder, or that a folder can be created there.
 
     Raises:
-        InvalidConfig: the path or a parent of it is a file, or access to it is denied.
+        InvalidConfig: the path or one of its parents is a file, or access is denied.
     """
     url = canonical_url(location.url)
     if not url.startswith(_LOCAL):
@@ -196,15 +196,17 @@ def _check_folder(location: StorageLocation) -> None:
         message = f"{location.url}: {found} is a file; name a folder, or a path that does not exist"
         raise InvalidConfig(message)
     if not os.access(found, os.W_OK | os.X_OK):
-        message = f"{location.url}: this user may not write to {found}; allow it, or name another"
+        message = (
+            f"{location.url}: this user may not write to {found}; allow it, or name another folder"
+        )
         raise InvalidConfig(message)
 
 
 def _run_together(checks: Mapping[str, Check], within_s: float) -> None:
-    """Run each check in a thread, and raise the first failure.
+    """Run each check in a separate thread, and raise the first failure.
 
-    A check that does not finish in time is reported and abandoned, because the store or the network
-    may only be slow. The run makes the same check later, with more time.
+    A check that does not finish in time is reported and abandoned, because perhaps the store or the
+    network is just slow. The run makes the same check again later, with more time.
     """
     answers: SimpleQueue[tuple[str, Exception | None]] = SimpleQueue()
 

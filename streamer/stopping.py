@@ -1,7 +1,8 @@
-"""Handles Ctrl-C and SIGTERM: the first stops after the batch in progress, the second at once.
+"""Handles Ctrl-C and SIGTERM: the first signal stops the run after the batch in progress.
 
-Before the stream runs, the first signal interrupts the start at once. What an interrupted start
-leaves is what a crash leaves, and the next start removes it.
+The second signal stops the run at once. While the stream does not run yet, the first signal
+interrupts the start at once. An interrupted start leaves the same files as a crash, and the next
+start removes them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopRequested(BaseException):
-    """The process was asked to stop, and has nothing to wait for."""
+    """The process was asked to stop while no batch was in progress."""
 
 
 class StopSignals:
@@ -33,10 +34,10 @@ class StopSignals:
         """Call ``stop`` at the first signal.
 
         Args:
-            stop: asks the run to stop; returns whether it stops by itself.
+            stop: asks the run to stop; returns whether the run will stop by itself.
         """
         self._stop = stop
-        self.install()  # Spark's session has set its own handler
+        self.install()  # again, because Spark's session has replaced the handler of Ctrl-C
 
     def install(self) -> None:
         """Install the signal handlers."""
@@ -54,7 +55,7 @@ class StopSignals:
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopSignals]:
-    """End the block normally at the first signal, and with KeyboardInterrupt at the second."""
+    """End the block normally at the first signal, and with ``KeyboardInterrupt`` at the second."""
     signals = StopSignals()
     before = {one: signal.getsignal(one) for one in _SIGNALS}
     signals.install()
@@ -65,18 +66,18 @@ def stop_on_signals() -> Iterator[StopSignals]:
     except KeyboardInterrupt:
         if signals.is_asked:
             raise
-        # The first signal came while Spark's own handler was in place.
+        # This was the first signal, and Spark's own handler was in place.
     except Exception:
         if not signals.is_asked_early:
             raise
-        # The interrupted call has replaced the exception by its own error, as py4j does.
+        # The interrupted call replaced the exception by an error of its own, as py4j does.
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
 
 
 def was_interrupted(error: BaseException) -> bool:
-    """Return whether an error was raised while a signal's exception was handled, as py4j does."""
+    """Return whether a signal's exception caused this error, perhaps hidden by py4j's own error."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, StopRequested | KeyboardInterrupt):
@@ -87,10 +88,10 @@ def was_interrupted(error: BaseException) -> bool:
 
 @contextmanager
 def keep_interrupt_handler() -> Iterator[None]:
-    """Restore the handler of Ctrl-C after the block.
+    """Restore the current handler of Ctrl-C after the block.
 
-    Spark installs a handler that calls its JVM. If this thread waits for another answer of the JVM,
-    that call fails, so an interrupted start would end with an error.
+    Spark installs a handler that calls the JVM. If the signal arrives while this thread already
+    waits for an answer of the JVM, that call fails, and the interrupted start ends with an error.
     """
     before = signal.getsignal(signal.SIGINT)
     try:
@@ -101,9 +102,9 @@ def keep_interrupt_handler() -> Iterator[None]:
 
 
 def exit_now(code: int) -> NoReturn:
-    """Exit without waiting for threads that are still running, for which Python would wait."""
+    """Exit at once; Python would wait for the threads that are still running."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # the reader has closed it, or it is closed here
+        with suppress(OSError, ValueError):  # the reader or this process has closed the stream
             stream.flush()
     os._exit(code)
 

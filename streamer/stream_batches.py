@@ -1,16 +1,16 @@
-"""The micro-batches of one stream: one is published while the next one is read.
+"""The micro-batches of one stream: while one is published, the next one is read.
 
-Spark plans a micro-batch when the call for the one before it returns. So the call reads its batch,
-passes it to a thread, and returns. While the thread decodes, writes and publishes the batch, Spark
-calls for the next one.
+Spark plans the next micro-batch when the call for the previous one returns. So each call reads its
+batch, passes the batch to a thread, and returns. While the thread decodes, writes and publishes the
+batch, Spark makes the call for the next batch.
 
-- Batches are published one at a time, in the order of their offsets. At most one is ahead: the call
-  waits until the batch before it is published.
-- No batch is read while a large one is published, because both would be in memory.
-- If a batch fails, the one that was read meanwhile is dropped. The table is the only source of
-  progress, so the next start reads it again.
-- A batch that does not fit in this process is read while it is written. It is written in the call
-  itself, after the batch before it.
+- Batches are published one at a time, in the order of their offsets. At most one batch is read
+  ahead, because each call waits until the previous batch is published.
+- No batch is read while a large batch is published, because both would be in memory.
+- If a batch fails, the batch that was read ahead is dropped. Only the table records the progress,
+  so the next start reads both batches again.
+- A batch that does not fit in this process is not read ahead. It is read while it is written, in
+  its own call, after the previous batch.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ from sinks.hudi.collect import COLLECT_BUDGET_BYTES
 from sinks.hudi.exchange import Exchange, ReadBatch
 from streamer.stream_failure import translate
 
-#: The next batch is read while one of at most so many bytes is published. It is half of what one
-#: batch may have (``sinks.hudi.collect``), so that both have at most half as much again.
+#: The next batch is read only while a batch of at most this size is published. This is half of the
+#: largest size of a batch (``sinks.hudi.collect``). So two batches together take at most one and a
+#: half times the memory of the largest one.
 _MAX_PUBLISHED_BYTES = COLLECT_BUDGET_BYTES // 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBatch:
-    """A micro-batch that was planned, and perhaps read.
+    """A planned micro-batch, whose records may already have been read.
 
     Attributes:
-        id: Spark's number of it.
-        batch: its records and offsets.
-        exchange: writes it.
-        read_s: seconds that reading took; None if it is read while it is written.
+        id: the number that Spark gave to the batch.
+        batch: the records and offsets.
+        exchange: moves the records to the sink.
+        read_s: how many seconds reading took; None if the batch is read while it is written.
     """
 
     id: int
@@ -51,25 +52,26 @@ class PlannedBatch:
 
     @property
     def is_large(self) -> bool:
-        """Whether no other batch may be in memory."""
+        """Whether this batch is too large for another batch in memory."""
         read = self.exchange
         return isinstance(read, ReadBatch) and read.size_bytes > _MAX_PUBLISHED_BYTES
 
 
 class StreamBatches:
-    """Reads the micro-batches of one stream, and publishes them in their order.
+    """Reads the micro-batches of one stream, and publishes them in order.
 
     Attributes:
-        failure: why no further batch is published; None while all is well.
+        failure: why no further batch is published; None if nothing has failed.
 
     Args:
-        make_batch: makes the batch of a DataFrame and its id; None if it has no new offsets.
-        announce: called with a batch and its id when it is the next to be published: before it is
-            read, or when the batch before it is published.
-        read: reads a batch, as ``StreamExchange.read``.
-        publish: publishes a batch; is never called by two threads at once.
-        stopping: set when the run is to stop.
-        reads_ahead: whether a batch is read while another one is published.
+        make_batch: builds the batch from a DataFrame and its id; returns None if there are no new
+            offsets.
+        announce: called with a batch and its id when this batch will be published next: before it
+            is read or, if it is read ahead, when the previous batch has been published.
+        read: reads a batch, as ``StreamExchange.read`` does.
+        publish: publishes a batch; never called by two threads at once.
+        stopping: set when the run should stop.
+        reads_ahead: whether a batch is read while the previous one is published.
     """
 
     def __init__(
@@ -99,27 +101,27 @@ class StreamBatches:
         return not self._num_calls and self._published is None
 
     def wait(self, seconds: float) -> bool:
-        """Wait until no batch is in progress; returns whether that is so."""
+        """Wait until no batch is in progress; return False if this takes more than ``seconds``."""
         with self._change:
             return self._change.wait_for(lambda: self.is_idle, seconds)
 
     def end(self) -> None:
-        """Publish no further batch; one that is being published is not interrupted."""
+        """Publish no further batches. A publication that is in progress is not interrupted."""
         self._has_ended = True
         self._to_publish.put(None)
 
     def on_batch(self, records: DataFrame, batch_id: int) -> None:
-        """Read one micro-batch, and publish it or have it published; for ``foreachBatch``.
+        """Read one micro-batch, and publish it or pass it to the thread; for ``foreachBatch``.
 
-        A failure is kept for the thread that waits, because Spark would only print it.
+        A failure is kept for the thread that waits, because Spark would only print the failure.
         """
-        with self._change:  # before ``_stopping`` is read: either ``wait`` waits, or nothing runs
+        with self._change:  # counted before ``_stopping`` is read, so that ``wait`` sees this call
             self._num_calls += 1
         try:
             if not (self._stopping.is_set() or self._is_over()):
                 self._process(records, batch_id)
         except BaseException as error:
-            self._wait_for_publication()  # a new start must not meet it, and its failure is first
+            self._wait_for_publication()  # no restart overlaps with it, and its failure comes first
             self._fail(error)
         finally:
             with self._change:
@@ -150,14 +152,14 @@ class StreamBatches:
             self._publish(planned)
 
     def _may_read(self) -> bool:
-        """Wait until a large batch is published; returns False if it failed."""
+        """Wait until a large batch is published; return False if no batch may be read any more."""
         published = self._published
         if published is not None and published.is_large:
             self._wait_for_publication()
         return not self._is_over()
 
     def _wait_for_publication(self) -> bool:
-        """Wait until no batch is being published; returns whether one was."""
+        """Wait until no batch is being published; return whether this call had to wait."""
         with self._change:
             was_publishing = self._published is not None
             self._change.wait_for(lambda: self._published is None)
@@ -169,7 +171,7 @@ class StreamBatches:
                 self._publish(planned)
             except BaseException as error:
                 self._fail(error)
-            del planned  # its records, before the next batch comes
+            del planned  # frees the records before the next batch comes
             with self._change:
                 self._published = None
                 self._change.notify_all()

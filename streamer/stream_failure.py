@@ -1,4 +1,4 @@
-"""Translates failures of the stream to errors of this project, which say whether to retry."""
+"""Translates failures of the stream to errors of this project, which show whether to retry."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _TRANSIENT = (
 
 _MEMORY = re.compile(r"java\.lang\.OutOfMemoryError[^\n]*")
 
-#: The line of a Python traceback that has the error.
+#: The line of a Python traceback that contains the error.
 _RAISED = re.compile(r"^.*Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)", re.MULTILINE)
 
 _CALLING = re.compile(r"\AAn error occurred while calling .*\n: ")
@@ -54,8 +54,8 @@ _CALLING = re.compile(r"\AAn error occurred while calling .*\n: ")
 def is_transient(error: BaseException) -> bool:
     """Return whether the stream may be started again from the table's offsets.
 
-    A clock that is behind by more than the hour that is repeated in autumn does not catch up by
-    itself: the clock, or the time zone of a writer, is wrong.
+    A clock that is behind by more than one hour does not catch up by itself: the clock or a
+    writer's time zone is wrong. One hour can be the hour that is repeated in autumn.
     """
     if isinstance(error, ClockBehind):
         return error.ahead_s <= REPEATED_HOUR_S
@@ -68,7 +68,7 @@ def min_pause_s(error: BaseException) -> float:
 
 
 def translate(error: BaseException) -> BaseException:
-    """Translate an error of Spark to one of this project; other errors are returned unchanged."""
+    """Translate an error of Spark to an error of this project; return other errors unchanged."""
     if isinstance(error, HudiError):
         return error
     exit_error = jvm_failure(error)
@@ -101,16 +101,16 @@ def _translate_spark_error(error: BaseException) -> BaseException:
 
 
 def spark_message(error: BaseException) -> str:
-    """Return one line: the error of a Python worker, or the first line of Spark's message."""
+    """Return the error of a Python worker, or the first line of Spark's message."""
     raised = _RAISED.findall(str(error))
-    # py4j names the call first; the Java exception follows on the next line, after a colon.
+    # py4j first describes the call. The Java exception is on the next line, after a colon.
     text = _CALLING.sub("", str(error).strip())
     lines = [*reversed(raised), *text.splitlines()]
     return lines[0] if lines else type(error).__name__
 
 
 def _own_error_of_worker(error: BaseException) -> HudiError | None:
-    """Restore an error of this project from the traceback with which it reaches the driver."""
+    """Restore an error of this project from the Python traceback in a Spark error."""
     for line in reversed(str(error).splitlines()):
         name, _, message = line.strip().partition(": ")
         kind = _OWN_ERRORS.get(name.rsplit(".", 1)[-1]) if name.startswith(_OWN_PACKAGES) else None

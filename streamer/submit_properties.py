@@ -1,6 +1,6 @@
 """Passes settings to a JVM in files, because every user can read a command line with ``ps``.
 
-The command line has only the name of a file, which only this user can read. The file is deleted
+The command line contains only the name of a file that only this user can read. The file is deleted
 when Spark has started.
 """
 
@@ -21,7 +21,7 @@ from streamer.config.masking import holds_secret
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 
-#: Environment variable with JVM options, which Spark's launcher passes before all others.
+#: An environment variable with JVM options. Spark's launcher passes them before all other options.
 SUBMIT_OPTIONS = "SPARK_SUBMIT_OPTS"
 
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
@@ -31,10 +31,10 @@ _TO_ESCAPE = re.compile(r"[^\w./-]", re.ASCII)
 
 @contextmanager
 def submit_properties(conf: Mapping[str, str]) -> Iterator[None]:
-    """Start the JVM that PySpark launches in the block with these settings.
+    """Pass these settings to the JVM that PySpark launches in the block.
 
-    They are added to the machine's ``spark-defaults.conf`` and override it. As usual, the arguments
-    in ``PYSPARK_SUBMIT_ARGS`` override both.
+    The settings are added to the machine's ``spark-defaults.conf``, and override its values. As
+    usual, the arguments in ``PYSPARK_SUBMIT_ARGS`` override both.
     """
     given = os.environ.get(_ARGUMENTS)
     with scratch_folder("launch") as folder:
@@ -60,12 +60,12 @@ def environment_variable(name: str, value: str) -> Iterator[None]:
 
 
 def properties_text(conf: Mapping[str, str]) -> str:
-    """Format settings as a Java properties file, with all characters escaped as needed."""
+    """Format settings as a Java properties file, and escape characters as needed."""
     return "".join(f"{_escaped(name)}={_escaped(value)}\n" for name, value in conf.items())
 
 
 def _hide_java_options(conf: Mapping[str, str], folder: Path) -> Mapping[str, str]:
-    """Move the Java options that contain secrets into a file, and name the file instead."""
+    """Move Java options that contain secrets to a file, and pass the file's name instead."""
     shown = dict(conf)
     hidden: list[str] = []
     for name in (_DEFAULT_JAVA_OPTIONS, JAVA_OPTIONS):
@@ -85,12 +85,12 @@ def _hide_java_options(conf: Mapping[str, str], folder: Path) -> Mapping[str, st
 def _words(options: str) -> list[str]:
     try:
         return shlex.split(options)
-    except ValueError:  # an unclosed quote: Spark's launcher refuses it and gives the reason
+    except ValueError:  # an unclosed quote, for which Spark's launcher reports an error
         return []
 
 
 def _defaults() -> str:
-    """Return the text of the file that Spark reads by default."""
+    """Return the text of ``spark-defaults.conf``; "" if there is no such file."""
     folder = os.environ.get("SPARK_CONF_DIR") or _spark_home() / "conf"
     try:
         return (Path(folder) / "spark-defaults.conf").read_text(encoding="utf-8")

@@ -80,16 +80,16 @@ def find_table(
     timezone: str | None = None,
     coordination: Coordination | None = None,
 ) -> OpenTable | None:
-    """Open the table at a location; None if the location is empty.
+    """Open the table at a location; return None if the location is empty.
 
     Args:
-        location: of the table.
-        timezone: the zone of its instants, if its timeline is in local time.
-        coordination: the lock and multi-writer settings, to change the table.
+        location: the location of the table.
+        timezone: the time zone of the table's instants, if its timeline is in local time.
+        coordination: the lock and the multi-writer settings; needed to change the table.
 
     Raises:
-        InvalidConfig: the location has files that are not a table; or the table would be new, with
-            a timeline in UTC, but ``timezone`` is another zone.
+        InvalidConfig: the location has files that are not a table; or there is no table yet, so its
+            timeline would be in UTC, but ``timezone`` is another zone.
     """
     try:
         return open_table(location, timezone=timezone, coordination=coordination)
@@ -108,24 +108,24 @@ def check_table(
     *,
     drops_metadata_table: bool = False,
 ) -> KeyGenerator:
-    """Check that the pipeline can continue the table.
+    """Check that the pipeline can write to the existing table.
 
     Args:
         table: the existing table.
-        spec: the specification of the pipeline.
-        index: of the pipeline.
-        columns: of the pipeline's rows.
-        policy: which differences of columns are allowed.
+        spec: the table that the pipeline file describes.
+        index: the bucket index of the pipeline.
+        columns: the columns of the pipeline's rows.
+        policy: which differences between the columns are allowed.
         drops_metadata_table: whether the metadata table is removed, with all its indexes.
 
     Returns:
-        The key generator that continues the table.
+        The key generator to use, which generates the same keys as the stored rows have.
 
     Raises:
-        Unsupported: this project does not write such a table.
-        InvalidConfig: keys, ordering, merge mode, buckets, columns or time zone contradict the
-            pipeline; or stored rows have other keys, partition paths or buckets than the pipeline
-            generates.
+        Unsupported: lakemark does not write this kind of table.
+        InvalidConfig: keys, ordering, merge mode, buckets, columns or time zone of the table
+            contradict the pipeline; or stored rows have other keys, partition paths or buckets than
+            the pipeline would generate.
     """
     properties = table.properties
     if drops_metadata_table:
@@ -152,7 +152,7 @@ def coordination_of(concurrency: ConcurrencyConfig) -> Coordination:
 
 
 def check_partial_rows(table: OpenTable, partial_update: str) -> None:
-    """Check that the table supports partial rows, if the pipeline writes any.
+    """Check that the table supports partial rows, if the pipeline writes partial rows.
 
     Raises:
         Unsupported: the table has version 6.
@@ -166,11 +166,11 @@ def check_partial_rows(table: OpenTable, partial_update: str) -> None:
 
 
 def columns_with(table: OpenTable, columns: pa.Schema) -> pa.Schema:
-    """Return the columns of the table after the first batch: its own, then new ones.
+    """Return the columns of the table after the first batch: its current columns, then new ones.
 
     Args:
         table: the checked table.
-        columns: of the pipeline's rows.
+        columns: the columns of the pipeline's rows.
     """
     schema = table.schema
     if schema is None:
@@ -183,11 +183,12 @@ def _merger_name(class_path: str) -> MergerName:
 
 
 def _check_columns(table: OpenTable, columns: pa.Schema, policy: SchemaPolicy) -> None:
-    """Refuse missing columns and changed types, which would lose values; new columns are allowed.
+    """Refuse missing columns and changed types, because values would be lost.
 
-    If unknown fields evolve the table, the pipeline may lack columns. If wider values do, the wider
-    of two types is used: the table's, which an earlier run widened, or the declared one. Types
-    inside structs and arrays must not change: Apache Hudi's vectorized reader refuses them.
+    New columns are allowed. If unknown fields evolve the table, the pipeline may lack columns. If
+    wider values evolve the table, the wider of two types is used: the table's type, which an
+    earlier run may have widened, or the declared type. Types inside structs and arrays must not
+    change, because Apache Hudi's vectorized reader refuses them.
     """
     schema = table.schema
     assert schema is not None

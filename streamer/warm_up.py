@@ -1,8 +1,8 @@
 """``python -m streamer.warm_up``: runs the operations of a pipeline once in Spark, and exits.
 
-``streamer.class_archive`` makes the JVM archive the classes that this loads. The archive cannot
-contain the classes of the Kafka connector, which another class loader loads, so this needs no
-broker.
+``streamer.class_archive`` makes the JVM archive the classes that this module loads. The archive
+cannot contain the classes of the Kafka connector, because another class loader loads them. So no
+broker is needed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def _batch(records: DataFrame, _: int) -> None:
-    """Run a batch in both ways: with workers and a shuffle, and collected in the driver."""
+    """Process a batch in both ways: with workers and a shuffle, and collected in the driver."""
     prepared = records.mapInArrow(_unchanged, records.schema)
     prepared.repartition(2, "value").mapInArrow(_unchanged, records.schema).collect()
     records.selectExpr("cast(value as string)", "struct(value) as key").toPandas()

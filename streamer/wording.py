@@ -1,4 +1,4 @@
-"""Numbers and sizes in messages."""
+"""Formats numbers and sizes for messages."""
 
 from __future__ import annotations
 

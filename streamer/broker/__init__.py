@@ -1,4 +1,4 @@
-"""A Kafka broker with one node and without Docker, for the demo, tests and benchmarks."""
+"""A Kafka broker that has one node and needs no Docker, for the demo, tests and benchmarks."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The folder of a broker: its settings, its log and its topics.
 
-<folder>/server.properties   rewritten at every start, because ports may change
-<folder>/broker.log          the output of the broker, appended
-<folder>/topics/             Kafka's files; the cluster id is generated once
+<folder>/server.properties   the settings, rewritten at every start because ports may change
+<folder>/broker.log          the output of the broker; each start appends to it
+<folder>/topics/             Kafka's files; the cluster id in them is generated once
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ LOG_FILE = "broker.log"
 _TOPICS_FOLDER = "topics"
 _CLUSTER_FILE = "meta.properties"
 
-#: One node that is broker and controller, with unlimited retention. It has few threads, because it
-#: shares the processors with the pipeline.
+#: One node is both broker and controller. Retention is unlimited. There are few threads, because
+#: the broker shares the processors with the pipeline.
 _SETTINGS = """\
 process.roles=broker,controller
 node.id=1
@@ -52,7 +52,7 @@ log.cleaner.dedupe.buffer.size=16777216
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The ports of a broker; clients use only the broker's."""
+    """The ports of a broker. Clients use only the port ``broker``."""
 
     broker: int
     controller: int
@@ -64,7 +64,7 @@ class Ports:
 
 
 def free_ports(broker: int = 0, controller: int = 0) -> Ports:
-    """Find two free ports: the given ones, or any free port for 0.
+    """Return two free ports: the given ones, or any free port in place of a 0.
 
     Raises:
         OSError: another process listens on a given port.
@@ -78,14 +78,15 @@ def free_ports(broker: int = 0, controller: int = 0) -> Ports:
 
 
 def prepare(folder: Path, ports: Ports) -> None:
-    """Write the settings, and a cluster id if the folder is new.
+    """Write the settings; if the folder is new, also write a cluster id.
 
-    Kafka's ``StorageTool format`` does the same for a static quorum. Writing the file here avoids
-    the start of another JVM (2.6 s of processor time, half of a broker's start).
+    For a static quorum, Kafka's ``StorageTool format`` does the same. Writing the file here avoids
+    starting another JVM (2.6 s of processor time, half of a broker's start).
     """
     topics = folder / _TOPICS_FOLDER
     topics.mkdir(parents=True, exist_ok=True)
-    # The broker starts in its folder, so paths are relative: an absolute path may contain a comma.
+    # Paths are relative to the folder, in which the broker starts, because Kafka splits this
+    # setting at commas and an absolute path may contain one.
     settings = _SETTINGS.format(
         host=HOST, broker=ports.broker, controller=ports.controller, topics=_TOPICS_FOLDER
     )

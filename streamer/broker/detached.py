@@ -1,8 +1,8 @@
 """A broker that keeps running after the command that started it: ``lakemark broker start``.
 
-Invariant: ``broker.json`` identifies the process by id and start time, because the system may give
-the id to another process later. The file is kept after the broker has stopped, so that the next
-start uses the same ports.
+Invariant: ``broker.json`` identifies the process by its id and its start time, because the system
+may give the id to another process later. The file is kept after the broker has stopped, so that the
+next start uses the same ports.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class BrokerInfo:
     """A detached broker.
 
     Attributes:
-        pid: its process id.
-        bootstrap: address for clients, ``host:port``.
-        data_dir: folder of its settings, log and topics.
-        log: file with its output.
+        pid: the id of the broker's process.
+        bootstrap: the address for clients, ``host:port``.
+        data_dir: the folder of the broker's settings, log and topics.
+        log: the file with the broker's output.
     """
 
     pid: int
@@ -62,13 +62,13 @@ def start_detached(home: Path, port: int = 0, heap: str = "512m") -> BrokerInfo:
     """Start a broker with its data in ``home``, unless it already runs there.
 
     Args:
-        home: folder of the broker; created if it does not exist.
-        port: for clients on 127.0.0.1; 0 for the previous port, or a free one.
-        heap: heap of the JVM, as for ``-Xmx``.
+        home: the folder of the broker; created if it does not exist.
+        port: the port for clients on 127.0.0.1; 0 for the previous port, or any free port.
+        heap: the heap of the JVM, as for ``-Xmx``.
 
     Raises:
         InvalidConfig: the broker already runs on another port.
-        BrokerFailed: it did not start; the message has the end of its log.
+        BrokerFailed: the broker did not start; the message contains the end of its log.
         JavaNotFound: no suitable Java was found.
         JarsUnavailable: Kafka's jars are missing and cannot be downloaded.
     """
@@ -88,7 +88,7 @@ def start_detached(home: Path, port: int = 0, heap: str = "512m") -> BrokerInfo:
 
 
 def stop_detached(home: Path) -> BrokerInfo | None:
-    """Stop the broker of ``home`` and wait until it has exited; None if it does not run."""
+    """Stop the broker of ``home`` and wait until it has exited; return None if no broker runs."""
     home = home.absolute()
     running = status(home)
     if running is None:

@@ -1,4 +1,4 @@
-"""A broker that runs as long as the process that started it."""
+"""A broker that runs only as long as the process that started it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from streamer.broker.launch import (
 )
 from streamer.broker.supervisor import GRACE_S
 
-#: Another process may take a free port before the broker opens it.
+#: Attempts to start on free ports, because another process may take a port before the broker does.
 _PORT_ATTEMPTS = 3
 
 _GROUP_GONE_S = 5.0
@@ -27,20 +27,21 @@ _POLL_S = 0.02
 
 
 class EmbeddedBroker:
-    """One Kafka node (KRaft) on this machine, from its jars; a context manager.
+    """A Kafka broker with one node (KRaft) on this machine; a context manager.
 
-    Topics are kept in ``data_dir`` for the next start. The same object starts again on the same
-    port. If this process exits or is killed, the broker exits within about a second (on Linux also
-    if its supervisor is killed).
+    The topics are kept in ``data_dir`` for the next start. The same object always starts on the
+    same port. If this process exits or is killed, the broker exits within about a second. On Linux,
+    the broker also exits if its supervisor is killed.
     """
 
     def __init__(self, data_dir: Path, port: int = 0, heap: str = "512m") -> None:
         """Create the broker without starting it.
 
         Args:
-            data_dir: folder of the broker's settings, log and topics; created if it does not exist.
-            port: for clients on 127.0.0.1; 0 for a free port.
-            heap: heap of the JVM, as for ``-Xmx``.
+            data_dir: the folder of the broker's settings, log and topics; created if it does not
+                exist.
+            port: the port for clients on 127.0.0.1; 0 for any free port.
+            heap: the heap of the JVM, as for ``-Xmx``.
         """
         self.data_dir = data_dir.absolute()
         self._port = port
@@ -55,7 +56,7 @@ class EmbeddedBroker:
 
     @property
     def bootstrap(self) -> str:
-        """The address for clients, ``host:port``; known after the first start."""
+        """The address for clients, ``host:port``; only known after the first start."""
         if self._ports is None:
             message = f"the broker of {self.data_dir} was never started; call start() first"
             raise InvalidConfig(message)
@@ -70,7 +71,7 @@ class EmbeddedBroker:
         """Start the broker unless it runs, wait until it is ready, and return ``bootstrap``.
 
         Raises:
-            BrokerFailed: it did not start; the message has the end of its log.
+            BrokerFailed: the broker did not start; the message contains the end of its log.
             JavaNotFound: no suitable Java was found.
             JarsUnavailable: Kafka's jars are missing and cannot be downloaded.
         """
@@ -102,7 +103,7 @@ class EmbeddedBroker:
         self._supervisor = None
 
     def kill(self) -> None:
-        """Kill the broker, like a crash; acknowledged records are there after the next start."""
+        """Kill the broker, as a crash would; the next start finds all acknowledged records."""
         if self._supervisor is None:
             return
         if self._supervisor.poll() is None:
@@ -146,9 +147,9 @@ class EmbeddedBroker:
 
 
 def _wait_until_group_is_gone(group: int) -> None:
-    """Wait until the JVM has exited, too, and has released the port and the folder.
+    """Wait until the JVM has exited, too, so that the port and the folder are free again.
 
-    The wait is bounded, because some containers do not reap processes.
+    The time is limited, because some containers do not reap processes.
     """
     deadline = time.monotonic() + _GROUP_GONE_S
     while time.monotonic() < deadline:

@@ -13,7 +13,7 @@ from streamer.broker import supervisor
 from streamer.broker.data_folder import SETTINGS_FILE
 from streamer.toolchain import find_java, kafka_jars
 
-#: Seconds that a start may take; it takes about four, and more on a busy machine.
+#: The longest time that a start may take. It usually takes about 4 s, more on a busy machine.
 START_DEADLINE_S = 90.0
 
 _STARTED = b"Kafka Server started"
@@ -21,9 +21,9 @@ _PORT_TAKEN = b"Address already in use"
 _POLL_S = 0.05
 _TAIL_LINES = 30
 
-#: With these flags, a start and two million records of 230 bytes, written once and read twice, take
-#: 8 s of processor time; with both compilers 15 s, with Java's defaults 20 s (one run of each on a
-#: busy machine).
+#: Flags that save processor time. A start plus two million records of 230 bytes, written once and
+#: read twice, takes 8 s with these flags, 15 s with both compilers, and 20 s with Java's defaults
+#: (one run of each on a busy machine).
 _FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData")
 
 _LOGGING = (
@@ -35,7 +35,7 @@ _LOGGING = (
 
 
 class BrokerFailed(Permanent):
-    """The broker did not start; the message has the last lines of its log."""
+    """The broker did not start; the message contains the last lines of its log."""
 
     def __init__(self, reason: str, log: Path, tail: bytes = b"") -> None:
         lines = tail.decode(errors="replace").strip().splitlines()[-_TAIL_LINES:]
@@ -57,7 +57,14 @@ def broker_command(heap: str) -> list[str]:
 
 
 def supervisor_command(how: list[str], command: list[str]) -> list[str]:
-    """Run ``command`` under the supervisor, without the caller's Python settings."""
+    """Return the command that runs ``command`` under the supervisor.
+
+    The supervisor's Python ignores the environment variables and packages of the caller's Python.
+
+    Args:
+        how: the supervisor's mode: ``attached`` and the parent's process id, or ``detached``.
+        command: the command and its arguments.
+    """
     return [sys.executable, "-I", "-S", supervisor.__file__, *how, *command]
 
 
@@ -65,11 +72,11 @@ def wait_until_started(log: Path, since_byte: int, is_running: Callable[[], bool
     """Wait until the broker, whose output begins at ``since_byte`` of the log, is ready.
 
     Raises:
-        BrokerFailed: it exited, or was not ready within ``START_DEADLINE_S``.
+        BrokerFailed: the broker exited, or was not ready within ``START_DEADLINE_S``.
     """
     deadline = time.monotonic() + START_DEADLINE_S
     while time.monotonic() < deadline:
-        ran = is_running()  # before the log is read, which then has the last output
+        ran = is_running()  # checked before the log is read, so that no last output is missed
         output = output_since(log, since_byte)
         if _STARTED in output:
             return

@@ -15,14 +15,14 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A process id, and the start time of the process as the system reports it."""
+    """The id of a process, and its start time as the system reports it."""
 
     pid: int
     began: str
 
     @classmethod
     def of(cls, pid: int) -> ProcessIdentity | None:
-        """Return the running process with this id, or None."""
+        """Return the identity of the running process with this id; None if there is none."""
         began = _began(pid)
         return None if began is None else cls(pid, began)
 
@@ -32,7 +32,7 @@ class ProcessIdentity:
         return _began(self.pid) == self.began
 
     def end(self, grace_s: float) -> None:
-        """Terminate the process, and kill it after ``grace_s``; returns when it has exited."""
+        """Terminate the process, kill it after ``grace_s``, and return when it has exited."""
         for signal_number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, grace_s)):
             deadline = time.monotonic() + wait_s
             if self.is_running:

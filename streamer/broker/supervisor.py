@@ -1,11 +1,11 @@
-"""A script that runs a command and ensures that it exits; imports nothing of the project.
+"""A script that runs a command; it imports nothing of the project.
 
 supervisor.py attached PARENT_PID COMMAND…   stops the command when the parent exits or is killed,
                                              or when this script receives SIGTERM
-supervisor.py detached COMMAND…              prints the command's process id, and exits
+supervisor.py detached COMMAND…              starts the command, prints its process id, and exits
 
-It is a separate process, because a parent that was killed cannot clean up. It has one thread,
-because Linux ties a child's death signal to the thread that started the child.
+The script runs in a separate process, because a parent that was killed cannot clean up. It has only
+one thread, because Linux sends a child's death signal when the thread that started the child ends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run as the module's docstring describes; the exit code is that of the command."""
+    """Run as the module's docstring describes; return the exit code of an attached command."""
     how, *rest = arguments
     if how == "attached":
         return _run_attached(int(rest[0]), rest[1:])
@@ -70,7 +70,7 @@ def _end(child: subprocess.Popen[bytes]) -> int:
 
 
 def _end_with_supervisor() -> None:
-    """In the child: ask Linux to kill it if this script is killed."""
+    """In the child process, ask Linux to kill the child if this script is killed."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""A stream of orders with the properties of real streams, and the rows that its table must have."""
+"""A stream of orders that resembles real streams, and the rows that its table must have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts the orders in a topic, and stops a run when it has read all of them."""
+"""Counts the orders in a topic, and stops a run when it has read a given number of orders."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ class TopicSilent(Permanent):
 
 
 def sent_so_far(bootstrap: str, topic: str) -> int:
-    """Count the messages that earlier calls have sent; 0 if the topic does not exist.
+    """Count the messages that earlier calls have sent; return 0 if the topic does not exist.
 
-    The offsets of the demo's topic have no gaps, because it has no transactions.
+    The count is the sum of the end offsets. These have no gaps, because the demo uses no
+    transactions.
 
     Raises:
         TopicSilent: the broker does not answer.
@@ -47,10 +48,10 @@ def sent_so_far(bootstrap: str, topic: str) -> int:
 def answered(
     ask: Callable[[], int], refusal: type[Exception], within_s: float = _ANSWER_WITHIN_S
 ) -> int:
-    """Repeat a request for ``within_s`` seconds, because a new topic has no leaders yet.
+    """Repeat a request for ``within_s`` seconds, because a new topic has no leaders at first.
 
     Raises:
-        TopicSilent: the broker has refused every request.
+        TopicSilent: the broker refused every request.
     """
     until = time.monotonic() + within_s
     while True:
@@ -63,21 +64,21 @@ def answered(
 
 
 class StopWhenCaughtUp:
-    """A listener that passes events on, and stops the run at a number of offsets.
+    """A listener that passes events on, and stops the run when it has read enough offsets.
 
     Args:
         next_listener: receives every event.
-        target: sum of the offsets of all partitions at which the run stops.
+        target: the sum of the offsets of all partitions at which the run stops.
     """
 
     def __init__(self, next_listener: Listener, target: int) -> None:
         self._next_listener, self._target = next_listener, target
         self._position = self._planned = 0
-        #: Stops the run; set once the run exists.
+        #: Stops the run; set when the run exists.
         self.stop: Callable[[], object] = _do_nothing
 
     def __call__(self, event: Event, /) -> None:
-        """Pass the event on, and stop the run at the target."""
+        """Pass the event on, and stop the run if it has reached the target."""
         if isinstance(event, RunStopped) and self._position >= self._target:
             event = replace(event, reason="caught up")
         self._next_listener(event)
@@ -92,4 +93,4 @@ class StopWhenCaughtUp:
 
 
 def _do_nothing() -> None:
-    """Do nothing; replaced once there is a run."""
+    """Do nothing, until this is replaced by the function that stops the run."""

@@ -1,4 +1,7 @@
-"""The rows that a table must have after a part of the order stream, in event-time mode."""
+"""Computes the rows that a table must have after the first part of the order stream.
+
+The table must merge in event-time mode.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +20,9 @@ class ExpectedOrders:
     """The expected result of a stream.
 
     Attributes:
-        rows: of ``ORDER_SCHEMA``, sorted by ``order_id``: the newest state of each order, unless it
-            is deleted.
-        broken_count: number of messages that cannot be decoded, which become dead letters.
+        rows: rows of ``ORDER_SCHEMA``, sorted by ``order_id``: the newest version of each order
+            that is not deleted.
+        broken_count: the number of messages that cannot be decoded, which become dead letters.
     """
 
     rows: pa.Table
@@ -45,7 +48,7 @@ def expected_orders(
 def _surviving(
     blocks: Iterator[EventBlock], newest: np.ndarray[tuple[int], np.dtype[np.int64]]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the newest event of each order, without repeats."""
+    """Yield the rows of the orders whose newest event is not a delete; repeats are left out."""
     for events in blocks:
         is_row = np.isin(events.kind, (EventKind.UPSERT, EventKind.LATE))
         survives = is_row & (events.updated_at == newest[events.order])

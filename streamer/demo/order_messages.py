@@ -1,4 +1,4 @@
-"""The events of the order stream as rows, and as Kafka messages: about 230 bytes of JSON each."""
+"""Converts the events of the order stream to rows and to Kafka messages of about 230 bytes JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamer.demo.order_stream import EventBlock, EventKind, OrderMix, event_bl
 REGIONS = ("apac", "emea", "latam", "namer")
 STATUSES = ("created", "paid", "packed", "shipped", "delivered")
 
-#: The rows of a table; an order never changes its region, by which tables are partitioned.
+#: The columns of the table. Tables are partitioned by region, because an order never changes it.
 ORDER_SCHEMA = pa.schema(
     [
         pa.field("order_id", pa.string(), nullable=False),
@@ -28,7 +28,7 @@ ORDER_SCHEMA = pa.schema(
     ]
 )
 
-#: Key and value of a message; a tombstone's value is null.
+#: The key and the value of a message; the value of a tombstone is null.
 MESSAGE_SCHEMA = pa.schema([pa.field("key", pa.binary()), pa.field("value", pa.binary())])
 
 DEFAULT_MIX = OrderMix()
@@ -43,13 +43,13 @@ _PLACES = (
 
 
 def orders(count: int, keys: int = 10_000, seed: int = 0, mix: OrderMix = DEFAULT_MIX) -> pa.Table:
-    """Return the first ``count`` messages of a stream, in columns ``key`` and ``value``.
+    """Return the first ``count`` messages of a stream, as a table with the columns key and value.
 
     Args:
-        count: number of messages.
-        keys: number of orders.
+        count: the number of messages.
+        keys: the number of orders.
         seed: identifies the stream.
-        mix: shares of late events, repeats, deletes and broken records.
+        mix: the shares of late events, repeats, deletes and broken records.
     """
     messages = order_messages(count, keys, seed, mix)
     return pa.Table.from_batches(messages, MESSAGE_SCHEMA)
@@ -58,7 +58,7 @@ def orders(count: int, keys: int = 10_000, seed: int = 0, mix: OrderMix = DEFAUL
 def order_messages(
     count: int, keys: int = 10_000, seed: int = 0, mix: OrderMix = DEFAULT_MIX, first: int = 0
 ) -> Iterator[pa.RecordBatch]:
-    """Yield messages ``first`` to ``first + count`` of a stream in batches."""
+    """Yield the ``count`` messages of a stream that begin at message ``first``, in batches."""
     for events in event_blocks(count, keys, seed, mix, first):
         rows = order_rows(events)
         key = pc.cast(rows["order_id"], pa.binary())
@@ -66,7 +66,7 @@ def order_messages(
 
 
 def order_rows(events: EventBlock) -> pa.RecordBatch:
-    """Events of any kind as rows of ``ORDER_SCHEMA``."""
+    """Return events of any kind as rows of ``ORDER_SCHEMA``."""
     cents = events.quantity * (499 + events.order * 37 % 9_500)
     columns = [
         _numbered("o-", events.order, 8),
@@ -82,7 +82,7 @@ def order_rows(events: EventBlock) -> pa.RecordBatch:
 
 
 def _values(events: EventBlock, rows: pa.RecordBatch) -> pa.Array:
-    """Return the values of the messages; their texts need no escaping."""
+    """Return the values of the messages. Their texts contain nothing that JSON must escape."""
     values = _json(rows, pa.array(events.kind == EventKind.DELETE))
     broken = events.kind == EventKind.BROKEN
     if broken.any():
@@ -104,7 +104,7 @@ def _json(rows: pa.RecordBatch, is_deleted: pa.BooleanArray) -> pa.StringArray:
 
 
 def _spoil(values: pa.StringArray, numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Array:
-    """Damage values in three ways: truncated, without the key, or with text for a number."""
+    """Damage values in three ways: cut short, without the key, or with text instead of a number."""
     cut_short = pc.utf8_slice_codeunits(values, 0, 60)
     keyless = pc.replace_substring(values, '"order_id"', '"id"')
     wrong_type = pc.replace_substring_regex(values, r'"quantity":(\d)', r'"quantity":"many \1"')

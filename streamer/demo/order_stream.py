@@ -1,12 +1,12 @@
-"""Generates an endless sequence of order events, in columns of numbers.
+"""Generates an endless sequence of order events, as columns of numbers.
 
 Invariants:
 
-- the sequence depends only on the seed, the number of orders and the mix: a longer sequence begins
-  with the shorter one;
+- the sequence depends only on the seed, the number of orders and the mix, so a longer sequence
+  begins with the shorter one;
 - no two events have the same ``updated_at``, except a repeat and its original;
-- after the deletion of an order, there is no late event or repeat from before the deletion, so the
-  result of the newest events does not depend on when compaction runs.
+- after an order is deleted, no late event or repeat from before the deletion follows, so the
+  expected rows do not depend on when compaction runs.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 Ints: TypeAlias = NDArray[np.int64]
 
-#: 2026-01-01T00:00:00Z, when the first event happened, and how far apart events are.
+#: The time of the first event, 2026-01-01T00:00:00Z, and the time between two events.
 FIRST_EVENT_US = 1_767_225_600_000_000
 EVENT_STEP_US = 100_000
 
-#: Draws are made for this many events at once; part of the sequence's definition.
+#: How many events are drawn at once. Another number would change the sequence.
 BLOCK_EVENTS = 65_536
 
 _RECENT_EVENTS = 2_000
@@ -36,21 +36,21 @@ class EventKind(IntEnum):
     """The effect of an event on the table."""
 
     UPSERT = 0
-    #: An older state of an order, sent after a newer one.
+    #: An older version of an order, sent after a newer one.
     LATE = 1
-    #: A message that was sent before, byte for byte.
+    #: A message that was already sent, byte for byte.
     REPEAT = 2
-    #: A complete row with ``_hoodie_is_deleted``.
+    #: A complete row in which ``_hoodie_is_deleted`` is true.
     DELETE = 3
     #: A key without a value.
     TOMBSTONE = 4
-    #: A value that does not decode.
+    #: A value that cannot be decoded.
     BROKEN = 5
 
 
 @dataclass(frozen=True, slots=True)
 class OrderMix:
-    """Shares of the kinds of events, each of 1; the rest are plain upserts.
+    """The share of each kind of event, from 0 to 1; all other events are plain upserts.
 
     Tombstones have no partition value, so use them only for a table without partitions.
     """
@@ -64,15 +64,15 @@ class OrderMix:
 
 @dataclass(frozen=True, slots=True)
 class EventBlock:
-    """Consecutive events as columns of equal length.
+    """Consecutive events, as columns of equal length.
 
     Attributes:
-        number: position in the sequence, from 0.
+        number: the position in the sequence, from 0.
         kind: an ``EventKind``.
-        order: number of the order, from 0.
-        stage: progress of the order, 0 to 4.
-        updated_at: event time, in microseconds since 1970.
-        quantity: of the article ordered, 1 to 9.
+        order: the number of the order, from 0.
+        stage: the progress of the order, 0 to 4.
+        updated_at: the event time, in microseconds since 1970.
+        quantity: how many articles are ordered, 1 to 9.
         note: a number that selects the note.
     """
 
@@ -92,7 +92,7 @@ class EventBlock:
 def event_blocks(
     count: int, keys: int, seed: int, mix: OrderMix, first: int = 0
 ) -> Iterator[EventBlock]:
-    """Events ``first`` to ``first + count`` of the sequence, in order."""
+    """Yield the ``count`` events of the sequence that begin at event ``first``, in order."""
     moves_of_order = np.zeros(keys, dtype=np.int64)
     for start in range(0, first + count, BLOCK_EVENTS):
         random = np.random.default_rng([seed, start // BLOCK_EVENTS])
@@ -105,7 +105,7 @@ def event_blocks(
 def _draw(
     random: np.random.Generator, start: int, mix: OrderMix, moves_of_order: Ints
 ) -> EventBlock:
-    """Draw one block; ``moves_of_order`` counts the upserts so far, and is updated."""
+    """Draw one block of events, and update ``moves_of_order``, the number of upserts so far."""
     here = np.arange(BLOCK_EVENTS, dtype=np.int64)
     kind = _draw_kinds(random, mix)
     order = random.integers(0, len(moves_of_order), BLOCK_EVENTS)
@@ -116,7 +116,7 @@ def _draw(
     behind = np.where(
         kind == EventKind.LATE, here - source + random.integers(1, 5_000, here.size), 0
     )
-    # Late events have distinct times: the step is the time of the event, the rest its delay.
+    # Late events have distinct times, because their step and remainder add up to their position.
     updated_at = FIRST_EVENT_US + (start + here - behind) * EVENT_STEP_US + behind
     stage = np.minimum(_moves(order, kind, moves_of_order), _LAST_STAGE)
     stage = np.where(kind == EventKind.LATE, np.maximum(stage[source] - 1, 0), stage)
@@ -136,7 +136,7 @@ def _draw_kinds(random: np.random.Generator, mix: OrderMix) -> Ints:
 
 
 def _draw_sources(random: np.random.Generator, kind: Ints) -> Ints:
-    """Choose a recent upsert for each late event and repeat; without one, it becomes an upsert."""
+    """Choose a recent upsert for each late event and repeat; without one, make it an upsert."""
     follows = np.flatnonzero((kind == EventKind.LATE) | (kind == EventKind.REPEAT))
     upserts = np.flatnonzero(kind == EventKind.UPSERT)
     before = np.searchsorted(upserts, follows)
@@ -149,7 +149,7 @@ def _draw_sources(random: np.random.Generator, kind: Ints) -> Ints:
 
 
 def _last_delete(order: Ints, kind: Ints) -> Ints:
-    """For each event the position of the latest earlier deletion of its order, or -1."""
+    """Return for each event the position of the latest earlier deletion of its order, or -1."""
     by_order = np.argsort(order, kind="stable")
     group = np.cumsum(np.diff(order[by_order], prepend=-1) != 0)
     is_delete = np.isin(kind[by_order], (EventKind.DELETE, EventKind.TOMBSTONE))
@@ -161,7 +161,7 @@ def _last_delete(order: Ints, kind: Ints) -> Ints:
 
 
 def _moves(order: Ints, kind: Ints, moves_of_order: Ints) -> Ints:
-    """For each event the number of earlier upserts of its order; updates ``moves_of_order``."""
+    """Return the number of earlier upserts of each event's order; update ``moves_of_order``."""
     by_order = np.argsort(order, kind="stable")
     is_upsert = (kind[by_order] == EventKind.UPSERT).astype(np.int64)
     before = np.cumsum(is_upsert) - is_upsert

@@ -1,4 +1,4 @@
-"""Sends the order stream to Kafka; every message is acknowledged once and in order."""
+"""Sends the order stream to Kafka: the broker stores every message once, and in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from streamer.demo.order_stream import OrderMix
 _FLUSH_TIMEOUT_S = 60.0
 _ANSWER_TIMEOUT_S = 10.0
 
-#: Messages passed to the client at once; with a rate, the seconds of messages.
+#: How many messages are passed to the client at once; if there is a rate, for how many seconds.
 _CHUNK = 20_000
 _QUEUE_MESSAGES = 400_000
 _CHUNK_S = 0.1
@@ -30,14 +30,14 @@ _SETTINGS: dict[str, str | int | bool] = {
     "batch.size": 1_000_000,
     "queue.buffering.max.messages": _QUEUE_MESSAGES,
     "queue.buffering.max.kbytes": 262_144,
-    "partitioner": "murmur2_random",  # same partitions as Kafka's Java client
+    "partitioner": "murmur2_random",  # chooses the same partitions as Kafka's Java client
     "delivery.report.only.error": True,
     "log_level": 3,  # errors only, without warnings about retries
 }
 
 
 class ProduceFailed(Permanent):
-    """Messages were not acknowledged by the broker."""
+    """The broker refused a topic, or did not acknowledge messages."""
 
     def __init__(self, bootstrap: str, topic: str, reason: str) -> None:
         super().__init__(f"could not produce to {topic!r} at {bootstrap}: {reason}")
@@ -46,7 +46,7 @@ class ProduceFailed(Permanent):
 
 @dataclass(frozen=True, slots=True)
 class Produced:
-    """The acknowledged messages, and the elapsed time."""
+    """How many messages and bytes were acknowledged, and how long this took."""
 
     message_count: int
     value_bytes: int
@@ -56,16 +56,16 @@ class Produced:
 def create_topic(
     bootstrap: str, topic: str, partitions: int = 4, settings: Mapping[str, str] | None = None
 ) -> bool:
-    """Create a topic; returns False if it exists.
+    """Create a topic; return False if it exists.
 
     Args:
-        bootstrap: of the broker, ``host:port``.
-        topic: its name.
-        partitions: number of partitions.
-        settings: of the topic, such as ``cleanup.policy``.
+        bootstrap: the address of the broker, ``host:port``.
+        topic: the name of the topic.
+        partitions: the number of partitions.
+        settings: settings of the topic, such as ``cleanup.policy``.
 
     Raises:
-        ProduceFailed: the broker refused, or did not answer.
+        ProduceFailed: the broker refused to create the topic, or did not answer.
     """
     client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     wanted = NewTopic(topic, partitions, 1, config=dict(settings or {}))
@@ -91,19 +91,19 @@ def produce(
     partitions: int = 4,
     is_ended: Callable[[], bool] = bool,
 ) -> Produced:
-    """Send messages ``first`` to ``first + count`` of an order stream, and wait for the broker.
+    """Send the ``count`` messages of a stream that begin at ``first``, and wait for the broker.
 
     Args:
-        bootstrap: of the broker, ``host:port``.
-        topic: its name; created if it does not exist.
-        count: number of messages.
-        seed: identifies the stream; ``expected_orders`` with the same seed has the expected rows.
-        rate_per_s: messages a second; None for as fast as possible.
-        keys: number of orders.
-        mix: shares of late events, repeats, deletes and broken records.
-        first: number of the first message, to continue after an earlier call.
-        partitions: of the topic, if it is created.
-        is_ended: checked between messages; if true, no more messages are sent.
+        bootstrap: the address of the broker, ``host:port``.
+        topic: the name of the topic, which is created if it does not exist.
+        count: the number of messages.
+        seed: identifies the stream; ``expected_orders`` returns its rows for the same seed.
+        rate_per_s: messages per second; None to send as fast as possible.
+        keys: the number of orders.
+        mix: the shares of late events, repeats, deletes and broken records.
+        first: the number of the first message, to continue after an earlier call.
+        partitions: the number of partitions, if the topic is created.
+        is_ended: checked between messages; if it returns true, no more messages are sent.
 
     Raises:
         ProduceFailed: the broker did not acknowledge all messages.
@@ -118,7 +118,7 @@ def produce(
 
 
 class _Sending:
-    """A producer with its rate and its failures."""
+    """A producer that limits the rate of messages and remembers its first failure."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class _Sending:
         return Produced(self._message_count, self._value_bytes, time.monotonic() - self._began_s)
 
     def _wait_for_rate(self) -> None:
-        """Keep the rate, and free space in the queue: a full queue would break the order."""
+        """Wait for the rate and for space in the queue, because a full queue breaks the order."""
         if self._rate_per_s is not None:
             due_s = self._began_s + self._message_count / self._rate_per_s
             time.sleep(max(0.0, due_s - time.monotonic()))

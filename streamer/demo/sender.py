@@ -1,4 +1,4 @@
-"""Sends the order stream while a run reads it."""
+"""Sends the order stream in a thread, while a run reads it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from streamer.demo.producer import produce
 
 _RATE_PER_S = 2_000
 
-#: Seconds to wait for messages that are already sent.
+#: How long to wait until the broker has acknowledged the messages that were already sent.
 _END_WITHIN_S = 5.0
 
 
@@ -17,25 +17,25 @@ class Sender(threading.Thread):
     """Sends orders until all are sent, or until ``end`` is called.
 
     Args:
-        bootstrap: of the broker.
+        bootstrap: the address of the broker.
         topic: the topic.
-        first: number of the first order.
-        count: number of orders.
-        stop: stops the run after a failure; it would wait for ever for the other orders.
+        first: the number of the first order message.
+        count: the number of messages.
+        stop: stops the run if sending fails. Otherwise the run would wait forever for the rest.
     """
 
     def __init__(
         self, bootstrap: str, topic: str, first: int, count: int, stop: Callable[[], object]
     ) -> None:
         super().__init__(name="orders", daemon=True)
-        # Not ``_bootstrap``: a thread has a method of that name.
+        # The name is not ``_bootstrap``, because ``Thread`` has a method with that name.
         self._brokers, self._topic, self._first, self._count = bootstrap, topic, first, count
         self._stop_run = stop
         self._failure: Exception | None = None
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Send the orders; a failure stops the run."""
+        """Send the orders. If this fails, stop the run."""
         try:
             produce(
                 self._brokers,

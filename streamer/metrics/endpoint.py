@@ -22,12 +22,12 @@ _LOG = logging.getLogger(__name__)
 _TEXT = "text/plain; charset=utf-8"
 _POLL_S = 0.1
 
-#: The connection of a client that sends nothing for this number of seconds is closed.
+#: Seconds after which the connection of a client that sends nothing is closed.
 _CLIENT_TIMEOUT_S = 10
 
 
 class CannotListen(InvalidConfig):
-    """Another process uses the address of ``metrics``, or this machine does not have it."""
+    """Another process uses the address of ``metrics``, or this machine has no such address."""
 
     def __init__(self, host: str, port: int, reason: str) -> None:
         super().__init__(
@@ -39,12 +39,12 @@ class CannotListen(InvalidConfig):
 
 @contextmanager
 def serve(host: str, port: int, registry: CollectorRegistry, health: Health) -> Iterator[int]:
-    """Serve until the block ends; yields the port.
+    """Serve until the block ends; yield the port.
 
     Args:
-        host: address to listen on.
-        port: 0 for a free port.
-        registry: the metrics of ``/metrics``.
+        host: the address to listen on.
+        port: the port; 0 for a free port.
+        registry: the metrics that ``/metrics`` returns.
         health: decides the answers of ``/health`` and ``/ready``.
 
     Raises:
@@ -75,11 +75,11 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
-        # The base class resolves the name of the machine, which can take seconds.
+        # The base class looks up the name of the machine, which can take seconds.
         TCPServer.server_bind(self)
 
     def handle_error(self, *_request: object) -> None:
-        """Ignore clients that close their connection."""
+        """Ignore the errors of clients that close their connection."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -103,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def log_message(self, format: str, *args: object) -> None:
-        """Print nothing: the output belongs to the run."""
+        """Print nothing, because the output belongs to the run."""
 
     def _answer_metrics(self) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Polls the topic and the tables in a background thread, for which the stream does not wait."""
+"""Polls the topic and the tables in a background thread, so that the stream does not wait."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def poll_in_background(
     """Update the metrics of the topic and the tables until the block ends.
 
     Args:
-        source: from which the lag is read.
-        tables: by name; their views are in memory, so no storage is listed.
-        metrics: to update.
+        source: reports the lag.
+        tables: tables by name. Their views are in memory, so no storage is listed.
+        metrics: the metrics to update.
         interval_s: seconds between two polls.
     """
     poller = _Poller(source, tables, metrics)
@@ -39,7 +39,7 @@ class _Poller:
         self._peek: KafkaPeek | None = None
 
     def run(self, ending: threading.Event, interval_s: float) -> None:
-        """Poll until ``ending`` is set; a poll that fails is counted."""
+        """Poll until ``ending`` is set. Failed polls are counted."""
         while not ending.is_set():
             try:
                 self._poll()
@@ -62,5 +62,5 @@ class _Poller:
         if unread and self._peek is None:
             self._peek = self._source.peek()
         oldest = self._peek.timestamps(unread) if unread and self._peek else {}
-        if self._metrics.position == position:  # if not, a batch was written during the poll
+        if self._metrics.position == position:  # otherwise a batch was written during the poll
             self._metrics.record_lag(lag, oldest)

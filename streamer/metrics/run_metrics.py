@@ -1,4 +1,4 @@
-"""Prometheus metrics of a run, from its events and from polls of its topic and tables."""
+"""Prometheus metrics of a run, updated from its events and from polls of its topic and tables."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from streamer.events import (
 )
 from streamer.metrics.table_shape import ROWS, TableShape
 
-#: The most values of one label, if the configuration does not bound them.
+#: The largest number of values of a label whose values the configuration does not limit.
 _MAX_LABEL_VALUES = 32
 
 _BUCKETS_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
 
 
 class BoundedLabel:
-    """The values of a label that code chooses, such as error types; above a number, ``other``."""
+    """Limits the values of a label, such as error types; further values become ``other``."""
 
     def __init__(self, at_most: int = _MAX_LABEL_VALUES) -> None:
         self._at_most = at_most
@@ -60,14 +60,14 @@ class BoundedLabel:
 
 
 class RunMetrics:
-    """A listener that updates metrics; ``docs/operating.md`` describes each metric.
+    """A listener that updates metrics. ``docs/operating.md`` describes each metric.
 
     The threads of the run and the poller write the metrics; the endpoint reads them.
 
     Args:
-        pipeline: its name.
-        topic: the topic that it reads.
-        now: seconds since 1970.
+        pipeline: the name of the pipeline.
+        topic: the topic that the pipeline reads.
+        now: returns the seconds since 1970.
     """
 
     def __init__(self, pipeline: str, topic: str, now: Callable[[], float] = time.time) -> None:
@@ -78,7 +78,7 @@ class RunMetrics:
         self._tables = _Tables(factory)
         self._failures = _Failures(factory)
         self._services = _Services(factory, now)
-        build = factory.gauge("build_info", "Always 1; the version that runs", "version")
+        build = factory.gauge("build_info", "Always 1; the label is the running version", "version")
         build.labels(*factory.run, version("lakemark")).set(1)
         ProcessCollector(registry=factory.registry)
         self._registry = factory.registry
@@ -90,7 +90,7 @@ class RunMetrics:
 
     @property
     def position(self) -> KafkaCheckpoint | None:
-        """The offsets that the run has committed; None before it has started from the table."""
+        """The offsets that the run has committed; None until it has started from the table."""
         return self._lag.position
 
     def __call__(self, event: Event, /) -> None:
@@ -144,16 +144,16 @@ class RunMetrics:
                 assert_never(event)
 
     def use_clock(self, clock: TimelineClock) -> None:
-        """Read instant times with the clock of the pipeline's table; the default is UTC."""
+        """Parse instant times with the clock of the pipeline's table; the default is UTC."""
         self._batches.clock = self._table.clock = clock
 
     def record_lag(self, lag: Mapping[int, int], oldest: Mapping[int, float]) -> None:
-        """Record the unread part of the topic.
+        """Record how much of the topic is unread.
 
         Args:
-            lag: unread offsets by partition.
-            oldest: Kafka's timestamp of the first unread record by partition, in seconds since
-                1970; only for partitions for which it is known.
+            lag: the number of unread offsets of each partition.
+            oldest: Kafka's timestamp of the first unread record of each partition for which it is
+                known, in seconds since 1970.
         """
         self._lag.note(lag, oldest)
 
@@ -162,19 +162,19 @@ class RunMetrics:
 
         Args:
             name: ``ROWS`` or ``DEAD_LETTERS``.
-            shape: of the table.
+            shape: the shape of the table.
         """
         self._tables.note(name, shape)
         if name == ROWS:
             self._table.note(shape)
 
     def record_failed_poll(self) -> None:
-        """Count a failed poll of the topic or the tables; their metrics keep the last values."""
+        """Count a failed poll of the topic or the tables. Their metrics keep the last values."""
         self._lag.failed_polls.inc()
 
 
 class _MetricFactory:
-    """Creates the metrics of one run; all have the labels ``pipeline`` and ``topic``.
+    """Creates the metrics of one run. All metrics have the labels ``pipeline`` and ``topic``.
 
     Attributes:
         registry: the metrics.
@@ -201,15 +201,15 @@ class _MetricFactory:
         )
 
     def one_counter(self, name: str, meaning: str) -> Counter:
-        """Return a counter without labels of its own; it is exported as 0 from the start."""
+        """Return a counter without further labels; it is exported as 0 from the start."""
         return self.counter(name, meaning).labels(*self.run)
 
     def one_gauge(self, name: str, meaning: str) -> Gauge:
-        """Return a gauge without labels of its own."""
+        """Return a gauge without further labels."""
         return self.gauge(name, meaning).labels(*self.run)
 
     def one_seconds(self, name: str, meaning: str) -> Histogram:
-        """Return a histogram without labels of its own."""
+        """Return a histogram without further labels."""
         return self.seconds(name, meaning).labels(*self.run)
 
     def _labels(self, own: tuple[str, ...]) -> tuple[str, ...]:
@@ -233,7 +233,7 @@ class _Batches:
         self._rows = one(
             "rows_written", "Rows written, after each batch was reduced to one change per key"
         )
-        self._deletes = one("rows_deleted", "Deletes among these rows")
+        self._deletes = one("rows_deleted", "Deletes among the written rows")
         self._bytes = one("bytes_written", "Size of the files that batches wrote")
         self._files = one("files_written", "Files that batches wrote")
         self._ignored = one("tombstones_ignored", "Tombstones that were skipped")
@@ -247,7 +247,7 @@ class _Batches:
             "last_commit_timestamp_seconds", "When this process last committed"
         )
         self._instant = factory.one_gauge(
-            "last_instant_timestamp_seconds", "Instant time of that commit"
+            "last_instant_timestamp_seconds", "Instant time of this process's last commit"
         )
 
     def plan(self, event: BatchPlanned) -> None:
@@ -271,7 +271,7 @@ class _Batches:
 
 
 class _Lag:
-    """Metrics of the lag of the table behind its topic, by partition."""
+    """Metrics of the lag: how far the table is behind each partition of its topic."""
 
     def __init__(self, factory: _MetricFactory, now: Callable[[], float]) -> None:
         self._run, self._now = factory.run, now
@@ -339,7 +339,7 @@ class _Lag:
             self._next.labels(*self._run, partition).set(offset)
 
     def _age_s(self, partition: int) -> float:
-        """Return the age, which grows with the clock between two polls and while polls fail."""
+        """Return the age. It grows with the clock between two polls, even while polls fail."""
         if not self._unread[partition]:
             return 0.0
         oldest = self._oldest.get(partition)
@@ -359,13 +359,15 @@ class _Table:
         self._log_bytes = one("table_log_bytes", "Size of the log files that a query merges")
         self._pending = one("table_pending_compactions", "Compactions requested and not completed")
         one(
-            "table_pending_compaction_age_seconds", "Age of the oldest; 0 if there is none"
+            "table_pending_compaction_age_seconds",
+            "Age of the oldest pending compaction; 0 if there is none",
         ).set_function(self._age_s)
         self._since = one(
             "table_delta_commits_since_compaction", "Delta commits since the last compaction"
         )
         self._uncompacted = one(
-            "table_delta_commits_uncompacted", "Delta commits no completed compaction has merged"
+            "table_delta_commits_uncompacted",
+            "Delta commits that no completed compaction has merged",
         )
         self.schema_changes = factory.one_counter(
             "schema_changes", "Columns that were added or widened"
@@ -388,7 +390,7 @@ class _Table:
 
 
 class _Tables:
-    """Metrics of both tables, the rows and the dead letters."""
+    """Metrics of the pipeline's two tables: the rows and the dead letters."""
 
     def __init__(self, factory: _MetricFactory) -> None:
         self._run, gauge = factory.run, factory.gauge
@@ -421,14 +423,14 @@ class _Services:
         self.running = factory.one_gauge(
             "compaction_running", "1 while an asynchronous compaction runs"
         )
-        self._lock = threading.Lock()  # the threads of the loop and of the compaction write here
+        self._lock = threading.Lock()  # the threads of the loop and of the compaction write below
         self._failing: dict[str, int] = {}
         self._failures = factory.one_counter(
             "compaction_failures", "Failures of asynchronous compactions"
         )
         self._consecutive = factory.one_gauge(
             "consecutive_compaction_failures",
-            "Of the pending compaction that has failed most often",
+            "Consecutive failures of the pending compaction that has failed most often",
         )
         self._failed_at = factory.one_gauge(
             "last_compaction_failure_timestamp_seconds",
@@ -474,13 +476,15 @@ class _Failures:
             "lost_ranges", "Ranges of offsets that Kafka deleted before they were read"
         )
         self._lost = factory.counter(
-            "lost_offsets", "Offsets in these ranges, if known", "partition"
+            "lost_offsets", "Offsets in the lost ranges, as far as known", "partition"
         )
         self.group_commits = one(
             "group_commit_failures", "Failed commits of offsets to the consumer group"
         )
         self.warnings = one("warnings", "Warnings about problems that do not stop the run")
-        self.consecutive = factory.one_gauge("consecutive_failures", "Since the last commit")
+        self.consecutive = factory.one_gauge(
+            "consecutive_failures", "Failures since the last commit"
+        )
         self._by_type = factory.counter("failures", "Failures, by class of error", "type")
 
     def lose(self, event: OffsetsLost) -> None:

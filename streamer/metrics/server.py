@@ -1,4 +1,4 @@
-"""Monitors a run: collects metrics and health from its events, and serves both over HTTP."""
+"""Monitors a run: collects metrics and health from its events, and serves them over HTTP."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from streamer.pipeline import Pipeline
 
 @contextmanager
 def monitor_run(config: PipelineConfig, next_listener: Listener) -> Iterator[RunMonitor]:
-    """Serve metrics and health until the block ends, if the configuration has a port.
+    """Serve metrics and health until the block ends, if the configuration sets a port.
 
     Args:
-        config: the pipeline.
-        next_listener: receives every event after the metrics.
+        config: the configuration of the pipeline.
+        next_listener: receives every event after the metrics were updated.
 
     Raises:
         CannotListen: another process uses the port.
@@ -50,7 +50,7 @@ class RunMonitor:
     """The monitor of one run.
 
     Attributes:
-        listener: for the run's events.
+        listener: receives the events of the run.
     """
 
     listener: Listener
@@ -60,7 +60,7 @@ class RunMonitor:
 
     @contextmanager
     def watch(self, pipeline: Pipeline) -> Iterator[None]:
-        """Monitor the loop, the topic and the tables of a pipeline, too, until the block ends."""
+        """Until the block ends, also monitor the loop, the topic and the tables of a pipeline."""
         with ExitStack() as ended:
             if self._metrics is not None and self._health is not None:
                 for table in pipeline.tables[:1]:

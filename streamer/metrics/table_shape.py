@@ -1,4 +1,4 @@
-"""Counts and sizes of a table's files, from the view that its writer has in memory."""
+"""Counts and sizes of a table's files, computed from the view that its writer has in memory."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from lakemark.services.compaction_plan import (
 )
 from lakemark.view.file_system_view import FileSystemView
 
-#: The tables of a pipeline.
+#: The names of a pipeline's tables.
 ROWS, DEAD_LETTERS = "rows", "dead_letters"
 
-#: Table services, which any writer may have requested and not completed.
+#: Table services whose pending requests are counted, whichever writer requested them.
 _SERVICES = (
     Action.COMPACTION,
     Action.LOG_COMPACTION,
@@ -29,7 +29,7 @@ _SERVICES = (
     Action.INDEXING,
 )
 
-#: Size classes of files, by the largest size in bytes.
+#: Size classes of files: the largest size in bytes of each class.
 _SIZES = {"64KiB": 64 << 10, "1MiB": 1 << 20, "16MiB": 16 << 20, "128MiB": 128 << 20}
 _LARGER = "larger"
 
@@ -39,17 +39,19 @@ class TableShape:
     """Counts and sizes of a table as a snapshot query reads it.
 
     Attributes:
-        file_groups: number of file groups that a query reads.
-        log_files: number of log files that are not compacted yet.
-        base_bytes: size of the base files.
-        log_bytes: size of the log files.
-        pending_compactions: number of compactions requested and not completed.
-        delta_commits: number completed since the last compaction was requested.
-        uncompacted_delta_commits: number that no completed compaction has merged.
-        pending_since: requested time of the oldest pending compaction; None if there is none.
-        pending: number of services requested and not completed, by action.
-        files: number of files by kind (``base`` or ``log``) and size class, such as ``1MiB``.
-        active_instants: number of instants of the active timeline.
+        file_groups: the number of file groups that a query reads.
+        log_files: the number of log files that are not compacted yet.
+        base_bytes: the size of the base files.
+        log_bytes: the size of the log files.
+        pending_compactions: the number of compactions that are requested but not completed.
+        delta_commits: the number of delta commits completed since the last compaction was
+            requested.
+        uncompacted_delta_commits: the number of delta commits that no completed compaction has
+            merged.
+        pending_since: the requested time of the oldest pending compaction; None if there is none.
+        pending: the number of services that are requested but not completed, by action.
+        files: the number of files by kind (``base`` or ``log``) and size class, such as ``1MiB``.
+        active_instants: the number of instants of the active timeline.
     """
 
     file_groups: int
@@ -66,7 +68,7 @@ class TableShape:
 
 
 def shape_of(view: FileSystemView) -> TableShape:
-    """Return the shape of the table in a view; reads no storage."""
+    """Return the shape of the table in a view, without reading storage."""
     slices = view.latest_slices()
     return TableShape(
         len(slices),

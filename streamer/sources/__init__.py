@@ -1,1 +1,1 @@
-"""The source of records, and its offsets."""
+"""The source that reads records and their offsets from Kafka."""

@@ -1,4 +1,4 @@
-"""Errors of a source, all raised before a batch is published.
+"""The errors of a source. All of them are raised before a batch is published.
 
 SourceError
 ├─ BrokerUnreachable   (Retriable) no broker answered in time
@@ -7,13 +7,13 @@ SourceError
 ├─ ConnectorMissing    (Permanent) Spark runs without the Kafka connector
 ├─ TopicNotFound       (Permanent)
 ├─ UnknownPartitions   (Permanent) ``source.starting_offsets`` names partitions that the topic lacks
-├─ ForeignCheckpoint   (Permanent) the checkpoint of the table is of another topic
+├─ ForeignCheckpoint   (Permanent) the table's checkpoint belongs to another topic
 ├─ TopicReplaced       (Retriable) the topic was created again while a batch was read
-├─ TopicRecreated      (Permanent) the topic was created again since the table read it
+├─ TopicRecreated      (Permanent) the topic was created again after the table read it
 ├─ LostOffsets         (Permanent) unread records were deleted
 ├─ RecordsWithheld     (Retriable) the topic has a record that was not read with its batch
 ├─ GapCheckFailed      (Retriable) the broker did not answer whether a gap has records
-├─ OffsetsWithoutRecord (Permanent) the topic has no record at offsets of a batch
+├─ OffsetsWithoutRecord (Permanent) offsets of a batch have no record, and gaps are not accepted
 └─ DamagedOffsetLog    (Permanent) Spark's offset log is not in the known format
 """
 
@@ -53,7 +53,7 @@ class BrokerRefused(SourceError, Permanent):
 
 
 class InvalidConsumer(SourceError, Permanent):
-    """Kafka's client does not accept a property of the source."""
+    """Kafka's client does not accept a consumer property."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"Kafka's client does not accept the source's properties: {reason}")
@@ -71,7 +71,7 @@ class ConnectorMissing(SourceError, Permanent):
 
 
 class TopicNotFound(SourceError, Permanent):
-    """The broker has no such topic, or this client may not see it."""
+    """The topic does not exist, or this client may not see it."""
 
     def __init__(self, topic: str, bootstrap: str) -> None:
         super().__init__(
@@ -97,7 +97,7 @@ class ForeignCheckpoint(SourceError, Permanent):
 
     def __init__(self, topic: str, checkpoint: str) -> None:
         super().__init__(
-            f"the checkpoint of the table, {checkpoint}, is of another topic than source.topic, "
+            f"the table's checkpoint {checkpoint} belongs to another topic than source.topic, "
             f"{topic}; set a different source.checkpoint_id in each pipeline of the table"
         )
         self.topic, self.checkpoint = topic, checkpoint
@@ -125,8 +125,8 @@ class TopicRecreated(SourceError, Permanent):
 
     def __init__(self, topic: str, read: str, found: str) -> None:
         super().__init__(
-            f"topic {topic} was created again: the table has read a topic with id {read}, but this "
-            f"one has id {found}; {_OR_BY_POLICY} all partitions"
+            f"topic {topic} was created again: the table has read a topic with id {read}, but the "
+            f"current topic has id {found}; {_OR_BY_POLICY} all partitions"
         )
         self.topic, self.read, self.found = topic, read, found
 
@@ -156,7 +156,7 @@ class RecordsWithheld(SourceError, Retriable):
 
 
 class GapCheckFailed(SourceError, Retriable):
-    """It is not known whether the topic has records at offsets that were not read with a batch."""
+    """The broker did not answer whether a topic has records at offsets that were not read."""
 
     def __init__(self, topic: str, gaps: Sequence[OffsetGap], reason: str) -> None:
         super().__init__(
@@ -167,13 +167,13 @@ class GapCheckFailed(SourceError, Retriable):
 
 
 class OffsetsWithoutRecord(SourceError, Permanent):
-    """The topic has no record at offsets of a batch, and the pipeline does not accept gaps."""
+    """Some offsets of a batch have no record, and the pipeline does not accept such gaps."""
 
     def __init__(self, topic: str, gaps: Sequence[OffsetGap]) -> None:
         super().__init__(
             f"topic {topic} has no record at {_ranges(gaps)}, and source.on_missing_offsets is "
-            "fail; the batch was not published. If transactions or compaction leave such "
-            "gaps in the topic, set it to accept; otherwise the broker has lost records"
+            "fail; the batch was not published. If transactions or compaction leave such gaps in "
+            "the topic, set this to accept; otherwise the broker has lost records"
         )
         self.topic, self.gaps = topic, tuple(gaps)
 

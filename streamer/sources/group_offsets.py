@@ -1,4 +1,4 @@
-"""Commits the table's offsets to a consumer group, for tools; no run reads them."""
+"""Commits the table's offsets to a consumer group, which tools read; no run reads the group."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from streamer.sources.kafka_admin import ANSWER_WITHIN_S, GroupCommit, KafkaAdmi
 
 
 class GroupOffsets:
-    """Commits offsets to one consumer group, one commit at a time; only ``close`` waits for it.
+    """Commits offsets to one consumer group, one commit at a time. Only ``close`` waits.
 
     Args:
         admin: the connection to the broker.
-        group: name of the consumer group.
-        listener: receives an event if the broker refuses.
+        group: the name of the consumer group.
+        listener: receives an event if the broker refuses a commit.
     """
 
     def __init__(self, admin: KafkaAdmin, group: str, listener: Listener) -> None:
@@ -24,14 +24,14 @@ class GroupOffsets:
         self._newest: KafkaCheckpoint | None = None
 
     def commit(self, checkpoint: KafkaCheckpoint) -> None:
-        """Commit these offsets, or newer ones, once the previous commit is answered."""
+        """Commit these offsets, or newer ones, when the previous commit has been answered."""
         self._newest = checkpoint
         if self._pending is None or self._pending.is_answered:
             self._finish()
             self._send()
 
     def close(self, within_s: float = ANSWER_WITHIN_S) -> None:
-        """Wait for the current commit, commit the newest offsets, and wait for that commit."""
+        """Wait for the current commit, commit the newest offsets, and wait for this commit."""
         ends_at = time.monotonic() + within_s
         while self._pending is not None:
             self._finish(max(0.0, ends_at - time.monotonic()))

@@ -1,4 +1,4 @@
-"""Reads a Kafka topic as a stream of raw records, from the offsets of the table."""
+"""Reads a Kafka topic as a stream of raw records, beginning at the table's offsets."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from streamer.sources.kafka_offsets import Fallback, LostRange, Start, Starting
 from streamer.sources.kafka_peek import KafkaPeek
 from streamer.sources.poll_size import poll_records, sample_offsets
 
-#: Fewer and larger fetches. With ``poll_size``, a batch of small records takes a sixth to a quarter
-#: less time than with the consumer's defaults (1 MiB and 500 records). The pipeline file may
-#: override this.
+#: Fewer and larger fetches than the consumer's defaults (1 MiB and 500 records). Together with
+#: ``poll_size``, this reduces the time of a batch of small records by a sixth to a quarter. The
+#: pipeline file may override this property.
 _FETCH_PROPERTIES = {"max.partition.fetch.bytes": str(8 << 20)}
 _POLL_RECORDS = "max.poll.records"
 
-#: Total size of the values from which a schema is inferred.
+#: The largest total size of the values from which a schema is inferred.
 _SAMPLE_BYTES = 16 << 20
 
-#: Timeout of each sample of record lengths, in seconds.
+#: The timeout, in seconds, when the lengths of records are sampled.
 _SAMPLE_TIMEOUT_S = 2.0
 
 
 class KafkaSource:
-    """One topic. Its errors are found before a stream starts."""
+    """One Kafka topic. Most of its errors are found before a stream starts."""
 
     def __init__(
         self,
@@ -58,17 +58,17 @@ class KafkaSource:
         *,
         keeps_keys: bool = False,
     ) -> None:
-        """Create the source; it connects at its first request.
+        """Create the source, which connects when it makes its first request.
 
         Args:
             spark: a running session with the Kafka connector.
             config: the topic, and how to read it.
-            listener: receives an event if the broker refuses offsets of a consumer group.
-            keeps_keys: whether to read the key of every record, as dead letters need it.
+            listener: receives an event if the broker refuses offsets for a consumer group.
+            keeps_keys: whether to read the key of every record, which dead letters need.
 
         Raises:
             ConfigError: a secret of ``source.consumer`` cannot be found.
-            SourceError: the connector is missing, or a property is not accepted.
+            SourceError: the connector is missing, or Kafka's client does not accept a property.
         """
         self._spark, self._config = spark, config
         self._keeps_keys = keeps_keys
@@ -86,24 +86,25 @@ class KafkaSource:
         self._gap_peek: KafkaPeek | None = None
 
     def start_checkpoint(self, checkpoint: KafkaCheckpoint | None) -> KafkaCheckpoint:
-        """Return the checkpoint of ``start``, without a check of the topic id."""
+        """Return the checkpoint of ``start``, without checking the topic id."""
         return self.start(checkpoint).checkpoint
 
     def start(self, checkpoint: KafkaCheckpoint | None, topic_id: str = "") -> Start:
         """Determine where to start each partition; new partitions start at their earliest record.
 
         Args:
-            checkpoint: of the table; None for the first run, which starts at
+            checkpoint: the table's checkpoint; None for the first run, which starts at
                 ``source.starting_offsets``.
-            topic_id: of the topic that the table has read; "" if it is not known.
+            topic_id: the id of the topic that the table has read; "" if it is not known.
 
         Returns:
-            The start, with the lost ranges that it skips. The caller reports them after the table
-            has recorded the start.
+            The start, and the lost ranges that it skips. The caller reports these ranges after the
+            table has recorded the start.
 
         Raises:
-            TopicRecreated: the topic was created again, and the setting is ``fail``.
-            LostOffsets: unread records were deleted, and the setting is ``fail``.
+            TopicRecreated: the topic was created again, and ``source.on_offset_out_of_range`` is
+                ``fail``.
+            LostOffsets: unread records were deleted, and the same setting is ``fail``.
             SourceError: the topic cannot be read; see the subclasses.
         """
         found_id = self._admin.topic_id()
@@ -132,26 +133,28 @@ class KafkaSource:
             raise TopicReplaced(reason)
 
     def check_read(self, topic_id: str, gaps: Sequence[OffsetGap]) -> Sequence[LostRange]:
-        """Check the offsets of a batch at which no record was read, before it is published.
+        """Check the offsets of a batch that have no record, before the batch is published.
 
         Offsets below the partition's earliest offset count as lost, because their records may have
-        been deleted before they were read. The other offsets are read again.
+        been deleted before they were read. At the other offsets, the topic is read again.
 
         Args:
-            topic_id: of the topic when the run started.
-            gaps: ranges of offsets without records, which a plain topic does not have.
+            topic_id: the id of the topic when the run started.
+            gaps: ranges of offsets without records. Without transactions and log compaction, a
+                topic has no gaps.
 
         Returns:
             The lost ranges, if ``source.on_offset_out_of_range`` permits losses. The caller reports
-            them after the batch is committed, because a batch that is retried is checked again.
+            these ranges after the batch is committed, because a batch that is retried is checked
+            again.
 
         Raises:
             TopicReplaced: the topic was created again.
-            LostOffsets: records may be lost, and the setting is ``fail``.
+            LostOffsets: records may be lost, and ``source.on_offset_out_of_range`` is ``fail``.
             RecordsWithheld: the topic has a record at one of these offsets.
-            GapCheckFailed: the broker does not answer; the batch must be read again.
-            OffsetsWithoutRecord: it has no record there, and ``source.on_missing_offsets`` is
-                ``fail``.
+            GapCheckFailed: the broker does not answer, so the batch must be read again.
+            OffsetsWithoutRecord: the topic has no record at these offsets, and
+                ``source.on_missing_offsets`` is ``fail``.
             SourceError: the broker does not answer.
         """
         self.check_same_topic(topic_id)
@@ -168,12 +171,13 @@ class KafkaSource:
     def forget_first_start(self) -> None:
         """Resolve ``source.starting_offsets`` again at the next start without a checkpoint.
 
-        Call it when the table has recorded a checkpoint of this run; a reset may follow.
+        Call this when the table has recorded a checkpoint of this run. If the checkpoint is reset
+        later, the next start then chooses new offsets.
         """
         self._is_first, self._resolved = False, None
 
     def commit_group_offsets(self, checkpoint: KafkaCheckpoint) -> None:
-        """Commit the offsets to the consumer group of ``source.commit_group``, if it is set."""
+        """Commit the offsets to the consumer group ``source.commit_group``, if one is set."""
         if self._group is not None:
             self._group.commit(checkpoint)
 
@@ -195,18 +199,19 @@ class KafkaSource:
         return KafkaPeek(self._spark, self._properties, self._config.topic)
 
     def max_message_bytes(self) -> int:
-        """Return the topic's ``max.message.bytes``, or Kafka's default if access to it is denied.
+        """Return the topic's ``max.message.bytes``, or Kafka's default if it cannot be read.
 
-        Kafka limits messages as they are sent; compressed messages may be longer here.
+        Kafka compares this limit with messages as they are sent. A compressed message may be longer
+        after it is read.
         """
         return self._admin.max_message_bytes()
 
     def stream(self, start: KafkaCheckpoint) -> DataFrame:
-        """Read the records from ``start`` on, as a streaming DataFrame.
+        """Return the records from ``start`` on, as a streaming DataFrame.
 
-        Columns: ``value`` binary, ``key`` binary (of tombstones only, unless keys are kept or it is
-        a metadata column), ``partition`` int, ``offset`` bigint, ``timestamp``; and ``topic``
-        string if it is a metadata column.
+        Its columns are ``value`` (binary), ``key`` (binary), ``partition`` (int), ``offset``
+        (bigint), ``timestamp``, and ``topic`` (string) if it is a metadata column. ``key`` is null
+        except for tombstones, unless keys are kept or are a metadata column.
 
         Args:
             start: an offset for every partition, as ``start_checkpoint`` returns it.
@@ -215,7 +220,8 @@ class KafkaSource:
             SourceError: the lengths of records cannot be sampled.
         """
         if self._is_first:
-            # If the run restarts before its first commit, records deleted since then are lost.
+            # A restart before the first commit must use these offsets again, so that records that
+            # are deleted in the meantime are noticed as lost.
             self._resolved = start.offsets
         properties = {_POLL_RECORDS: str(self.poll_records(start)), **self._properties}
         reader = self._spark.readStream.format("kafka").options(
@@ -223,14 +229,16 @@ class KafkaSource:
             subscribe=start.topic,
             startingOffsets=json.dumps({start.topic: dict(start.offsets)}),
             maxOffsetsPerTrigger=str(self._config.max_records_per_batch),
-            # A batch has all records of its offsets, or fails. The next start then handles the
-            # losses of each partition.
+            # A batch contains all records of its offsets, or fails. After a failure, the next start
+            # handles the losses of each partition.
             failOnDataLoss="true",
         )
         return reader.load().select(*self._columns())
 
     def poll_records(self, start: KafkaCheckpoint) -> int:
-        """The largest number of records of one poll, from their lengths or from the pipeline file.
+        """Return the largest number of records of one poll.
+
+        The number comes from the pipeline file or, by default, from the lengths of sampled records.
 
         Raises:
             SourceError: the broker does not answer.
@@ -245,10 +253,10 @@ class KafkaSource:
         return poll_records(_heap_bytes(self._spark), len(available), longest)
 
     def sample(self, count: int) -> pa.Array:
-        """Read about ``count`` values from which a schema is inferred.
+        """Read about ``count`` values, from which a schema is inferred.
 
-        They begin at the offsets at which the first run starts. If fewer records follow, the last
-        ones before these offsets are read instead. If values are long, fewer are read.
+        The values begin at the offsets at which the first run starts. If fewer records follow, the
+        last records before these offsets are read, too. If values are long, fewer are read.
 
         Raises:
             SourceError: the broker does not answer.
@@ -261,7 +269,7 @@ class KafkaSource:
             return pa.array(peek.values(begins, ends, _SAMPLE_BYTES), pa.binary())
 
     def close(self) -> None:
-        """Close the connections of this object; a running stream has its own."""
+        """Close the connections of this object. A running stream has a separate connection."""
         if self._group is not None:
             self._group.close()
         if self._gap_peek is not None:
@@ -293,7 +301,8 @@ class KafkaSource:
 
     def _first(self) -> Start:
         starting = self._starting()
-        # Read after the start time was resolved, so that they include what arrived in between.
+        # The ranges are read after the start time was resolved, so that they include the records
+        # that arrived in between.
         available = self._admin.ranges()
         if isinstance(starting, dict) and not starting.keys() <= available.keys():
             unknown = starting.keys() - available.keys()
@@ -303,13 +312,13 @@ class KafkaSource:
             self._config.starting_offsets, StartingTime
         ):
             return start
-        # If the run restarts before the table records this start, it must not skip records that
-        # have arrived since.
+        # If the run restarts before the table has recorded this start, it must use the same
+        # offsets. Otherwise it would skip the records that have arrived in the meantime.
         self._resolved = start.checkpoint.offsets
         return replace(start, needs_commit=True)
 
     def _starting(self) -> Starting:
-        """Return the setting, with a time resolved to offsets; or the offsets resolved before."""
+        """Return the setting, or the offsets to which it (or its time) was resolved."""
         if self._resolved is not None:
             return self._resolved
         starting = self._config.starting_offsets
@@ -334,14 +343,14 @@ class KafkaSource:
         value, key = F.col("value"), F.col("key")
         wanted = self._config.metadata_columns
         if not (self._keeps_keys or "key" in wanted):
-            # In many topics, keys are as long as values, and only tombstones need them.
+            # In many topics, keys are as long as values. Only tombstones need the key.
             key = F.when(value.isNull(), key).alias("key")
         topic = [F.col("topic")] if "topic" in wanted else []
         return [value, key, F.col("partition"), F.col("offset"), F.col("timestamp"), *topic]
 
 
 def _heap_bytes(spark: SparkSession) -> int:
-    """Return the heap of the JVM with the stream's consumers: the driver's, or an executor's."""
+    """Return the heap size of the JVM that runs the consumers: the driver's or an executor's."""
     context = spark.sparkContext
     if not is_local(spark):
         return int(context._jsc.sc().executorMemory()) << 20

@@ -1,7 +1,7 @@
 """Reads ids, offsets and settings of a topic with the Kafka client in Spark's JVM.
 
-It is the stream's client with the stream's properties, so it has the same security settings, and
-nothing else needs to be installed. Every request has a timeout.
+This is the client that the stream uses, with the stream's properties. So it has the same security
+settings, and nothing else needs to be installed. Every request has a timeout.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ _DESERIALIZERS = dict.fromkeys(
 
 
 class KafkaAdmin:
-    """A connection for requests about one topic; the caller closes it."""
+    """A connection for requests about one topic. The caller closes it."""
 
     def __init__(self, spark: SparkSession, properties: Mapping[str, str], topic: str) -> None:
-        """Create the client; it connects at its first request.
+        """Create the client, which connects when it makes its first request.
 
         Args:
             spark: a running session with the Kafka connector.
-            properties: of Kafka's consumer, including ``bootstrap.servers`` and
+            properties: the properties of Kafka's consumer, including ``bootstrap.servers`` and
                 ``isolation.level``.
-            topic: the topic.
+            topic: the name of the topic.
 
         Raises:
             ConnectorMissing: the session has no Kafka client.
@@ -84,7 +84,7 @@ class KafkaAdmin:
             raise self._translate(error) from None
 
     def topic_id(self) -> str:
-        """Read the topic's id; "" from old brokers.
+        """Read the topic's id; return "" if the broker is too old to have topic ids.
 
         A topic that was deleted and created again has a different id.
 
@@ -100,14 +100,14 @@ class KafkaAdmin:
     def offsets_since(self, timestamp_ms: int) -> dict[int, int]:
         """Find the first offset of each partition with this timestamp or a later one.
 
-        For a partition without such a record, it is the end before the search, so that a record
-        which arrives during the search is at that offset or after it.
+        If a partition has no such record, the result is the end of the partition before the search.
+        So a record that arrives during the search is at this offset or after it.
 
         Args:
             timestamp_ms: milliseconds since 1970, UTC.
 
         Raises:
-            SourceError: as ``ranges``.
+            SourceError: as for ``ranges``.
         """
         try:
             return self._offsets_since(timestamp_ms)
@@ -115,7 +115,7 @@ class KafkaAdmin:
             raise self._translate(error) from None
 
     def commit_to_group(self, group: str, checkpoint: KafkaCheckpoint) -> GroupCommit:
-        """Begin to commit offsets to a consumer group."""
+        """Start to commit offsets to a consumer group; return the pending commit."""
         offsets = self._jvm.java.util.HashMap()
         partition = self._jvm.org.apache.kafka.common.TopicPartition
         for number, offset in checkpoint.offsets.items():
@@ -125,7 +125,7 @@ class KafkaAdmin:
         return GroupCommit(future, self._answer)
 
     def max_message_bytes(self) -> int:
-        """Read the topic's ``max.message.bytes``; the default if access to it is denied."""
+        """Read the topic's ``max.message.bytes``; return Kafka's default if this fails."""
         config = self._jvm.org.apache.kafka.common.config
         topic = config.ConfigResource(config.ConfigResource.Type.TOPIC, self._topic)
         asked = self._jvm.java.util.Collections.singletonList(topic)
@@ -137,10 +137,10 @@ class KafkaAdmin:
 
     @contextmanager
     def translating(self) -> Iterator[None]:
-        """Translate the errors of other uses of Kafka's client in the block.
+        """Translate errors that other code in the block causes in Kafka's client.
 
         Raises:
-            SourceError: as ``ranges``.
+            SourceError: as for ``ranges``.
         """
         try:
             yield
@@ -166,7 +166,7 @@ class KafkaAdmin:
     def _offsets_since(self, timestamp_ms: int) -> dict[int, int]:
         partitions = self._partitions()
         spec = self._kafka.admin.OffsetSpec
-        # In this order, so that a record which arrives in between is not before the end.
+        # The end is read first, so that a record that arrives in between is not before the end.
         end = self._answer(self._list_offsets(partitions, spec.latest()).all())
         later = self._list_offsets(partitions, spec.forTimestamp(timestamp_ms))
         found = self._answer(later.all())
@@ -257,7 +257,7 @@ class GroupCommit:
         return bool(self._future.isDone())
 
     def refusal(self, within_s: float) -> str | None:
-        """The reason why the commit failed or was not answered in time; None if it succeeded."""
+        """Return why the commit failed or was not answered in time; None if it succeeded."""
         try:
             self._answer(self._future, within_s)
         except Py4JJavaError as error:

@@ -1,6 +1,6 @@
-"""Computes starts, lost ranges and lag from offsets. No I/O.
+"""Computes starts, lost ranges and lag from offsets, without I/O.
 
-Each partition is handled separately: a loss in one does not affect the others.
+Each partition is handled separately, so a loss in one partition does not affect the others.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Literal, TypeAlias
 from checkpoints.checkpoint import KafkaCheckpoint
 from sinks.audit import OffsetGap
 
-#: Where to continue if a partition lacks the wanted offset: at its first offset, or after its last.
+#: Where to continue if a partition lacks the wanted offset: at its beginning or at its end.
 Fallback: TypeAlias = Literal["earliest", "latest"]
 
-#: The start of a first run: an end of all partitions, or these offsets.
+#: The start of a first run: the beginning or the end of all partitions, or these offsets.
 Starting: TypeAlias = Literal["earliest", "latest"] | Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """The offsets of a partition: the first, and the one after the last."""
+    """The offsets of a partition: its first offset, and the offset after its last one."""
 
     earliest: int
     end: int
@@ -32,9 +32,9 @@ class LostRange:
     """A range of offsets that one partition has lost, and the offset to continue at.
 
     Attributes:
-        partition: of the topic.
+        partition: the number of the partition.
         wanted: the next offset of the table.
-        available: the offsets of the partition; None if it no longer exists.
+        available: the offsets of the partition; None if the partition no longer exists.
         resumes_at: the offset to continue at; None if the partition no longer exists.
         is_recreated: whether the topic was created again, so that the offsets are not comparable.
     """
@@ -71,7 +71,7 @@ class LostRange:
         )
 
     def facts(self, topic: str) -> dict[str, object]:
-        """Return the range for programs: from the first lost offset to the offset to resume at."""
+        """Return the facts for programs: the first lost offset, the offset to resume at, …."""
         return {
             "topic": topic,
             "partition": self.partition,
@@ -87,10 +87,10 @@ class Start:
 
     Attributes:
         checkpoint: an offset for every partition of the topic.
-        lost: the lost ranges that it skips.
+        lost: the lost ranges that the run skips.
         topic_id: Kafka's id of the topic; "" if the broker does not return it.
         needs_commit: whether a later start could resolve to other offsets, so that records would be
-            skipped silently. The table must record such a start before any record is read.
+            skipped silently. If so, the table must record this start before any record is read.
     """
 
     checkpoint: KafkaCheckpoint
@@ -105,14 +105,14 @@ def first_start(
     starting: Starting,
     fallback: Fallback = "earliest",
 ) -> Start:
-    """The start of the first run; partitions that are not named start at their earliest offset.
+    """Return the start of the first run; partitions without an offset start at their earliest one.
 
     Args:
-        topic: name of the topic.
+        topic: the name of the topic.
         available: the offsets of each partition.
-        starting: as in ``source.starting_offsets``; the caller has checked that the topic has
-            these partitions.
-        fallback: the end at which a partition starts if it does not have the offset.
+        starting: the value of ``source.starting_offsets``. The caller has checked that the topic
+            has these partitions.
+        fallback: where a partition starts if it does not have the offset.
     """
     if starting == "earliest":
         offsets = {p: held.earliest for p, held in available.items()}
@@ -133,9 +133,9 @@ def next_start(
     """Return the start after ``checkpoint``; new partitions start at their earliest offset.
 
     Args:
-        checkpoint: of the table.
+        checkpoint: the table's checkpoint.
         available: the offsets of each partition.
-        fallback: the end at which a partition continues if it does not have the offset.
+        fallback: where a partition continues if it does not have the offset.
         is_recreated: whether the topic was created again, so that no partition has the offset.
     """
     lost = tuple(
@@ -154,10 +154,10 @@ def next_start(
 def lost_in(
     gaps: Sequence[OffsetGap], available: Mapping[int, OffsetRange]
 ) -> tuple[list[LostRange], list[OffsetGap]]:
-    """Split the gaps of a batch into the parts below the earliest offset, and the other parts.
+    """Split gaps at the earliest offset; return the lost parts below it, and the other parts.
 
     Args:
-        gaps: ranges of offsets at which no record was read.
+        gaps: ranges of offsets in a batch at which no record was read.
         available: the offsets of each partition after the batch was read.
     """
     lost, others = list[LostRange](), list[OffsetGap]()
@@ -173,7 +173,7 @@ def lost_in(
 
 
 def lag(checkpoint: KafkaCheckpoint, available: Mapping[int, OffsetRange]) -> dict[int, int]:
-    """Count the unread offsets of each partition; gaps count as records."""
+    """Count the unread offsets of each partition, including offsets without a record."""
     return {
         partition: held.end
         - min(held.end, max(held.earliest, checkpoint.offsets.get(partition, held.earliest)))

@@ -1,6 +1,6 @@
-"""Reads a few records of a topic, at any offsets, in bounded memory.
+"""Reads a few records of a topic, at any offsets, with limited memory.
 
-It uses the Kafka client in Spark's JVM with the stream's properties, as ``kafka_admin`` does.
+This uses the Kafka client in Spark's JVM with the stream's properties, as ``kafka_admin`` does.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from pyspark.sql import SparkSession
 from sinks.audit import OffsetGap
 from streamer.sources.errors import BrokerUnreachable, GapCheckFailed
 
-#: The broker counts as not answering if no partition has advanced for this number of seconds.
+#: Seconds without progress in any partition after which the broker counts as not answering.
 ANSWER_WITHIN_S: Final = 5.0
 
 _POLL_MS: Final = 500
 
-#: A broker returns at least one batch of records, regardless of the limit, and more if its batches
-#: are small. It measures compressed batches, so these may become the longest.
+#: Limits of a fetch. A broker returns at least one batch of records, even beyond the limit, and
+#: more batches if they are small. The limit applies to compressed batches, so the uncompressed
+#: records may be much longer.
 _PROPERTIES = {
     "enable.auto.commit": "false",
     "max.partition.fetch.bytes": str(64 << 10),
@@ -36,16 +37,16 @@ _PROPERTIES = {
 
 
 class KafkaPeek:
-    """A separate consumer without a group, for one thread; the caller closes it.
+    """A separate consumer without a consumer group, for use by one thread. The caller closes it.
 
     Every method raises ``Py4JJavaError`` if the broker refuses or a property is not accepted.
 
     Args:
         spark: a running session with the Kafka connector.
-        properties: of Kafka's consumer, as the stream has them.
-        topic: the topic.
-        missing_offset: for an offset that the partition does not have: read from its earliest
-            record, or fail (``none``).
+        properties: the properties of Kafka's consumer, as for the stream.
+        topic: the name of the topic.
+        missing_offset: what to do for an offset that the partition does not have: read from its
+            earliest record (``earliest``), or fail (``none``).
     """
 
     def __init__(
@@ -62,23 +63,23 @@ class KafkaPeek:
         self._poll_time = self._milliseconds(_POLL_MS)
 
     def timestamps(self, offsets: Mapping[int, int]) -> dict[int, float]:
-        """Read the timestamp of the first record from an offset on, in seconds since 1970.
+        """Read the timestamp of the first record at or after each offset, in seconds since 1970.
 
         Args:
-            offsets: an offset by partition. A partition without a readable record from there on
-                (all are of aborted transactions) is not in the result.
+            offsets: an offset for each partition. The result omits partitions that have no readable
+                record at or after the offset, because their transactions were aborted.
         """
         first = self._first_records(offsets, ANSWER_WITHIN_S)
         return {number: records.get(0).timestamp() / 1000 for number, records in first}
 
     def longest_bytes(self, offsets: Mapping[int, int], within_s: float) -> int:
-        """Read a few records from each offset on; returns the longest key and value in bytes.
+        """Read a few records at and after each offset; return the size of the longest, in bytes.
 
-        The length is that of the uncompressed record. It is 0 if no record was found.
+        The size is that of the uncompressed key and value. It is 0 if no record was found.
 
         Args:
-            offsets: an offset by partition.
-            within_s: timeout in seconds; partitions that have not answered by then are omitted.
+            offsets: an offset for each partition.
+            within_s: the timeout in seconds. Partitions that have not answered by then are omitted.
         """
         return max(
             (
@@ -96,11 +97,11 @@ class KafkaPeek:
 
         Args:
             offsets: the first offset of each range, by partition.
-            ends: the offset after each range.
-            max_bytes: reading stops with the value that reaches this total size.
+            ends: the offset after each range, by partition.
+            max_bytes: reading stops after the value with which the total size reaches this limit.
 
         Raises:
-            BrokerUnreachable: a partition did not answer, so the values may be too few.
+            BrokerUnreachable: a partition did not answer, so values may be missing.
         """
         open_partitions = {n: self._partition(n) for n in offsets if offsets[n] < ends[n]}
         self._assign({one: offsets[number] for number, one in open_partitions.items()})
@@ -116,10 +117,10 @@ class KafkaPeek:
                     max_bytes -= len(values[-1])
                 if max_bytes <= 0:
                     return values
-            # Only for partitions that answered, because each position is a call to the JVM.
+            # Only for partitions that answered, because reading a position is a call to the JVM.
             for number in answered & open_partitions.keys():
                 at = int(self._consumer.position(open_partitions[number]))
-                if positions.get(number) != at:  # also past aborted transactions, without records
+                if positions.get(number) != at:  # this also advances over aborted transactions
                     positions[number], until = at, time.monotonic() + ANSWER_WITHIN_S
                 if at >= ends[number]:
                     self._consumer.pause(self._set_of([open_partitions.pop(number)]))
@@ -129,22 +130,22 @@ class KafkaPeek:
         return values
 
     def find_record(self, gaps: Sequence[OffsetGap]) -> tuple[OffsetGap, int] | None:
-        """Find a gap in which the topic has a readable record; returns it with the record's offset.
+        """Find a gap in which the topic has a readable record; return it and the record's offset.
 
-        All partitions are read at once, each in ascending order of its gaps: a fetch request for
-        several partitions costs as much as one for a single partition. A gap has no record if the
-        consumer passes its end.
+        All partitions are read at once, because a fetch request for several partitions costs as
+        much as a request for one. Within a partition, the gaps are read in ascending order. A gap
+        has no record if the consumer passes the end of the gap without returning one.
 
         Args:
-            gaps: the gaps of one partition do not overlap.
+            gaps: the gaps; those of one partition must not overlap.
 
         Raises:
-            GapCheckFailed: a partition returned no records and did not advance, or it does not have
-                the offsets (with ``missing_offset`` ``none``).
+            GapCheckFailed: a partition returned no records and did not advance; or, if
+                ``missing_offset`` is ``none``, a partition does not have the offsets.
         """
         waiting = _by_partition(gaps)
         with self._held_offsets(gaps):
-            # Created once, because each part of a Java class's name is a call to the JVM.
+            # Created only once, because this takes several calls to the JVM.
             asked = {number: self._partition(number) for number in waiting}
             self._assign({asked[n]: mine[0].begin for n, mine in waiting.items()})
             positions: dict[int, int] = {}
@@ -165,13 +166,13 @@ class KafkaPeek:
         """Close the connection; further calls have no effect."""
         try:
             self._consumer.close(self._jvm.java.time.Duration.ofSeconds(1))
-        except Py4JJavaError:  # the connection ends with the JVM
+        except Py4JJavaError:  # the connection is already closed if the JVM has exited
             return
 
     def _first_records(
         self, offsets: Mapping[int, int], within_s: float
     ) -> Iterator[tuple[int, JavaObject]]:
-        """Yield a few records of each partition from an offset on, in the order of the answers."""
+        """Yield a few records of each partition at or after an offset, as partitions answer."""
         waiting = {number: self._partition(number) for number in offsets}
         self._assign({partition: offsets[number] for number, partition in waiting.items()})
         until = time.monotonic() + within_s
@@ -190,12 +191,12 @@ class KafkaPeek:
         positions: dict[int, int],
         asked: Mapping[int, JavaObject],
     ) -> bool:
-        """Remove the gaps that were passed, and seek to the next; returns whether any advanced.
+        """Remove passed gaps, and seek to the next gap; return whether any partition advanced.
 
         Args:
-            waiting: gaps by partition; partitions without remaining gaps are removed.
-            positions: the last position of each partition; updated.
-            asked: the partitions, by number.
+            waiting: the gaps of each partition; partitions without remaining gaps are removed.
+            positions: the last position of each partition; updated here.
+            asked: the Java objects of the partitions, by number.
         """
         before = dict(positions)
         for number, mine in list(waiting.items()):
@@ -212,7 +213,7 @@ class KafkaPeek:
 
     @contextmanager
     def _held_offsets(self, gaps: Sequence[OffsetGap]) -> Iterator[None]:
-        """Translate the error for offsets that a partition does not have."""
+        """Translate the error that the client raises if a partition does not have an offset."""
         try:
             yield
         except Py4JJavaError as error:
@@ -252,7 +253,7 @@ class KafkaPeek:
 
 
 def _by_partition(gaps: Sequence[OffsetGap]) -> dict[int, deque[OffsetGap]]:
-    """Return the gaps of each partition, in ascending order."""
+    """Group the gaps by partition, each in ascending order."""
     found: dict[int, deque[OffsetGap]] = {}
     for gap in sorted(gaps, key=lambda gap: gap.begin):
         found.setdefault(gap.partition, deque()).append(gap)
@@ -262,14 +263,14 @@ def _by_partition(gaps: Sequence[OffsetGap]) -> dict[int, deque[OffsetGap]]:
 def _record_in(
     waiting: Mapping[int, Sequence[OffsetGap]], records: JavaObject
 ) -> tuple[OffsetGap, int] | None:
-    """Return a gap with one of these records, and the record's offset; None if there is none."""
+    """Return a gap that contains one of the records, and the record's offset; None if none does."""
     for partition in records.partitions():
         gaps = waiting.get(int(partition.partition()), ())
         for record in records.records(partition):
             offset = int(record.offset())
             gap = next((gap for gap in gaps if offset < gap.end), None)
             if gap is None:
-                break  # the next records are after all gaps, and each is a call to the JVM
+                break  # all further records are after the gaps, and each one is a call to the JVM
             if gap.begin <= offset:
                 return gap, offset
     return None

@@ -1,9 +1,10 @@
-r"""Reads Spark's offset log, to which Spark writes the end offsets of a batch before it runs.
+r"""Reads Spark's offset log, to which Spark writes the end offsets of a batch before running it.
 
-``<checkpoint folder>/offsets/<batch id>`` has the lines ``v1``, the metadata of the batch as JSON,
-and one line for each source, for Kafka ``{"<topic>":{"<partition>":<next offset>,…}}``
-(``OffsetSeqLog`` and ``KafkaSourceOffset`` of Spark 3.5 and 4.0). Each start has a new
-temporary folder, because only the table knows the committed offsets.
+``<checkpoint folder>/offsets/<batch id>`` has the line ``v1``, a line with the metadata of the
+batch as JSON, and one line for each source. For Kafka, that line is
+``{"<topic>":{"<partition>":<next offset>,…}}`` (``OffsetSeqLog`` and ``KafkaSourceOffset`` of Spark
+3.5 and 4.0). Each start has a new temporary folder, because only the table records the committed
+offsets.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _VERSION = "v1"
 
 
 def planned_end(scratch: Path, batch_id: int) -> KafkaCheckpoint:
-    """Read the offsets at which a batch ends and the next one starts.
+    """Read the offsets at which a batch ends and the next batch starts.
 
     Args:
         scratch: the stream's checkpoint folder, on a local disk.
@@ -39,7 +40,7 @@ def parse(text: str, path: str) -> KafkaCheckpoint:
     """Parse one file of the log.
 
     Raises:
-        DamagedOffsetLog: it does not have the offsets of one Kafka topic in version 1.
+        DamagedOffsetLog: the file does not contain the offsets of one Kafka topic in version 1.
     """
     lines = text.splitlines()
     if len(lines) != 3 or lines[0] != _VERSION:

@@ -1,8 +1,9 @@
 """Computes the largest number of records of one poll.
 
-The size of a fetch is limited, but in compressed bytes. A poll returns uncompressed records, and
-the connector keeps the rest of a poll until the next batch, for each partition. So the limit is a
-number of records, derived from the lengths of sampled records.
+The size of a fetch is limited, but the limit applies to compressed bytes. A poll returns
+uncompressed records, and for each partition the connector keeps the unused records of a poll until
+the next batch. So the limit of a poll is a number of records, which is derived from the lengths of
+sampled records.
 """
 
 from __future__ import annotations
@@ -11,23 +12,24 @@ from collections.abc import Mapping
 
 from streamer.sources.kafka_offsets import OffsetRange
 
-#: The largest number of records of one poll. With fewer than a few hundred, requests take longer
-#: than reading.
+#: The largest number of records of one poll. It must not be too small: with fewer than a few
+#: hundred records, requests take longer than reading.
 MAX_RECORDS = 10_000
 
-#: The polls of all partitions may take this fraction of the heap. Records may be longer than the
-#: sampled ones, and take up to twice their size in the regions of the heap. There they are not
-#: moved, while arrays of tens of MiB (payloads of the shuffle) need contiguous memory: with an
-#: eighth of 1 GiB for records of 1 MiB, the allocation failed.
+#: The polls of all partitions together may take the heap divided by this number. The share is small
+#: for two reasons. First, records may be longer than the sampled ones. Second, long records fill
+#: whole regions of the heap (up to twice their size), which are not moved, while arrays of tens of
+#: MiB (payloads of the shuffle) need contiguous memory. With an eighth of a heap of 1 GiB, records
+#: of 1 MiB made such an allocation fail.
 _HEAP_PARTS = 32
 
-#: Without a sampled record: Kafka's default.
+#: The limit if no record was sampled: Kafka's default.
 _DEFAULT_RECORDS = 500
 
-#: Memory of a record in addition to its key and value.
+#: The memory that a record takes in addition to its key and value.
 _RECORD_OVERHEAD_BYTES = 200
 
-#: The number of sampled partitions, and of records before the end of each.
+#: How many partitions are sampled, and how many records before the end of each.
 _SAMPLED_PARTITIONS = 16
 _LAST_RECORDS = 10
 
@@ -36,9 +38,10 @@ def poll_records(heap_bytes: int, partitions: int, record_bytes: int) -> int:
     """Return the largest number of records of one poll.
 
     Args:
-        heap_bytes: of the JVM with the consumers.
-        partitions: number of partitions of the topic; each has its own consumer.
-        record_bytes: uncompressed key and value of a long record; 0 if none was sampled.
+        heap_bytes: the heap size of the JVM that runs the consumers.
+        partitions: the number of partitions of the topic; each has its own consumer.
+        record_bytes: the size of the uncompressed key and value of a long record; 0 if no record
+            was sampled.
     """
     if not record_bytes:
         return _DEFAULT_RECORDS

@@ -1,8 +1,8 @@
 """Checks the topic before Spark starts, so that a wrong address is reported at once.
 
-The stream uses Kafka's Java client, which needs a JVM; this check uses librdkafka, which does not.
-The security properties of the two differ, and librdkafka does not support all of them. The check is
-then skipped, and Kafka's Java client connects later.
+The stream uses Kafka's Java client, which needs a JVM. This check uses librdkafka, which needs no
+JVM. The two clients have different security properties, and librdkafka does not support all of
+Java's. In such cases, the check is skipped, and only Kafka's Java client connects later.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from confluent_kafka.admin import AdminClient
 
 from streamer.sources.errors import BrokerRefused, BrokerUnreachable, SourceError, TopicNotFound
 
-#: Seconds that a broker which accepts connections may take to answer.
+#: Seconds within which a broker that accepts connections must answer.
 ANSWER_WITHIN_S: Final = 8.0
 
-#: Seconds to wait for a broker that accepts a connection; a restart often takes less.
+#: Seconds to wait for a broker that does not accept connections. A restart often takes less.
 _CONNECT_WITHIN_S = 3.0
 
-#: Seconds in which a broker may not know a topic that was just created.
+#: Seconds for which a broker may not know a topic that was just created.
 _KNOWN_WITHIN_S = 1.0
 
 _POLL_S = 0.05
@@ -45,15 +45,15 @@ _JAAS = re.compile(
     r"required\s+(?P<options>.*?)\s*;\s*",
     re.DOTALL,
 )
-#: Values as Kafka's ``JaasConfig`` reads them, with Java's ``StreamTokenizer``. Escapes such as
-#: ``\n`` and ``\101`` mean other characters there; they are not translated.
+#: Values that Kafka's ``JaasConfig`` reads with Java's ``StreamTokenizer``. Escapes such as ``\n``
+#: and ``\101`` mean other characters there, so values with such escapes are not translated.
 _JAAS_VALUE = (
     r"""(?:"(?P<double>(?:[^"\\]|\\[^0-7abfnrtv])*)"|'(?P<single>(?:[^'\\]|\\[^0-7abfnrtv])*)'"""
     r"""|(?P<plain>[A-Za-z_$][\w.$-]*))"""
 )
 _JAAS_OPTION = re.compile(rf"(?P<name>\w+)\s*=\s*{_JAAS_VALUE}\s*")
 
-#: Properties of Kafka's Java client to those of librdkafka, by the type of the store.
+#: For each type of a key or trust store: Java's properties, and librdkafka's settings for each.
 _StoreTypes: TypeAlias = Mapping[str, Mapping[str, tuple[str, ...]]]
 _TRUST_STORES: _StoreTypes = {
     "PEM": {
@@ -80,12 +80,12 @@ class NotTranslatable(Exception):
 
 
 def check_topic(bootstrap: str, topic: str, properties: Mapping[str, str]) -> None:
-    """Check that a broker answers and has the topic; a missing topic is never created.
+    """Check that a broker answers and has the topic. A missing topic is not created.
 
     Args:
-        bootstrap: of the brokers, ``host:port,host:port``.
-        topic: the topic.
-        properties: of Kafka's Java consumer; the security properties are translated.
+        bootstrap: the addresses of the brokers, ``host:port,host:port``.
+        topic: the name of the topic.
+        properties: the properties of Kafka's Java consumer. The security properties are translated.
 
     Raises:
         NotTranslatable: librdkafka does not support a property, so nothing was checked.
@@ -108,7 +108,7 @@ def client_settings(bootstrap: str, properties: Mapping[str, str]) -> dict[str, 
     """Translate the properties of Kafka's Java client to settings of librdkafka.
 
     Raises:
-        NotTranslatable: librdkafka has no such setting; the message names the property.
+        NotTranslatable: librdkafka has no equivalent setting; the message names the property.
     """
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     settings: dict[str, str | int] = {
@@ -144,7 +144,7 @@ def _sasl_settings(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _jaas_options(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the options by name; one without a name if a part of the text is not recognised."""
+    """Yield the options by name; if a part is not recognised, yield an option without a name."""
     position = 0
     while (found := _JAAS_OPTION.match(text, position)) is not None:
         quoted = found["double"] if found["single"] is None else found["single"]
@@ -209,7 +209,7 @@ class _TopicRequest:
             raise NotTranslatable(str(error)) from None
 
     def send(self) -> None:
-        """Check that the broker has the topic; raises as ``check_topic``."""
+        """Check that the broker has the topic; raise the errors of ``check_topic``."""
         # A metadata request may create a topic; this request does not.
         futures = self._admin.describe_topics(
             TopicCollection([self._topic]), request_timeout=ANSWER_WITHIN_S
@@ -240,7 +240,7 @@ class _TopicRequest:
         if code in _REFUSALS:
             return BrokerRefused(self._bootstrap, self._topic, error.str())
         if code == KafkaError._SSL and self._trusts_by_default:
-            # Java trusts the authorities in its own store, which may differ.
+            # Java trusts the certificate authorities in its own store, which may be different.
             message = f"TLS with the system's certificates fails ({error.str()})"
             return NotTranslatable(message)
         return self._unreachable(error)

@@ -1,4 +1,4 @@
-"""The Java runtime, and the jars of Spark's Kafka connector and of Kafka."""
+"""Finds the Java runtime, and the jars of Spark's Kafka connector and of Kafka's broker."""
 
 from __future__ import annotations
 

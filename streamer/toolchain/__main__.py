@@ -1,9 +1,9 @@
-"""``python -m streamer.toolchain [java|jars|connector|kafka]``: download and print paths.
+"""``python -m streamer.toolchain [java|jars|connector|kafka]``: downloads jars, prints paths.
 
-java       the Java that is used
-jars       Java, and the jars of Spark's Kafka connector and of the broker
-connector  only the jars of the connector, one a line
-kafka      only the jars of the broker, one a line
+java       print the Java that is used
+jars       print this Java, and the folders of the connector's and the broker's jars (default)
+connector  print only the jars of Spark's Kafka connector, one per line
+kafka      print only the jars of the Kafka broker, one per line
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from streamer.toolchain import find_java, kafka_jars, spark_kafka_jars
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run as the module's docstring describes; returns 1 on failure."""
+    """Run as the module's docstring describes; return 1 on failure, 2 for an unknown argument."""
     what = arguments[0] if arguments else "jars"
     if what not in ("java", "jars", "connector", "kafka"):
         print(__doc__, file=sys.stderr)

@@ -1,9 +1,10 @@
-"""Downloads jars with their dependencies, using the Ivy that pyspark contains; needs no Maven.
+"""Downloads jars with their dependencies. It uses the Ivy in pyspark, so Maven is not needed.
 
 Invariants:
 
-- a folder of jars is complete: it is written under a temporary name, renamed, and never changed;
-- one process downloads, and others that need the same jars wait for it;
+- a folder of jars is complete, because it is written under a temporary name, renamed, and then
+  never changed;
+- one process downloads, and other processes that need the same jars wait for it;
 - after the download, no network access is needed.
 """
 
@@ -29,10 +30,10 @@ from streamer.toolchain.java import find_java
 KAFKA_VERSION = "4.1.0"
 KAFKA_COORDINATES = (
     f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
-    "org.slf4j:slf4j-simple:1.7.36",  # prints Kafka's log; same version as its slf4j-api
+    "org.slf4j:slf4j-simple:1.7.36",  # prints Kafka's log; must have the version of its slf4j-api
 )
 
-#: Environment variable with the path of an Ivy settings file, for a mirror of Maven Central.
+#: An environment variable with the path of an Ivy settings file, for a mirror of Maven Central.
 IVY_SETTINGS_VARIABLE = "LAKEMARK_IVY_SETTINGS"
 
 _MANIFEST = "manifest.txt"
@@ -44,12 +45,12 @@ _COORDINATE = re.compile(r"^[\w.-]+:[\w.-]+:[\w.-]+$")
 
 
 class JarsUnavailable(Retriable):
-    """Jars could not be downloaded; no incomplete folder remains."""
+    """Jars could not be downloaded. No incomplete folder is left behind."""
 
     def __init__(self, coordinates: Sequence[str], reason: str) -> None:
         super().__init__(
             f"could not download {', '.join(coordinates)} from Maven Central:\n{reason}\n"
-            "They are downloaded once. Try again with network access, set "
+            "The jars are downloaded only once. Try again with network access, set "
             f"JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=… behind a proxy, or set {IVY_SETTINGS_VARIABLE} "
             "to an Ivy settings file with your mirror."
         )
@@ -57,11 +58,11 @@ class JarsUnavailable(Retriable):
 
 
 class JarsNotFound(Permanent):
-    """The repository answers, but does not have the jars."""
+    """The repository answered, but does not have the jars."""
 
     def __init__(self, coordinates: Sequence[str], missing: Sequence[str]) -> None:
         super().__init__(
-            f"the repository (Maven Central, or that of {IVY_SETTINGS_VARIABLE}) has no "
+            f"the repository (Maven Central, or the one in {IVY_SETTINGS_VARIABLE}) has no "
             f"{', '.join(missing)}, which {', '.join(coordinates)} needs. If this is the connector "
             "of your Spark, install a Spark whose connector is published: "
             "pip install 'lakemark[streamer]' chooses one."
@@ -71,12 +72,12 @@ class JarsNotFound(Permanent):
 
 @dataclass(frozen=True, slots=True)
 class SparkDistribution:
-    """The Spark that pyspark starts.
+    """The Spark installation that pyspark starts.
 
     Attributes:
-        jars_folder: folder of its jars.
-        version: of Spark, such as ``4.0.0``.
-        scala: binary version of its Scala, ``2.12`` or ``2.13``.
+        jars_folder: the folder of Spark's jars.
+        version: the version of Spark, such as ``4.0.0``.
+        scala: the binary version of Spark's Scala, ``2.12`` or ``2.13``.
     """
 
     jars_folder: Path
@@ -85,17 +86,17 @@ class SparkDistribution:
 
 
 def cache_home(environ: Mapping[str, str] = os.environ) -> Path:
-    """The folder of downloads: $LAKEMARK_HOME, $XDG_CACHE_HOME/lakemark or ~/.cache/lakemark."""
+    """Return the cache: $LAKEMARK_HOME, $XDG_CACHE_HOME/lakemark or ~/.cache/lakemark."""
     if environ.get("LAKEMARK_HOME"):
         return Path(environ["LAKEMARK_HOME"]).expanduser()
     return Path(environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "lakemark"
 
 
 def find_spark(environ: Mapping[str, str] = os.environ) -> SparkDistribution:
-    """Find the Spark of $SPARK_HOME, or the one inside pyspark, in pyspark's order.
+    """Find the Spark in $SPARK_HOME or, if this is not set, the Spark inside pyspark.
 
     Raises:
-        InvalidConfig: the folder has no Spark.
+        InvalidConfig: the folder contains no Spark.
     """
     jars_folder = _spark_home(environ) / "jars"
     for jar in jars_folder.glob("spark-core_*.jar"):
@@ -106,18 +107,18 @@ def find_spark(environ: Mapping[str, str] = os.environ) -> SparkDistribution:
 
 
 def spark_kafka_packages(spark_version: str, scala: str) -> str:
-    """Coordinate of Spark's Kafka connector, for ``spark.jars.packages``."""
+    """Return the Maven coordinate of Spark's Kafka connector, for ``spark.jars.packages``."""
     return f"org.apache.spark:spark-sql-kafka-0-10_{scala}:{spark_version}"
 
 
 def spark_kafka_jars(folder: Path | None = None) -> list[Path]:
-    """Local jars of the Kafka connector for the installed Spark, for ``spark.jars``.
+    """Return local jars of the Kafka connector for the installed Spark, for ``spark.jars``.
 
     Jars that Spark itself contains are omitted, so about four remain.
 
     Raises:
-        JarsUnavailable: they are missing and cannot be downloaded.
-        JarsNotFound: the repository does not have them.
+        JarsUnavailable: jars are missing and cannot be downloaded.
+        JarsNotFound: the repository does not have the jars.
     """
     spark = find_spark()
     coordinate = spark_kafka_packages(spark.version, spark.scala)
@@ -125,11 +126,11 @@ def spark_kafka_jars(folder: Path | None = None) -> list[Path]:
 
 
 def kafka_jars(folder: Path | None = None) -> list[Path]:
-    """Local jars of the Kafka broker and its command line tools.
+    """Return local jars of the Kafka broker and its command line tools.
 
     Raises:
-        JarsUnavailable: they are missing and cannot be downloaded.
-        JarsNotFound: the repository does not have them.
+        JarsUnavailable: jars are missing and cannot be downloaded.
+        JarsNotFound: the repository does not have the jars.
     """
     return resolve(KAFKA_COORDINATES, folder or cache_home() / "jars")
 
@@ -137,17 +138,17 @@ def kafka_jars(folder: Path | None = None) -> list[Path]:
 def resolve(
     coordinates: Sequence[str], folder: Path, excluded_modules: Collection[str] = ()
 ) -> list[Path]:
-    """Local jars of Maven coordinates and of their run-time dependencies, sorted by name.
+    """Return local jars of Maven coordinates and of their run-time dependencies, sorted by name.
 
     Args:
         coordinates: each ``group:artifact:version``.
-        folder: the parent folder; each set of coordinates has its own folder in it.
-        excluded_modules: names of artifacts to omit.
+        folder: the parent folder, in which each set of coordinates has its own folder.
+        excluded_modules: the names of artifacts to omit.
 
     Raises:
-        InvalidConfig: a coordinate is not of that form.
-        JarsUnavailable: they are missing and cannot be downloaded.
-        JarsNotFound: the repository does not have them.
+        InvalidConfig: a coordinate does not have this form.
+        JarsUnavailable: jars are missing and cannot be downloaded.
+        JarsNotFound: the repository does not have the jars.
     """
     ivy_file = _ivy_file(coordinates, excluded_modules)
     target = folder / _folder_name(coordinates, ivy_file)
@@ -170,7 +171,7 @@ def _spark_home(environ: Mapping[str, str]) -> Path:
 
 
 def _modules_of(spark: SparkDistribution) -> list[str]:
-    """Return the names of the artifacts of a Spark distribution."""
+    """Return the names of the artifacts that a Spark distribution contains."""
     matches = (_JAR_NAME.match(jar.name) for jar in spark.jars_folder.glob("*.jar"))
     return sorted({match["module"] for match in matches if match})
 
@@ -199,7 +200,7 @@ def _folder_name(coordinates: Sequence[str], ivy_file: str) -> str:
 
 
 def _complete_jars(folder: Path) -> list[Path] | None:
-    """Return the jars of a complete folder; None if it does not exist, or if a jar is missing."""
+    """Return the jars of a complete folder; None if the folder or one of its jars is missing."""
     manifest = folder / _MANIFEST
     if not manifest.is_file():
         return None
@@ -232,7 +233,7 @@ def _download(coordinates: Sequence[str], ivy_file: str, target: Path) -> list[P
             raise JarsUnavailable(coordinates, "the repository returned no jar")
         manifest = "".join(f"{jar.name} {jar.stat().st_size}\n" for jar in jars)
         (prepared / _MANIFEST).write_text(manifest)
-        shutil.rmtree(target, ignore_errors=True)  # an incomplete one
+        shutil.rmtree(target, ignore_errors=True)  # remove an incomplete folder
         prepared.rename(target)
     return [target / jar.name for jar in jars]
 
@@ -261,7 +262,7 @@ def _run_ivy(coordinates: Sequence[str], scratch: Path, target: Path) -> None:
 
 
 def _failure(coordinates: Sequence[str], output: str) -> JarsUnavailable | JarsNotFound:
-    """Return the error for the output of Ivy, which lists problems of the network under a title."""
+    """Return the error for the output of Ivy, which lists network problems under ERRORS."""
     _, has_errors, errors = output.partition(_IVY_ERRORS)
     missing = [":".join(found) for found in _NOT_FOUND.findall(output)]
     if missing and not has_errors:

@@ -1,8 +1,9 @@
 """Finds the Java runtime for Spark and the embedded broker.
 
-Spark 4 runs on Java 17 and 21 and needs the module ``jdk.incubator.vector``, which reduced runtimes
-do not have. From Java 24 on, Hadoop's user lookup inside Spark fails (``Subject.getSubject`` was
-removed). So versions 17 to 23 are accepted, and each refusal has a reason.
+Spark 4 runs on Java 17 and 21, and needs the module ``jdk.incubator.vector``, which reduced
+runtimes lack. Since Java 24, Hadoop's user lookup inside Spark fails, because
+``Subject.getSubject`` was removed. So versions 17 to 23 are accepted. For each Java that is
+refused, the reason is reported.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ OLDEST_VERSION = 17
 NEWEST_VERSION = 23
 NEEDED_MODULE = "jdk.incubator.vector"
 
-#: Folders in which package managers install Java; each match is a Java home.
+#: Folders in which package managers install Java. Each match is the home folder of a Java.
 USUAL_FOLDERS = (
     "/usr/lib/jvm/*",
     "/usr/java/*",
@@ -39,13 +40,13 @@ Install Java 17 or 21, for example:
   Fedora, RHEL     sudo dnf install java-17-openjdk-headless
   macOS            brew install openjdk@17
   anywhere         curl -s https://get.sdkman.io | bash, then: sdk install java 17-tem
-or set JAVA_HOME to it."""
+or set JAVA_HOME to an existing installation."""
 
 _PROBE_TIMEOUT_S = 30
 
 
 class JavaNotFound(Permanent):
-    """No suitable Java; the message lists what was found and how to install one."""
+    """No suitable Java was found. The message lists what was found and how to install Java."""
 
     def __init__(self, refused: Sequence[str]) -> None:
         seen = "".join(f"  {reason}\n" for reason in refused) or "  no Java was found\n"
@@ -58,7 +59,7 @@ class JavaNotFound(Permanent):
 
 @dataclass(frozen=True, slots=True)
 class JavaHome:
-    """A Java runtime that was started once and is suitable."""
+    """A suitable Java runtime, which was started once to check it."""
 
     home: Path
     version: int
@@ -72,12 +73,12 @@ class JavaHome:
 def find_java(
     environ: Mapping[str, str] = os.environ, usual_folders: Sequence[str] = USUAL_FOLDERS
 ) -> JavaHome:
-    """Find the first suitable Java of JAVA_HOME, PATH and the usual folders.
+    """Find the first suitable Java in JAVA_HOME, PATH and the usual folders.
 
-    Spark starts the Java of JAVA_HOME, so the caller sets JAVA_HOME to the result.
+    Spark starts the Java in JAVA_HOME, so the caller must set JAVA_HOME to the result.
 
     Raises:
-        JavaNotFound: no Java is suitable; lists each one with the reason.
+        JavaNotFound: no Java is suitable. The error lists each Java and the reason.
     """
     refused: list[str] = []
     for executable in _candidates(environ, usual_folders):
@@ -89,7 +90,7 @@ def find_java(
 
 
 def _candidates(environ: Mapping[str, str], usual_folders: Sequence[str]) -> Iterator[Path]:
-    """Yield ``java`` commands in the order of preference, each file once."""
+    """Yield ``java`` commands in order of preference, each file only once."""
     seen: set[Path] = set()
     for executable in _paths(environ, usual_folders):
         if executable.is_file() and executable.resolve() not in seen:
@@ -111,7 +112,7 @@ def _paths(environ: Mapping[str, str], usual_folders: Sequence[str]) -> Iterator
 
 
 def _probe(executable: Path) -> JavaHome | str:
-    """Return the runtime of ``executable``, or the reason why it is not suitable."""
+    """Return the Java runtime of ``executable``, or the reason why it is not suitable."""
     try:
         probe = subprocess.run(
             [executable, "-XshowSettings:properties", "-version"],
