@@ -1,1 +1,1 @@
-"""Kafka offsets, and how the commits of a table record them."""
+"""Kafka offsets as checkpoints, which the commits of a table record."""

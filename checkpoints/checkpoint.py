@@ -1,8 +1,8 @@
 """The position up to which a table has read a Kafka topic.
 
-Its text is ``topic,0:123,1:456``: the next offset to read of each partition, sorted by partition
-(Apache Hudi's ``KafkaOffsetGen.CheckpointUtils``). Offsets are positions in Kafka's log, not
-counts of records: transactional and compacted topics leave gaps between them.
+The text of a checkpoint is ``topic,0:123,1:456``: the next offset to read of each partition, sorted
+by partition (Apache Hudi's ``KafkaOffsetGen.CheckpointUtils``). Offsets are positions in Kafka's
+log. They do not count records, because transactional and compacted topics have gaps.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ _LARGEST_PARTITION, _LARGEST_OFFSET = 2**31 - 1, 2**63 - 1
 
 @dataclass(frozen=True, eq=False)
 class KafkaCheckpoint:
-    """The next offset to read of each partition of one topic; immutable and hashable.
+    """The next offset to read of each partition of one topic. Immutable and hashable.
 
-    ``a <= b`` holds if ``b`` has the same topic and every partition of ``a``, and no partition of
-    ``b`` has a smaller offset. Two checkpoints may be unordered.
+    ``a <= b`` is true if ``b`` has the same topic and every partition of ``a``, and no smaller
+    offset in any of these partitions. So there are checkpoints of which neither is ``<=`` the
+    other.
 
     Attributes:
-        topic: name of the topic.
-        offsets: next offset by partition, sorted by partition.
+        topic: the name of the topic.
+        offsets: the next offset of each partition, sorted by partition.
 
     Raises:
         ValueError: Kafka does not allow the name of the topic, or a number is negative.
@@ -47,10 +48,11 @@ class KafkaCheckpoint:
 
     @classmethod
     def parse(cls, text: str) -> KafkaCheckpoint:
-        """Parse the text that ``str`` returns, which Apache Hudi's streamer writes, too.
+        """Parse the text form of a checkpoint, which Apache Hudi's streamer also writes.
 
         Raises:
-            ValueError: the text is not ``topic,partition:offset,…``; the message names the part.
+            ValueError: the text is not ``topic,partition:offset,…``. The message quotes the part
+                that is wrong.
         """
         topic, *parts = text.split(",")
         offsets: dict[int, int] = {}
@@ -63,10 +65,10 @@ class KafkaCheckpoint:
         return cls(topic, offsets)
 
     def advanced_by(self, records: Mapping[int, int]) -> KafkaCheckpoint:
-        """Add a number of offsets to each partition; a new partition begins at 0.
+        """Return the checkpoint with offsets added to partitions; a new partition begins at 0.
 
         Raises:
-            ValueError: a negative count.
+            ValueError: a count is negative.
         """
         if any(count < 0 for count in records.values()):
             message = f"a checkpoint only moves forward, not by {dict(records)}"
@@ -77,12 +79,12 @@ class KafkaCheckpoint:
         )
 
     def distance_from(self, earlier: KafkaCheckpoint) -> dict[int, int]:
-        """Count the offsets from ``earlier`` to this checkpoint, for each partition of this one.
+        """Count the offsets from ``earlier`` to this checkpoint, in each of its partitions.
 
-        A partition that ``earlier`` does not have counts from 0.
+        If ``earlier`` does not have a partition, its offsets are counted from 0.
 
         Raises:
-            ValueError: ``earlier`` is later than this checkpoint, or of another topic.
+            ValueError: ``earlier`` is later than this checkpoint, or belongs to another topic.
         """
         if not earlier <= self:
             message = f"checkpoint {earlier} is not before {self}"
@@ -113,5 +115,5 @@ class KafkaCheckpoint:
 
 
 def _fits_kafkas_types(pair: re.Match[str]) -> bool:
-    """Return whether both numbers fit Kafka's types; with larger ones no run could start."""
+    """Return whether both numbers fit Kafka's types; a run could not start from larger numbers."""
     return int(pair[1]) <= _LARGEST_PARTITION and int(pair[2]) <= _LARGEST_OFFSET

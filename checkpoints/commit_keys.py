@@ -1,4 +1,4 @@
-"""A Kafka checkpoint in a commit, under the keys of ``lakemark.transaction.carried_metadata``."""
+"""Reads and writes a checkpoint in a commit (keys of ``lakemark.transaction.carried_metadata``)."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ def encode(checkpoint: KafkaCheckpoint) -> dict[str, str]:
 
 
 def decode(extra_metadata: Mapping[str, str], commit: str = "") -> KafkaCheckpoint | None:
-    """Decode the checkpoint in the extra metadata of a commit; None if it has none.
+    """Decode the checkpoint in the extra metadata of a commit; return None if there is none.
 
     Args:
-        extra_metadata: of the commit.
-        commit: requested time of the commit, for the error.
+        extra_metadata: the extra metadata of the commit.
+        commit: the requested time of the commit, for the error.
 
     Raises:
-        DamagedCheckpoint: a key is present, and its value is empty or unreadable.
+        DamagedCheckpoint: a checkpoint key is present, but its value is empty or not readable.
     """
     key = checkpoint_key(extra_metadata)
     return None if key is None else parse_checkpoint(commit, key, extra_metadata[key])
 
 
 def parse_checkpoint(commit: str, key: str, value: str) -> KafkaCheckpoint:
-    """Parse the checkpoint that a commit has under a key.
+    """Parse the checkpoint that a commit stores under a key.
 
     Raises:
-        DamagedCheckpoint: the value is not a checkpoint, or it has no partition.
+        DamagedCheckpoint: the value is not a checkpoint, or names no partition.
     """
     try:
         return parse_text(value)
@@ -41,7 +41,7 @@ def parse_checkpoint(commit: str, key: str, value: str) -> KafkaCheckpoint:
 
 
 def parse_text(text: str) -> KafkaCheckpoint:
-    """Return a checkpoint with at least one partition.
+    """Parse a checkpoint that has at least one partition.
 
     Raises:
         ValueError: the text is not a checkpoint, or it names no partition.

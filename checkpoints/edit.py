@@ -1,8 +1,9 @@
-"""Set or reset the checkpoint of a streamer: one commit without files.
+"""Sets or resets the checkpoint of a streamer, with one commit that has no files.
 
 Pipelines of this project may run at the same time. The pipeline whose checkpoint changes publishes
-nothing before it has restarted from the new checkpoint; other pipelines are not affected. Apache
-Hudi's streamer would not notice the change, so the change is refused while it may be running.
+nothing more until it has restarted from the new checkpoint. Other pipelines are not affected.
+Apache Hudi's streamer would not notice the change. So the change is refused while that streamer may
+be running.
 """
 
 from __future__ import annotations
@@ -37,18 +38,18 @@ from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY, DamagedChec
 from lakemark.transaction.table_context import TableContext
 from lakemark.transaction.transaction import Transaction
 
-#: Every commit records the table's schema and buckets, because the next writer reads them there.
+#: Metadata that every commit copies, because the next writer reads schema and buckets there.
 _TABLE_KEYS = (keys.SCHEMA, keys.BUCKET_COUNT, keys.BUCKET_HASH_FIELDS)
 
 
 class WriterPending(Permanent):
-    """An instant of another engine is pending; its checkpoint could replace the new one."""
+    """An instant of another engine is pending, and its checkpoint could replace the new one."""
 
     def __init__(self, table: str, instant: str) -> None:
         super().__init__(
-            f"instant {instant} of another engine is pending in {table}, possibly of the streamer "
-            "whose checkpoint is to change; stop that streamer; if it has died, start and stop it "
-            "again, which rolls its instant back"
+            f"instant {instant} of another engine is pending in {table}; the engine may be the "
+            "streamer whose checkpoint should change. Stop that streamer. If it has died, start "
+            "and stop it again, so that it rolls its instant back"
         )
         self.table, self.instant = table, instant
 
@@ -56,10 +57,10 @@ class WriterPending(Permanent):
 def plan_edit(
     table: OpenTable, identity: str, checkpoint: KafkaCheckpoint | None
 ) -> CheckpointPlan:
-    """Plan the change that ``write_checkpoint`` would make now; writes nothing.
+    """Plan the change that ``write_checkpoint`` would make now, and write nothing.
 
     Raises:
-        WriterPending, InvalidConfig, Refused: as ``write_checkpoint``.
+        WriterPending, InvalidConfig, Refused: as for ``write_checkpoint``.
     """
     check_identity(identity)
     return _CheckpointEdit.begin(table, identity, table.store.load()).plan(checkpoint)
@@ -68,19 +69,19 @@ def plan_edit(
 def write_checkpoint(
     table: OpenTable, identity: str, checkpoint: KafkaCheckpoint | None
 ) -> Instant:
-    """Record a checkpoint, at which the streamer's next run starts.
+    """Record the checkpoint at which the streamer's next run starts.
 
     Args:
         table: the table.
-        identity: of the streamer.
-        checkpoint: offsets to set; partitions of the same topic that it does not name keep theirs.
-            None resets: the next run starts at ``source.starting_offsets``, as the first run did.
+        identity: the identity of the streamer.
+        checkpoint: the offsets to set; other partitions of the same topic keep their offsets. None
+            deletes the checkpoint, so that the next run starts at ``source.starting_offsets``.
 
     Returns:
-        The commit with the checkpoint.
+        The commit that records the checkpoint.
 
     Raises:
-        WriterPending: Apache Hudi's streamer may be running, and its checkpoint is to change.
+        WriterPending: the checkpoint of Apache Hudi's streamer should change while it may run.
         InvalidConfig: the identity is not valid, or the table has no commit yet.
         Refused: a restore is pending.
         WriteConflict: the streamer committed in between, or the columns of the table changed;
@@ -98,14 +99,14 @@ def write_checkpoint(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _CheckpointEdit:
-    """A change of one streamer's checkpoint, and the state of the table when it began.
+    """A change of one streamer's checkpoint, and the table as it was when the change began.
 
     Attributes:
         table: the table.
-        identity: of the streamer.
+        identity: the identity of the streamer.
         began_with: the timeline from which the change was planned.
         known: the progress of all streamers.
-        table_keys: keys that the commit copies from the commit before it.
+        table_keys: metadata that the commit copies from the previous commit.
     """
 
     table: OpenTable
@@ -119,7 +120,7 @@ class _CheckpointEdit:
         """Begin the change from a timeline that was just loaded.
 
         Raises:
-            WriterPending: Apache Hudi's streamer may be running, and its checkpoint is to change.
+            WriterPending: the checkpoint of Apache Hudi's streamer should change while it may run.
             InvalidConfig: the table has no commit yet.
             Refused: a restore is pending.
         """
@@ -140,7 +141,7 @@ class _CheckpointEdit:
         )
 
     def plan(self, checkpoint: KafkaCheckpoint | None) -> CheckpointPlan:
-        """Plan the change from the progress that was known when it began."""
+        """Plan the change, based on the progress that was known when the change began."""
         return plan_checkpoint(self.known.streamers.get(self.identity), checkpoint)
 
     def metadata(self, commit: str, checkpoint: KafkaCheckpoint | None) -> CommitMetadata:
@@ -158,7 +159,7 @@ class _CheckpointEdit:
         return CommitMetadata(extra_metadata=extra_metadata)
 
     def check(self, timeline: Timeline) -> None:
-        """Check that no commit since the beginning conflicts with the change.
+        """Check that no commit since the change began conflicts with it.
 
         Raises:
             WriterPending: see ``begin``.
@@ -174,10 +175,10 @@ class _CheckpointEdit:
             raise WriteConflict(message)
 
     def _conflicts_with(self, commit: Instant) -> bool:
-        """Return whether a commit made progress of this streamer, or changed the copied keys.
+        """Return whether a commit recorded progress of this streamer, or changed the copied keys.
 
-        In layout 1 every commit conflicts: it may have completed in the second up to which the
-        recorded progress is complete.
+        In timeline layout 1, every commit conflicts. It may have completed in the last second that
+        the recorded progress covers, so this progress may lack it.
         """
         metadata = self.table.store.read_commit(commit)
         extra = metadata.extra_metadata
@@ -195,7 +196,7 @@ def _commit_or_withdraw(
     metadata: CommitMetadata,
     check: Callable[[Timeline], None],
 ) -> Instant:
-    """Complete the commit, or remove it; if the outcome is unknown, keep all of it."""
+    """Complete the commit, or remove it. If the outcome is unknown, keep all its files."""
     try:
         completed, _ = transaction.commit(metadata, check)
     except OutcomeUnknown:
@@ -205,7 +206,7 @@ def _commit_or_withdraw(
         transaction.cancel()
         raise
     except HudiError:
-        # The commit may be in the metadata table by now.
+        # The metadata table may already contain the commit.
         with suppress(HudiError):
             roll_back(context, transaction.instant)
         transaction.leave()
@@ -214,9 +215,9 @@ def _commit_or_withdraw(
 
 
 def _check_no_other_engine(table: OpenTable, timeline: Timeline, identity: str) -> None:
-    """Refuse if Apache Hudi's streamer, which is always the default one, may be running.
+    """Refuse the change if Apache Hudi's streamer may be running.
 
-    Commits of this project are recognised by their writer id.
+    That streamer always has the default identity. Commits of this project have a writer id.
     """
     if identity != DEFAULT_IDENTITY:
         return

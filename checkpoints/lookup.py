@@ -1,7 +1,7 @@
-"""Find the checkpoint to resume from: the newest one that any completed commit records.
+"""Finds the checkpoint to resume from: the newest one that any completed commit records.
 
-``lakemark.transaction.streamer_progress`` says which commit counts. Here the checkpoints have the
-type of Kafka's.
+``lakemark.transaction.streamer_progress`` defines which commits count. This module uses it with
+Kafka checkpoints.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from lakemark.transaction.streamer_progress import (
 def find_progress(
     table: OpenTable, timeline: Timeline, identity: str = DEFAULT_IDENTITY
 ) -> Progress | None:
-    """Find the newest progress of one streamer; None if no commit records any.
+    """Find the newest progress of one streamer; return None if no commit records any.
 
-    Commits are read from the newest back, as far as needed. If no active commit records progress,
-    the archive is read: writers that copy no checkpoints may have caused the last commit that
-    records one to be archived.
+    Commits are read from the newest backwards, as far as needed. If no active commit records the
+    progress, the archive is read. This can happen because other writers do not copy checkpoints to
+    their commits, so the last commit that records one may have been archived.
 
     Raises:
         DamagedCheckpoint: the newest checkpoint is empty or unreadable.
-        SnapshotChanged: the archive was rewritten meanwhile; call again.
+        SnapshotChanged: the archive was rewritten while it was read; call this again.
         CorruptData: the archive is damaged.
     """
     is_in_effect = in_effect_on(table.store, timeline)
@@ -60,7 +60,7 @@ def newest_progress(
     identity: str = DEFAULT_IDENTITY,
     is_in_effect: IsInEffect = lambda _: True,
 ) -> Progress | None:
-    """Return the progress of one streamer, or None if no commit records any; see ``find_newest``.
+    """Return the progress of one streamer; None if no commit records any. See ``find_newest``.
 
     Raises:
         DamagedCheckpoint: the newest checkpoint is empty or unreadable.
@@ -75,12 +75,12 @@ def newest_table_progress(
     *,
     skips_damaged: bool = False,
 ) -> TableProgress:
-    """Return the progress of every streamer, and the time up to which it is complete.
+    """Return the progress of every streamer, and the time up to which this progress is complete.
 
     Args:
-        commits: of the table.
-        is_in_effect: which commits count.
-        wanted: the streamer that matters; commits are read only as far back as it needs.
+        commits: the commits of the table.
+        is_in_effect: returns whether a commit counts.
+        wanted: the streamer that the caller needs; commits are read only as far back as necessary.
         skips_damaged: whether a commit that cannot be read is skipped.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Plan a change of a checkpoint that a user sets or resets, for each partition. No I/O."""
+"""Plans the setting or reset of a checkpoint, for each partition, without I/O."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from checkpoints.progress import Progress
 
 @dataclass(frozen=True, slots=True)
 class PartitionMove:
-    """One partition's next offset, before the change and after it.
+    """The next offset of one partition before and after the change.
 
     Attributes:
-        topic: of the partition.
-        partition: its number.
-        before: next offset that the table records; None if it records none for this partition.
-        after: next offset after the change; None if the checkpoint does not list the partition
-            after it.
+        topic: the topic of the partition.
+        partition: the number of the partition.
+        before: the next offset that the table records; None if it records none.
+        after: the next offset after the change; None if the new checkpoint does not list the
+            partition.
     """
 
     topic: str
@@ -27,12 +27,12 @@ class PartitionMove:
 
     @property
     def read_again(self) -> int | None:
-        """Offsets that the next run reads once more; None if it cannot be known."""
+        """The number of offsets that the next run reads again; None if it is not known."""
         return self._distance(self.after, self.before)
 
     @property
     def skipped(self) -> int | None:
-        """Offsets that no run reads; None if it cannot be known."""
+        """The number of offsets that no run will read; None if it is not known."""
         return self._distance(self.before, self.after)
 
     @staticmethod
@@ -46,8 +46,8 @@ class CheckpointPlan:
 
     Attributes:
         checkpoint: the checkpoint to record; None for a reset.
-        topic_id: Kafka's id of the topic that these offsets belong to; "" if it is not known.
-        moves: every partition of the checkpoints before and after the change.
+        topic_id: Kafka's id of the topic to which the offsets belong; "" if it is not known.
+        moves: all partitions of the checkpoints before and after the change.
     """
 
     checkpoint: KafkaCheckpoint | None
@@ -56,14 +56,14 @@ class CheckpointPlan:
 
 
 def plan_checkpoint(known: Progress | None, wanted: KafkaCheckpoint | None) -> CheckpointPlan:
-    """Plan a change; partitions of the same topic that ``wanted`` does not name keep their offsets.
+    """Plan a change. Partitions of the same topic that ``wanted`` does not name keep their offsets.
 
-    Kept offsets belong to the topic with the known id, so the plan keeps the id, too. If all
-    partitions are named, the topic may have been created again, so the plan has no id.
+    Kept offsets belong to the topic whose id is known, so the plan also keeps the id. If no offset
+    is kept, the topic may have been created again, so the plan has no id.
 
     Args:
         known: the progress of the streamer; None if there is none.
-        wanted: offsets to set; None to reset.
+        wanted: the offsets to set; None to reset.
     """
     before = None if known is None else known.checkpoint
     if wanted is None:

@@ -1,7 +1,7 @@
-"""The progress of each streamer of a table, as its commits record it.
+"""The progress of each streamer of a table, as recorded in the table's commits.
 
-``lakemark.transaction.streamer_progress`` describes the format and which entry counts. Here the
-checkpoints have the type of Kafka's.
+``lakemark.transaction.streamer_progress`` describes the format, and which entry counts. This module
+uses it with Kafka checkpoints.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from lakemark.transaction.streamer_progress import (
     encode_table_progress,
 )
 
-#: The identities that are accepted.
+#: The pattern of accepted identities of streamers.
 IDENTITY_PATTERN = r"[A-Za-z0-9._-]{0,249}"
 
 #: How far one streamer has read.
 Progress: TypeAlias = StreamerProgress[KafkaCheckpoint]
 
-#: What one commit records of all streamers.
+#: The progress of all streamers that one commit records.
 TableProgress: TypeAlias = streamer_progress.TableProgress[KafkaCheckpoint]
 
 
@@ -35,8 +35,8 @@ def check_identity(identity: str) -> None:
     """Check the identity of a streamer.
 
     Raises:
-        InvalidConfig: it has characters that the name of a Kafka topic may not have, or more than
-            249 characters.
+        InvalidConfig: the identity has characters that a Kafka topic name may not have, or more
+            than 249 characters.
     """
     if re.fullmatch(IDENTITY_PATTERN, identity) is None:
         message = (

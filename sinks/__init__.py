@@ -1,1 +1,1 @@
-"""A batch and its checkpoint become one commit."""
+"""Sinks, which write each batch and its checkpoint as one commit."""

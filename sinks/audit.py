@@ -1,7 +1,7 @@
-"""Accounts for each offset of a batch; a batch with a contradiction is not published.
+"""Accounts for each offset of a batch, and refuses a batch whose numbers contradict each other.
 
-Records are counted twice: by partition of the topic where they are read, and by bucket where their
-changes are written. So a record that is lost or doubled in between is noticed.
+Records are counted twice: by partition of the topic when they are read, and by bucket when their
+changes are written. So the audit notices a record that is lost or doubled in between.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SCHEMA = pa.schema(
 
 
 class AuditFailed(Permanent):
-    """The numbers of a batch contradict each other; nothing of it was published."""
+    """The numbers of a batch contradict each other. Nothing of the batch was published."""
 
     def __init__(self, batch: str, contradiction: str) -> None:
         super().__init__(
@@ -48,8 +48,8 @@ class OffsetGap:
     """Offsets of a partition at which no record was read.
 
     Attributes:
-        partition: partition of the topic.
-        begin: first offset.
+        partition: the partition of the topic.
+        begin: the first offset.
         end: the offset after the last one.
     """
 
@@ -58,7 +58,7 @@ class OffsetGap:
     end: int
 
 
-#: ``begin`` and ``end`` of a gap.
+#: The offsets ``begin`` and ``end`` of a gap.
 _Gap: TypeAlias = tuple[int, int]
 
 
@@ -67,12 +67,12 @@ class PartitionRead:
     """The records that were read from one partition.
 
     Attributes:
-        count: number of records.
+        count: the number of records.
         first: the lowest offset.
         last: the highest offset.
-        ignored: number of tombstones that the pipeline ignores.
-        gaps: the lowest and the widest range of offsets without a record, between first and last.
-            Other gaps are not kept, so that the size does not grow with their number.
+        ignored: the number of tombstones that the pipeline ignores.
+        gaps: ranges of offsets without a record between first and last: only the lowest range and
+            the widest one, so that the size does not grow with the number of gaps.
     """
 
     count: int
@@ -82,9 +82,10 @@ class PartitionRead:
     gaps: tuple[_Gap, ...] = ()
 
     def __add__(self, later: PartitionRead) -> PartitionRead:
-        """Merge with records that begin at the same offset or later.
+        """Merge with records that begin at the same offset or a later one.
 
-        If both overlap, one may have the records that the other lacks, so gaps there are dropped.
+        If the two ranges overlap, one may have the records that the other lacks. So gaps in the
+        overlap are dropped.
         """
         between = [(self.last + 1, later.first)] if self.last + 1 < later.first else []
         own = [gap for gap in self.gaps if gap[1] <= later.first]
@@ -110,7 +111,7 @@ class RecordsRead:
 
         Args:
             records: a table with the columns ``partition`` and ``offset``.
-            ignored: number of ignored records by partition.
+            ignored: the number of ignored records of each partition.
         """
         records = records.select(["partition", "offset"])
         aggregates = [("offset", kind) for kind in ("count", "min", "max")]
@@ -215,19 +216,20 @@ def _lowest_and_widest(gaps: Sequence[_Gap]) -> tuple[_Gap, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """The numbers of a batch: ``offsets`` is the sum of all numbers after ``records``.
+    """The numbers of a batch. All numbers after ``records`` together make up ``offsets``.
 
     Attributes:
-        offsets: offsets of the batch.
-        records: records that were read, at all offsets except the skipped and the lost ones.
-        written: changes in the files, deletes included.
-        merged: changes without an effect, because a newer change of the key won, or because the key
-            to delete did not exist.
-        rejected: records in the dead letters.
-        skipped: offsets at which the topic has no record: aborted transactions, transaction
-            markers, compacted records.
-        ignored: tombstones that are ignored (``decode.tombstones: ignore``).
-        lost: offsets whose records, if they existed, were deleted before they were read.
+        offsets: the number of offsets of the batch.
+        records: the number of records that were read. Only skipped and lost offsets have no record.
+        written: the number of changes in the files, including deletes.
+        merged: the number of changes without an effect, because a newer change of the key won, or
+            because the key to delete did not exist.
+        rejected: the number of records in the dead letters.
+        skipped: the number of offsets at which the topic has no record, because of aborted
+            transactions, transaction markers or log compaction.
+        ignored: the number of tombstones that are ignored (``decode.tombstones: ignore``).
+        lost: the number of offsets whose records, if they existed, were deleted before they were
+            read.
     """
 
     offsets: int
@@ -240,7 +242,7 @@ class Audit:
     lost: int = 0
 
     def to_json(self) -> str:
-        """Return the audit as a commit stores it."""
+        """Return the audit in the form in which a commit stores it."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
     def with_lost(self, ranges: Iterable[Mapping[str, object]]) -> Audit:
@@ -255,13 +257,13 @@ class Audit:
 
     @classmethod
     def in_commit(cls, extra_metadata: Mapping[str, str]) -> Audit | None:
-        """Return the audit that a commit stores; None if it has no readable one."""
+        """Return the audit that a commit stores; None if there is none or it is not readable."""
         with suppress(ValueError, TypeError):
             return cls(**json.loads(extra_metadata.get(keys.AUDIT, "")))
         return None
 
 
-#: The audit of a commit that only records where reading starts.
+#: The audit of a commit that contains no rows and only records where reading starts.
 NOTHING_READ = Audit(offsets=0, records=0, written=0, merged=0, rejected=0, skipped=0)
 
 
@@ -273,15 +275,15 @@ def audit(
     written: int,
     rejected: int,
 ) -> Audit:
-    """Check the numbers of a batch, and return them.
+    """Check the numbers of a batch, and return them as an audit.
 
     Args:
-        start: next offset of each partition before the batch.
-        end: next offset of each partition after it.
-        read: the records, counted where they were read.
-        arrived: changes of the table, counted where they were written.
-        written: changes in the files.
-        rejected: records for the dead letters, counted where they were written.
+        start: the next offset of each partition before the batch.
+        end: the next offset of each partition after the batch.
+        read: the records, counted when they were read.
+        arrived: the number of changes of the table, counted when they were written.
+        written: the number of changes in the files.
+        rejected: the number of records for the dead letters, counted when they were written.
 
     Raises:
         AuditFailed: the numbers contradict each other.

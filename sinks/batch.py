@@ -1,4 +1,4 @@
-"""A batch that a source passes to a sink, and the result that the sink returns."""
+"""The batch that a source passes to a sink, and the result that the sink returns."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from pyspark.sql import DataFrame
 from checkpoints.checkpoint import KafkaCheckpoint
 from sinks.audit import OffsetGap
 
-#: Returns the lost ranges among offsets without a record, each as ``LostRange.facts``.
+#: Takes ranges without a record, and returns the lost ones in the form of ``LostRange.facts``.
 CheckSource: TypeAlias = Callable[[Sequence[OffsetGap]], Sequence[Mapping[str, object]]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaBatch:
-    """A micro-batch that was not read yet.
+    """A micro-batch that has not been read yet.
 
     Attributes:
-        records: raw Kafka records; each action on this DataFrame reads Kafka again.
-        start: next offset of each partition before the batch.
-        end: next offset of each partition after it, as Spark planned it before it read any record.
+        records: the raw Kafka records. Each action on this DataFrame reads Kafka again.
+        start: the next offset of each partition before the batch.
+        end: the next offset of each partition after the batch. Spark planned these offsets before
+            it read any record.
         topic_id: Kafka's id of the topic; "" if it is not known.
         check_source: called between reading and publishing, with the offsets at which no record was
-            read. Returns the ranges that the topic has lost, which the commit records. Raises if
-            the batch must not be published.
+            read. It returns the ranges that the topic has lost, which the commit records, or raises
+            an error if the batch must not be published.
     """
 
     records: DataFrame
@@ -46,21 +47,21 @@ class BatchResult:
     """The result of a published batch.
 
     Attributes:
-        instant: requested time of its commit.
-        records: number of records that were read.
-        rows: number of rows in the files, after the changes of each key were merged.
-        deletes: number of deleted keys.
-        rejected: number of records in the dead letters.
-        first_reject: origin and reason of a reject; None if there is none.
-        written_bytes: size of the files.
-        files: number of files.
-        seconds: duration of each stage, in the order in which they ran.
-        ignored: number of records that are tombstones and ignored as configured.
-        schema_changes: columns that the batch added or widened.
-        partition_changes: number of record keys that are in more partitions than before, and in
-            several, if they are counted.
+        instant: the requested time of the batch's commit.
+        records: the number of records that were read.
+        rows: the number of rows in the files, after the changes of each key were merged.
+        deletes: the number of deleted keys.
+        rejected: the number of records in the dead letters.
+        first_reject: the origin of a reject, and the reason; None if there is no reject.
+        written_bytes: the size of the files.
+        files: the number of files.
+        seconds: the duration of each stage, in the order in which the stages ran.
+        ignored: the number of tombstones that were ignored, as configured.
+        schema_changes: the columns that the batch added or widened.
+        partition_changes: if partition changes are counted: the number of record keys that exist in
+            several partitions, and in more than before the batch.
         first_partition_change: one of these keys; None if there is none.
-        skipped: number of offsets at which the topic has no record; see ``sinks.audit``.
+        skipped: the number of offsets at which the topic has no record; see ``sinks.audit``.
     """
 
     instant: str

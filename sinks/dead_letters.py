@@ -1,7 +1,7 @@
-"""The dead-letter table: each rejected record, with its origin and the reason.
+"""The dead-letter table: it contains each rejected record, its origin, and the reason.
 
-It is an ordinary Hudi table. The record key is topic, partition and offset, so a batch that is
-written again after a crash adds no record twice.
+This is an ordinary Hudi table. Its record key is topic, partition and offset. So a batch that is
+written again after a crash does not add a record twice.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _KEYS = KeyGenerator(KeyGeneratorConfig(KEY_FIELDS))
 
 
 def dead_letter_spec(name: str) -> TableSpec:
-    """Return the properties of the dead-letter table of a pipeline."""
+    """Return the specification of a pipeline's dead-letter table."""
     return TableSpec(name=name, record_key=KEY_FIELDS, merge_mode=MergeMode.COMMIT_TIME)
 
 
 def to_changes(rejects: Rejects) -> pa.Table:
-    """Return rejects as upserts of the dead-letter table (layout of ``lakemark.model.changes``)."""
+    """Return rejects as upserts of the dead-letter table, in the layout of ``model.changes``."""
     rows = rejects.rows
     keys = {RECORD_KEY: _KEYS.record_keys(rows), PARTITION_PATH: _KEYS.partition_paths(rows)}
     schema = with_meta_columns(REJECTS_SCHEMA).append(CHANGE_KIND_FIELD)

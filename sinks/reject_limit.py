@@ -7,37 +7,37 @@ from itertools import accumulate
 
 from lakemark.errors import HudiError
 
-#: Records of earlier batches of the run that count together with those of a batch.
+#: How many of the most recent records, including earlier batches, the limit applies to together.
 _RECENT_RECORDS = 10_000
 
 
 class TooManyRejects(HudiError):
-    """More records were rejected than the pipeline allows; nothing of the batch was published."""
+    """More records were rejected than the pipeline allows. Nothing of the batch was published."""
 
     def __init__(self, rejected: int, records: int, max_share: float, first: str) -> None:
         super().__init__(
             f"{rejected} of {records} records were rejected ({rejected / records:.1%}), more than "
             f"the {max_share:.1%} that dead_letters.max_share allows; the first: {first}; "
-            "mend the source or the declared schema, or allow a larger share"
+            "correct the source or the declared schema, or allow a larger share"
         )
         self.rejected, self.records, self.max_share = rejected, records, max_share
 
 
 @dataclass(frozen=True, slots=True)
 class RejectLimit:
-    """How many records may be rejected, of a batch and of the most recent records.
+    """How many records may be rejected, in a batch and among the most recent records.
 
     Attributes:
-        max_share: share of the records.
-        tolerated: number of rejects that is always allowed, because the share of a few records
-            means little.
+        max_share: the largest share of the records, from 0 to 1.
+        tolerated: the number of rejects that is always allowed, because among few records even a
+            large share means little.
     """
 
     max_share: float
     tolerated: int = 0
 
     def is_exceeded(self, rejected: int, records: int) -> bool:
-        """Return whether so many rejects of so many records are too many."""
+        """Return whether this number of rejects is too large for this number of records."""
         return rejected > max(self.tolerated, self.max_share * records)
 
 
@@ -54,15 +54,15 @@ class RejectCounter:
         self._recent: list[tuple[int, int]] = []
 
     def check(self, rejected: int, records: int, first: str) -> None:
-        """Check the rejects of a batch, alone and together with those of recent batches.
+        """Check the rejects of a batch, alone and together with the rejects of recent batches.
 
         Args:
-            rejected: rejects of the batch.
-            records: its records.
+            rejected: the number of rejects in the batch.
+            records: the number of records in the batch.
             first: one of the rejects, for the error.
 
         Raises:
-            TooManyRejects: they are more than the limit allows.
+            TooManyRejects: there are more rejects than the limit allows.
         """
         recent = _most_recent([(rejected, records), *self._recent])
         together = sum(r for r, _ in recent), sum(n for _, n in recent)
@@ -76,6 +76,6 @@ class RejectCounter:
 
 
 def _most_recent(counts: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Keep the newest counts of rejects and records, until they cover the recent records."""
+    """Keep the newest counts of rejects and records, as far back as the limit needs them."""
     before = accumulate((records for _, records in counts), initial=0)
     return [one for one, newer in zip(counts, before, strict=False) if newer < _RECENT_RECORDS]

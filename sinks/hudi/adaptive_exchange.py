@@ -1,4 +1,4 @@
-"""Chooses the exchange of each batch: the driver for batches that fit, Spark for the others."""
+"""Chooses the exchange of each batch: the driver's if the batch fits there, otherwise Spark's."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ from sinks.batch import KafkaBatch
 from sinks.hudi.collect import TooLarge, share_bytes
 from sinks.hudi.exchange import Exchange, OpenWrite, PortionResult, Prepare, StreamExchange
 
-#: A batch is collected only if each of its records may have at least so many bytes.
+#: A batch is only collected if the budget allows at least this size for each of its records.
 _MIN_SHARE_BYTES = 256
 
-#: After a large record, so many batches run on Spark before the driver is tried again.
+#: After a record that was too large, this number of batches run on Spark before the driver is tried
+#: again.
 _BATCHES_ON_SPARK = 20
 
 
 class AdaptiveExchange:
-    """Uses the driver's exchange if the records are small enough, otherwise the cluster's.
+    """Uses the driver's exchange if the records are small enough, and otherwise the cluster's.
 
     Args:
-        driver: exchange of small batches.
-        cluster: exchange of large batches.
-        budget_bytes: maximum size of a batch that the driver collects.
+        driver: the exchange for small batches.
+        cluster: the exchange for large batches.
+        budget_bytes: the maximum size of a batch that the driver collects.
     """
 
     def __init__(self, driver: StreamExchange, cluster: Exchange, budget_bytes: int) -> None:
@@ -31,7 +32,7 @@ class AdaptiveExchange:
     def run(
         self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
     ) -> list[PortionResult]:
-        """See ``Exchange.run``; reads the batch again if a record is larger than expected."""
+        """See ``Exchange.run``. The batch is read again if a record is larger than expected."""
         return self.read(batch).run(batch, prepare, open_write)
 
     def read(self, batch: KafkaBatch) -> Exchange:

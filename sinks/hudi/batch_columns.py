@@ -1,8 +1,8 @@
-"""The columns in which the records of a batch become rows, and their evolution.
+"""The columns of the rows that the records of a batch become, and their evolution.
 
 Records may request columns (``transforms.schema_request``). The requests of all records of a batch
-are merged, and the batch is written again with these columns. They become part of the table when
-the batch is committed. If it is not committed, the columns are restored.
+are merged, and the batch is written again with these columns. The columns become part of the table
+when the batch is committed. If the batch is not committed, the previous columns are restored.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sinks.hudi.prepare import PrepareChunk
 
 
 class SchemaRefused(HudiError):
-    """The policy stops the run at a record that does not fit the schema; nothing was published."""
+    """A record does not fit the schema, and the policy is to stop. Nothing was published."""
 
     def __init__(self, record: str) -> None:
         super().__init__(f"{record}; declare the column, or choose another policy")
@@ -32,7 +32,7 @@ class SchemaRefused(HudiError):
 
 
 class TooManyColumns(HudiError):
-    """Records request so many columns that the names of their fields must be values."""
+    """Records request so many columns that the names of their fields are probably values."""
 
     def __init__(self, columns: int, first: str) -> None:
         super().__init__(
@@ -44,7 +44,7 @@ class TooManyColumns(HudiError):
 
 @dataclass(frozen=True, slots=True)
 class SavedColumns:
-    """Columns to restore if a batch is not committed."""
+    """The columns to restore if a batch is not committed."""
 
     prepare: PrepareChunk
     schema: pa.Schema
@@ -54,11 +54,11 @@ class BatchColumns:
     """The current columns of a stream.
 
     Attributes:
-        prepare: converts records to rows of these columns, in the workers.
+        prepare: converts records to rows with these columns; runs in the workers.
 
     Args:
-        rows: writes the table; it always has the same columns.
-        prepare: converts records to rows of the table's columns.
+        rows: the writer of the table; it always has the same columns as this object.
+        prepare: converts records to rows with the table's columns.
     """
 
     def __init__(self, rows: TableWriter, prepare: PrepareChunk) -> None:
@@ -70,34 +70,34 @@ class BatchColumns:
         return SavedColumns(self.prepare, self._rows.schema)
 
     def restore(self, saved: SavedColumns) -> None:
-        """Undo the evolution since ``save``: nothing of it was committed."""
+        """Undo the evolution since ``save``, because nothing of it was committed."""
         self.prepare = saved.prepare
         self._rows.evolve(saved.schema)
 
     def has_changed_since(self, saved: SavedColumns) -> bool:
-        """Return whether the table's writer has other columns than saved."""
+        """Return whether the table's writer has other columns than the saved ones."""
         return not self._rows.schema.equals(saved.schema)
 
     def changes_since(self, saved: SavedColumns) -> tuple[str, ...]:
-        """Return the columns that were added or widened, for a report."""
+        """Return descriptions of the columns that were added or widened since ``save``."""
         return tuple(map(str, changes_between(saved.schema, self._rows.schema)))
 
     def follow_table(self) -> None:
-        """Convert records to the columns that the table has by now."""
+        """From now on, convert records to the current columns of the table."""
         if not self._rows.schema.equals(self.prepare.converter.table_schema):
             self._set(self._rows.schema)
 
     def evolve(self, proposal: Proposal) -> None:
-        """Add and widen columns as records request.
+        """Add and widen columns as the records request.
 
         Raises:
             InvalidRecords: the schema cannot have these columns.
-            TooManyColumns: they are more than a table should have.
+            TooManyColumns: there would be more columns than a table should have.
         """
         schema = evolve(self._rows.schema, proposal)
         changes = changes_between(self._rows.schema, schema)
         if not changes:
-            message = f"records ask for columns that the schema cannot have: {sorted(proposal)[:3]}"
+            message = f"records request columns that the schema cannot have: {sorted(proposal)[:3]}"
             raise InvalidRecords(message)
         columns = column_count(schema)
         if columns > max(MAX_EVOLVED_COLUMNS, column_count(self._rows.schema)):

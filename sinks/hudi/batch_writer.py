@@ -1,4 +1,4 @@
-"""One attempt to write a batch: from its instant to its commit.
+"""One attempt to write a batch, from its instant to its commit.
 
 1. ``TableWriter.begin``     requests the instant
 2. ``Exchange.run``          reads the records, and writes the files of each bucket
@@ -7,7 +7,7 @@
 4. ``RejectCounter``, audit  check the numbers
 5. dead letters              are committed before the batch. If the run dies in between, the batch
                              is read again, and its dead letters get the same keys
-6. ``TableWriter.commit``    publishes files and checkpoint in one commit
+6. ``TableWriter.commit``    publishes the files and the checkpoint in one commit
 """
 
 from __future__ import annotations
@@ -39,31 +39,31 @@ from sinks.reject_limit import RejectCounter
 
 @dataclass(slots=True)
 class StageTimer:
-    """Measures the stages of a batch; the durations of its attempts are added.
+    """Measures the stages of a batch, and adds up the durations of all its attempts.
 
     Attributes:
-        seconds: duration of each stage.
+        seconds: the duration of each stage.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
 
     @contextmanager
     def measure(self, stage: str) -> Iterator[None]:
-        """Add the duration of a block."""
+        """Add the duration of the block to a stage."""
         started = time.monotonic()
         yield
         self.seconds[stage] = self.seconds.get(stage, 0.0) + time.monotonic() - started
 
 
 class BatchWriter:
-    """Writes batches to a table, and their rejects to its dead letters.
+    """Writes batches to a table, and their rejects to the dead-letter table.
 
     Args:
-        rows: writes the table.
-        rejects: writes the dead-letter table, if there is one.
+        rows: the writer of the table.
+        rejects: the writer of the dead-letter table; None if there is no such table.
         columns: the columns of the rows.
         progress: the streamer's progress in the table.
-        reject_counter: limits the rejects.
+        reject_counter: limits the number of rejects.
         partition_change: the rule for rows whose key exists in another partition.
     """
 
@@ -88,20 +88,20 @@ class BatchWriter:
         timer: StageTimer,
         refused: ChangedRows | None,
     ) -> BatchResult | Proposal | ChangedRows:
-        """Write and publish a batch; or undo all, and return why it must be written again.
+        """Write and publish a batch; or undo everything, and return why to write it again.
 
         Args:
             batch: the batch.
-            exchange: brings its records to their buckets.
+            exchange: moves the batch's records to their buckets.
             timer: measures the stages.
-            refused: rows that become dead letters because of their partition.
+            refused: rows to reject, because their key exists in another partition.
 
         Returns:
             The result of the published batch; or the schema change that its records request; or
-            more rows to refuse.
+            further rows to refuse.
 
         Raises:
-            HudiError: as ``HudiSink.write``. Nothing was published.
+            HudiError: see ``HudiSink.write``. Nothing was published.
         """
         with self._undo_on_failure():
             with timer.measure("begin"):
@@ -142,7 +142,7 @@ class BatchWriter:
         """Roll back the pending instants of both tables.
 
         Raises:
-            Fenced: another writer rolled one back, so this run must stop.
+            Fenced: another writer rolled back one of these instants, so this run must stop.
         """
         with ExitStack() as abandoned:
             for writer in (self._rows, self._rejects):
@@ -157,18 +157,18 @@ class BatchWriter:
             self.abandon()  # must succeed, because the batch is written again
             raise
         except BaseException:
-            with suppress(Retriable):  # otherwise the next start rolls back
+            with suppress(Retriable):  # if this fails, the next start rolls the instants back
                 self.abandon()
             raise
 
     def _begin(self) -> WriteContext:
-        """Request the instant of an attempt, with the columns that the table has by now."""
+        """Request the instant of an attempt, and use the current columns of the table."""
         context = self._rows.begin()
         self._columns.follow_table()
         return context
 
     def _opener(self, context: WriteContext) -> Callable[[bool], WriteBuckets]:
-        """Return what the exchange calls as soon as it knows whether there may be rejects."""
+        """Return the function that an exchange calls when it knows if there may be rejects."""
 
         def open_write(may_reject: bool) -> WriteBuckets:
             rows = BucketWriter(context, self._rows.assign_file_groups())
@@ -199,7 +199,7 @@ class BatchWriter:
         audited: Audit,
         lost: Sequence[Mapping[str, object]],
     ) -> Instant:
-        """Commit files together with the offsets from ``start`` to ``end`` of their records."""
+        """Commit files together with the checkpoint ``end``, up to which their records reach."""
         facts = {keys.SOURCE_START: str(start), keys.AUDIT: audited.to_json()}
         if lost:
             facts[keys.SOURCE_LOST] = json.dumps(list(lost))

@@ -1,8 +1,8 @@
 """Collects a batch as one Arrow table in the driver, within a memory budget.
 
-Spark collects to its heap, whatever the size of the messages. So the size of each record is
-limited to the batch's budget divided by the number of its records. Spark omits the key and value of
-a larger record and counts it, and then the batch uses the other exchange.
+Spark collects a batch on its heap, even if the messages are huge. So each record may only be as
+large as the batch's budget divided by the number of records. Spark counts larger records, and omits
+their keys and values. If there is such a record, the batch uses the other exchange.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from lakemark.errors import Permanent
 from sinks.batch import KafkaBatch
 from transforms.kafka_records import sort_by_arrival
 
-#: Maximum Arrow bytes of a collected batch; the JVM's heap limits it, too.
+#: The maximum Arrow size of a collected batch; the heap of the JVM may set a lower limit.
 COLLECT_BUDGET_BYTES = 768 << 20
 
-#: Maximum Arrow bytes of a record batch between Spark and Python.
+#: The maximum Arrow size of a record batch between Spark and Python.
 MAX_ARROW_BATCH_BYTES = 64 << 20
 
-#: Bytes of a record in addition to its key and value: offsets, timestamp, validity.
+#: The size of a record in addition to its key and value: offsets, timestamp, validity.
 _ROW_OVERHEAD_BYTES = 48
 
-#: Copies of a batch on Spark's heap while it is collected (measured: 3 to 4).
+#: How many copies of a batch Spark's heap must hold while it is collected (measured: 3 to 4).
 _COPIES_ON_HEAP = 6
 
-#: The setting that limits Arrow batches by rows, on every version of Spark.
+#: The setting that limits the rows of Arrow batches, in every version of Spark.
 ROWS_IN_ARROW_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 _ROWS = 10_000
@@ -48,7 +48,7 @@ def collect_budget_bytes(spark: SparkSession) -> int:
 
 
 def share_bytes(records: int, budget_bytes: int) -> int:
-    """Return the maximum bytes of key and value of each record, for a number of records."""
+    """Return how many bytes the key and the value of each record may have together."""
     return budget_bytes // max(records, 1) - _ROW_OVERHEAD_BYTES
 
 
@@ -57,10 +57,10 @@ def collect(batch: KafkaBatch, budget_bytes: int) -> pa.Table:
 
     Args:
         batch: the batch.
-        budget_bytes: its maximum size.
+        budget_bytes: the maximum size of the batch.
 
     Raises:
-        TooLarge: a record is larger than its share.
+        TooLarge: a record is larger than its share of the budget.
     """
     spark = batch.records.sparkSession
     spark.conf.set(ROWS_IN_ARROW_BATCH, _ROWS)

@@ -1,13 +1,13 @@
-"""Brings the records of a batch to their buckets.
+"""Moves the records of a batch to their buckets.
 
 An exchange runs two functions:
 
 ``prepare``   converts a chunk of raw Kafka records to changes, and divides them by bucket
 ``write``     writes all changes of one bucket, in order of arrival, to one file
 
-A small batch is collected in the driver as Arrow, and threads of the driver write it, without any
-Python worker. So it can be read before the batch ahead of it is published (``ReadBatch``). A large
-batch runs as two Spark stages (``sinks.hudi.spark_exchange``).
+A small batch is collected in the driver as Arrow data. Threads of the driver write it, without any
+Python worker. So such a batch can be read before the previous batch is published (``ReadBatch``). A
+large batch runs as two Spark stages (``sinks.hudi.spark_exchange``).
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from sinks.hudi.collect import COLLECT_BUDGET_BYTES, collect
 from sinks.hudi.partition_rule import ChangedRows
 from transforms.schema_request import SchemaRequest
 
-#: Raw records that are decoded at a time.
+#: The size of a chunk of raw records, which is decoded at once.
 CHUNK_BYTES = 16 << 20
 
 
 class PortionKind(IntEnum):
     """The content of a portion.
 
-    Only the first two kinds are written to a table. Portions of each other kind are merged.
+    Only the first two kinds are written to a table. The portions of each further kind are merged.
     """
 
     #: Changes of the pipeline's table.
@@ -48,17 +48,18 @@ class PortionKind(IntEnum):
     SCHEMA_REQUEST = 2
     #: The number of records that were read (``RecordsRead``).
     READ_COUNT = 3
-    #: Keys of changes, to be looked up in other partitions (``ChangedRows``).
+    #: Keys of changes, which are looked up in other partitions (``ChangedRows``).
     KEYS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Part of a prepared chunk.
+    """A part of a prepared chunk.
 
     Attributes:
-        kind: the content of the table.
-        bucket: the bucket of changes; portions of a kind that have the same bucket are merged.
+        kind: the kind of content.
+        bucket: the bucket of the changes. Portions of other kinds are merged if they have the same
+            bucket.
         table: the content.
     """
 
@@ -73,9 +74,9 @@ class BucketWritten:
 
     Attributes:
         kind: ``ROWS`` or ``REJECTS``.
-        arrived: changes of the bucket before they were merged.
-        stat: the file; None if there was nothing to write.
-        first_reject: origin of the first reject, and its reason.
+        arrived: the number of changes of the bucket, before they were merged.
+        stat: the written file; None if there was nothing to write.
+        first_reject: the origin of the first reject, and the reason.
     """
 
     kind: PortionKind
@@ -84,35 +85,36 @@ class BucketWritten:
     first_reject: str | None = None
 
 
-#: The result for one bucket, or for the merged portions of another kind. A ``Bucket`` was found,
-#: but not written; None is no result.
+#: The result for one bucket, or for the merged portions of another kind. A ``Bucket`` means that
+#: the bucket has changes, which were not written. None means that there is no result.
 PortionResult: TypeAlias = BucketWritten | SchemaRequest | RecordsRead | ChangedRows | Bucket | None
 
 
 class Prepare(Protocol):
-    """Converts a chunk of raw records to portions, in order of arrival; can be pickled."""
+    """Converts a chunk of raw records to portions, in order of arrival. Can be pickled."""
 
     def __call__(self, records: pa.Table, /) -> list[Portion]:
-        """Return the portions; each record is in one of rows or of rejects, or it is ignored."""
+        """Return the portions. Each record is among the rows or the rejects, or is ignored."""
         ...
 
 
 class Write(Protocol):
-    """Writes the file of one bucket, or merges portions of another kind; can be pickled."""
+    """Writes the file of one bucket, or merges portions of another kind. Can be pickled."""
 
     def __call__(
         self, kind: PortionKind, bucket: Bucket, tables: Iterable[pa.Table], /
     ) -> PortionResult:
-        """Return the result; ``tables`` are read once, in order of arrival."""
+        """Return the result. ``tables`` can be read only once, in order of arrival."""
         ...
 
 
-#: Begins the commits. The argument is whether there may be rejects.
+#: Begins the commits of a batch, and returns the ``write`` function. The argument is whether there
+#: may be rejects.
 OpenWrite = Callable[[bool], Write]
 
 
 class Exchange(Protocol):
-    """Brings the records of a batch to their buckets."""
+    """Moves the records of a batch to their buckets."""
 
     def run(
         self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
@@ -122,14 +124,14 @@ class Exchange(Protocol):
 
 
 class StreamExchange(Exchange, Protocol):
-    """Brings the records of each batch of a stream to their buckets."""
+    """Moves the records of each batch of a stream to their buckets."""
 
     def read(self, batch: KafkaBatch) -> Exchange:
-        """Read a batch without writing any of it, if it fits in this process.
+        """Read a batch without writing it, if it fits in this process.
 
         Returns:
-            The exchange that writes the batch: a ``ReadBatch``, or one that reads the batch only
-            when it writes it.
+            The exchange that writes the batch: a ``ReadBatch``, or an exchange that reads the batch
+            only when it writes it.
         """
         ...
 
@@ -137,13 +139,13 @@ class StreamExchange(Exchange, Protocol):
 class ReadBatch:
     """The raw records of a batch in the memory of this process.
 
-    They are decoded when the batch is written: in the columns that the table has by then, and while
-    Spark reads the next batch. With two cores that is 4 % faster than to decode them right after
-    they are read, because Spark waits for the call that reads.
+    The records are decoded only when the batch is written, for two reasons. The table then has its
+    newest columns. Also, Spark reads the next batch in the meantime, because Spark waits only for
+    the call that reads. With two cores, this is 4 % faster than decoding right after reading.
 
     Args:
         records: the raw records, in order of arrival.
-        runner: the threads.
+        runner: the threads that prepare and write.
     """
 
     def __init__(self, records: pa.Table, runner: LocalRunner) -> None:
@@ -151,7 +153,7 @@ class ReadBatch:
 
     @property
     def size_bytes(self) -> int:
-        """Arrow memory of the raw records."""
+        """The Arrow memory of the raw records."""
         return int(self._records.nbytes)
 
     def run(
@@ -159,7 +161,7 @@ class ReadBatch:
     ) -> list[PortionResult]:
         """See ``Exchange.run``.
 
-        If records request a schema change, only the request is returned, and nothing is written.
+        If records request a schema change, only this request is returned, and nothing is written.
         """
         chunks = list(split_batches(self._records, CHUNK_BYTES))
         portions = _group(self._runner.map(prepare, chunks))
@@ -175,8 +177,8 @@ class DriverExchange:
     """Runs in threads of the driver, for batches that fit in its memory.
 
     Args:
-        runner: the threads.
-        budget_bytes: maximum size of a collected batch.
+        runner: the threads that prepare and write.
+        budget_bytes: the maximum size of a collected batch.
     """
 
     def __init__(self, runner: LocalRunner, budget_bytes: int = COLLECT_BUDGET_BYTES) -> None:
@@ -185,7 +187,7 @@ class DriverExchange:
     def run(
         self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
     ) -> list[PortionResult]:
-        """See ``Exchange.run``. Errors as for ``read``."""
+        """See ``Exchange.run``. Raises the same errors as ``read``."""
         return self.read(batch).run(batch, prepare, open_write)
 
     def read(self, batch: KafkaBatch) -> ReadBatch:

@@ -1,9 +1,9 @@
 """The rule for rows whose record key exists in another partition (``table.partition_change``).
 
-``allow``    they are written, and no key is looked up
-``count``    they are written, counted and reported
-``reject``   they become dead letters: the attempt that finds them is rolled back, and the batch is
-             written again without them
+``allow``    the rows are written, and no key is looked up
+``count``    the rows are written, counted and reported
+``reject``   the rows become dead letters: the attempt that finds them is rolled back, and the batch
+             is written again without them
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PartitionChange(StrEnum):
 
 @dataclass(frozen=True)
 class ChangedRows:
-    """Keys and partitions of rows whose key exists in another partition; can be pickled.
+    """Keys and partitions of rows whose key exists in another partition. Can be pickled.
 
     Attributes:
         rows: the result of ``lakemark.index.partition_changes``.
@@ -55,26 +55,26 @@ class ChangedRows:
 
     @property
     def count(self) -> int:
-        """The number of record keys that are in more partitions than before, and in several."""
+        """The number of record keys that exist in several partitions, and in more than before."""
         return int(pc.sum(self.rows.column(IS_COUNTED)).as_py() or 0)
 
     @property
     def first(self) -> str | None:
-        """A counted row, for a message; None if there is none."""
+        """A description of one counted row, for a message; None if there is none."""
         counted = self.rows.filter(self.rows.column(IS_COUNTED)).slice(0, 1).to_pylist()
         return _describe(counted[0]) if counted else None
 
     def reject_from(
         self, prepared: ConvertedBatch, records: pa.Table, topic: str | None
     ) -> ConvertedBatch:
-        """Turn the upserts of these keys and partitions into rejects.
+        """Convert the upserts of these keys and partitions to rejects.
 
-        Their deletes are kept, except a delete that would add a row of its own.
+        Deletes of these rows are kept, except a delete that would itself add a row.
 
         Args:
-            prepared: changes and rejects of the records.
-            records: raw Kafka records.
-            topic: topic of records that have no ``topic`` column.
+            prepared: the changes and rejects of the records.
+            records: the raw Kafka records.
+            topic: the topic of the records, if they have no ``topic`` column.
         """
         changes = prepared.changes
         row = pc.index_in(_names(changes), value_set=_names(self.rows).combine_chunks())
@@ -99,7 +99,7 @@ class ChangedRows:
 
 
 def _names(rows: pa.Table) -> pa.ChunkedArray:
-    """Return partition and key as one text; a partition path contains no NUL."""
+    """Return partition and key as one text, separated by NUL, which no partition path contains."""
     paths, keys = (rows.column(name).cast(pa.string()) for name in (PARTITION_PATH, RECORD_KEY))
     return pc.binary_join_element_wise(paths, keys, "\0")
 

@@ -1,4 +1,4 @@
-"""The two functions that an exchange runs in the workers."""
+"""The functions that an exchange runs in the workers: one prepares chunks, one writes buckets."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from transforms.change_builder import ConvertedBatch
 from transforms.record_converter import RecordConverter
 from transforms.schema_request import SchemaRequest
 
-#: The bucket of portions that are merged: one task receives all of them.
+#: The bucket of portions that are merged, so that one task receives all of them.
 _MERGED = Bucket("", 0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrepareChunk:
-    """Decodes a chunk of raw records, and divides changes and rejects by bucket.
+    """Decodes a chunk of raw records, and divides the changes and rejects by bucket.
 
-    Two more portions are a schema request of the records, if they have one, and the number of the
-    records. They are counted here, where they are read, so that the count can be compared with the
-    changes that arrive where they are written.
+    There are two further portions. One is the number of records; it is counted here, when the
+    records are read, so that it can be compared with the number of changes that are written later.
+    The other is a schema request, if the records have one.
 
     Attributes:
         converter: decodes the records.
-        row_index: index of the table.
-        reject_index: index of the dead-letter table.
-        looked_up: settings of the table if the keys of the changes are looked up in other
-            partitions. They are divided by bucket, because a key has the same bucket number in each
-            partition.
-        refused: rows that become dead letters because their key exists in another partition.
+        row_index: the bucket index of the table.
+        reject_index: the bucket index of the dead-letter table.
+        looked_up: the merge settings of the table, if the keys of the changes are looked up in
+            other partitions. The keys are divided by bucket, because a key has the same bucket
+            number in each partition.
+        refused: rows that become dead letters, because their key exists in another partition.
     """
 
     converter: RecordConverter
@@ -88,10 +88,10 @@ class PrepareChunk:
 
 @dataclass(frozen=True)
 class BucketWriter:
-    """Writes buckets of one table.
+    """Writes the buckets of one table.
 
     Attributes:
-        context: the commit.
+        context: the context of the pending commit.
         assignment: the file groups of the buckets.
     """
 
@@ -99,11 +99,11 @@ class BucketWriter:
     assignment: FileGroupAssignment
 
     def write(self, bucket: Bucket, changes: Iterable[pa.Table]) -> WriteStat | None:
-        """Write the file of a bucket; None if there is nothing to write."""
+        """Write the file of a bucket; return None if there is nothing to write."""
         return write_file_group(self.context, self.assignment.task(bucket), changes)
 
     def find_in_other_partitions(self, number: int, keys: Iterable[pa.Table]) -> ChangedRows:
-        """Find which of the keys exist in other partitions, in buckets with this number."""
+        """Find the keys that exist in buckets with this number in other partitions."""
         appends = self.context.table_type is TableType.MERGE_ON_READ
         groups = self.assignment.groups_in(number)
         return ChangedRows(
@@ -116,8 +116,8 @@ class WriteBuckets:
     """Writes the portions of a batch.
 
     Attributes:
-        rows: writes the table.
-        rejects: writes the dead letters; None if there is no such table.
+        rows: writes to the table.
+        rejects: writes to the dead-letter table; None if there is no such table.
     """
 
     rows: BucketWriter
@@ -137,7 +137,7 @@ class WriteBuckets:
         writer = self.rows if kind is PortionKind.ROWS else self.rejects
         stat = None
         if writer is None:
-            deque(arriving, maxlen=0)  # rejects without a table are counted, and the run stops
+            deque(arriving, maxlen=0)  # without a table, rejects are only counted; the run stops
         else:
             stat = writer.write(bucket, arriving)
         return BucketWritten(
@@ -146,17 +146,17 @@ class WriteBuckets:
 
 
 class FindBuckets:
-    """Returns the buckets of a batch's rows, and writes nothing; can be pickled."""
+    """Returns the buckets that a batch has rows for, and writes nothing. Can be pickled."""
 
     def __call__(
         self, kind: PortionKind, bucket: Bucket, tables: Iterable[pa.Table]
     ) -> PortionResult:
-        """See ``Write``; the tables are not read."""
+        """See ``Write``. The tables are not read."""
         return bucket if kind is PortionKind.ROWS else None
 
 
 class _CountedTables(Iterator[pa.Table]):
-    """Tables of changes, counted while they are read."""
+    """Tables of changes, which are counted while they are read."""
 
     def __init__(self, tables: Iterable[pa.Table]) -> None:
         self._tables = iter(tables)

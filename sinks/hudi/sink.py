@@ -1,13 +1,14 @@
-"""Writes batches of Kafka records to a Hudi table, each as one commit with its offsets.
+"""Writes batches of Kafka records to a Hudi table, each batch as one commit with its offsets.
 
-``HudiSink.write`` tries until the batch is published. ``batch_writer`` has the steps of an attempt.
+``HudiSink.write`` makes attempts until the batch is published. ``batch_writer`` describes the steps
+of an attempt.
 
-- If another writer committed to the same buckets, the attempt is rolled back, and the batch is
+- If another writer has committed to the same buckets, the attempt is rolled back, and the batch is
   written again from the same offsets.
-- If records request columns, the attempt is rolled back before readers see any of it, and the batch
-  is written again with all columns that its records request (``batch_columns``).
-- If rows are refused because their key exists in another partition, the batch is written again with
-  these rows as dead letters (``partition_rule``).
+- If records request columns, the attempt is rolled back before readers can see it, and the batch is
+  written again with all columns that its records request (``batch_columns``).
+- If rows are refused because their key exists in another partition, the batch is written again, and
+  these rows become dead letters (``partition_rule``).
 """
 
 from __future__ import annotations
@@ -35,24 +36,24 @@ from sinks.hudi.prepare import FindBuckets, PrepareChunk
 from sinks.hudi.sink_progress import SinkProgress
 from sinks.reject_limit import RejectCounter, RejectLimit
 
-#: The second attempt has all columns that the first one requested. The others are for columns that
-#: other writers add.
+#: The second attempt has all columns that the first one requested. Further attempts are needed when
+#: other writers add columns.
 _MAX_ATTEMPTS = 5
 
-#: After more conflicts with other writers the stream starts again, with longer pauses.
+#: After more conflicts with other writers, the stream is restarted, with longer pauses.
 _MAX_CONFLICTS = 2
 _MAX_PAUSE_S = 0.5
 
 
 class HudiSink:
-    """Writes batches to a table, and their rejects to its dead letters.
+    """Writes batches to a table, and their rejects to the dead-letter table.
 
     Args:
-        rows: writes the pipeline's table.
-        rejects: writes the dead-letter table, if there is one.
-        prepare: converts raw records to changes, in the workers.
-        limit: a batch with more rejects is not published.
-        identity: name under which the table records the progress of this streamer
+        rows: the writer of the pipeline's table.
+        rejects: the writer of the dead-letter table; None if there is no such table.
+        prepare: converts raw records to changes; runs in the workers.
+        limit: how many rejects a batch may have; a batch with more is not published.
+        identity: the name under which the table records the progress of this streamer
             (``checkpoints.progress``).
         partition_change: the rule for rows whose key exists in another partition.
     """
@@ -89,11 +90,11 @@ class HudiSink:
 
     @property
     def dead_letters(self) -> str:
-        """URL of the dead-letter table; "" if there is none."""
+        """The URL of the dead-letter table; "" if there is none."""
         return self._rejects.table.location.url if self._rejects else ""
 
     def recover(self) -> list[str]:
-        """Roll back the pending instants of dead writers in both tables; returns the instants."""
+        """Roll back the pending instants of dead writers in both tables, and return them."""
         writers = [writer for writer in (self._rows, self._rejects) if writer is not None]
         return [name for writer in writers for name in writer.recover()]
 
@@ -110,7 +111,7 @@ class HudiSink:
         return None if progress is None else progress.checkpoint
 
     def write(self, batch: KafkaBatch, exchange: Exchange) -> BatchResult:
-        """Publish a whole batch together with its offsets, or nothing of it.
+        """Publish a whole batch together with its offsets. On failure, publish nothing.
 
         Raises:
             TooManyRejects: there are more rejects than the limit allows.
@@ -118,7 +119,7 @@ class HudiSink:
             TooManyColumns: the records request more columns than a table should have.
             AuditFailed: records were lost or doubled between reading and writing.
             ClusteringPlanned: a planned clustering will replace a file group of the batch.
-            Fenced: another writer moved this streamer's checkpoint, or rolled the instant back.
+            Fenced: another writer moved this streamer's checkpoint, or rolled back the instant.
         """
         saved = self._columns.save()
         if self._is_first_batch:
@@ -135,25 +136,25 @@ class HudiSink:
     def commit_start(
         self, start: KafkaCheckpoint, topic_id: str = "", lost: Sequence[Mapping[str, object]] = ()
     ) -> Instant:
-        """Record where reading starts, in a commit without rows.
+        """Record the offsets at which reading starts, in a commit without rows.
 
         Args:
-            start: next offset of each partition.
-            topic_id: as in ``KafkaBatch``.
+            start: the next offset of each partition.
+            topic_id: Kafka's id of the topic; "" if it is not known.
             lost: ranges of offsets that were deleted before they were read.
 
         Raises:
             Fenced: another writer moved this streamer's checkpoint.
-            WriteConflict: another writer changed the columns of the table; call again.
+            WriteConflict: another writer changed the columns of the table; call this again.
         """
         return self._writer.commit_start(start, topic_id, lost)
 
     def _check_not_clustered(self, batch: KafkaBatch, exchange: Exchange) -> None:
-        """Check the first batch of a run against planned clusterings, before its instant.
+        """Check the first batch of a run against planned clusterings, before requesting an instant.
 
-        Otherwise each start would leave one more rollback on the timeline until an operator removes
-        the plan. The check reads the batch a second time, so later batches are checked only when
-        they are committed.
+        Otherwise each start would add a rollback to the timeline, until an operator removes the
+        clustering plan. The check reads the batch a second time. So later batches are only checked
+        when they are committed.
         """
         if self._rows.may_be_clustered:
             found = exchange.run(batch, self._columns.prepare, lambda may_reject: FindBuckets())

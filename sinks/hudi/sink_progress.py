@@ -1,7 +1,7 @@
-"""The progress of a sink's streamer, as the commits of its table record it.
+"""The progress of a sink's streamer, as recorded in the commits of the sink's table.
 
-The table is the only source of progress. A commit contains the offsets of its rows, and it is
-published only if the table's checkpoint is the one that the batch started from.
+Progress is recorded only in the table. A commit contains the offsets of its rows. It is published
+only if the table still has the checkpoint at which the batch started.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ class SinkProgress:
     """The progress of one streamer in one table.
 
     Args:
-        rows: writes the table.
-        identity: name under which commits record the streamer's progress
+        rows: the writer of the table.
+        identity: the name under which commits record the streamer's progress
             (``checkpoints.progress``).
     """
 
     def __init__(self, rows: TableWriter, identity: str) -> None:
         self._rows, self._identity = rows, identity
-        #: The checkpoint onto which the next batch is committed.
+        #: The checkpoint that the table must have when the next batch is committed.
         self._checkpoint: KafkaCheckpoint | None = None
 
     def find(self) -> Progress | None:
-        """Find the newest progress in the table, and commit the next batch onto it."""
+        """Return the newest progress in the table; the next batch is committed on top of it."""
         table = self._rows.table
         progress = find_progress(table, table.timeline, self._identity)
         self._checkpoint = None if progress is None else progress.checkpoint
         return progress
 
     def metadata(self, end: KafkaCheckpoint, topic_id: str) -> dict[str, str]:
-        """Return the metadata of a commit: this streamer's progress, and that of all others.
+        """Return the metadata of a commit: the progress of this streamer and of all others.
 
         Args:
-            end: next offset of each partition after the commit.
+            end: the next offset of each partition after the commit.
             topic_id: Kafka's id of the topic.
         """
         known = find_table_progress(self._rows.table, self._rows.table.timeline)
@@ -53,7 +53,7 @@ class SinkProgress:
         return encode_progress(known.with_progress(self._identity, progress), self._identity)
 
     def check(self, timeline: Timeline) -> None:
-        """Check that the table still has the checkpoint that the batch started from.
+        """Check that the table still has the checkpoint at which the batch started.
 
         Otherwise rows would be lost or written twice.
 
@@ -63,9 +63,9 @@ class SinkProgress:
         progress = find_progress(self._rows.table, timeline, self._identity)
         stored = None if progress is None else progress.checkpoint
         if stored != self._checkpoint:
-            reason = f"the table has read up to {stored}; this run went on from {self._checkpoint}"
+            reason = f"the table has read up to {stored}; this run continued at {self._checkpoint}"
             raise Fenced(self._rows.pending_instant, reason)
 
     def advance(self, end: KafkaCheckpoint) -> None:
-        """Commit the next batch onto ``end``, which was published."""
+        """Record that ``end`` was published, so that the next batch is committed on top of it."""
         self._checkpoint = end

@@ -1,14 +1,15 @@
-"""The exchange of a large batch: two Spark stages, between which is the project's only shuffle.
+"""The exchange of a large batch: two Spark stages, with the project's only shuffle between them.
 
 Map      A task gathers Arrow batches of raw records to chunks of ``CHUNK_BYTES``, and prepares each
          chunk. It sends one payload to each reduce task: an Arrow IPC file with one record batch
          for each portion.
-Reduce   A task stores the payloads on its disk without reading them. Then it reads one bucket after
-         the other, in order of the records' partition and offset, and writes each to one file.
+Reduce   A task stores the payloads on its disk without reading them. Then it reads the buckets one
+         after the other, in order of the records' partition and offset, and writes each bucket to
+         one file.
 
-Memory is bounded by a chunk (16 MiB of raw records, or one larger record), by a payload (at most
-a chunk; smaller if Spark limits its Arrow batches only by rows), and by the merge of one bucket,
-which spills (``lakemark.merge.merge_stream``).
+Memory is limited by three sizes: a chunk (16 MiB of raw records, or one larger record), a payload
+(at most a chunk; less if Spark limits its Arrow batches only by rows), and the merge of one bucket,
+which spills to disk (``lakemark.merge.merge_stream``).
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ class SparkExchange:
     """Runs in two stages on the workers.
 
     Args:
-        reduce_tasks: number of tasks that write files.
-        max_message_bytes: limit of the topic. Spark 3.5 limits its Arrow batches only by rows, so
-            this limit decides how many rows a batch may have.
+        reduce_tasks: the number of tasks that write files.
+        max_message_bytes: the topic's limit for messages. Spark 3.5 limits its Arrow batches only
+            by rows, so this limit decides how many rows an Arrow batch may have.
     """
 
     def __init__(self, reduce_tasks: int, max_message_bytes: int = 1 << 20) -> None:
@@ -63,7 +64,7 @@ class SparkExchange:
     def run(
         self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
     ) -> list[PortionResult]:
-        """See ``Exchange.run``; only the results are sent to the driver."""
+        """See ``Exchange.run``. Only the results are sent to the driver."""
         max_payload_bytes = self._limit_arrow_batches(batch.records.sparkSession)
         mapper = VersionCheckedTask(_Mapper(prepare, routes(self._reduce_tasks), max_payload_bytes))
         reducer = VersionCheckedTask(_Reducer(open_write(True)))
@@ -76,13 +77,13 @@ class SparkExchange:
         return [result for row in results for result in pickle.loads(row.written)]
 
     def read(self, batch: KafkaBatch) -> SparkExchange:
-        """See ``StreamExchange.read``: the batch is read when it is written."""
+        """See ``StreamExchange.read``. The batch is read when it is written."""
         return self
 
     def _limit_arrow_batches(self, spark: SparkSession) -> int:
-        """Keep Arrow batches to Python below 64 MiB; returns the maximum size of a payload."""
+        """Keep Arrow batches to Python below 64 MiB; return the maximum size of a payload."""
         if int(spark.version.split(".")[0]) >= 4:
-            # The session also limits the bytes of a batch, and that limit is reached first.
+            # The session also limits the bytes of a batch, and this limit is reached first.
             spark.conf.set(ROWS_IN_ARROW_BATCH, 100_000)
             return CHUNK_BYTES
         rows = max(1, MAX_ARROW_BATCH_BYTES // self._max_message_bytes)
@@ -127,12 +128,12 @@ class _Reducer:
                 for order, payload in zip(batch.column(1), batch.column(2), strict=True):
                     spool.add(order.as_py(), payload.as_buffer())
             results = [self.write(*key, spool.read(key)) for key in spool.keys()]
-        sync_process()  # the driver forces only the files of its own process to the disk
+        sync_process()  # the driver flushes only files of its own process to the disk
         yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(results)])], schema=_RESULT)
 
 
 class _Spool:
-    """Payloads on the worker's disk, with the positions of the portions in them."""
+    """Payloads on the worker's disk, and the positions of the portions in these payloads."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -152,18 +153,18 @@ class _Spool:
             self._positions.setdefault(key, []).append((order, path, index))
 
     def keys(self) -> list[tuple[PortionKind, Bucket]]:
-        """Return kind and bucket of all portions."""
+        """Return the kind and the bucket of all portions."""
         return sorted(self._positions)
 
     def read(self, key: tuple[PortionKind, Bucket]) -> Iterator[pa.Table]:
-        """Yield the portions of a bucket in order of arrival, whatever the order of the shuffle."""
+        """Yield the portions of a bucket in order of arrival, even after the shuffle mixed them."""
         for _, path, index in sorted(self._positions[key]):
             with pa.memory_map(str(path)) as mapped, pa.ipc.open_file(mapped) as file:
                 yield pa.Table.from_batches([file.get_batch(index)]).replace_schema_metadata(None)
 
 
 def chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Gather Arrow batches to tables of about ``CHUNK_BYTES`` each."""
+    """Gather Arrow batches to tables of about ``CHUNK_BYTES``."""
     gathered: list[pa.RecordBatch] = []
     gathered_bytes = 0
     for batch in batches:
@@ -177,15 +178,15 @@ def chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def reducer_of(kind: PortionKind, bucket: Bucket, reducers: int) -> int:
-    """Return which reduce task writes a bucket; those of one partition are on different tasks."""
+    """Return the reduce task of a bucket. Neighbouring buckets of a partition get other tasks."""
     return (zlib.crc32(bucket.partition_path.encode()) + bucket.number + kind) % reducers
 
 
 def routes(reducers: int) -> tuple[int, ...]:
-    """Return for each reduce task a number that Spark's ``repartition`` sends to it.
+    """Return for each reduce task a number that Spark's ``repartition`` assigns to this task.
 
-    Spark partitions by the Murmur3 hash of the column. With arbitrary numbers, some tasks would
-    have several buckets, and others none.
+    Spark partitions by the Murmur3 hash of the column. With other numbers, some tasks would get
+    several buckets, and others none.
     """
     found: dict[int, int] = {}
     candidate = 0
@@ -196,7 +197,7 @@ def routes(reducers: int) -> tuple[int, ...]:
 
 
 def _spark_hash(value: int) -> int:
-    """Return ``Murmur3_x86_32.hashInt(value, 42)``, as Spark hashes an integer column."""
+    """Return ``Murmur3_x86_32.hashInt(value, 42)``, which Spark computes for an integer column."""
     mask = 0xFFFFFFFF
     k = _rotate(value * 0xCC9E2D51 & mask, 15) * 0x1B873593 & mask
     h = (_rotate(42 ^ k, 13) * 5 + 0xE6546B64) & mask

@@ -1,4 +1,4 @@
-"""The results of all workers for one batch, before it is published."""
+"""The merged results of all workers for one batch, before the batch is published."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from transforms.schema_request import SchemaRequest
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenBatch:
-    """What the workers read and wrote.
+    """The records that the workers read, and the files that they wrote.
 
     Attributes:
-        rows: buckets of the table.
-        rejects: buckets of the dead letters.
-        read: the records, counted where they were read.
+        rows: the written buckets of the table.
+        rejects: the written buckets of the dead-letter table.
+        read: the records, counted when they were read.
         request: the schema change that the records request.
         partition_changes: rows whose key exists in another partition.
     """
@@ -50,12 +50,12 @@ class WrittenBatch:
 
     @property
     def row_stats(self) -> list[WriteStat]:
-        """The files of the table."""
+        """The statistics of the table's files."""
         return _stats(self.rows)
 
     @property
     def reject_stats(self) -> list[WriteStat]:
-        """The files of the dead letters."""
+        """The statistics of the dead-letter table's files."""
         return _stats(self.rejects)
 
     @property
@@ -70,24 +70,24 @@ class WrittenBatch:
 
     @property
     def first_reject(self) -> str | None:
-        """Origin of a reject, and its reason; None if there is none."""
+        """The origin of a reject, and the reason; None if there is no reject."""
         return next((one.first_reject for one in self.rejects if one.first_reject), None)
 
     def proposal(self) -> Proposal:
-        """Return the schema change that the records request; empty if they request none.
+        """Return the schema change that the records request; empty if there is none.
 
         Raises:
-            SchemaRefused: the policy stops the run at one of the records.
+            SchemaRefused: a record does not fit the schema, and the policy is to stop.
         """
         if self.request.refused is not None:
             raise SchemaRefused(str(self.request.refused))
         return self.request.proposal
 
     def audit(self, batch: KafkaBatch) -> Audit:
-        """Compare the records that were read with those that were written.
+        """Compare the records that were read with the changes that were written.
 
         Raises:
-            AuditFailed: they differ.
+            AuditFailed: the numbers contradict each other.
         """
         stats = self.row_stats
         return audit(
@@ -105,9 +105,9 @@ class WrittenBatch:
         """Return the result of the published batch.
 
         Args:
-            instant: its commit.
-            seconds: duration of each stage.
-            skipped: offsets at which the topic has no record.
+            instant: the commit of the batch.
+            seconds: the duration of each stage.
+            skipped: the number of offsets at which the topic has no record.
         """
         stats = self.row_stats
         return BatchResult(

@@ -170,7 +170,7 @@ def test_run_whose_checkpoint_was_changed_publishes_nothing_more(
     stream: JsonStream, run: Run
 ) -> None:
     run("set", f"{TOPIC},0:0")
-    with pytest.raises(Fenced, match="this run went on from"):
+    with pytest.raises(Fenced, match="this run continued at"):
         stream.write([{"id": "d", "ts": 1}])
     assert set(stream.read()) == set("abc")
 
