@@ -44,13 +44,14 @@ class ConvertedBatch:
     """The result of converting a batch.
 
     Attributes:
-        changes: layout of ``lakemark.model.changes``, with ``_hoodie_record_key`` and
-            ``_hoodie_partition_path`` filled and the other meta columns null.
+        changes: the changes, in the layout of ``lakemark.model.changes``. ``_hoodie_record_key``
+            and ``_hoodie_partition_path`` are filled; the other meta columns are null.
         rejects: the records that cannot be applied to the table.
-        request: the change of the table's schema that must come first; changes and rejects are
-            valid only if the request is empty.
+        request: the change of the table's schema that must be made first. The changes and rejects
+            are valid only if the request is empty.
         arrivals: for each change, the position of its record in order of arrival.
-        ignored: number of tombstones that were ignored as configured, by partition of the topic.
+        ignored: the number of tombstones that were ignored, as configured, by partition of the
+            topic.
     """
 
     changes: pa.Table
@@ -70,10 +71,10 @@ class _Fault:
 
 
 class ChangeBuilder:
-    """Builds changes and rejects of one batch.
+    """Builds the changes and the rejects of one batch.
 
     Args:
-        config: the configuration.
+        config: how records become changes.
         records: the batch, in order of arrival.
     """
 
@@ -86,7 +87,7 @@ class ChangeBuilder:
         self._rejects: list[Rejects] = []
         self._request = _NO_REQUEST
         self._ignored: dict[int, int] = {}
-        #: Arrivals of the records that became upserts.
+        #: The arrivals of the records that became upserts.
         self._upserts: Indices = np.empty(0, np.int64)
 
     def read_values(self) -> None:
@@ -126,7 +127,7 @@ class ChangeBuilder:
         self._upserts = self._add(rows, arrivals, kinds, faults, written)
 
     def read_tombstones(self) -> None:
-        """Convert the records without a value to deletes, or count them if they are ignored."""
+        """Convert the records without a value to deletes; if they are ignored, only count them."""
         arrivals = np.flatnonzero(self._is_tombstone)
         config = self._config
         keys, order = config.tombstone_keys, config.tombstone_order
@@ -157,7 +158,7 @@ class ChangeBuilder:
         self._add(rows, arrivals, kinds, faults)
 
     def finish(self) -> ConvertedBatch:
-        """Return changes and rejects, each in order of arrival."""
+        """Return the changes and the rejects, each in order of arrival."""
         changes, arrivals = pa.concat_tables(self._changes), np.concatenate(self._arrivals)
         if len(self._changes) > 1:
             order = np.argsort(arrivals)
@@ -172,9 +173,9 @@ class ChangeBuilder:
         )
 
     def _build_request(self, decoded: DecodeResult, arrivals: Indices) -> SchemaRequest:
-        """Return the schema change that records request.
+        """Return the schema change that the records request.
 
-        Only records that become rows, now or after the change, can change the schema.
+        Only records that become rows, either now or after the change, can change the schema.
         """
         refusals = {int(arrivals[index]): why for index, why in decoded.refusals.items()}
         requesting = arrivals[decoded.requesting]
@@ -192,7 +193,7 @@ class ChangeBuilder:
         return SchemaRequest(proposal, self._refused_record(refused, refusals[refused]))
 
     def _find_rows_if_wider(self, arrivals: Indices) -> Indices:
-        """Return which rejected records would become rows if the columns were wide enough."""
+        """Return the rejected records that would become rows if the columns were wide enough."""
         if not len(arrivals):
             return arrivals
         records = self._records.take(pa.array(arrivals))
@@ -209,7 +210,7 @@ class ChangeBuilder:
         return RefusedRecord(topic, record["partition"], record["offset"], reason)
 
     def _to_rows(self, decoded: pa.Table, arrivals: Indices) -> pa.Table:
-        """Return the columns of the table: decoded values, Kafka metadata, nulls for the others."""
+        """Return the table's columns, filled with decoded values and Kafka metadata, else null."""
         config = self._config
         columns = {name: decoded.column(name) for name in decoded.column_names}
         names = [config.kafka_prefix + name for name in config.kafka_columns]
@@ -222,7 +223,7 @@ class ChangeBuilder:
         return pa.table(arrays, schema=self._table_schema)
 
     def _find_missing_ordering(self, rows: pa.Table) -> Mask:
-        """Find rows without an ordering value; all of them if the table has no ordering fields."""
+        """Find rows without an ordering value; without ordering fields, these are all rows."""
         fields = self._config.ordering_fields
         missing = np.full(rows.num_rows, not fields, np.bool_)
         for name in fields:
@@ -235,9 +236,9 @@ class ChangeBuilder:
         return _Fault(is_fault, f"the ordering value ({fields}) is null", Stage.ORDERING)
 
     def _unstorable_deletes_fault(self, rows: pa.Table, kinds: npt.NDArray[np.int8]) -> _Fault:
-        """Return deletes that no log can store.
+        """Find deletes that no log can store.
 
-        A batch that contained one would fail at every attempt to write it.
+        Without this check, a batch with such a delete would fail at every attempt to write it.
         """
         ordered = np.isin(kinds, (ChangeKind.DELETE, ChangeKind.FLAGGED_DELETE))
         found = np.zeros_like(ordered)
@@ -255,9 +256,9 @@ class ChangeBuilder:
     def _partition_faults_of_keys(
         self, rows: pa.Table, keys: TombstoneKeyDecoder, texts: pa.ChunkedArray
     ) -> list[_Fault]:
-        """Return tombstones whose key lacks a partition field.
+        """Find tombstones whose key lacks a partition field.
 
-        An explicit null means the default partition.
+        A field that is explicitly null means the default partition.
         """
         faults = []
         for name in self._config.key_generator.config.partition_fields:
@@ -270,9 +271,9 @@ class ChangeBuilder:
         return faults
 
     def _partition_faults_of_records(self, rows: pa.Table, origin: SourceRecords) -> list[_Fault]:
-        """Return partial records that lack a partition field.
+        """Find partial records that lack a partition field.
 
-        The row to update cannot be found without its partition.
+        Without the partition, the row to update cannot be found.
         """
         config = self._config
         return [
@@ -292,10 +293,10 @@ class ChangeBuilder:
         faults: list[_Fault],
         written: Written | None = None,
     ) -> Indices:
-        """Add the rows that have a key and a partition and none of ``faults``; reject the others.
+        """Add the rows that have a key, a partition and none of the faults; reject the others.
 
         Returns:
-            Arrivals of the added upserts.
+            The arrivals of the added upserts.
         """
         generator = self._config.key_generator
         keys, paths = generator.record_keys(rows), generator.partition_paths(rows)

@@ -24,40 +24,42 @@ from transforms.written_fields import WrittenFields
 
 @dataclass(frozen=True)
 class ConversionConfig:
-    """How Kafka records become changes of one table. It can be pickled.
+    """How Kafka records become changes of one table. Can be pickled.
 
-    A null value with a key is a tombstone. It deletes the row regardless of event time, unless
-    ``tombstone_ordering`` gives it an ordering value. A row that is marked as deleted (see
-    ``lakemark.write.delete_marks``) deletes by its ordering value. A marked row without one
-    deletes regardless of event time, as in Apache Hudi. The table has the column of a mark only if
-    the schema declares it.
+    A record with a null value and a key is a tombstone. It deletes the row regardless of event
+    time, unless ``tombstone_ordering`` gives it an ordering value. A record may also mark its row
+    as deleted (see ``lakemark.write.delete_marks``). Such a delete uses its ordering value; if it
+    has none, it deletes regardless of event time, as in Apache Hudi. The table has a column for the
+    mark only if the schema declares this column.
 
     Attributes:
-        decoder: decodes the values; its schema is the declared one.
+        decoder: decodes the values; its schema is the declared schema.
         key_generator: generates record keys and partition paths.
-        ordering_fields: fields of event-time order; a row without a value for one of them is
-            rejected. Empty for commit-time order.
-        tombstone_key: how Kafka keys are encoded, see ``TombstoneKeyDecoder``; None rejects
+        ordering_fields: the fields of the event-time order. A row without a value for one of them
+            is rejected. Empty for commit-time order.
+        tombstone_key: the encoding of Kafka keys, see ``TombstoneKeyDecoder``; None rejects
             tombstones.
-        kafka_columns: metadata of the Kafka records that become columns, after the others.
-        kafka_prefix: prefix of the names of those columns.
+        kafka_columns: metadata of the Kafka records that become columns, after all other columns.
+        kafka_prefix: the prefix of the names of these columns.
         topic: the topic of batches that have no ``topic`` column.
-        delete_marker: a column and value that mark deletes, in addition to Hudi's own columns.
-        tombstone_ordering: source of the ordering values of tombstones, see
+        delete_marker: a column and a value that mark deletes, in addition to Hudi's own columns.
+        tombstone_ordering: the source of the ordering values of tombstones, see
             ``transforms.tombstone_ordering``; None makes tombstones unconditional.
-        keeps_absent_fields: whether an absent field keeps the value of its column in the table;
+        keeps_absent_fields: whether a field that a record lacks keeps its value in the table;
             changes then have ``WRITTEN_COLUMNS``. If false, the column becomes null.
-        ignores_tombstones: whether null values are counted and skipped, regardless of their key.
-        logs_deletes: whether deletes are stored in logs, as in merge-on-read tables. A delete is
-            then rejected if a log cannot store its ordering value.
-        columns: the columns of the table, if they differ from those of the records in number or
+        ignores_tombstones: whether null values are counted and skipped, regardless of their keys.
+        logs_deletes: whether deletes are stored in logs, as in merge-on-read tables. If so, a
+            delete is rejected if a log cannot store its ordering value.
+        columns: the columns of the table, if their number or order differs from that of the
+            records' columns. Columns that records do not fill are null. None means the records'
+            own columns.
             order; columns that records do not fill are null. None means the records' own columns.
 
     Raises:
-        InvalidConfig: a name or type is not valid in a table; two columns have one name; a field is
-            not a column; the tombstone key is raw, but record keys have several parts; tombstones
-            cannot be ordered as configured; or a table of partial rows has columns that mark
-            deletes.
+        InvalidConfig: a name or type is not valid in a table; two columns have the same name; a
+            field is not a column; the tombstone key is raw, but record keys have several parts;
+            tombstones cannot be ordered as configured; or the table has partial rows and also
+            columns that mark deletes.
     """
 
     decoder: ColumnDecoder
@@ -92,7 +94,7 @@ class ConversionConfig:
 
     @property
     def table_schema(self) -> pa.Schema:
-        """Columns without meta columns: declared ones, the rescue column, Kafka metadata."""
+        """The columns without meta columns: declared columns, rescue column, Kafka metadata."""
         if self.columns is not None:
             return self.columns
         kafka = kafka_fields(self.kafka_columns, self.kafka_prefix)
@@ -101,11 +103,11 @@ class ConversionConfig:
     def for_table(self, columns: pa.Schema) -> Self:
         """Return the configuration for a table that has these columns.
 
-        Records fill the same columns as before, in the types of ``columns``. If unknown fields
-        evolve the table, records also fill every other column that the decoder supports.
+        Records fill the same columns as before, but with the types of ``columns``. If unknown
+        fields evolve the table, records also fill every other column that the decoder supports.
 
         Args:
-            columns: columns of the table; they contain those of ``table_schema``.
+            columns: the columns of the table; they include the columns of ``table_schema``.
         """
         own = set(self.table_schema.names) - set(self.decoder.schema.names)
         fills_all = self.decoder.unknown_fields == "evolve"
@@ -119,21 +121,21 @@ class ConversionConfig:
         return replace(self, decoder=decoder, columns=columns)
 
     def for_fixed_columns(self, columns: pa.Schema) -> Self:
-        """Return the configuration for wider columns that never requests a change of the schema."""
+        """Return a configuration for wider columns that never requests a schema change."""
         policy = replace(self.decoder.policy, unknown_fields="ignore", wider_values="reject")
         decoder = replace(self.decoder, policy=policy)
         return replace(self, decoder=decoder).for_table(columns)
 
     @property
     def changes_schema(self) -> pa.Schema:
-        """Schema of the converted changes."""
+        """The schema of the converted changes."""
         schema = with_meta_columns(self.table_schema)
         written = [written_field(len(schema))] if self.keeps_absent_fields else []
         return pa.schema([*schema, CHANGE_KIND_FIELD, *written])
 
     @property
     def value_decoder(self) -> ColumnDecoder:
-        """The decoder, extended to read undeclared delete marks."""
+        """The decoder, extended so that it also reads delete marks that are not declared."""
         filled_names, keys = self.decoder.schema.names, self.key_generator.config
         table_schema = self.table_schema
         fixed_types = {*keys.record_key_fields, *keys.partition_fields, *self.ordering_fields}
@@ -150,12 +152,12 @@ class ConversionConfig:
 
     @property
     def delete_marks(self) -> DeleteMarks:
-        """The marks of deleted rows."""
+        """The marks by which records mark their rows as deleted."""
         return DeleteMarks(self.decoder.schema, self.delete_marker)
 
     @property
     def tombstone_order(self) -> TombstoneOrdering | None:
-        """The source of the ordering values of tombstones, or None if they have none."""
+        """The source of the ordering values of tombstones; None if tombstones have none."""
         if self.tombstone_ordering is None:
             return None
         fields, unit = self.ordering_fields, self.decoder.epoch_unit
@@ -165,7 +167,7 @@ class ConversionConfig:
 
     @property
     def tombstone_keys(self) -> TombstoneKeyDecoder | None:
-        """The decoder of tombstone keys, or None if tombstones are rejected or ignored."""
+        """The decoder of tombstone keys; None if tombstones are rejected or ignored."""
         order = self.tombstone_order
         if self.tombstone_key is None or self.ignores_tombstones:
             return None
@@ -175,13 +177,13 @@ class ConversionConfig:
 
     @property
     def _never_written(self) -> frozenset[str]:
-        """Columns of the table that the records never writes."""
+        """Columns of the table that records never write."""
         kafka = {self.kafka_prefix + name for name in self.kafka_columns}
         return frozenset(self.table_schema.names) - {*self.decoder.rows_schema.names, *kafka}
 
     @property
     def written_fields(self) -> WrittenFields:
-        """Finds the columns that each record writes."""
+        """An object that finds the columns that each record writes."""
         keys = self.key_generator.config
         required = (*keys.record_key_fields, *keys.partition_fields, *self.ordering_fields)
         return WrittenFields(

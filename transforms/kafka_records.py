@@ -1,4 +1,4 @@
-"""A batch of raw Kafka records: its order of arrival, and its metadata columns."""
+"""Sorts a batch of raw Kafka records by arrival, and returns their metadata as columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from transforms.decode.decode_result import Indices
 
-#: Metadata of a record that can become a column of the table.
+#: Kafka metadata of a record that can become a column of the table.
 KafkaColumn = Literal["topic", "partition", "offset", "timestamp", "key"]
 
 _TYPES: dict[str, pa.DataType] = {
@@ -24,7 +24,7 @@ _TYPES: dict[str, pa.DataType] = {
 
 
 def kafka_fields(wanted: Iterable[KafkaColumn], prefix: str) -> list[pa.Field]:
-    """Return the table columns for some metadata columns."""
+    """Return the table columns for the wanted metadata."""
     return [pa.field(prefix + name, _TYPES[name]) for name in wanted]
 
 
@@ -35,9 +35,9 @@ def kafka_columns(
 
     Args:
         records: the batch.
-        indices: rows of ``records``, ascending.
-        wanted: which columns.
-        topic: the topic of a batch without a ``topic`` column.
+        indices: the rows of ``records`` to return, ascending.
+        wanted: the metadata to return.
+        topic: the topic of a batch that has no ``topic`` column.
     """
     if "topic" not in records.column_names:
         topics = pa.repeat(pa.scalar(topic, pa.string()), records.num_rows)
@@ -49,7 +49,7 @@ def kafka_columns(
 
 
 def sort_by_arrival(records: pa.Table) -> pa.Table:
-    """Sort records by partition and offset, and by topic if there is such a column."""
+    """Sort records by partition and offset, and then by topic if there is a ``topic`` column."""
     partitions, offsets = (records.column(name).to_numpy() for name in ("partition", "offset"))
     step = np.diff(partitions)
     if np.all((step > 0) | ((step == 0) & (np.diff(offsets) > 0))):

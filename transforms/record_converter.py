@@ -1,7 +1,7 @@
-"""Converts raw Kafka records to changes of the table, and to rejects if they cannot be applied.
+"""Converts raw Kafka records to changes of the table, or to rejects if this is not possible.
 
-The input is one table per batch: ``key`` and ``value`` (binary), ``partition`` (int32), ``offset``
-(int64), ``timestamp``, and optionally ``topic``. Invariants:
+The input is one table for each batch: ``key`` and ``value`` (binary), ``partition`` (int32),
+``offset`` (int64), ``timestamp``, and optionally ``topic``. Invariants:
 
 - Each record becomes exactly one change or one reject, except for ignored tombstones.
 - Changes are sorted by partition and offset (then topic), whatever the order of the batch.
@@ -24,7 +24,7 @@ class RecordConverter(ConversionConfig):
     """Converts batches of raw Kafka records, as configured."""
 
     def __call__(self, records: pa.Table) -> ConvertedBatch:
-        """Convert a batch of records; invalid records become rejects, never errors."""
+        """Convert a batch of records. Invalid records become rejects and cause no errors."""
         batch = ChangeBuilder(self, sort_by_arrival(records))
         batch.read_values()
         batch.read_tombstones()

@@ -1,4 +1,4 @@
-"""Kafka records that could not become rows, with the reason, as written to the dead letters."""
+"""Kafka records that could not become rows, and the reasons, as stored in dead-letter tables."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-#: Layout of ``Rejects.rows``. Key and value are the original bytes, so that users can send the
-#: record again.
+#: The columns of ``Rejects.rows``. ``key`` and ``value`` are the original bytes, so that users can
+#: send the record again.
 REJECTS_SCHEMA = pa.schema(
     [
         pa.field("topic", pa.string()),
@@ -37,7 +37,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rejects:
-    """Rejected records; ``rows`` has ``REJECTS_SCHEMA``."""
+    """Rejected records. ``rows`` has the columns of ``REJECTS_SCHEMA``."""
 
     rows: pa.Table
 
@@ -59,11 +59,11 @@ class Rejects:
 
         Args:
             records: the batch, with ``key``, ``value``, ``partition``, ``offset``, ``timestamp``
-                and, when it holds more than one topic, ``topic``.
-            indices: rows of ``records``.
-            reasons: one for each index.
+                and, if it has more than one topic, ``topic``.
+            indices: the rows of ``records`` to reject.
+            reasons: the reason for each of these rows.
             stage: the step that rejected them.
-            topic: the topic of a batch without a ``topic`` column.
+            topic: the topic of a batch that has no ``topic`` column.
         """
         assert len(indices) == len(reasons), (len(indices), len(reasons))
         rejected = records.take(pa.array(indices, pa.int64()))
@@ -78,7 +78,7 @@ class Rejects:
 
     @classmethod
     def concat(cls, parts: Iterable[Rejects]) -> Rejects:
-        """Combine ``parts``, sorted by topic, partition and offset."""
+        """Combine several rejects, sorted by topic, partition and offset."""
         tables = [part.rows for part in parts if len(part)]
         if not tables:
             return cls.empty()

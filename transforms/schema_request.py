@@ -1,4 +1,4 @@
-"""Changes of the table's schema that records request; workers send them to the driver."""
+"""Schema changes that records request. The workers send these requests to the driver."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from lakemark.schema.evolution import NOTHING_PROPOSED, Proposal, kind_named
 
-#: One row for each sighting, and for the refused record, if any, one row without a path.
+#: One row for each sighting. If a record is refused, there is one more row, without a path.
 REQUEST_SCHEMA = pa.schema(
     [
         pa.field("path", pa.list_(pa.string())),
@@ -41,7 +41,7 @@ class SchemaRequest:
 
     Attributes:
         proposal: the values that the schema should be able to hold.
-        refused: the first record that must stop the run, if any.
+        refused: the first record that must stop the run; None if there is none.
     """
 
     proposal: Proposal = NOTHING_PROPOSED
@@ -52,14 +52,14 @@ class SchemaRequest:
 
     @classmethod
     def merge(cls, requests: Iterable[SchemaRequest]) -> SchemaRequest:
-        """Combine requests; their order makes no difference."""
+        """Combine requests. Their order makes no difference."""
         listed = list(requests)
         proposal = NOTHING_PROPOSED.union(*(request.proposal for request in listed))
         refused = [request.refused for request in listed if request.refused is not None]
         return cls(proposal, min(refused, default=None))
 
     def to_table(self) -> pa.Table:
-        """Return the request as a table of ``REQUEST_SCHEMA``."""
+        """Return the request as a table with the columns of ``REQUEST_SCHEMA``."""
         rows: list[dict[str, object]] = [
             {"path": list(path), "kind": str(kind)} for path, kind in sorted(self.proposal)
         ]
@@ -70,7 +70,7 @@ class SchemaRequest:
 
     @classmethod
     def from_table(cls, table: pa.Table) -> SchemaRequest:
-        """Read the request from the table that ``to_table`` made."""
+        """Read the request from a table that ``to_table`` returned."""
         sightings, refused = [], None
         for row in table.to_pylist():
             path, kind = row.pop("path"), row.pop("kind")

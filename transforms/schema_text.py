@@ -1,8 +1,8 @@
 """Parses and prints the columns that a configuration declares, with the types of Spark's DDL.
 
-``{"id": "bigint", "tags": "array<string>", "at": "timestamp"}`` becomes a ``pa.Schema``. All
-columns and nested fields are nullable. A timestamp is in UTC with microseconds, as in Hudi. There
-is no map type, because a JSON object may be either a map or a struct.
+For example, ``{"id": "bigint", "tags": "array<string>", "at": "timestamp"}`` becomes a
+``pa.Schema``. All columns and nested fields are nullable. Timestamps are in UTC with microseconds,
+as in Hudi. There is no map type, because a JSON object could be either a map or a struct.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ class ColumnType:
     """A type that a configuration can declare.
 
     Attributes:
-        name: the name in declarations.
-        json: the JSON values that fit, for the reference (``transforms.decode.json`` decodes).
+        name: the name of the type in declarations.
+        json: the JSON values that fit the type, for the reference page (``transforms.decode.json``
+            decodes them).
         arrow: the Arrow type; None for a type with parameters.
-        synonyms: other accepted names.
+        synonyms: other accepted names of the type.
     """
 
     name: str
@@ -40,8 +41,8 @@ class ColumnType:
 #: All types. Messages, synonyms and the reference are generated from this list.
 TYPES = (
     ColumnType("string", "a string", pa.string()),
-    ColumnType("int", "an integer of 32 bits; 1.0 is not one", pa.int32(), ("integer",)),
-    ColumnType("bigint", "an integer of 64 bits", pa.int64(), ("long",)),
+    ColumnType("int", "a 32-bit integer (`1.0` is not an integer)", pa.int32(), ("integer",)),
+    ColumnType("bigint", "a 64-bit integer", pa.int64(), ("long",)),
     ColumnType(
         "float",
         "a number in the range of 32 bits, `NaN`, `Infinity` or `-Infinity`",
@@ -56,8 +57,8 @@ TYPES = (
     ColumnType("date", "a string: `2026-01-31`", pa.date32()),
     ColumnType(
         "timestamp",
-        "a string in ISO 8601, in UTC if it names no zone, such as `2026-01-31T06:00:00Z`; or an "
-        "integer since 1970 in `decode.timestamp_unit`",
+        "a string in ISO 8601, such as `2026-01-31T06:00:00Z` (UTC if it has no zone); or an "
+        "integer that counts from 1970 in `decode.timestamp_unit`",
         TIMESTAMP,
     ),
     ColumnType(
@@ -85,7 +86,7 @@ def parse_schema(columns: Mapping[str, str]) -> pa.Schema:
     """Parse the schema that a configuration declares.
 
     Args:
-        columns: name to type, in the order of the table.
+        columns: the type of each column by name, in the order of the table.
 
     Raises:
         InvalidConfig: there are no columns, a name is not valid in Hudi, or a type is not valid.
@@ -98,13 +99,14 @@ def parse_type(column: str, text: str) -> pa.DataType:
     """Parse the type that ``text`` declares for ``column``.
 
     Raises:
-        InvalidConfig: the text is not a type; the message names column, text and valid types.
+        InvalidConfig: the text is not a type. The message names the column, the text and the valid
+            types.
     """
     return _TypeText(column, text).parse()
 
 
 def print_schema(schema: pa.Schema) -> dict[str, str]:
-    """Return the declaration of a schema; ``parse_schema`` reads it back.
+    """Return the declaration of a schema, from which ``parse_schema`` returns the schema again.
 
     Raises:
         InvalidConfig: a column has a type that cannot be declared.
@@ -128,7 +130,7 @@ def _print_type(column: str, data_type: pa.DataType) -> str:
 
 
 class _TypeText:
-    """Recursive-descent parser of one declaration."""
+    """A recursive-descent parser of one declaration."""
 
     def __init__(self, column: str, text: str) -> None:
         self._column, self._text = column, text
@@ -185,7 +187,7 @@ class _TypeText:
         return pa.struct(fields)
 
     def _decimal(self) -> pa.DataType:
-        """Require precision and scale: Spark's defaults (10, 0) would reject most money amounts."""
+        """Parse a decimal. Precision and scale are required: Spark's defaults rarely fit money."""
         precision, scale = None, None
         if self._peek() == "(":
             self._next("(")

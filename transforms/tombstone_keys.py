@@ -2,8 +2,8 @@
 
 raw    the UTF-8 text of the key is the value of the only record key field: ``42``
 json   the key is an object with the fields of record key and partition: ``{"id": 42, "day": "x"}``
-avro   the key is an Avro record of these fields, in the framing of the values; if there is only
-       one field, the key may also be its bare value
+avro   the key is an Avro record with these fields, in the framing of the values; if there is only
+       one field, the key may also be the value of this field alone
 
 Texts are converted to the type of the field by the rules of ``transforms.decode.json``.
 """
@@ -40,11 +40,11 @@ TombstoneKey = Literal["raw", "json", "avro"]
 
 @dataclass(frozen=True, slots=True)
 class TombstoneKeyDecoder:
-    """Decodes Kafka keys to the columns from which record key and partition path are generated.
+    """Decodes Kafka keys to the columns that record key and partition path are generated from.
 
     Attributes:
         kind: the encoding of the keys.
-        decoder: a decoder whose schema has only these columns.
+        decoder: a decoder that has only these columns.
     """
 
     kind: TombstoneKey
@@ -63,8 +63,9 @@ class TombstoneKeyDecoder:
         Args:
             kind: the encoding of the Kafka keys.
             values: the decoder of the values.
-            keys: configuration of record keys and partition paths.
-            ordering_field: a field for ordering that JSON keys have in addition to the key fields.
+            keys: the configuration of record keys and partition paths.
+            ordering_field: the field that contains the ordering value, if JSON keys have one in
+                addition to the key fields.
 
         Raises:
             InvalidConfig: keys of this kind cannot identify a row of this table.
@@ -92,7 +93,7 @@ class TombstoneKeyDecoder:
         return cls(kind, _key_decoder(kind, values, schema, SchemaPolicy(aliases=aliases)))
 
     def decode(self, keys: pa.Array | pa.ChunkedArray) -> DecodeResult:
-        """Decode keys to rows of the key columns; invalid keys are rejected, never errors."""
+        """Decode keys to rows of the key columns. Invalid keys are rejected and cause no errors."""
         if self.kind != "raw":
             return _prefix_reasons(self.decoder.decode(keys))
         keys = keys.combine_chunks() if isinstance(keys, pa.ChunkedArray) else keys
@@ -104,11 +105,11 @@ class TombstoneKeyDecoder:
         return _prefix_reasons(self.decoder.decode(_as_json(field, texts).cast(pa.binary())))
 
     def find_absent(self, keys: pa.Array | pa.ChunkedArray, name: str) -> Mask:
-        """Return which keys lack a field; a field that is null is present.
+        """Return which keys lack a field. A field that is null is not absent.
 
         Args:
             keys: keys that were decoded without errors.
-            name: name of the column; dotted for a field of a struct.
+            name: the name of the column; a dotted name for a field of a struct.
         """
         schema = self.decoder.schema
         path = [name] if name in schema.names else name.split(".")
@@ -148,7 +149,7 @@ def _key_decoder(
 
 
 def _has_field(value: object, path: Sequence[str]) -> bool:
-    """Return whether a JSON value has a field, or a null instead of a parent of the field."""
+    """Return whether a JSON value has a field; this is also true if a parent of it is null."""
     for name in path:
         if value is None:
             return True
@@ -186,13 +187,13 @@ def _prefix_reasons(decoded: DecodeResult) -> DecodeResult:
     )
 
 
-#: A text of these characters cannot end a JSON string or add a field to an object.
+#: A text that has only these characters cannot end a JSON string or add a field to an object.
 _SAFE_TEXT = r"^[0-9A-Za-z:+\-. /=]+$"
 _INTEGER = r"^-?[0-9]+$"
 
 
 def _as_json(field: pa.Field, texts: pa.Array) -> pa.Array:
-    """Return a JSON object with one field for each text; null if the text cannot be a value."""
+    """Return a JSON object with one field for each text; null if the text cannot be its value."""
     safe = pc.if_else(pc.match_substring_regex(texts, _SAFE_TEXT), texts, None)
     quoted = pc.binary_join_element_wise('"', safe, '"', "")
     if pa.types.is_timestamp(field.type):

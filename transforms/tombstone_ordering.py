@@ -1,9 +1,11 @@
-"""Ordering values of tombstones, which have no value field to contain one.
+"""The ordering values of tombstones, which have no value that could contain an ordering field.
+
+The source of the ordering value is one of these:
 
 record_timestamp   the timestamp of the Kafka record
-a name             a field of the record's JSON key
+a name             the field with this name in the record's JSON key
 
-With an ordering value, a tombstone deletes like a row that is flagged as deleted: it does not
+If a tombstone has an ordering value, it works like a row that is marked as deleted: it does not
 delete a newer row.
 """
 
@@ -26,12 +28,12 @@ _INT32 = (-(1 << 31), (1 << 31) - 1)
 
 @dataclass(frozen=True, slots=True)
 class TombstoneOrdering:
-    """The source of the ordering values, and their column.
+    """The source of the ordering values of tombstones, and the ordering column.
 
     Attributes:
-        source: ``record_timestamp`` or a field of the key.
+        source: ``record_timestamp`` or the name of a field of the key.
         column: the ordering column.
-        epoch_unit: unit of timestamps in a column of integers.
+        epoch_unit: the unit of timestamps if the column holds integers.
     """
 
     source: str
@@ -49,10 +51,10 @@ class TombstoneOrdering:
         """Return the ordering of tombstones for a table.
 
         Args:
-            source: ``record_timestamp`` or a field of the key.
-            columns: columns of the table.
-            ordering_fields: ordering fields of the table.
-            epoch_unit: unit of timestamps in a column of integers.
+            source: ``record_timestamp`` or the name of a field of the key.
+            columns: the columns of the table.
+            ordering_fields: the ordering fields of the table.
+            epoch_unit: the unit of timestamps if the column holds integers.
 
         Raises:
             InvalidConfig: the table is not ordered by exactly one top-level column, or the column
@@ -78,16 +80,16 @@ class TombstoneOrdering:
 
     @property
     def key_field(self) -> pa.Field | None:
-        """The field to read from the Kafka key, or None if the source is the timestamp."""
+        """The field to read from the Kafka key; None if the source is the record's timestamp."""
         is_in_key = self.source != RECORD_TIMESTAMP
         return pa.field(self.source, self.column.type) if is_in_key else None
 
     def values(self, keys: pa.Table, timestamps: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Return ordering values of tombstones; null if there is none, or if it is out of range.
+        """Return the ordering values of tombstones; null if a value is missing or out of range.
 
         Args:
             keys: the decoded Kafka keys.
-            timestamps: timestamps of the Kafka records.
+            timestamps: the timestamps of the Kafka records.
         """
         if self.source != RECORD_TIMESTAMP:
             return keys.column(self.source)

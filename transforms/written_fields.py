@@ -1,4 +1,4 @@
-"""Finds the columns for which the records of a batch contain values, nulls included."""
+"""Finds the columns that the records of a batch write; a field that is null also counts."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class SourceRecords:
     """The records from which rows were decoded.
 
     Attributes:
-        values: the values of all records; those of rows are JSON objects.
-        accepted: for each row the index of its record in ``values``.
+        values: the values of all records. The records that became rows are JSON objects.
+        accepted: for each row, the index of its record in ``values``.
     """
 
     values: pa.ChunkedArray
@@ -34,17 +34,17 @@ class SourceRecords:
 class WrittenFields:
     """Finds the columns of a table that JSON records write.
 
-    A record does not write a column if it has no field for it. It writes the rescue column only if
-    it has unknown fields, so that values rescued earlier are kept. All other columns (meta columns,
-    Kafka metadata) are always written.
+    A record does not write a column if the record lacks the field. It writes the rescue column only
+    if it has unknown fields, so that values that were rescued earlier are kept. All other columns
+    (meta columns, Kafka metadata) are always written.
 
     Attributes:
-        columns: columns of the table, without meta columns.
-        declared: columns that are filled from fields of the records.
-        rescue_column: name of the column for unknown fields, if there is one.
-        always_written: columns that every row must have.
-        never_written: columns that records never fill.
-        aliases: old or new names of fields, each with the column that it fills.
+        columns: the columns of the table, without meta columns.
+        declared: the columns that are filled from fields of the records.
+        rescue_column: the name of the column for unknown fields; None if there is none.
+        always_written: the columns that every row must have.
+        never_written: the columns that records never fill.
+        aliases: for each other name of a field, the column that this field fills.
     """
 
     columns: tuple[str, ...]
@@ -55,11 +55,11 @@ class WrittenFields:
     aliases: Mapping[str, str] = field(default_factory=dict)
 
     def find(self, rows: pa.Table, records: SourceRecords) -> Written:
-        """Return one row of flags for each row, one flag for each column, meta columns first.
+        """Return flags: for each row, whether each column is written, meta columns first.
 
         Args:
-            rows: columns of the table, without meta columns.
-            records: the records from which they were decoded.
+            rows: the columns of the table, without meta columns.
+            records: the records from which the rows were decoded.
         """
         written = np.ones((rows.num_rows, len(META_COLUMNS) + len(self.columns)), np.bool_)
         for index, name in enumerate(self.columns, len(META_COLUMNS)):
@@ -74,7 +74,7 @@ class WrittenFields:
         return written
 
     def find_absent(self, rows: pa.Table, records: SourceRecords, name: str) -> Mask:
-        """Return which records lack the field of a column; arguments as for ``find``."""
+        """Return which records lack the field of a column; the arguments are those of ``find``."""
         absent = np.zeros(rows.num_rows, np.bool_)
         column = rows.column(name)
         if name in self.declared and column.null_count:

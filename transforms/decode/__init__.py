@@ -1,1 +1,1 @@
-"""Bytes of Kafka values in, typed columns and rejects out."""
+"""Decodes the bytes of Kafka values to typed columns, or rejects them with a reason."""

@@ -1,4 +1,4 @@
-"""Merges renamed fields into the columns of their old names."""
+"""Merges fields that were renamed into the columns of their old names."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ Mask = npt.NDArray[np.bool_]
 
 
 def fold_aliases(rows: pa.Table, aliases: Mapping[str, str]) -> tuple[pa.Table, dict[int, str]]:
-    """Fill null values of columns from their aliases, and drop the aliases.
+    """Fill the nulls of columns with the values of their aliases, and drop the aliases.
 
     Args:
-        rows: columns and aliases.
-        aliases: alias to column.
+        rows: the columns and their aliases.
+        aliases: the column of each alias.
 
     Returns:
-        The rows; and by row number, the reason why a row has different values under two names.
+        The rows; and for each row number whose values differ under the two names, the reason to
+        reject the row.
     """
     conflicts: dict[int, str] = {}
     for alias, name in aliases.items():
@@ -34,12 +35,12 @@ def fold_aliases(rows: pa.Table, aliases: Mapping[str, str]) -> tuple[pa.Table, 
 
 
 def conflict_reason(column: str, alias: str) -> str:
-    """Return why a record is rejected that has different values for a column and its alias."""
+    """Return why a record with different values for a column and its alias is rejected."""
     return f"column {column!r}: it has another value than its alias {alias!r}"
 
 
 def _differ(one: pa.Array, other: pa.Array) -> Mask:
-    """Return which rows have different values in both columns."""
+    """Return which rows have different values in the two columns."""
     both: Mask = pc.and_(one.is_valid(), other.is_valid()).to_numpy(zero_copy_only=False)
     if not both.any():
         return both
@@ -51,7 +52,7 @@ def _differ(one: pa.Array, other: pa.Array) -> Mask:
 
 def _unequal(ones: pa.Array, others: pa.Array) -> Mask:
     if pa.types.is_nested(ones.type):
-        # Values under both names are rare, and pyarrow does not compare nested ones.
+        # Values under both names are rare, and pyarrow cannot compare nested values.
         pairs = zip(ones, others, strict=True)
         return np.array([not one.equals(other) for one, other in pairs], np.bool_)
     unequal: Mask = pc.not_equal(ones, others).to_numpy(zero_copy_only=False)

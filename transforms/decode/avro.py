@@ -1,7 +1,8 @@
 """Decodes Kafka values that are Avro records to columns.
 
-Values are read with their writer's schema (``avro_framing``): all values of one schema together, by
-column. Then they are converted to the types of the table's columns (``avro_conversion``):
+All values that were written with one schema are read together, column by column, with this writer's
+schema (``avro_framing``). Then they are converted to the types of the table's columns
+(``avro_conversion``). A writer's type can be converted to these column types:
 
 field absent from the schema   null
 int, long                      integers in range, floats (the nearest), decimals, timestamps (a long
@@ -13,17 +14,18 @@ decimal                        decimal, exactly
 date, timestamps               the same types, of the years 1 to 9999; a local timestamp is UTC if
                                the column has a zone
 times of the day               integers, as they are written
-record, array, map             as their fields, elements and values
-union                          only of null and one other type, or of numbers that fit one of them
-null                           not a field
+record, array, map             the same type, if the fields, elements or values can be converted
+union                          the type of its branch, if there is only null and one other type, or
+                               only numbers that fit one of them
+null                           none, because it is not a field
 
-A value that is truncated, has extra bytes, or does not match its schema is rejected with the reason
-and the field. A schema that cannot become columns rejects all its records: with other unions,
-recursive records, or decimals of more than 38 digits.
+A value is rejected if it is truncated, has extra bytes, or does not match its schema; the reason
+names the field. Some schemas cannot become columns: schemas with other unions, with recursive
+records, or with decimals of more than 38 digits. All their records are rejected.
 
 The policy (``schema_policy``) decides about differences between the writer's schema and the table.
-A field without a column is unknown even if it is null. A field of a wider type requests a wider
-column as soon as a record is written with it.
+A field without a column is unknown, even if it is null. A field of a wider type requests a wider
+column as soon as one record is written with this schema.
 """
 
 from __future__ import annotations
@@ -50,7 +52,8 @@ class AvroDecoder(ColumnDecoder):
 
     Attributes:
         framing: how values refer to their writer's schema.
-        record_limit_bytes: maximum bytes of columns of one record; larger ones are rejected.
+        record_limit_bytes: how many bytes the columns of one record may take; a larger record is
+            rejected.
     """
 
     framing: Framing = field(kw_only=True)
@@ -58,7 +61,7 @@ class AvroDecoder(ColumnDecoder):
 
     @classmethod
     def check_type(cls, path: str, data_type: pa.DataType) -> None:
-        """Check that a table supports a column type; then Avro is decoded to it."""
+        """Check that a table can have this column type; Avro is decoded to every such type."""
         try:
             to_avro(pa.schema([pa.field("c", data_type)]), "t")
         except InvalidConfig:

@@ -1,6 +1,6 @@
-"""Converts values of a writer's types to the types of the table's columns.
+"""Converts values from a writer's types to the types of the table's columns.
 
-Fields are matched by name; a field that the writer lacks is null. The same values fit as in JSON:
+Fields are matched by name. A field that the writer lacks is null. The same values fit as for JSON:
 integers in range, nearest floats, exact decimals, times of the years 1 to 9999. A value that does
 not fit becomes null in its column, and a mismatch reports its row.
 """
@@ -45,10 +45,10 @@ class Mismatch:
 
 
 class ColumnConverter:
-    """Converts rows of one writer's schema.
+    """Converts rows that were written with one schema.
 
     Attributes:
-        mismatches: values that did not fit.
+        mismatches: the values that did not fit.
     """
 
     def __init__(self, epoch_unit: EpochUnit) -> None:
@@ -57,7 +57,7 @@ class ColumnConverter:
         self._row_count = 0
 
     def convert(self, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-        """Convert rows to the columns of a schema; see the module."""
+        """Convert rows to the columns of a schema, as the module's docstring describes."""
         self._row_count = rows.num_rows
         numbers = np.arange(rows.num_rows)
         columns = [
@@ -74,10 +74,10 @@ class ColumnConverter:
         """Convert values to the type of a column.
 
         Args:
-            values: values of the writer's type.
-            wanted: type of the column.
-            path: path of the field, for reasons.
-            rows: for each value, the row that contains it.
+            values: the values, in the writer's type.
+            wanted: the type of the column.
+            path: the path of the field, for reasons.
+            rows: for each value, the number of the row that contains it.
         """
         stored = values.type
         if pa.types.is_struct(stored) and pa.types.is_struct(wanted):
@@ -151,14 +151,14 @@ class ColumnConverter:
 
 
 def is_widening(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    """Return whether numbers of a writer's type may fit only a wider type than the column's."""
+    """Return whether numbers of a writer's type may need a wider type than the column's."""
     if wanted == pa.int32():
         return stored in (pa.int64(), pa.float32(), pa.float64())
     return bool(wanted == pa.float32() and stored == pa.float64())
 
 
 def _with_items(values: pa.Array, wanted: pa.DataType, items: pa.Array) -> pa.Array:
-    """Return the lists or maps of ``values`` with other items."""
+    """Return the lists or maps in ``values`` with their items replaced."""
     buffers = values.buffers()[:2]
     return pa.Array.from_buffers(
         wanted, len(values), buffers, offset=values.offset, children=[items]
@@ -220,7 +220,7 @@ def _to_floats(values: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _to_timestamps(values: pa.Array, wanted: pa.DataType, unit: EpochUnit) -> pa.Array:
-    """Convert to timestamps; local times are UTC if the column has a zone, integers are epochs."""
+    """Convert to timestamps. Local times count as UTC if the column has a zone."""
     stored = values.type
     if stored == pa.int64():
         stored = pa.timestamp(unit, "UTC")
@@ -242,8 +242,8 @@ def _cast_if_possible(
 ) -> pa.Array:
     """Cast values; those that cannot be cast become null.
 
-    A cast fails if one value fails. The values are split in halves until the failing ones are
-    found, so that a few cost little time.
+    A cast fails if a single value fails. So the values are split in halves until the failing values
+    are found. This takes little time if only few values fail.
     """
     try:
         return cast(values)
@@ -260,7 +260,7 @@ def _nulls(values: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _find_wider(values: pa.Array, wanted: pa.DataType) -> Mask:
-    """Return which values fit a wider type than that of the column."""
+    """Return which values would fit a wider type than that of the column."""
     if not is_widening(values.type, wanted):
         return np.zeros(len(values), np.bool_)
     if pa.types.is_floating(values.type) and wanted == pa.int32():

@@ -29,22 +29,22 @@ from transforms.decode.decoder import ColumnDecoder
 
 Mask = npt.NDArray[np.bool_]
 
-#: Rows read at a time, so that their columns fit the processor's cache.
+#: How many rows are read at once, so that their columns fit the processor's cache.
 _BLOCK_ROWS = 1 << 14
-#: Bytes of columns decoded at a time, unless one row is larger. Decoding needs several times the
-#: memory.
+#: How many bytes of columns are decoded at once, unless a single row is larger. Decoding needs
+#: several times this memory.
 _BLOCK_BYTES = 1 << 26
-#: Rows read at a time if a block has a broken one.
+#: How many rows are read at once if a block contains a broken row.
 _LEAF_ROWS = 256
 
 
 @dataclass(slots=True)
 class _RowOutcomes:
-    """What the policy decides about the rows of a block.
+    """The decisions of the policy about the rows of a block.
 
     Attributes:
-        reasons: by row number, why a row is rejected.
-        wider: by row number, the columns whose value fits only a wider type and is rescued.
+        reasons: the reason for each rejected row, by row number.
+        wider: the columns whose value fits only a wider type and is rescued, by row number.
     """
 
     reasons: dict[int, str] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class _RowOutcomes:
 
 
 def group_by_schema(framing: Framing, values: ByteStrings, valid: Mask) -> Iterator[SchemaGroup]:
-    """Group values that are not null or empty by their writer's schema."""
+    """Group the values by their writer's schema, without null and empty values."""
     present = np.flatnonzero(valid & (values.lengths > 0))
     return framing.groups(values, present)
 
@@ -67,9 +67,9 @@ class AvroDecoding:
     """The state of one call of ``decode``.
 
     Args:
-        decoder: the decoder that is called.
+        decoder: the decoder whose ``decode`` was called.
         framing: how values refer to their writer's schema.
-        record_limit_bytes: maximum bytes of columns of one record.
+        record_limit_bytes: how many bytes the columns of one record may take.
     """
 
     def __init__(self, decoder: ColumnDecoder, framing: Framing, record_limit_bytes: int) -> None:
@@ -84,7 +84,7 @@ class AvroDecoding:
         self._refusals: dict[int, str] = {}
 
     def add(self, chunk: pa.Array, start: int) -> None:
-        """Decode values that begin at index ``start`` of the input."""
+        """Decode a chunk of values, whose first value has the index ``start`` in the input."""
         values = byte_strings(chunk)
         valid: Mask = chunk.is_valid().to_numpy(zero_copy_only=False)
         for index in np.flatnonzero(~valid | (values.lengths == 0)).tolist():
@@ -96,7 +96,7 @@ class AvroDecoding:
                 self._add_group(group.schema, values, group.indices, start)
 
     def finish(self) -> DecodeResult:
-        """Return rows and rejects of all added values, in the order of the input."""
+        """Return the rows and the rejects of all added values, in the order of the input."""
         rows = [self._decoder.rows_schema.empty_table(), *self._tables]
         requesting = np.unique(np.concatenate([np.empty(0, np.int64), *self._requesting]))
         return DecodeResult.concat(rows, self._indices, self._reasons, requesting, self._refusals)
@@ -115,7 +115,7 @@ class AvroDecoding:
                 block.read(part, _LEAF_ROWS)
 
     def _find_unknown_fault(self, found: Differences) -> str | None:
-        """Return why unknown fields reject all records of a schema, or None."""
+        """Return why unknown fields reject all records of a schema; None if they do not."""
         unknown_fields = self._decoder.unknown_fields
         if unknown_fields == "evolve":
             return found.fault or self._column_limit.fault(found.unknown)
@@ -127,12 +127,12 @@ class AvroDecoding:
         self._reasons.update(dict.fromkeys(indices.tolist(), reason))
 
     def keep(self, rows: pa.Table, indices: Indices, found: Differences) -> None:
-        """Convert and keep rows of the writer's columns.
+        """Convert and keep rows that have the writer's columns.
 
         Args:
-            rows: rows as they were written.
-            indices: for each row the index of its value in the whole input.
-            found: differences between the writer's schema and the columns.
+            rows: the rows as they were written.
+            indices: for each row, the index of its value in the whole input.
+            found: the differences between the writer's schema and the columns.
         """
         converter = ColumnConverter(self._decoder.epoch_unit)
         columns = converter.convert(rows, self._schema)
@@ -156,7 +156,7 @@ class AvroDecoding:
 
     @property
     def record_limit_bytes(self) -> int:
-        """Maximum bytes of columns of one record."""
+        """How many bytes the columns of one record may take."""
         return self._record_limit_bytes
 
     def reject(self, index: int, reason: str) -> None:
@@ -188,13 +188,13 @@ class AvroDecoding:
         return outcomes
 
     def _has_fixed_type(self, mismatch: Mismatch) -> bool:
-        """Return whether key, partition or ordering use the column, so that it needs a value."""
+        """Return whether key, partition or ordering use the column, so its value is needed."""
         policy = self._decoder.policy
         column = policy.aliases.get(mismatch.column, mismatch.column)
         return any(name == column or name.startswith(f"{column}.") for name in policy.fixed_types)
 
     def _build_rescue_column(self, rows: pa.Table, outcomes: _RowOutcomes) -> pa.Array:
-        """Build the rescue column; a row with a rescued time out of range is rejected."""
+        """Build the rescue column; reject rows with a rescued date or time that is out of range."""
         if self._decoder.unknown_fields != "rescue" and not outcomes.wider:
             return pa.nulls(rows.num_rows, pa.string())
         own = column_types(rows.schema)
@@ -211,7 +211,7 @@ class AvroDecoding:
 
 
 class _Block:
-    """Reads values of one schema; finds broken ones in smaller parts, then one by one."""
+    """Reads values of one schema; if some are broken, in smaller parts and then one by one."""
 
     def __init__(
         self,
@@ -226,7 +226,7 @@ class _Block:
         self._header_bytes = decoding._framing.header_bytes
 
     def parts(self, indices: Indices) -> list[Indices]:
-        """Divide values into parts to read at a time, and reject those that are too large."""
+        """Divide values into parts that are read at once, and reject values that are too large."""
         sizes = self._schema.sizes.upper_bounds(self._values.lengths[indices])
         limit_bytes = self._decoding.record_limit_bytes
         fits = np.ones(len(indices), np.bool_)
@@ -239,7 +239,7 @@ class _Block:
         return _cut(indices[fits], np.minimum(sizes[fits], limit_bytes))
 
     def read(self, indices: Indices, leaf_rows: int) -> None:
-        """Read some values; if one is broken, read them in smaller parts."""
+        """Read some values. If one is broken, read them in smaller parts."""
         try:
             rows = self._decode(indices)
         except CorruptData:
@@ -252,7 +252,7 @@ class _Block:
             self._decoding.keep(rows, indices + self._start, self._found)
 
     def _inspect(self, indices: Indices) -> None:
-        """Reject the broken values and read the others."""
+        """Reject the broken values, and read the others."""
         readable = []
         for index in indices.tolist():
             reason = find_datum_fault(self._datum(index), self._schema.root)
@@ -278,7 +278,7 @@ class _Block:
 
 
 def find_datum_fault(datum: bytes, root: Node) -> str | None:
-    """Return why bytes are not one record of a schema, or None if they are."""
+    """Return why bytes are not exactly one record of a schema; None if they are."""
     walk = Walk(memoryview(datum), 0, len(datum))
     try:
         walk.over(root)
@@ -289,7 +289,7 @@ def find_datum_fault(datum: bytes, root: Node) -> str | None:
 
 
 def _cut(indices: Indices, sizes: npt.NDArray[np.int64]) -> list[Indices]:
-    """Divide values of one schema into parts with limited rows and bytes."""
+    """Divide values of one schema into parts that have a limited number of rows and bytes."""
     part = np.arange(len(indices)) // _BLOCK_ROWS + np.cumsum(sizes) // _BLOCK_BYTES
     return np.split(indices, np.flatnonzero(np.diff(part)) + 1)
 

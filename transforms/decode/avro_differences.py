@@ -1,8 +1,8 @@
-"""Compares a writer's schema with the columns of the table, without looking at values.
+"""Compares a writer's schema with the columns of the table, without reading values.
 
-A field without a column is unknown even if it is null in all records. It requests a column of the
-writer's type. If its name or depth is not valid for a column, all records of the schema are at
-fault.
+A field without a column is unknown, even if it is null in all records. It requests a column of the
+writer's type. If the field's name or depth is not valid for a column, this is a fault that rejects
+all records of the schema.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ _KINDS = {
 
 @dataclass(slots=True)
 class Differences:
-    """Differences between a writer's schema and columns, by the writer's names.
+    """The differences between a writer's schema and columns, with the writer's field names.
 
     Attributes:
-        unknown: fields without a column.
-        wider: numbers of a wider type than that of their column, if the type may change.
-        first_unknown: dotted name of the first unknown field.
+        unknown: the fields without a column.
+        wider: the fields whose numbers have a wider type than their column, if the column's type
+            may change.
+        first_unknown: the dotted name of the first unknown field.
         fault: why an unknown field cannot become a column.
     """
 
@@ -59,9 +60,9 @@ def find_differences(
     """Compare a writer's schema with columns.
 
     Args:
-        writer: fields of the writer's record.
-        schema: the columns, aliases included.
-        policy: contains reserved names and columns of fixed types.
+        writer: the fields of the writer's record.
+        schema: the columns, including aliases.
+        policy: contains reserved names, and columns of fixed types.
     """
     comparison = _SchemaComparison(policy)
     comparison.compare_records(list(writer), list(schema), ())
@@ -135,7 +136,7 @@ def _as_column(member: pa.Field) -> pa.Field:
 
 
 def _column_type(stored: pa.DataType) -> pa.DataType:
-    """Return the type of a new column; a time of the day becomes the integer that is written."""
+    """Return the type of a new column. A time of the day becomes the integer that was written."""
     if pa.types.is_struct(stored):
         return pa.struct([_as_column(member) for member in stored])
     if pa.types.is_list(stored):
@@ -154,7 +155,7 @@ def _column_type(stored: pa.DataType) -> pa.DataType:
 
 
 def _list_sightings(column: pa.DataType, path: Path) -> Iterable[Sighting]:
-    """Yield the sightings from which schema evolution creates a column of a type."""
+    """Yield the sightings from which schema evolution creates a column of this type."""
     if pa.types.is_struct(column):
         yield path, ValueKind.STRUCT
         for member in column:

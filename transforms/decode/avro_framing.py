@@ -1,4 +1,4 @@
-"""Finds the writer's schema of each Avro value, and the start of its datum.
+"""Finds the writer's schema of each Avro value, and the start of its datum (the encoded record).
 
 confluent   the byte 0, the schema's id in a registry (4 bytes, big-endian), then the datum
 plain       only the datum; one schema is declared for all values
@@ -25,13 +25,13 @@ from transforms.decode.avro_sizes import RecordSizes
 from transforms.decode.decode_result import Indices
 from transforms.decode.schema_registry import SchemaNotFound, SchemaRegistry, get_schema_cache
 
-#: How records are handled whose schema the registry does not have.
+#: What to do with records whose schema the registry does not have.
 UnknownSchema = Literal["reject", "fail"]
 
-#: A null uses as much memory as a value of its type, so types must not be large.
+#: The largest fixed type. It is small, because a null uses as much memory as a value of its type.
 _MAX_FIXED_BYTES = 4096
 
-#: Maximum depth of nested types; each level takes a few frames of Python's stack.
+#: The largest depth of nested types, because each level takes a few frames of Python's stack.
 _MAX_DEPTH = 64
 _TOO_DEEP = f"its types are nested more than {_MAX_DEPTH} levels deep"
 
@@ -43,8 +43,8 @@ class WriterSchema:
     """A writer's schema, prepared for decoding.
 
     Attributes:
-        name: name for reasons, such as ``schema 17``.
-        avro: the parsed schema, a record.
+        name: the name for reasons, such as ``schema 17``.
+        avro: the parsed schema, which is a record.
         root: the schema as a tree.
         sizes: computes the sizes of records.
     """
@@ -57,11 +57,11 @@ class WriterSchema:
 
 @dataclass(frozen=True, slots=True)
 class SchemaGroup:
-    """Values with the same writer's schema, or without one.
+    """Values that have the same writer's schema, or whose schema is not usable.
 
     Attributes:
-        schema: the writer's schema, or the reason why it is not known or not supported.
-        indices: indices of the values, ascending.
+        schema: the writer's schema; or the reason why it is not known or not supported.
+        indices: the indices of the values, ascending.
     """
 
     schema: WriterSchema | str
@@ -69,9 +69,9 @@ class SchemaGroup:
 
 
 class Framing(ABC):
-    """How values refer to their writer's schema. It can be pickled."""
+    """How values refer to their writer's schema. Can be pickled."""
 
-    #: Bytes of each value before its datum.
+    #: The number of bytes before the datum of each value.
     header_bytes: ClassVar[int]
 
     @abstractmethod
@@ -80,11 +80,11 @@ class Framing(ABC):
 
         Args:
             values: all values.
-            present: indices of those that are not null or empty.
+            present: the indices of the values that are neither null nor empty.
 
         Raises:
-            RegistryError: the registry cannot be read, or it does not have a schema and the run
-                must stop then.
+            RegistryError: the registry cannot be read; or it lacks a schema, and the run must stop
+                in this case.
         """
 
     @abstractmethod
@@ -92,7 +92,8 @@ class Framing(ABC):
         """Return the framing of Kafka keys.
 
         Args:
-            field: field name for keys that are not records; None if all keys are records.
+            field: the name of the field for keys that are not records; None if all keys are
+                records.
         """
 
 
@@ -102,8 +103,8 @@ class PlainFraming(Framing):
 
     Attributes:
         stored: the schema of all values.
-        key_stored: the schema of all Kafka keys, if they are read.
-        field: field name for values that are not records; None if all are records.
+        key_stored: the schema of all Kafka keys, if keys are read.
+        field: the name of the field for values that are not records; None if all are records.
     """
 
     header_bytes: ClassVar[int] = 0
@@ -125,12 +126,12 @@ class PlainFraming(Framing):
 
 @dataclass(frozen=True, slots=True)
 class ConfluentFraming(Framing):
-    """A schema id before each datum.
+    """Datums with a schema id in front.
 
     Attributes:
         registry: provides the schema of an id.
-        unknown_schema: how records are handled whose id it does not have.
-        field: as for ``PlainFraming``.
+        unknown_schema: what to do with records whose id the registry does not have.
+        field: see ``PlainFraming``.
     """
 
     header_bytes: ClassVar[int] = 5
@@ -140,7 +141,7 @@ class ConfluentFraming(Framing):
     field: str | None = None
 
     def groups(self, values: ByteStrings, present: Indices) -> Iterator[SchemaGroup]:
-        """Yield a group for each id, and one of the values without an id."""
+        """Yield a group for each id, and one group for all values without an id."""
         is_framed = self._is_framed(values, present)
         if not is_framed.all():
             yield SchemaGroup(_NOT_FRAMED, present[~is_framed])
@@ -186,17 +187,17 @@ def _ids(values: ByteStrings, framed: Indices) -> npt.NDArray[np.uint32]:
 
 @lru_cache(maxsize=1024)
 def load_writer_schema(name: str, stored: StoredSchema, field: str | None) -> WriterSchema | str:
-    """Prepare a stored schema, or return why its records cannot become columns.
+    """Prepare a stored schema; or return why its records cannot become columns.
 
     Args:
-        name: name of the schema, for reasons.
+        name: the name of the schema, for reasons.
         stored: the schema.
-        field: as in ``PlainFraming``.
+        field: see ``PlainFraming``.
     """
     try:
         avro = stored.resolve()
         if field is not None and not _is_record(avro):
-            # Avro encodes a record with one field like the field itself.
+            # Avro encodes a record with one field in the same way as the field alone.
             avro = {"type": "record", "name": "key", "fields": [{"name": field, "type": avro}]}
         if not isinstance(avro, dict):
             return f"{name} is not a record"
@@ -221,12 +222,12 @@ def _is_record(avro: object) -> bool:
 
 
 def _find_large_fixed(node: Node) -> int:
-    """Return the bytes of the first fixed that is too large, or 0 if there is none."""
+    """Return the size of the first fixed type that is too large; 0 if there is none."""
     if node.size_bytes > _MAX_FIXED_BYTES:
         return node.size_bytes
     return next((found for found in map(_find_large_fixed, node.children) if found), 0)
 
 
 def _depth(node: Node) -> int:
-    """Return the depth of nested types; 1 for a type without children."""
+    """Return the depth of nested types, which is 1 for a type without children."""
     return 1 + max(map(_depth, node.children), default=0)

@@ -1,7 +1,8 @@
-"""Resolves references of Avro schemas to types of other schemas.
+"""Resolves references from Avro schemas to types in other schemas.
 
-A registry stores a schema with the names and versions of the schemas that it refers to. The decoder
-needs one complete schema, so the first use of a foreign type is replaced by its definition.
+A registry stores a schema together with the names and versions of the schemas that it refers to.
+The decoder needs one complete schema. So the first use of a type of another schema is replaced by
+its definition.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class StoredSchema:
     """A schema as stored in a registry or a file.
 
     Attributes:
-        text: JSON of the schema.
-        references: the schemas that it refers to.
+        text: the schema as JSON.
+        references: the schemas that this schema refers to.
     """
 
     text: str
@@ -52,7 +53,7 @@ class StoredSchema:
 
 
 def _definitions(stored: StoredSchema) -> dict[str, object]:
-    """Return full names and definitions of all schemas that a schema refers to, at any depth."""
+    """Return the definitions of all schemas that a schema refers to, at any depth, by full name."""
     found: dict[str, object] = {}
     for reference in stored.references:
         found |= _definitions(reference.stored)
@@ -61,7 +62,7 @@ def _definitions(stored: StoredSchema) -> dict[str, object]:
 
 
 class _ReferenceInliner:
-    """Replaces the first use of each name by its definition."""
+    """Replaces the first use of each name by its definition, and keeps further uses."""
 
     def __init__(self, definitions: Mapping[str, object]) -> None:
         self._missing = dict(definitions)
@@ -100,7 +101,7 @@ class _ReferenceInliner:
 
 
 def _namespace_within(schema: Mapping[str, object], namespace: str) -> str:
-    """Return the namespace of names inside a type."""
+    """Return the namespace that applies to the names inside a type."""
     if schema.get("type") not in _NAMED:
         return namespace
     name, space = str(schema.get("name", "")), schema.get("namespace", namespace)

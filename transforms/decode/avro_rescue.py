@@ -1,8 +1,8 @@
 """Collects the unknown fields of Avro records as JSON, for the rescue column.
 
-Of structs, only the unknown fields are kept. An array or a map that contains unknown fields is kept
-whole, as is a column with values that do not fit its type. Null is treated as absent. Bytes are
-written as Base64, decimals as text with all digits, dates and times as ISO-8601.
+Only the unknown fields of a struct are kept. An array or map that contains unknown fields is kept
+as a whole. So is a column whose value does not fit its type. Null counts as absent. Bytes are
+written as Base64, decimals as text with all digits, dates and times as ISO 8601.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import pyarrow as pa
 def rescue_texts(
     rows: pa.Table, schema: pa.Schema, whole: Sequence[Collection[str]]
 ) -> list[str | None]:
-    """Return the rescued text of each row, or None if it has no unknown fields.
+    """Return the rescued text of each row; None for a row without unknown fields.
 
     Args:
-        rows: rows as they were written.
+        rows: the rows as they were written.
         schema: the known columns.
-        whole: for each row the columns that are kept whole.
+        whole: for each row, the columns that are kept as a whole.
     """
     known = {field.name: field.type for field in schema}
     listed = [f for f in rows.schema if f.name not in known or _has_more(f.type, known[f.name])]
@@ -51,7 +51,7 @@ def _rescue_row(
 
 
 def _unknown_part(value: object, stored: pa.DataType, known: pa.DataType | None) -> object:
-    """Return the unknown part of a value, or None if all is known."""
+    """Return the unknown part of a value; None if everything is known."""
     if known is None or value is None:
         return value
     if isinstance(value, dict) and pa.types.is_struct(stored) and pa.types.is_struct(known):

@@ -1,8 +1,8 @@
-"""Computes the bytes of columns of an Avro record before it is decoded.
+"""Computes how many bytes the columns of an Avro record will take, before it is decoded.
 
-A null uses as much memory in its columns as a value, including the columns of a record's fields,
-although it may be a single byte of the datum. So an array of nulls can be a thousand times larger
-in memory than in its message.
+In columns, a null takes as much memory as a value; for a record, this includes the columns of its
+fields. But a null may be a single byte of the datum. So an array of nulls can be a thousand times
+larger in memory than in its message.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ _OFFSET_BYTES = 4
 
 
 class RecordSizes:
-    """Computes the sizes of records of one schema.
+    """Computes the sizes of records that have the same schema.
 
     Args:
-        root: the record of the schema.
+        root: the root of the schema, which is a record.
     """
 
     def __init__(self, root: Node) -> None:
         self._root = root
         self._column_bytes_of = {id(node): _column_bytes(node) for node in _walk_nodes(root)}
         rates = [_max_growth(node) for node in _walk_nodes(root) if node.kind in ("array", "map")]
-        self._growth = 1 + max(rates, default=0)  # 1 for the bytes of texts
+        self._growth = 1 + max(rates, default=0)  # the 1 is for the bytes of texts
 
     def upper_bounds(self, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """Return an upper bound of the column bytes of records with these lengths."""
         return self._column_bytes_of[id(self._root)] + lengths * self._growth
 
     def find_excess(self, datum: bytes, limit_bytes: int) -> str | None:
-        """Return why a record is invalid or exceeds a limit, or None if it does not."""
+        """Return why a record is invalid or exceeds a limit; None if neither is true."""
         try:
             _Measure(datum, self._column_bytes_of, limit_bytes).over(self._root)
         except BrokenDatum as broken:
@@ -46,7 +46,7 @@ class RecordSizes:
 
 
 class _Measure(Walk):
-    """Walks over a datum until its columns exceed the limit."""
+    """Walks over a datum, until it ends or its columns exceed the limit."""
 
     def __init__(self, datum: bytes, column_bytes_of: dict[int, int], limit_bytes: int) -> None:
         super().__init__(memoryview(datum), 0, len(datum))
@@ -56,7 +56,9 @@ class _Measure(Walk):
     def over(self, node: Node) -> None:
         """Walk over a value; see ``Walk``."""
         chosen = self.chosen(node)
-        if chosen is None or chosen.kind != "record":  # the fields of a record are counted instead
+        if (
+            chosen is None or chosen.kind != "record"
+        ):  # for a record, its fields are counted instead
             self._remaining_bytes -= self._column_bytes_of[id(node)]
         if self._remaining_bytes < 0:
             message = (
@@ -86,7 +88,7 @@ def _column_bytes(node: Node) -> int:
 
 
 def _max_growth(node: Node) -> int:
-    """Return the maximum column bytes for one byte of an array or a map.
+    """Return the maximum number of column bytes per byte of an array or map.
 
     A byte of a nested item counts only for the innermost array or map.
     """
@@ -98,7 +100,7 @@ def _max_growth(node: Node) -> int:
 
 
 def _min_datum_bytes(node: Node) -> int:
-    """Return the length of the shortest datum; an array has no items then."""
+    """Return the length of the shortest datum, in which arrays have no items."""
     if node.null_branch is not None:
         return 1
     branch_bytes = 0 if node.branch is None else 1

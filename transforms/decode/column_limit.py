@@ -1,7 +1,7 @@
-"""The limit on columns that the unknown fields of one record may add to a table.
+"""Limits how many columns the unknown fields of one record may add to a table.
 
-Without a limit, one record that uses thousands of values as names would stop the run, although the
-other records of its batch are valid.
+Some records use values as names of fields. Without the limit, one record with thousands of such
+names would stop the run, although the other records of its batch are valid.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import pyarrow as pa
 from lakemark.schema.evolution import MAX_EVOLVED_COLUMNS, Sighting, column_count, evolve
 from transforms.decode.schema_policy import SchemaPolicy
 
-#: Columns that one JSON record may add, those inside structs included.
+#: How many columns one JSON record may add, including fields of structs.
 MAX_ADDED_COLUMNS = 500
 
 
 class ColumnLimit:
-    """The limit for one schema.
+    """The limit for records of one schema.
 
     Args:
-        schema: columns of the records, aliases included.
+        schema: the columns of the records, including aliases.
         policy: reserves the names of the other columns of the table.
-        max_added: columns that one record may add; the limit on all columns applies as well.
+        max_added: how many columns one record may add. The limit on all columns applies, too.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class ColumnLimit:
         self._allowed = max(0, min(max_added, spare))
 
     def fault(self, unknown: Set[Sighting]) -> str | None:
-        """Return why the unknown fields of a record are too many, or None if they are not."""
+        """Return why a record has too many unknown fields; None if it does not."""
         if len(unknown) <= self._allowed:  # no sighting adds more than one column
             return None
         wanted = evolve(self._schema, self._policy.to_columns(unknown))

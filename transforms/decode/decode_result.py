@@ -14,18 +14,18 @@ Indices = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodeResult:
-    """Rows and rejects of one call; each index of the input is either accepted or rejected.
+    """The rows and rejects of one call. Each index of the input is either accepted or rejected.
 
     Attributes:
         rows: one row for each accepted value, in the order of the input.
-        accepted: for each row the index of its value in the input, ascending.
-        rejected: indices of the values that did not become rows, ascending.
-        reasons: the reason for each of ``rejected``.
-        requesting: indices of records, accepted or rejected, that request a change of the schema.
+        accepted: for each row, the index of its value in the input, ascending.
+        rejected: the indices of the values that did not become rows, ascending.
+        reasons: the reason for each index in ``rejected``.
+        requesting: the indices of records, accepted or rejected, that request a schema change.
             Without the change, their row would lack some of their values. A request counts only if
-            nothing else prevents the row.
-        refusals: for the index of a record, accepted or rejected, the reason why the run must stop.
-            It counts only if nothing else prevents the row.
+            nothing else prevents the record from becoming a row.
+        refusals: why the run must stop, by index of a record, accepted or rejected. A refusal
+            counts only if nothing else prevents the record from becoming a row.
     """
 
     rows: pa.Table
@@ -44,14 +44,14 @@ class DecodeResult:
         requesting: Indices,
         refusals: Mapping[int, str],
     ) -> DecodeResult:
-        """Combine parts that were read in any order, and sort them into the order of the input.
+        """Combine parts that were read in any order, and sort the result in input order.
 
         Args:
-            rows: an empty table of the schema, then one table for each part.
+            rows: an empty table with the schema, then one table for each part.
             indices: for each part, the indices of its rows in the input.
-            reasons: for the index of each rejected value, the reason.
-            requesting: as in the result.
-            refusals: as in the result.
+            reasons: the reason for each rejected value, by its index.
+            requesting: see the attribute.
+            refusals: see the attribute.
         """
         table = pa.concat_tables(rows).combine_chunks()
         accepted = np.concatenate([np.empty(0, np.int64), *indices])

@@ -13,7 +13,7 @@ from lakemark.schema.evolution import Path, Proposal
 from transforms.decode.decode_result import DecodeResult
 from transforms.decode.schema_policy import SchemaPolicy, UnknownFields
 
-#: The unit of integers in timestamp columns; they count from 1970.
+#: The unit of integers in timestamp columns, which count from 1970.
 EpochUnit = Literal["s", "ms", "us", "ns"]
 
 _STRICT = SchemaPolicy()
@@ -21,18 +21,18 @@ _STRICT = SchemaPolicy()
 
 @dataclass(frozen=True, slots=True)
 class ColumnDecoder(ABC):
-    """Decodes columns of bytes. It holds only configuration, so it can be pickled.
+    """Decodes columns of bytes. A decoder contains only configuration, so it can be pickled.
 
     Attributes:
-        schema: columns to fill.
-        rescue_column: name of a string column, after the others, for the values that the policy
-            rescues. They are stored as one JSON object, or null if there are none.
-        epoch_unit: unit of timestamps that are integers.
+        schema: the columns to fill.
+        rescue_column: the name of a string column, after all other columns, for the values that the
+            policy rescues. They are stored as one JSON object, or null if there are none.
+        epoch_unit: the unit of timestamps that are integers.
         policy: how unknown fields and wider values are handled, and the aliases of columns.
 
     Raises:
         InvalidConfig: a type is not supported, the rescue column has the name of another column, or
-            an alias is a column or has no column.
+            an alias is itself a column or has no column.
     """
 
     schema: pa.Schema
@@ -50,13 +50,13 @@ class ColumnDecoder(ABC):
 
     @property
     def unknown_fields(self) -> UnknownFields:
-        """How unknown fields are handled, with the default resolved."""
+        """How unknown fields are handled; the default depends on the rescue column."""
         default: UnknownFields = "ignore" if self.rescue_column is None else "rescue"
         return self.policy.unknown_fields or default
 
     @property
     def rows_schema(self) -> pa.Schema:
-        """Schema of decoded rows: the declared columns, then the rescue column if there is one."""
+        """The schema of decoded rows: the declared columns, then the rescue column, if any."""
         if self.rescue_column is None:
             return self.schema
         return self.schema.append(pa.field(self.rescue_column, pa.string()))
@@ -76,8 +76,8 @@ class ColumnDecoder(ABC):
         """Check that the decoder supports a column type.
 
         Args:
-            path: path of the column, for the error.
-            data_type: type of the column.
+            path: the path of the column, for the error.
+            data_type: the type of the column.
 
         Raises:
             InvalidConfig: the type is not supported.
@@ -85,19 +85,19 @@ class ColumnDecoder(ABC):
 
     @abstractmethod
     def decode(self, values: pa.Array | pa.ChunkedArray) -> DecodeResult:
-        """Decode a ``binary`` column; invalid values are rejected, never errors.
+        """Decode a ``binary`` column. Invalid values are rejected and cause no errors.
 
-        Null and empty values are rejected, too.
+        Null and empty values are also rejected.
         """
 
     @abstractmethod
     def propose_columns(self, values: pa.Array | pa.ChunkedArray) -> Proposal:
         """Return the schema changes that values request, see ``DecodeResult.requesting``.
 
-        If they request more columns than a table may have, the result may be incomplete, but has
-        more columns than a table may have.
+        If the values request more columns than a table may have, the result may be incomplete. It
+        then still contains more columns than a table may have.
         """
 
     @abstractmethod
     def find_wider_paths(self, values: pa.Array | pa.ChunkedArray) -> set[Path]:
-        """Return the paths of numbers that fit only a wider type than that of their column."""
+        """Return the paths of numbers that would only fit a wider type than their column's."""

@@ -1,32 +1,32 @@
 """Decodes Kafka values that are JSON objects into columns.
 
-A record is read as its schema says, or it is rejected with the reason. The decoder never guesses or
-rounds a value or turns one into null. The result for a record does not depend on the other records
-of the batch:
+A record is either read as its schema says, or rejected with the reason. The decoder never guesses
+or rounds a value, and never replaces a value by null. The result for a record does not depend on
+the other records of the batch. Each column type accepts these JSON values:
 
 string             a string
-int, bigint        an integer in range; 1.0 is not one
+int, bigint        an integer in range; 1.0 is not an integer
 float, double      any number in range, NaN, Infinity and -Infinity; 1e39 does not fit float
 boolean            true, false
-decimal(p,s)       a number or a string, exactly; one with more digits than fit is rejected
+decimal(p,s)       a number or a string, without rounding; rejected if it has more digits than fit
 date               "yyyy-MM-dd"
 timestamp          ISO-8601 text with ``T`` or a blank between date and time. Without a zone it is
                    UTC, and digits below the microsecond are cut off. An integer counts from 1970 in
                    ``epoch_unit``; nanoseconds are rounded down to microseconds. Years 1 to 9999,
-                   for dates too
+                   also for dates
 binary             Base64 with padding
-array, struct      as their elements; null elements are kept, and the timestamps of an array are all
-                   text or all integers
-any of them        null, or absent
+array, struct      an array or object whose elements fit; null elements are kept; the timestamps of
+                   an array must be all text or all integers
+any type           null, or no field
 
-The policy (``schema_policy``) decides about unknown fields, and about values that fit only a wider
+The policy (``schema_policy``) decides about unknown fields, and about values that only fit a wider
 type. A renamed field fills the column of its old name.
 
 pyarrow reads the values in blocks (``json_block``). If a block contains a broken record, the
-decoder reads it in smaller parts. If a part fails, the decoder inspects its records one by one
-(``json_inspection``) and reads the valid ones together. That is 5 times as fast as ``orjson`` and
-as fast as ``pyarrow.json`` alone, which guesses, rounds and cannot name a broken record
-(``python -m benchmarks.codecs``).
+decoder reads the block in smaller parts. If a part fails, the decoder inspects its records one by
+one (``json_inspection``), and reads the valid ones together. This is 5 times as fast as ``orjson``,
+and as fast as ``pyarrow.json`` alone. But ``pyarrow.json`` guesses and rounds values, and cannot
+name a broken record (``python -m benchmarks.codecs``).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class JsonDecoder(ColumnDecoder):
 
     @classmethod
     def check_type(cls, path: str, data_type: pa.DataType) -> None:
-        """Pass when JSON is decoded to a type."""
+        """Check that JSON can be decoded to a column type."""
         _check_type(path, data_type)
 
     def decode(self, values: pa.Array | pa.ChunkedArray) -> DecodeResult:

@@ -1,17 +1,17 @@
 """Parses blocks of JSON values to typed columns, with the JSON reader of pyarrow.
 
 The values of a block are joined by newlines and parsed as one buffer. The result is valid if it has
-as many rows as there are values: each value starts with ``{`` and ends with ``}``, a JSON string
-cannot contain a newline, and ``}`` newline ``{`` cannot occur inside an object. So if the buffer
-parses, each value contains at least one whole document.
+as many rows as there are values. The reason is that each value starts with ``{`` and ends with
+``}``, a JSON string cannot contain a newline, and ``}`` newline ``{`` cannot occur inside an
+object. So if the buffer can be parsed, each value contains at least one whole document.
 
-Types that pyarrow does not read correctly are read as another type and converted by column:
+Some types are not read correctly by pyarrow. They are read as another type and then converted:
 
-- dates and Base64 from text
-- ``float`` from ``double``, because pyarrow would read 1e39 as infinity
-- decimals from wider decimals, because pyarrow counts zeros at the end of a fraction as digits, and
-  scales integers without a check of the precision
-- timestamps from the form in which the records contain them
+- dates and Base64 are read as text
+- ``float`` is read as ``double``, because pyarrow would read 1e39 as infinity
+- decimals are read as wider decimals, because pyarrow counts zeros at the end of a fraction as
+  digits, and scales integers without checking the precision
+- timestamps are read in the form in which the records contain them
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from transforms.decode.timestamps import find_out_of_range, to_microseconds
 
 
 class TimestampForm(Enum):
-    """The form of the values of one timestamp column in the records."""
+    """The form that the values of one timestamp column have in the records."""
 
-    #: ISO-8601 with at most six digits of a second, which pyarrow parses itself.
+    #: ISO 8601 with at most six digits after the second, which pyarrow can parse.
     ISO = "iso"
-    #: ISO-8601, in some records with more digits, which are cut off.
+    #: ISO 8601. Some records have more than six digits, which are cut off.
     LONG_FRACTION = "long fraction"
-    #: An integer in the declared unit since 1970.
+    #: An integer that counts from 1970 in the declared unit.
     EPOCH = "epoch"
 
 
-#: One form for each timestamp of a schema, nested ones included, depth first.
+#: One form for each timestamp of a schema, including nested timestamps, depth first.
 Forms = tuple[TimestampForm, ...]
 
 
@@ -50,8 +50,8 @@ class BlockReader:
     """Reads blocks of values that each start with ``{`` and end with ``}``.
 
     Attributes:
-        schema: columns to read; other fields of the records are skipped.
-        epoch_unit: unit of timestamps that are integers.
+        schema: the columns to read; other fields of the records are skipped.
+        epoch_unit: the unit of timestamps that are integers.
     """
 
     schema: pa.Schema
@@ -66,7 +66,7 @@ class BlockReader:
         return self._convert(self.parse(values, forms, "ignore"), forms)
 
     def convert_inferred(self, parsed: pa.Table, values: pa.Array, forms: Forms) -> pa.Table:
-        """Return the same rows, from the table that ``parse`` returned with unknown fields."""
+        """Return the rows that ``read`` would return, from a table that ``parse`` has inferred."""
         known = parsed.select(self.schema.names)
         if known.schema.types == self._read_schema(forms).types:
             return self._convert(known, forms)
@@ -75,7 +75,7 @@ class BlockReader:
     def parse(
         self, values: pa.Array, forms: Forms, unknown_fields: Literal["ignore", "infer"]
     ) -> pa.Table:
-        """Parse columns as pyarrow reads them; with "infer", other fields follow the columns.
+        """Parse columns in pyarrow's types. With "infer", other fields follow these columns.
 
         Raises:
             ValueError: a value is not exactly one JSON object, or does not fit its column.
@@ -140,7 +140,7 @@ class BlockReader:
 
 
 def count_timestamps(data_type: pa.DataType) -> int:
-    """Count the timestamps in a type, nested ones included."""
+    """Count the timestamps in a type, including nested timestamps."""
     if pa.types.is_struct(data_type):
         return sum(count_timestamps(field.type) for field in data_type)
     if pa.types.is_list(data_type):
@@ -149,7 +149,7 @@ def count_timestamps(data_type: pa.DataType) -> int:
 
 
 _TIMESTAMP = pa.timestamp("us", "UTC")
-#: Digits of a ``decimal256``; with the precision left after the scale, integers do not overflow.
+#: The digits of a ``decimal256``. The precision that the scale leaves is enough for all integers.
 _MOST_DIGITS = 76
 _READ_AS = {
     TimestampForm.ISO: _TIMESTAMP,
@@ -159,7 +159,7 @@ _READ_AS = {
 
 
 def _read_type(wanted: pa.DataType, forms: Iterator[TimestampForm]) -> pa.DataType:
-    """Return the type that pyarrow reads for a column, which may differ from the wanted type."""
+    """Return the type in which pyarrow reads a column; it may differ from the column's type."""
     if pa.types.is_timestamp(wanted):
         return _READ_AS[next(forms)]
     if pa.types.is_struct(wanted):
@@ -196,7 +196,7 @@ def _to_float(doubles: pa.Array) -> pa.Array:
 
 
 def _parse_long_fractions(texts: pa.Array) -> pa.Array:
-    """Parse ISO-8601 texts; digits below the microsecond are cut off, as in Spark."""
+    """Parse ISO-8601 texts. Digits below the microsecond are cut off, as in Spark."""
     cut = pc.replace_substring_regex(texts, r"(\.\d{6})\d+", r"\1")
     is_zoned = pc.match_substring_regex(cut, r"[T ]\d\d.*(Z|[+-]\d\d(:?\d\d)?)$")
     zoned = pc.if_else(is_zoned, cut, None).cast(_TIMESTAMP)
@@ -205,10 +205,10 @@ def _parse_long_fractions(texts: pa.Array) -> pa.Array:
 
 
 def _check_range(times: pa.Array) -> pa.Array:
-    """Return ``times`` after a check that all are in the years 1 to 9999.
+    """Return ``times``, after checking that all are in the years 1 to 9999.
 
     Raises:
-        ValueError: a time is not.
+        ValueError: a time is outside these years.
     """
     if find_out_of_range(times) is not None:
         message = "a date or timestamp lies outside the years 1 to 9999"
@@ -217,7 +217,7 @@ def _check_range(times: pa.Array) -> pa.Array:
 
 
 def decode_base64(texts: pa.Array) -> pa.Array:
-    """Decode a string column of Base64 (RFC 4648, section 4, with padding); null stays null.
+    """Decode a column of Base64 texts (RFC 4648, section 4, with padding). Null remains null.
 
     Raises:
         ValueError: a value is not Base64.

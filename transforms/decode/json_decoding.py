@@ -31,21 +31,22 @@ from transforms.decode.json_rescue import (
 from transforms.decode.json_screening import screen
 from transforms.decode.schema_policy import SchemaPolicy
 
-#: Measured: the parser is as fast on 1 MB as on 40 MB, and a broken record affects fewer others.
+#: The size of a block. Measured: the parser is as fast on 1 MB as on 40 MB. In a small block, fewer
+#: other records are affected by a broken one.
 _BLOCK_VALUES = 4096
 _BLOCK_BYTES = 8 << 20
 _LEAF_VALUES = 256
-#: Records of each block that are inspected for the form of their timestamps.
+#: How many records of each block are inspected for the form of their timestamps.
 _SAMPLED_VALUES = 8
 
-#: Before all fields of a block become columns, its unknown fields are counted in this many values.
-#: The first number is small because the values may be large.
+#: Before all fields of a block become columns, the unknown fields are counted in this many values.
+#: The first number is small, because the values may be large.
 _PROBED_VALUES = (16, 256)
-#: Above this number of unknown fields, records are inspected one by one, because each field would
-#: be a column as long as the block.
+#: With more unknown fields than this, records are inspected one by one. Otherwise each field would
+#: become a column as long as the block.
 _MAX_INFERRED_FIELDS = 500
 
-#: Characters shown of a message of pyarrow, which may contain a whole value.
+#: How many characters of a pyarrow message are shown, because it may contain a whole value.
 _SHOWN_CHARACTERS = 200
 
 _NO_POLICY = SchemaPolicy()
@@ -67,11 +68,11 @@ class JsonDecoding:
         self._tables: list[pa.Table] = []
         self._indices: list[Indices] = []
         self._reasons: dict[int, str] = {}
-        #: Records whose wider values are rescued: each without them, and the rescued values.
+        #: For records whose wider values are rescued: the rest of the record, and these values.
         self._narrowed: dict[int, tuple[str, str | None]] = {}
 
     def add(self, values: pa.Array, start: int) -> None:
-        """Decode ``values``, which begin at index ``start`` of the input."""
+        """Decode values, the first of which has the index ``start`` in the input."""
         screening = screen(values)
         self._reasons.update((start + i, reason) for i, reason in screening.reasons.items())
         indices = np.flatnonzero(screening.passed)
@@ -81,7 +82,7 @@ class JsonDecoding:
             self._add_block(values[begin:end], start + indices[begin:end])
 
     def finish(self) -> DecodeResult:
-        """Return rows and rejects of all added values, in the order of the input."""
+        """Return the rows and the rejects of all added values, in the order of the input."""
         if self._narrowed:
             self._read_narrowed()
         rows = [self._decoder.rows_schema.empty_table(), *self._tables]
@@ -99,7 +100,7 @@ class JsonDecoding:
             self._isolate(values, indices, self._forms)
 
     def _sample_forms(self, values: pa.Array) -> Forms:
-        """Return the forms of the first records; missing forms are those of the last block."""
+        """Return the timestamp forms of the first records; if missing, those of the last block."""
         if not self._forms:
             return ()
         seen: SeenForms = (None,) * len(self._forms)
@@ -109,7 +110,7 @@ class JsonDecoding:
         return _complete_forms(seen, self._forms)
 
     def _isolate(self, values: pa.Array, indices: Indices, forms: Forms) -> None:
-        """Read a block that has a broken record in smaller parts."""
+        """Read a block that contains a broken record in smaller parts."""
         for start in range(0, len(values), _LEAF_VALUES):
             leaf = slice(start, start + _LEAF_VALUES)
             try:
@@ -118,7 +119,7 @@ class JsonDecoding:
                 self._inspect(values[leaf], indices[leaf], forms)
 
     def _inspect(self, values: pa.Array, indices: Indices, forms: Forms) -> None:
-        """Reject the broken records and read the others, grouped by their timestamp forms."""
+        """Reject the broken records; read the others, grouped by their timestamp forms."""
         readable: dict[Forms, list[int]] = {}
         for position, value in enumerate(values.to_pylist()):
             finding = self._inspector.inspect(value)
@@ -130,7 +131,7 @@ class JsonDecoding:
             self._bisect(values.take(pa.array(positions)), indices[positions], own)
 
     def _bisect(self, values: pa.Array, indices: Indices, forms: Forms) -> None:
-        """Read records that passed inspection; bisect them to find those that pyarrow refuses."""
+        """Read records that passed the inspection; bisect to find those that pyarrow refuses."""
         try:
             self._read(values, indices, forms)
         except ValueError as error:
@@ -142,7 +143,7 @@ class JsonDecoding:
             self._bisect(values[middle:], indices[middle:], forms)
 
     def _read_single(self, values: pa.Array, indices: Indices, error: ValueError) -> None:
-        """Read one record that passed inspection, or that was too deep for it."""
+        """Read one record that passed the inspection, or was too deep to be inspected."""
         value, index = values[0].as_py(), int(indices[0])
         finding = self._inspector.inspect(value)
         if finding.is_complete and self._unknown_fields != "evolve":
@@ -171,7 +172,7 @@ class JsonDecoding:
         self._keep_rows(rows, np.arange(1), values, indices)
 
     def _explain_refusal(self, value: bytes, finding: Finding, error: ValueError) -> str:
-        """Return why pyarrow refuses a record, with the column if it can be found."""
+        """Return why pyarrow refuses a record, and in which column if this can be found."""
         reason = _first_line(error)
         if not finding.is_complete:
             return _TYPE_CHANGED.sub(_format_types, reason)
@@ -189,7 +190,7 @@ class JsonDecoding:
         return reason
 
     def _reject(self, value: bytes, index: int, reason: str) -> None:
-        """Reject a record, unless its only fault is wider values that the policy rescues."""
+        """Reject a record, unless its only faults are wider values that the policy rescues."""
         decision: pa.Schema | str = reason
         if self._record_policy.allows_wider:
             decision = self._record_policy.narrow_columns(value, index, reason)
@@ -210,7 +211,7 @@ class JsonDecoding:
         """Read a block and keep its rows.
 
         Raises:
-            ValueError: a value cannot be read; no row is kept.
+            ValueError: a value cannot be read. In this case, no row is kept.
         """
         if self._unknown_fields == "ignore":
             rows, candidates = self._reader.read(values, forms), np.arange(0)
@@ -220,10 +221,10 @@ class JsonDecoding:
         self._keep_rows(rows, candidates, values, indices)
 
     def _check_overflow(self, rows: pa.Table, values: pa.Array) -> None:
-        """Check that no infinity is a number in its record.
+        """Check that no infinity was a finite number in its record.
 
         Raises:
-            ValueError: one is.
+            ValueError: an infinity was a finite number.
         """
         candidates = np.flatnonzero(find_possible_overflows(rows, values))
         for value in values.take(pa.array(candidates)).to_pylist():
@@ -235,7 +236,7 @@ class JsonDecoding:
     def _keep_rows(
         self, rows: pa.Table, candidates: Indices, values: pa.Array, indices: Indices
     ) -> None:
-        """Keep rows; those at the positions ``candidates`` may have unknown fields."""
+        """Keep rows, of which those at the positions ``candidates`` may have unknown fields."""
         if self._unknown_fields == "ignore":
             self._keep(rows, indices)
         elif self._unknown_fields == "rescue":
@@ -244,7 +245,10 @@ class JsonDecoding:
             self._keep_allowed(rows, candidates, values, indices)
 
     def _read_with_unknown(self, values: pa.Array, forms: Forms) -> tuple[pa.Table, Indices]:
-        """Return rows of the known columns, and positions of rows that may have unknown fields."""
+        """Return rows of the known columns, and the positions of rows with unknown fields.
+
+        The positions may include rows that have no unknown fields.
+        """
         is_counted = has_content if self._unknown_fields == "evolve" else is_not_null
         parsed = self._infer(values, forms)
         if parsed is not None:
@@ -254,7 +258,7 @@ class JsonDecoding:
         return self._reader.read(values, forms), np.arange(len(values))
 
     def _infer(self, values: pa.Array, forms: Forms) -> pa.Table | None:
-        """Parse known and unknown fields; None if types vary or there are too many fields."""
+        """Parse known and unknown fields; return None if types vary or fields are too many."""
         if not is_shallow(values):
             return None
         try:
@@ -265,7 +269,7 @@ class JsonDecoding:
                         return None
             return self._reader.parse(values, forms, "infer")
         except (ValueError, RecursionError):
-            return None  # the type of an unknown field changes from record to record
+            return None  # the type of an unknown field differs between records
 
     def _keep_allowed(
         self, rows: pa.Table, candidates: Indices, values: pa.Array, indices: Indices
@@ -324,12 +328,12 @@ class JsonDecoding:
 
 
 def _complete_forms(seen: SeenForms, forms: Forms) -> Forms:
-    """Widen the forms of some records by those of others, and fill in missing forms."""
+    """Return forms that fit both some records and others; the others fill in missing forms."""
     return tuple(merge_forms(a, b) or a or b for a, b in zip(seen, forms, strict=True))
 
 
 def _blocks(values: pa.Array) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of values, limited in number and, unless a single value is larger, bytes."""
+    """Yield ranges of values, which are limited in number and, except for one value, in bytes."""
     ends = pc.cumulative_sum(pc.binary_length(values).cast(pa.int64())).to_numpy()
     start, bytes_before = 0, 0
     while start < len(values):
@@ -339,7 +343,7 @@ def _blocks(values: pa.Array) -> Iterator[tuple[int, int]]:
         start, bytes_before = end, int(ends[end - 1])
 
 
-#: The message of pyarrow for a value of the wrong type, with its path, such as ``/a/[]/b``.
+#: pyarrow's message for a value of the wrong type; it contains the path, such as ``/a/[]/b``.
 _TYPE_CHANGED = re.compile(r"Column\(/(.+)\) changed from (\w+) to (\w+)")
 
 

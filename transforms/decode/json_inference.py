@@ -2,27 +2,27 @@
 
 The kind of a field is that of most of its values: string, number, boolean, array or struct.
 
-The types of numbers keep all digits of integers and of keys:
+The types for numbers keep all digits of integers and of keys:
 
 integers of 64 bits        bigint
 larger integers            decimal(38,0), because later ones may be longer
-fractions, and integers    double if no integer is above 2^53 and the field is not part of a key;
-                           otherwise decimal(38,s): s includes half of the digits that the sample
+fractions, or fractions    double if no integer is above 2^53 and the field is not part of a key;
+and integers               otherwise decimal(38,s), where s includes half of the digits that the
+                           sample does not use
                            does not use
-
 A number with a point or an exponent (1.0, 1e3) is a fraction, because the decoder does not read it
 as bigint. A field is refused if most of its values are integers of more than 38 digits, or if no
-decimal fits all numbers of the sample. A double rounds fractions of more than 17 digits; such
-fields are reported.
+decimal fits all numbers of the sample. A double rounds fractions of more than 17 digits. Fields
+with such fractions are reported.
 
-A field of strings is a timestamp if every value is an ISO-8601 date and time, and either all values
-have an offset or all have none. The decoder reads values without an offset as UTC. If only some
-values have an offset, the field is a string, because the others may be local time.
+A string field becomes a timestamp if every value is an ISO-8601 date and time, and either all or
+none of the values have an offset. The decoder reads values without an offset as UTC. If only some
+values have an offset, the field remains a string, because the other values may be in local time.
 
-A field that is null, an empty array or an empty object in every record has no type. It is
-reported and not part of the schema, so that it is an unknown field until it is declared or evolves.
-The same holds for a field whose name begins with ``_hoodie_``. Hudi gives such columns a meaning (a
-row with the ``_hoodie_operation`` D is a delete), so that users must declare them.
+A field that is null, an empty array or an empty object in every record has no type. It is reported
+and is not part of the schema. So it is an unknown field until it is declared or evolves. The same
+is true for a field whose name begins with ``_hoodie_``. Hudi gives such columns a meaning, so users
+must declare them. For example, a row with the ``_hoodie_operation`` D is a delete.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SAMPLED_VALUES = 10_000
 _BIGINTS = range(-(2**63), 2**63)
 _EXACT_IN_DOUBLE = range(-(2**53), 2**53 + 1)
 _DECIMAL_DIGITS = 38
-#: 17 digits distinguish a ``double`` from all others.
+#: 17 digits are enough to distinguish a ``double`` from all others.
 _DOUBLE_DIGITS = 17
 
 _TIMESTAMP = pa.timestamp("us", "UTC")
@@ -58,11 +58,12 @@ class InferredSchema:
     """The result of the inference.
 
     Attributes:
-        schema: schema for ``JsonDecoder``, all nullable; without columns if no field has a type.
-        records: number of JSON objects in the sample.
-        untyped: dotted names of fields without content in all records.
-        reserved: fields that are not in the schema because Hudi gives their names a meaning.
-        rounded: dotted names of ``double`` fields with fractions of more than 17 digits.
+        schema: the schema for ``JsonDecoder``. All columns are nullable. If no field has a type,
+            there are no columns.
+        records: the number of JSON objects in the sample.
+        untyped: the dotted names of fields without content in all records.
+        reserved: the fields that are not in the schema, because Hudi gives their names a meaning.
+        rounded: the dotted names of ``double`` fields with fractions of more than 17 digits.
     """
 
     schema: pa.Schema
@@ -80,15 +81,16 @@ def infer_schema(
 ) -> InferredSchema:
     """Infer columns from the first ``sampled_values`` records, in order of first appearance.
 
-    Broken records are skipped. Names are not checked; use ``schema_text.check_columns`` to find out
-    whether a table can have them.
+    Broken records are skipped. Names are not checked; ``check_columns`` of
+    ``lakemark.schema.table_columns`` checks whether a table can have them.
 
     Args:
-        values: records, of type ``binary``.
-        sampled_values: size of the sample.
-        texts: dotted names of fields whose strings never become timestamps, such as record keys.
-        exact: dotted names of fields whose fractions become decimals, because two of them must not
-            be rounded to one value: record keys and partition columns.
+        values: the records, of type ``binary``.
+        sampled_values: the size of the sample.
+        texts: the dotted names of fields whose strings never become timestamps, such as record
+            keys.
+        exact: the dotted names of fields whose fractions become decimals: record keys and partition
+            columns. They must be exact, because rounding could make two different keys equal.
 
     Raises:
         InvalidConfig: no type fits the numbers of a field exactly.
@@ -115,7 +117,7 @@ def infer_schema(
 
 
 def _parse(value: bytes) -> object:
-    """Parse a record, or return None if it is broken."""
+    """Parse a record; return None if it is broken."""
     try:
         return parse(value.decode(), exact=True)
     except (ValueError, RecursionError):
@@ -128,7 +130,8 @@ class _NumberStatistics:
     def __init__(self) -> None:
         self.are_integers = self.fit_bigint = self.fit_double = True
         self.has_rounded_fractions = False
-        #: Maximum digits before and after the point, in numbers of at most 38 digits.
+        #: The maximum number of digits before and after the point, among numbers of at most 38
+        #: digits.
         self.whole_digits = self.fraction_digits = 0
 
     def add(self, number: Decimal | float) -> None:
@@ -151,7 +154,7 @@ class _NumberStatistics:
 
     @property
     def decimal_type(self) -> pa.DataType | None:
-        """A decimal type for all numbers, with spare digits if possible; None if none fits."""
+        """A decimal type for all numbers, with spare digits if possible; None if there is none."""
         if self.are_integers:
             return pa.decimal128(_DECIMAL_DIGITS, 0)
         spare = _DECIMAL_DIGITS - self.whole_digits - self.fraction_digits
@@ -168,13 +171,13 @@ class _FieldStatistics:
         self.members: dict[str, _FieldStatistics] = {}
         self.elements: _FieldStatistics | None = None
         self.numbers = _NumberStatistics()
-        #: Which strings occur: times with an offset (True), without one (False), others (None).
+        #: The strings that occur: times with an offset (True) or without (False), others (None).
         self.has_offset: set[bool | None] = set()
 
     def add(self, value: object, depth: int = 0) -> None:
         """Count one value; null is ignored."""
         if depth > MAX_EVOLVED_DEPTH:
-            # No table has columns at this depth: the decoder rejects the value, whatever the type.
+            # No table has columns at this depth. The decoder rejects the value, whatever its type.
             self.kinds["string"] += 1
             self.has_offset.add(None)
         elif isinstance(value, dict):
@@ -198,13 +201,13 @@ class _FieldStatistics:
 
     @property
     def are_timestamps(self) -> bool:
-        """Whether all values are times that a timestamp column reads without a guess."""
+        """Whether all values are times that a timestamp column can read without guessing."""
         return len(self.kinds) == 1 and self.has_offset in ({True}, {False})
 
 
 @dataclass(frozen=True, slots=True)
 class _TypeChooser:
-    """Chooses types, and collects the fields that have none or that lose digits."""
+    """Chooses types, and collects the fields that have no type or lose digits."""
 
     texts: Collection[str]
     exact: Collection[str]
@@ -219,7 +222,7 @@ class _TypeChooser:
         return [pa.field(name, inferred) for name, inferred in types.items() if inferred]
 
     def _choose_type(self, statistics: _FieldStatistics, path: Path) -> pa.DataType | None:
-        """Return the type of a field, or None if no value has one."""
+        """Return the type of a field; None if none of its values has a type."""
         kind = statistics.kinds.most_common(1)[0][0] if statistics.kinds else "empty"
         if kind == "struct" and statistics.members:
             fields = self.choose_fields(statistics, path)
@@ -257,7 +260,7 @@ class _TypeChooser:
 
 
 def _is_long_integer(number: Decimal | float) -> bool:
-    """Return whether a number is an integer with more digits than a decimal has."""
+    """Return whether a number is an integer with more digits than a decimal can have."""
     return isinstance(number, (int, LongInteger)) and abs(number) >= 10**_DECIMAL_DIGITS
 
 
@@ -275,7 +278,7 @@ def _has_offset(text: str) -> bool | None:
         return None
     try:
         parsed = datetime.fromisoformat(text)
-        if parsed.tzinfo is not None:  # otherwise it is in UTC, and not in this machine's zone
+        if parsed.tzinfo is not None:  # astimezone would take a time without a zone as local time
             parsed.astimezone(UTC)
     except (ValueError, OverflowError):  # no such day, or beyond the years 1 to 9999 in UTC
         return None

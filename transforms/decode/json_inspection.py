@@ -1,8 +1,8 @@
-"""Inspects single JSON records, for the reasons of rejects and for the forms of timestamps.
+"""Inspects single JSON records, to find reject reasons and the forms of timestamps.
 
-Only the records of a block that pyarrow could not read are inspected. The inspection reports only
-faults that pyarrow refuses as well (``tests/property`` checks this), so that the result for a
-record never depends on other records. Records that pass the inspection are read by pyarrow.
+Only the records of a block that pyarrow could not read are inspected. The inspection only reports
+faults for which pyarrow also refuses the record (``tests/property`` checks this). So the result for
+a record never depends on other records. Records that pass the inspection are read by pyarrow.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from transforms.decode.json_scanner import (
     read_decimal,
 )
 
-#: A form for each timestamp of the schema; None if the record has no value for it.
+#: One form for each timestamp of the schema; None if the record has no value for the timestamp.
 SeenForms = tuple[TimestampForm | None, ...]
 
 
@@ -36,9 +36,9 @@ class Finding:
     """The result of inspecting one record.
 
     Attributes:
-        reason: why the record is broken, or None if it is not.
-        forms: forms of its timestamps.
-        is_complete: whether Python could parse the record; if not, only pyarrow can check it.
+        reason: why the record is broken; None if it is not broken.
+        forms: the forms of the record's timestamps.
+        is_complete: whether Python could parse the record. If not, only pyarrow can check it.
     """
 
     reason: str | None
@@ -55,7 +55,7 @@ class RecordInspector:
         self._exact = any(map(_holds_decimals, schema.types))
 
     def inspect(self, value: bytes) -> Finding:
-        """Return what is wrong with a record, if anything, and the forms of its timestamps."""
+        """Return what is wrong with a record, if anything is, and the forms of its timestamps."""
         try:
             record = parse(value.decode(), exact=self._exact)
         except json.JSONDecodeError as error:
@@ -79,8 +79,8 @@ def _format_fault(fault: str | None) -> str | None:
 
 _Seen = list[TimestampForm | None]
 
-#: Checks a value that is not null, and records the forms of its timestamps. The result is None, or
-#: ``<path from here>: <what is wrong>``; the callers prepend to the path.
+#: Checks a value that is not null, and records the forms of its timestamps. The result is None or a
+#: fault, ``<path>: <what is wrong>``. Each caller prepends a part of the path.
 _Check = Callable[[object, _Seen], str | None]
 
 
@@ -90,7 +90,7 @@ def _holds_decimals(data_type: pa.DataType) -> bool:
 
 
 def _check_for(wanted: pa.DataType, timestamps: Iterator[int]) -> _Check:
-    """Return the check for a type; ``timestamps`` yields the indices of its forms, depth first."""
+    """Return the check for a type; ``timestamps`` yields the index of each timestamp's form."""
     if pa.types.is_struct(wanted):
         return _object_check(list(wanted), timestamps)
     if pa.types.is_list(wanted):
@@ -148,7 +148,7 @@ def _timestamp_check(number: int) -> _Check:
 
 
 def merge_forms(one: TimestampForm | None, other: TimestampForm | None) -> TimestampForm | None:
-    """Return the form that reads values of both, or None if no form does."""
+    """Return the form that can read values of both forms; None if there is none."""
     if one is None or other is None or one is other:
         return one or other
     if TimestampForm.EPOCH in (one, other):
@@ -191,7 +191,7 @@ _BASE64_TEXT = re.compile(
 )
 _DECIMAL_TEXT = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 _INT32_MAX, _INT64_MAX = 2**31 - 1, 2**63 - 1
-#: Slightly above the greatest ``float``, because pyarrow decides about rounding.
+#: Slightly above the greatest ``float``, because pyarrow decides how values near it are rounded.
 _FLOAT_CEILING = 3.5e38
 
 
@@ -226,7 +226,7 @@ def _check_float(value: object, _: _Seen) -> str | None:
 
 
 def _floating_fault(value: object, ceiling: float, name: str) -> str | None:
-    """Return what is wrong with a number whose type requires less than ``ceiling``."""
+    """Return what is wrong with a number that must be below ``ceiling``; None if it is valid."""
     if not _is_number(value):
         return f": {_describe(value)} is not a number"
     is_special = isinstance(value, float) and not math.isfinite(value)
@@ -277,7 +277,7 @@ _LEAF_CHECKS: dict[pa.DataType, _Check] = {
     pa.binary(): _check_binary,
 }
 
-#: Types that the inspection and the decoder support, in addition to decimals and timestamps.
+#: The types that inspection and decoder support, in addition to decimals and timestamps.
 LEAF_TYPES = frozenset(_LEAF_CHECKS)
 
 

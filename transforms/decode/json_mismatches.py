@@ -1,7 +1,7 @@
 """Finds the unknown fields and the wider values of single JSON records.
 
-The decoder passes only records that may have some. An unknown field without content (null, an empty
-array, an empty object, or nested ones of these) has no type, so it requests no column.
+The decoder only passes records that may have some. An unknown field without content (null, an empty
+array, an empty object, or nested values of these kinds) has no type. So it requests no column.
 
 Each unknown field of a record is either found or reported as a fault, so that no value is lost.
 """
@@ -28,15 +28,15 @@ _INT32 = range(-(2**31), 2**31)
 _INT64 = range(-(2**63), 2**63)
 _EXACT_IN_DOUBLE = range(-(2**53), 2**53 + 1)
 
-#: Numbers from here on are rounded to infinity in a ``float``.
+#: A number of at least this size is rounded to infinity in a ``float``.
 _FLOAT_END = 2.0**128 - 2.0**103
 
 _SHOWN_CHARACTERS = 40
 
-#: Longer names are not accepted as names of columns.
+#: The longest name of a column.
 _MAX_NAME_CHARACTERS = 255
 
-#: Spark reads a struct as a union if all its fields have such names.
+#: Spark reads a struct as a union if all its field names match this pattern.
 _UNION_MEMBER = re.compile(r"member\d+")
 
 
@@ -45,9 +45,9 @@ class Mismatches:
     """The mismatches of one record.
 
     Attributes:
-        unknown: paths of unknown fields, by the record's own names, and the kinds of their values.
-        wider: paths and kinds of values that fit only a wider type than that of their column.
-        first_unknown: dotted name of the first unknown field that is not null.
+        unknown: the paths of unknown fields, in the record's own names, and their kinds of values.
+        wider: the paths and kinds of values that only fit a wider type than their column's.
+        first_unknown: the dotted name of the first unknown field that is not null.
         fault: why an unknown field cannot become a column, or why the search failed.
     """
 
@@ -58,11 +58,11 @@ class Mismatches:
 
 
 class MismatchFinder:
-    """Compares single records with one schema.
+    """Compares single records with a schema.
 
     Args:
-        schema: columns of the records, aliases included.
-        policy: contains aliases, reserved names and columns of fixed types.
+        schema: the columns of the records, including aliases.
+        policy: contains aliases, reserved names, and columns of fixed types.
     """
 
     def __init__(self, schema: pa.Schema, policy: SchemaPolicy) -> None:
@@ -94,7 +94,7 @@ class MismatchFinder:
             if member is None:
                 continue
             if name == "":
-                # In a path, an empty name means the elements of an array.
+                # In a path, an empty name stands for the elements of an array.
                 found.first_unknown = (
                     dotted(path) if found.first_unknown is None else found.first_unknown
                 )
@@ -129,7 +129,7 @@ class MismatchFinder:
             found.unknown |= kinds
 
     def _alias_conflict(self, record: Mapping[str, object]) -> str | None:
-        """Return the reject reason if the unknown parts of a column and its alias differ."""
+        """Return a reject reason if the unknown parts of a column and its alias differ."""
         for alias, column in self._policy.aliases.items():
             if record.get(column) is None or record.get(alias) is None:
                 continue
@@ -142,7 +142,7 @@ class MismatchFinder:
 def _exceeds_column(value: object, known: pa.DataType) -> bool:
     """Return whether a number does not fit the column, but may fit a wider one.
 
-    An integer column is not widened for an integer that is written as a fraction (5.0), or for a
+    An integer column is not widened for an integer that is written as a fraction (5.0), nor for a
     value that is not finite.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -157,7 +157,7 @@ def _exceeds_column(value: object, known: pa.DataType) -> bool:
 
 
 def _collect_kinds(value: object, path: Path, found: Mismatches) -> set[tuple[Path, ValueKind]]:
-    """Return paths and kinds of the values in an unknown field; empty if it has no content."""
+    """Return the paths and kinds of the values in an unknown field; empty if it has no content."""
     if depth(path) > MAX_EVOLVED_DEPTH:
         found.fault = found.fault or (
             f"field {path[0]!r}: it is nested more than {MAX_EVOLVED_DEPTH} levels deep (an array "
@@ -213,7 +213,7 @@ def _kind(value: object) -> ValueKind | None:
 
 
 def _number_kind(value: object) -> ValueKind | None:
-    """Return the kind of a number, or None if it fits neither ``bigint`` nor ``double``."""
+    """Return the kind of a number; None if it fits neither ``bigint`` nor ``double``."""
     if isinstance(value, int):
         if value in _INT32:
             return ValueKind.INT
@@ -224,7 +224,9 @@ def _number_kind(value: object) -> ValueKind | None:
 
 
 def _unknown_part(value: object, known: pa.DataType | None) -> object:
-    """Return the unknown part of a value, without fields that have no type; None if all is known.
+    """Return the unknown part of a value, without fields that have no type.
+
+    None means that everything is known. For an array, the result has one part for each element.
 
     For an array, the result has one part for each element.
     """

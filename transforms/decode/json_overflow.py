@@ -1,6 +1,6 @@
 """Finds numbers that pyarrow read as infinity because they are too large for a ``double``.
 
-pyarrow refuses 1e400, but reads 99e307 and an integer of 400 digits as infinity.
+pyarrow refuses 1e400. But it reads 99e307, and an integer of 400 digits, as infinity.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import pyarrow.compute as pc
 
 Mask = npt.NDArray[np.bool_]
 
-#: A ``double`` is less than 1.8e308, so a number without an exponent needs this many digits.
+#: A ``double`` is below 1.8e308, so a number that overflows has 309 digits in a row or an exponent.
 _MAY_OVERFLOW = r"[0-9]{309}|[0-9][eE]\+?[0-9]"
 
 
 def find_possible_overflows(rows: pa.Table, values: pa.Array) -> Mask:
-    """Return which rows contain an infinity that may be a number in the record.
+    """Return which rows contain an infinity that may be a finite number in the record.
 
     Args:
-        rows: decoded rows.
+        rows: the decoded rows.
         values: the record of each row.
     """
     found = np.zeros(rows.num_rows, np.bool_)
@@ -45,7 +45,7 @@ def _holds_infinity(column: pa.Array) -> bool:
 
 
 def _find_infinities(column: pa.Array) -> Mask:
-    """Return which values are, or contain, an infinity."""
+    """Return which values are an infinity or contain one."""
     found = np.zeros(len(column), np.bool_)
     if pa.types.is_struct(column.type):
         for number in range(column.type.num_fields):

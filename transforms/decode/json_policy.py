@@ -21,7 +21,7 @@ from transforms.decode.json_inspection import RecordInspector
 from transforms.decode.json_mismatches import Mismatches, MismatchFinder
 from transforms.decode.schema_policy import SchemaPolicy, UnknownFields
 
-#: Cached inspectors, one for each set of columns that are too narrow for a record.
+#: How many inspectors are cached. There is one for each set of columns that is too narrow.
 _MAX_INSPECTORS = 256
 
 
@@ -29,12 +29,13 @@ class RecordPolicy:
     """Decides about single records, and collects the schema changes that they request.
 
     Attributes:
-        requesting: indices of the records that request a schema change.
-        refusals: by index, why a record must stop the run if nothing else prevents its row.
+        requesting: the indices of the records that request a schema change.
+        refusals: why a record must stop the run, by its index. This counts only if nothing else
+            prevents the record from becoming a row.
 
     Args:
-        schema: columns of the records, aliases included.
-        unknown_fields: setting of the policy, with its default resolved.
+        schema: the columns of the records, including aliases.
+        unknown_fields: how the policy handles unknown fields, with the default resolved.
         policy: the policy.
     """
 
@@ -50,32 +51,32 @@ class RecordPolicy:
 
     @property
     def allows_wider(self) -> bool:
-        """Whether the policy does something other than reject wider values."""
+        """Whether the policy allows wider values, instead of rejecting their records."""
         return self._policy.wider_values != "reject"
 
     def find_reject_reason(self, value: bytes, index: int) -> str | None:
-        """Return why the unknown fields of a record reject it, or None if they do not.
+        """Return why the unknown fields of a record reject it; None if they do not.
 
         Args:
             value: the record.
-            index: index of the record in the input.
+            index: the index of the record in the input.
         """
         return self._check_unknown_fields(self._finder.find(value), index)
 
     def find_unknown_field_fault(self, value: bytes) -> str | None:
-        """Return why an unknown field cannot become a column, if the policy would make it one."""
+        """Return why an unknown field that the policy would add cannot become a column, or None."""
         return self._finder.find(value).fault if self._unknown == "evolve" else None
 
     def narrow_columns(self, value: bytes, index: int, reason: str) -> pa.Schema | str:
-        """Return the columns to read of a record that does not fit, or why it is rejected.
+        """Return the columns to read if a record does not fit, or why the record is rejected.
 
         Args:
             value: the record.
-            index: index of the record in the input.
+            index: the index of the record in the input.
             reason: why the record does not fit the schema.
 
         Returns:
-            The columns without those whose values are rescued; or the reason.
+            The columns, without those whose values are rescued; or the reason.
         """
         found = self._finder.find(value)
         if not found.wider or not self._fits_wider_columns(value, found):
@@ -92,9 +93,10 @@ class RecordPolicy:
         return reason
 
     def propose_columns(self, values: Iterable[bytes]) -> Proposal:
-        """Return the schema changes that records request.
+        """Return the schema changes that the records request.
 
-        If they exceed ``MAX_EVOLVED_COLUMNS``, the result may be incomplete, but exceeds it, too.
+        If there would be more than ``MAX_EVOLVED_COLUMNS``, the result may be incomplete, but still
+        exceeds this number.
         """
         requested: set[Sighting] = set()
         checked = maximum = max(MAX_EVOLVED_COLUMNS, column_count(self._schema))
@@ -111,7 +113,7 @@ class RecordPolicy:
         return frozenset(requested)
 
     def find_wider_paths(self, values: Iterable[bytes]) -> set[Path]:
-        """Return the paths, by column names, of values that are wider than their column."""
+        """Return the paths, in column names, of values that are wider than their columns."""
         found = [self._policy.to_columns(self._finder.find(value).wider) for value in values]
         return {path for sightings in found for path, _ in sightings}
 
@@ -135,7 +137,7 @@ class RecordPolicy:
         return reason
 
     def _widen_integers(self, found: set[tuple[Path, ValueKind]]) -> set[tuple[Path, ValueKind]]:
-        """Make new integer columns ``bigint`` at once if the policy does not widen them later."""
+        """Make new integer columns ``bigint``, unless the policy can widen them later."""
         if self._policy.wider_values == "evolve":
             return found
         widened = {ValueKind.INT: ValueKind.SHORT_LONG}
@@ -154,7 +156,7 @@ class RecordPolicy:
 
 
 def remove_fields(schema: pa.Schema, paths: set[Path]) -> pa.Schema:
-    """Remove fields from a schema; if a field is inside an array, remove the array."""
+    """Remove fields from a schema. If a field is inside an array, remove the whole array."""
     return pa.schema(_remove_fields(list(schema), (), {dotted(path) for path in paths}))
 
 

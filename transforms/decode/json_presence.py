@@ -1,9 +1,9 @@
-"""Finds JSON objects that have a field, even if it is null; decoded columns do not show this.
+"""Finds JSON objects that have a field, even if the field is null; decoded columns hide this.
 
-If the quoted name does not occur in an object, the object does not have the field. If it occurs, it
-may also be a value, or the name of a nested field. Its names are then read one by one, with two
-exceptions. Without a backslash, a name can be written in only one way. With a single brace, all
-names are at the top level.
+If the quoted name of the field does not occur in an object, the object does not have the field. If
+it occurs, it may also be a value or the name of a nested field. So the names of the object must be
+read one by one. There are two shortcuts. If the object has no backslash, a name can be written in
+only one way. If it has only one opening brace, all names are at the top level.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ Mask = npt.NDArray[np.bool_]
 
 _BLANKS = r"[ \t\r\n]*"
 
-#: Characters between two strings of an object. With quotes around it, such a name could match
-#: the end of one string and the start of the next.
+#: Characters that separate the strings of an object. A name that contains one of them, with quotes
+#: around it, could match the end of one string and the start of the next.
 _BETWEEN_TEXTS = re.compile(r"[:,]")
 
 
 def find_present(objects: pa.Array | pa.ChunkedArray, name: str) -> Mask:
-    """Return which objects have a top-level field of this name.
+    """Return which objects have a top-level field with this name.
 
     Args:
         objects: valid JSON objects in UTF-8, as strings or binary, without nulls.
-        name: name of the field, unescaped.
+        name: the name of the field, without JSON escapes.
     """
     if isinstance(objects, pa.ChunkedArray):
         objects = objects.combine_chunks()

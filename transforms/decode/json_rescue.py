@@ -1,11 +1,12 @@
 """Collects the unknown fields of JSON records, as one JSON object for each record.
 
 pyarrow infers columns for unknown fields. Only rows with values in these columns are searched one
-by one. The rescued text is that of the record, so that no number changes:
+by one. The rescued text is copied from the record, so that no number changes. For example, with the
+columns ``id`` and ``home struct<zip:string>``,
 
-``{"id": 1, "extra": 1.10, "home": {"zip": "12", "floor": 3}}`` with columns ``id`` and
-``home struct<zip:string>`` keeps ``{"extra":1.10,"home":{"floor":3}}``. An array whose elements
-have unknown fields is kept whole. A field that is null is treated as absent.
+``{"id": 1, "extra": 1.10, "home": {"zip": "12", "floor": 3}}`` keeps
+``{"extra":1.10,"home":{"floor":3}}``. An array whose elements have unknown fields is kept as a
+whole. A field that is null counts as absent.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ from transforms.decode.json_scanner import (
 
 Mask = npt.NDArray[np.bool_]
 
-#: pyarrow infers the type of nested unknown fields by recursion. Its stack overflows at some tens
-#: of thousands of levels; a message of one megabyte can have half a million.
+#: The largest depth at which types of unknown fields are inferred. pyarrow infers by recursion. Its
+#: stack overflows at some tens of thousands of levels, and a message of one megabyte can have half
+#: a million levels.
 _MAX_INFERRED_DEPTH = 1_000
 
 
@@ -70,12 +72,12 @@ def has_content(read: pa.Array) -> Mask:
 def find_unknown(
     parsed: pa.Table, schema: pa.Schema, is_counted: Callable[[pa.Array], Mask] = is_not_null
 ) -> Mask:
-    """Return which rows have a counted field that is not in ``schema``, at any depth."""
+    """Return which rows have a counted field that ``schema`` lacks, at any depth."""
     types = field_types(schema)
     found = np.zeros(parsed.num_rows, np.bool_)
     for name, column in zip(parsed.column_names, parsed.columns, strict=True):
         if _has_more_fields(column.type, types.get(name)):
-            # A block has one chunk. It must not be copied: pyarrow cannot copy the type of [null].
+            # A block has one chunk. It is not copied: pyarrow cannot copy the type of [null].
             found |= _find_unknown(column.chunk(0), types.get(name), is_counted)
     return found
 
@@ -86,16 +88,16 @@ def count_unknown(read: pa.Schema, schema: pa.Schema) -> int:
 
 
 def unknown_fields(text: str, schema: pa.Schema, kept: pa.Schema | None = None) -> str | None:
-    """Return the unknown fields of one record as a JSON object, or None if it has none.
+    """Return the unknown fields of one record as a JSON object; None if it has none.
 
     Args:
         text: the record.
         schema: the known columns.
-        kept: if given, only unknown fields in this schema are returned.
+        kept: if given, only unknown fields that are in this schema are returned.
 
     Raises:
-        ValueError: the record is nested too deeply, or an object has two values for a field, of
-            which JSON readers would keep only one.
+        ValueError: the record is nested too deeply; or an object has two values for a field, so
+            that JSON readers would keep only one of them.
     """
     text = spell_out_constants(text)
     wanted = None if kept is None else field_types(kept)
@@ -104,10 +106,10 @@ def unknown_fields(text: str, schema: pa.Schema, kept: pa.Schema | None = None) 
 
 
 def known_fields(text: str, schema: pa.Schema) -> str:
-    """Return the known fields of one record, nested ones included, as a JSON object.
+    """Return the known fields of one record, including nested fields, as a JSON object.
 
     Raises:
-        ValueError: as ``unknown_fields``.
+        ValueError: see ``unknown_fields``.
     """
     text = spell_out_constants(text)
     with _depth_error():
@@ -124,7 +126,7 @@ def _depth_error() -> Iterator[None]:
 
 
 def _has_more_fields(read: pa.DataType, known: pa.DataType | None) -> bool:
-    """Return whether a type has fields that the known type does not have."""
+    """Return whether a type has fields that the known type lacks."""
     if known is None:
         return True
     if pa.types.is_struct(read) and pa.types.is_struct(known):
@@ -136,7 +138,7 @@ def _has_more_fields(read: pa.DataType, known: pa.DataType | None) -> bool:
 
 
 def _count_unknown(read: pa.DataType, known: pa.DataType | None) -> int:
-    """Count the fields of a type that the known type does not have; all if there is none."""
+    """Count the fields of a type that the known type lacks; all fields if no type is known."""
     if pa.types.is_list(read):
         inside = known.value_type if known is not None and pa.types.is_list(known) else None
         return _count_unknown(read.value_type, inside)
@@ -152,7 +154,7 @@ def _count_unknown(read: pa.DataType, known: pa.DataType | None) -> int:
 def _find_unknown(
     read: pa.Array, known: pa.DataType | None, is_counted: Callable[[pa.Array], Mask]
 ) -> Mask:
-    """Return which values are unknown, or contain unknown fields."""
+    """Return which values are unknown or contain unknown fields."""
     if known is None:
         return is_counted(read)
     found = np.zeros(len(read), np.bool_)
@@ -208,7 +210,7 @@ def _known_part(text: str, begin: int, end: int, known: pa.DataType) -> str:
 def _unknown_part(
     text: str, begin: int, end: int, known: pa.DataType, wanted: pa.DataType | None
 ) -> str | None:
-    """Return the unknown part of the value of a known column, or None."""
+    """Return the unknown part of the value of a known column; None if there is none."""
     if pa.types.is_struct(known) and text[begin] == "{":
         types = field_types(known)
         inside = None if wanted is None else field_types(wanted)

@@ -1,28 +1,28 @@
-"""Reads the text of single JSON records; no other module of the decoder does.
+"""Reads the text of single JSON records; no other module of the decoder reads JSON text.
 
-pyarrow reads almost all records, in blocks (``json_block``). A record is read here only if more
-must be known about it than its columns show:
+pyarrow reads almost all records, in blocks (``json_block``). A record is read here only if its
+columns do not show enough about it:
 
 ``json_inspection``  why a record is rejected, and the forms of its timestamps
-``json_mismatches``  its unknown fields and its values that fit only a wider type
-``json_rescue``      the text of its unknown fields, or of its known ones
-``json_presence``    whether it has a field that may be null
+``json_mismatches``  its unknown fields, and its values that only fit a wider type
+``json_rescue``      the text of its unknown fields, or of its known fields
+``json_presence``    whether it has a field, which may be null
 ``json_inference``   the types of its fields, in a sample
 ``tombstone_keys``   whether a key has a field inside an object
 
 A record can be read in two ways. ``parse`` returns its values. ``find_members`` and
 ``find_elements`` yield the spans of its values in the text, so that a value can be copied without
-changing a digit. Both follow one contract:
+changing a digit. Both ways obey these rules:
 
-- They read every text that pyarrow reads, so that the result never depends on which parser read a
-  record. ``NaN``, ``Inf`` and ``Infinity`` are numbers, with or without a minus sign, and a number
-  may have any length.
-- No number overflows. ``parse`` returns an infinite ``float`` only if the record contains one, and
-  a ``Decimal`` for a number that is too large for a ``double``.
+- They read every text that pyarrow reads, so that the result does not depend on which parser reads
+  a record. ``NaN``, ``Inf`` and ``Infinity`` are numbers, with or without a minus sign, and a
+  number may have any length.
+- No number overflows. ``parse`` returns an infinite ``float`` only if the record contains an
+  infinity. For a number that is too large for a ``double``, it returns a ``Decimal``.
 - A field that is given twice is reported: ``parse`` returns a ``RepeatingObject``, and
-  ``find_members`` yields both.
+  ``find_members`` yields both members.
 - ``json.JSONDecodeError``, a ``ValueError``, means that the text is not JSON. Only ``parse`` checks
-  this; the others require a valid record.
+  this; the other functions require a valid record.
 - ``RecursionError`` means that a value is nested too deeply for Python. Only ``find_names`` reads
   values of any depth.
 """
@@ -37,13 +37,13 @@ from decimal import Decimal, InvalidOperation
 
 _STRUCTURE = json.JSONDecoder(parse_int=str, parse_float=str)
 
-#: Returns a nested value, or None, and the position after it.
+#: Returns a nested value or None, and the position after the value.
 Skip = Callable[[str, int], tuple[object, int]]
 
 _STRING = r'"([^"\\]*(?:\\.[^"\\]*)*)"'
 _UNNAMED_STRING = _STRING.replace("(", "(?:", 1)
-#: A member of an object: its name, and its value. The group of the value is empty if the value is
-#: nested.
+#: A member of an object: its name and its value. If the value is nested, the group of the value is
+#: empty.
 _MEMBER = re.compile(
     rf"[ \t\n\r,]*{_STRING}[ \t\n\r]*:[ \t\n\r]*"
     rf"({_UNNAMED_STRING}|[^ \t\n\r,{{}}\[\]\"]+|(?=[\[{{]))",
@@ -53,11 +53,11 @@ _STRING_OR_BRACKET = re.compile(rf"{_UNNAMED_STRING}|[{{}}\[\]]", re.DOTALL)
 
 
 class LongInteger(Decimal):
-    """An integer that Python does not convert to an ``int``, because it has too many digits."""
+    """An integer with so many digits that Python does not convert it to an ``int``."""
 
 
 class RepeatingObject(dict[str, object]):
-    """A JSON object that names a field more than once; it contains the last value."""
+    """A JSON object that names a field more than once; it contains the field's last value."""
 
     def __init__(self, members: list[tuple[str, object]]) -> None:
         super().__init__(members)
@@ -66,7 +66,7 @@ class RepeatingObject(dict[str, object]):
 
 
 def parse(text: str, *, exact: bool = False) -> object:
-    """Parse a record, or a value of one.
+    """Parse a record, or a value in a record.
 
     Args:
         text: the record.
@@ -74,11 +74,11 @@ def parse(text: str, *, exact: bool = False) -> object:
             ``float``, which takes half the time.
 
     Returns:
-        The record. Integers are an ``int`` or a ``LongInteger``.
+        The record. Each integer in it is an ``int`` or a ``LongInteger``.
 
     Raises:
         json.JSONDecodeError: the record is not JSON.
-        RecursionError: it is nested too deeply.
+        RecursionError: the record is nested too deeply.
     """
     text = spell_out_constants(text)
     try:
@@ -90,18 +90,18 @@ def parse(text: str, *, exact: bool = False) -> object:
 
 
 def parse_structure(text: str, begin: int) -> tuple[object, int]:
-    """Parse the value at ``begin`` if its numbers do not matter, which is faster than ``parse``.
+    """Parse the value at ``begin`` without its numbers, which is faster than ``parse``.
 
     Args:
         text: a valid record, after ``spell_out_constants``.
-        begin: position of the value.
+        begin: the position of the value.
 
     Returns:
-        The value, in which each number is a text and each field has its last value; and the
-        position after it.
+        The value, and the position after it. In the value, each number is a text, and a field that
+        is given twice has its last value.
 
     Raises:
-        RecursionError: it is nested too deeply.
+        RecursionError: the value is nested too deeply.
     """
     return _STRUCTURE.raw_decode(text, begin)
 
@@ -113,8 +113,8 @@ def find_members(
 
     Args:
         text: a valid record, after ``spell_out_constants``.
-        start: position of the ``{``.
-        skip: returns the position after a nested value, as ``parse_structure``.
+        start: the position of the ``{``.
+        skip: returns the position after a nested value, like ``parse_structure``.
 
     Raises:
         RecursionError: a value is nested too deeply for ``skip``.
@@ -129,7 +129,7 @@ def find_members(
 
 
 def find_elements(text: str, start: int) -> Iterator[tuple[int, int]]:
-    """Yield the span of each element of the array at ``start``; otherwise as ``find_members``."""
+    """Yield the span of each element of the array at ``start``; see ``find_members``."""
     position = start + 1
     while text[begin := _after_blanks(text, position)] != "]":
         _, position = parse_structure(text, begin)
@@ -137,12 +137,12 @@ def find_elements(text: str, start: int) -> Iterator[tuple[int, int]]:
 
 
 def find_names(text: str) -> Iterator[str]:
-    """Yield the names of the top-level fields of a valid record, for values of any depth."""
+    """Yield the names of the top-level fields of a valid record. Its values may have any depth."""
     text = spell_out_constants(text)
     return (name for name, _, _ in find_members(text, text.index("{"), _skip_any_depth))
 
 
-#: Numbers that pyarrow accepts, but Python does not; and strings, which may contain these letters.
+#: Numbers that pyarrow accepts and Python does not; also strings, which may contain these letters.
 _CONSTANT = re.compile(r'("(?:[^"\\]|\\.)*")|-(NaN)|(Inf)(?!inity)')
 
 
@@ -153,12 +153,12 @@ def spell_out_constants(text: str) -> str:
     return _CONSTANT.sub(lambda match: match[1] or match[2] or "Infinity", text)
 
 
-#: Replaces numbers whose exponent is too large for ``Decimal``.
+#: The value that replaces numbers whose exponent is too large for ``Decimal``.
 _TOO_LARGE = Decimal("1e999999")
 
 
 def read_decimal(text: str) -> Decimal:
-    """Parse a number exactly, or to 1e999999 if its exponent is too large for ``Decimal``."""
+    """Parse a number exactly; if its exponent is too large for ``Decimal``, return 1e999999."""
     try:
         return Decimal(text)
     except InvalidOperation:
@@ -176,7 +176,7 @@ def count_digits(number: Decimal) -> tuple[int, int]:
     return max(0, len(digits) + exponent), max(0, -exponent - trailing_zeros)
 
 
-#: Longer integers become a ``LongInteger``. Python refuses those of some thousands of digits.
+#: Longer integers become a ``LongInteger``, because Python refuses integers of thousands of digits.
 _MAX_INTEGER_CHARACTERS = 400
 
 
@@ -185,7 +185,7 @@ def _read_integer(text: str) -> int | LongInteger:
 
 
 def _read_rounded(text: str) -> float | Decimal:
-    """Parse a fraction to the nearest ``double``, or exactly if that would be infinity."""
+    """Parse a fraction to the nearest ``double``; parse it exactly if this would be infinity."""
     number = float(text)
     return read_decimal(text) if math.isinf(number) else number
 
@@ -198,7 +198,7 @@ def _to_object(members: list[tuple[str, object]]) -> dict[str, object]:
 _ROUNDED = json.JSONDecoder(object_pairs_hook=_to_object, parse_float=_read_rounded)
 _EXACT = json.JSONDecoder(object_pairs_hook=_to_object, parse_float=Decimal)
 
-#: A function called for each integer makes parsing slower, so these are used only if necessary.
+#: Slower decoders, because they call a function for each integer. They are used only if necessary.
 _ROUNDED_OF_ANY_LENGTH = json.JSONDecoder(
     object_pairs_hook=_to_object, parse_int=_read_integer, parse_float=_read_rounded
 )
@@ -215,7 +215,7 @@ def _skip_any_depth(text: str, begin: int) -> tuple[object, int]:
 
 
 def _matching_bracket(text: str, begin: int) -> int:
-    """Return the position of the bracket that closes the one at ``begin``."""
+    """Return the position of the bracket that closes the bracket at ``begin``."""
     depth = 0
     for match in _STRING_OR_BRACKET.finditer(text, begin):
         if match[0] in "{[":

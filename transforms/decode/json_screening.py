@@ -1,4 +1,4 @@
-"""Finds the values that can be JSON objects, by their first and last bytes, before parsing."""
+"""Finds the values that may be JSON objects by their first and last bytes, before parsing."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Screening:
     """The result of screening a column.
 
     Attributes:
-        passed: whether a value is UTF-8 and, without blanks around it, starts with ``{`` and ends
-            with ``}``.
-        reasons: by index, the reason why a value did not pass.
+        passed: whether each value is UTF-8, starts with ``{`` and ends with ``}``, apart from
+            blanks around it.
+        reasons: the reason for each value that did not pass, by index.
     """
 
     passed: Mask
@@ -43,7 +43,8 @@ def screen(values: pa.Array) -> Screening:
 def find_utf8(values: pa.Array) -> Mask:
     """Return which values are UTF-8.
 
-    The column is split in halves until invalid values are found, so that a few cost little time.
+    The column is split in halves until the invalid values are found. This takes little time if only
+    few values are invalid.
     """
     try:
         values.cast(pa.string())
@@ -67,7 +68,7 @@ def _find_braced(values: pa.Array) -> Mask:
     braced = _starts_and_ends_with_braces(values)
     others = np.flatnonzero(~braced)
     if len(others):
-        # Arrow can trim only UTF-8; other values become null and fail the check.
+        # Arrow can only trim UTF-8. Other values become null here, so they do not pass.
         texts = values.take(pa.array(others))
         texts = pc.if_else(pa.array(find_utf8(texts)), texts, None).cast(pa.string())
         trimmed = pc.utf8_trim(texts, _WHITESPACE).cast(pa.binary())
@@ -76,7 +77,7 @@ def _find_braced(values: pa.Array) -> Mask:
 
 
 def _starts_and_ends_with_braces(values: pa.Array) -> Mask:
-    """Return which values start and end with braces; null and empty values do not."""
+    """Return which values start with ``{`` and end with ``}``; null and empty values do not."""
     offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset :][: len(values) + 1]
     starts, ends = offsets[:-1], offsets[1:]
     candidate: Mask = (ends - starts >= len("{}")) & values.is_valid().to_numpy(

@@ -12,26 +12,29 @@ from lakemark.errors import InvalidConfig
 from lakemark.model.meta_columns import is_reserved
 from lakemark.schema.evolution import Path, Proposal, Sighting, dotted
 
-#: Fields without a column: ignore them, keep them in the rescue column, add columns for them,
-#: reject the record, or stop the run.
+#: What to do with fields without a column: ignore them, keep them in the rescue column, add columns
+#: for them, reject the record, or stop the run.
 UnknownFields = Literal["ignore", "rescue", "evolve", "reject", "fail"]
 
-#: Values that fit only a wider type than that of their column: reject the record, widen the column,
-#: keep the value in the rescue column, or stop the run.
+#: What to do with values that only fit a wider type than their column's: reject the record, widen
+#: the column, keep the value in the rescue column, or stop the run.
 WiderValues = Literal["reject", "evolve", "rescue", "fail"]
 
 
 @dataclass(frozen=True, slots=True)
 class SchemaPolicy:
-    """How the decoder handles differences between records and schema.
+    """How the decoder handles differences between records and the schema.
 
     Attributes:
-        unknown_fields: None means ``rescue`` if there is a rescue column, otherwise ``ignore``.
-        wider_values: values that fit no wider type are always rejected.
-        aliases: name of a renamed field to the column that it fills.
-        fixed_types: columns, dotted inside structs, whose type never changes: those of the record
-            key, the partition path and the ordering.
-        reserved_names: columns that records do not fill; no unknown field may become one of them.
+        unknown_fields: what to do with fields without a column; None means ``rescue`` if there is a
+            rescue column, and otherwise ``ignore``.
+        wider_values: what to do with values that only fit a wider type. Values that fit no wider
+            type are always rejected.
+        aliases: for each name of a renamed field, the column that the field fills.
+        fixed_types: the columns (dotted names inside structs) whose type never changes: those of
+            the record key, the partition path and the ordering.
+        reserved_names: the columns that records do not fill. No unknown field may become such a
+            column.
     """
 
     unknown_fields: UnknownFields | None = None
@@ -44,7 +47,7 @@ class SchemaPolicy:
         """Return the columns, followed by the aliases with the types of their columns.
 
         Raises:
-            InvalidConfig: an alias is a column itself, or its column does not exist.
+            InvalidConfig: an alias is itself a column, or its column does not exist.
         """
         fields = list(schema)
         for alias, column in self.aliases.items():
@@ -61,18 +64,18 @@ class SchemaPolicy:
         return pa.schema(fields)
 
     def to_columns(self, found: Iterable[Sighting]) -> Proposal:
-        """Replace aliases in the paths of sightings by the names of their columns."""
+        """Replace aliases in the paths of sightings by their columns."""
         return frozenset((self._column_path(path), kind) for path, kind in found)
 
     def has_fixed_type(self, path: Path) -> bool:
-        """Return whether the column at a path, by the record's names, never changes its type."""
+        """Return whether the column at a path, in the record's names, never changes its type."""
         if len(path) > 1 and self.wider_values == "evolve":
-            # Apache Hudi on Spark refuses nested columns of changed types (vectorized reader).
+            # Apache Hudi's vectorized reader on Spark refuses nested columns of changed types.
             return True
         return dotted(self._column_path(path)) in self.fixed_types
 
     def reserved_name_fault(self, path: Path) -> str | None:
-        """Return why an unknown field cannot become a column: its name is reserved, in any case."""
+        """Return why a reserved name keeps an unknown field from becoming a column, or None."""
         name = path[0]
         is_used = name.lower() in {reserved.lower() for reserved in self.reserved_names}
         if len(path) == 1 and (is_used or is_reserved(name)):

@@ -1,8 +1,8 @@
-"""A client of schema registries: schemas by id, and the latest schema of a subject.
+"""A client of schema registries. It reads schemas by id, and the latest schema of a subject.
 
 The client uses the REST interface of Confluent's registry, which Apicurio, Karapace and Redpanda
-also provide. Each worker process of Spark requests each id once, because the schema of an id never
-changes. The client needs only the standard library, so workers need no other packages.
+also provide. The schema of an id never changes, so each worker process of Spark requests each id
+only once. The client needs only the standard library, so workers need no other packages.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MAX_REFERENCE_DEPTH = 100
 
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY = 401, 403, 404, 429
 _SERVER_ERRORS = 500
-#: Error codes of a registry that does not have the subject, version or schema.
+#: Error codes that mean that the registry does not have the subject, the version or the schema.
 _NOT_FOUND_CODES = (40401, 40402, 40403)
 
 _RETRY_MISSING_S = 30.0
@@ -51,11 +51,11 @@ class RegistryUnavailable(RegistryError, Retriable):
 
 
 class RegistryRefused(RegistryError, Permanent):
-    """The registry refuses this client, or the server is not a schema registry."""
+    """The registry refused this client, or the server is not a schema registry."""
 
 
 class ReadForbidden(RegistryRefused):
-    """This client may not read the requested schema, but perhaps others."""
+    """This client may not read the requested schema. It may be allowed to read other schemas."""
 
 
 class SchemaNotFound(RegistryError, Permanent):
@@ -64,15 +64,16 @@ class SchemaNotFound(RegistryError, Permanent):
 
 @dataclass(frozen=True, slots=True)
 class RegistryCredentials:
-    """Credentials and certificates for a registry; ``repr`` hides the secrets.
+    """Credentials and certificates for a registry. ``repr`` hides the secrets.
 
     Attributes:
-        user: user for basic authentication, with ``password``.
-        password: password of the user.
-        token: token for bearer authentication.
-        ca_file: certificates to trust, PEM; None means those of the system.
-        certificate_file: the client's certificate, PEM.
-        key_file: the client's private key, PEM; None if ``certificate_file`` contains it.
+        user: the user for basic authentication, with ``password``.
+        password: the password of the user.
+        token: the token for bearer authentication.
+        ca_file: a PEM file with the authorities to trust; None means those of the system.
+        certificate_file: a PEM file with the client's certificate.
+        key_file: a PEM file with the client's private key; None if ``certificate_file`` contains
+            it.
     """
 
     user: str | None = None
@@ -92,7 +93,7 @@ class RegistryCredentials:
         return {}
 
     def tls(self) -> ssl.SSLContext:
-        """Return the TLS context of connections.
+        """Return the TLS context for connections.
 
         Raises:
             InvalidConfig: a file does not exist, or contains no certificate or key.
@@ -114,12 +115,12 @@ _NO_CREDENTIALS = RegistryCredentials()
 
 @dataclass(frozen=True, slots=True)
 class SchemaRegistry:
-    """A client of one registry. It holds only configuration, so it can be pickled, with secrets.
+    """A client of one registry. It contains only configuration, including secrets. Can be pickled.
 
     Attributes:
-        url: address of the registry, ``http`` or ``https``.
-        credentials: credentials and certificates.
-        retry_timeout_s: how long requests are retried if the registry does not answer.
+        url: the address of the registry, ``http`` or ``https``.
+        credentials: the credentials and certificates.
+        retry_timeout_s: for how many seconds requests are retried if the registry does not answer.
     """
 
     url: str
@@ -136,18 +137,18 @@ class SchemaRegistry:
         return self._stored(self._request(f"schemas/ids/{schema_id}"), f"schema {schema_id}", 0)
 
     def latest(self, subject: str) -> StoredSchema:
-        """Read the latest schema of a subject; errors as for ``schema``."""
+        """Read the latest schema of a subject. Raises the same errors as ``schema``."""
         return self._version(subject, "latest", 0)
 
     def check(self, subject: str) -> None:
         """Check that the registry answers this client, even if it does not have the subject.
 
         Args:
-            subject: subject to request. Access to it may be forbidden, because an account may be
-                allowed to read schemas only by id.
+            subject: the subject to request. Access to it may be forbidden, because some accounts
+                may only read schemas by id.
 
         Raises:
-            RegistryUnavailable, RegistryRefused: as ``schema``.
+            RegistryUnavailable, RegistryRefused: as for ``schema``.
         """
         with suppress(SchemaNotFound, ReadForbidden):
             self.latest(subject)
@@ -178,7 +179,7 @@ class SchemaRegistry:
             yield Reference(str(reference["name"]), stored)
 
     def _request(self, path: str) -> Mapping[str, object]:
-        """Send a request, and retry while the registry does not answer."""
+        """Send a request; retry while the registry does not answer, until the retry timeout."""
         deadline = time.monotonic() + self.retry_timeout_s
         wait_s = 0.1
         while True:
@@ -254,7 +255,7 @@ class SchemaRegistry:
 
 
 class _SameServerRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect to another server, because it would receive the credentials."""
+    """Refuses redirects to another server, because that server would receive the credentials."""
 
     def redirect_request(
         self,
@@ -265,14 +266,14 @@ class _SameServerRedirects(urllib.request.HTTPRedirectHandler):
         headers: HTTPMessage,
         newurl: str,
     ) -> urllib.request.Request | None:
-        """Return the request to send instead, or None to refuse the redirect."""
+        """Return the request to send instead; None to refuse the redirect."""
         if urlsplit(newurl)[:2] != urlsplit(req.full_url)[:2]:
             return None
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def _error_code(error: urllib.error.HTTPError) -> object:
-    """Return the error code in the answer of a registry, or None if there is none."""
+    """Return the error code in a registry's answer; None if there is none."""
     try:
         answer = json.loads(error.read(_MAX_ANSWER_BYTES))
     except (ValueError, RecursionError, OSError, HTTPException):
@@ -281,11 +282,11 @@ def _error_code(error: urllib.error.HTTPError) -> object:
 
 
 class SchemaCache:
-    """Caches the schemas of one registry in a process; thread-safe.
+    """Caches the schemas of one registry in a process. Thread-safe.
 
-    A schema is requested once, because the schema of an id never changes. A missing id may be
-    registered later, so it is requested again after 30 seconds. In this time, at most 1000 missing
-    ids are requested, because bytes that are not Avro may contain any number of ids.
+    A schema is requested only once, because the schema of an id never changes. A missing id may be
+    registered later, so it is requested again after 30 seconds. During this time, requests end when
+    1000 ids were missing, because bytes that are not Avro may contain any number of ids.
 
     Args:
         registry: the registry.
@@ -301,7 +302,7 @@ class SchemaCache:
         self._missing: dict[int, tuple[float, str]] = {}
 
     def schema(self, schema_id: int) -> StoredSchema:
-        """Return the schema of an id; errors as for ``SchemaRegistry.schema``."""
+        """Return the schema of an id. Raises the same errors as ``SchemaRegistry.schema``."""
         found = self._found.get(schema_id)
         if found is not None:
             return found
@@ -319,7 +320,8 @@ class SchemaCache:
         """Check that the registry may be asked for an id.
 
         Raises:
-            SchemaNotFound: the id was missing a moment ago, or too many others were.
+            SchemaNotFound: the id was missing less than 30 seconds ago; or too many other ids were
+                missing in this time.
         """
         with self._lock:
             while self._missing and next(iter(self._missing.values()))[0] <= self._clock():
@@ -327,8 +329,9 @@ class SchemaCache:
             _, reason = self._missing.get(schema_id, (0.0, None))
             if reason is None and len(self._missing) >= _MAX_MISSING_IDS:
                 reason = (
-                    f"the schema registry at {self._registry.url} was not asked for it, because it "
-                    f"had none of {_MAX_MISSING_IDS} other ids within {_RETRY_MISSING_S:.0f} s"
+                    f"the schema registry at {self._registry.url} was not asked for this id, "
+                    f"because it had none of {_MAX_MISSING_IDS} other ids within "
+                    f"{_RETRY_MISSING_S:.0f} s"
                 )
         if reason is not None:
             raise SchemaNotFound(reason)

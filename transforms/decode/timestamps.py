@@ -1,6 +1,7 @@
-"""Range and units of timestamps: tables store microseconds of the years 1 to 9999.
+"""Checks the range of timestamps and converts their units.
 
-Some readers, such as those written in Python, cannot read other years.
+Tables store microseconds of the years 1 to 9999. Some readers, such as those written in Python,
+cannot read other years.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ def find_out_of_range(times: pa.Array) -> pa.Array | None:
     """Find dates or timestamps (in microseconds) outside the years 1 to 9999.
 
     Returns:
-        A flag for each value, or None if all values are in range.
+        A flag for each value; None if all values are in range.
     """
     first, last, numbers = _FIRST_DAY, _LAST_DAY, pa.int32()
     if not pa.types.is_date32(times.type):
@@ -32,8 +33,8 @@ def find_out_of_range(times: pa.Array) -> pa.Array | None:
 def to_microseconds(times: pa.Array) -> pa.Array:
     """Convert timestamps of any unit to microseconds.
 
-    Nanoseconds are rounded down, also before 1970 (-1 ns becomes -1 us), as in Spark and in the
-    ``TimeConversions`` of Avro.
+    Nanoseconds are rounded down, also before 1970 (-1 ns becomes -1 us), as in Spark and in Avro's
+    ``TimeConversions``.
 
     Raises:
         pa.ArrowInvalid: the microseconds do not fit 64 bits.

@@ -111,7 +111,7 @@ def test_requests_of_missing_ids_are_limited(
         with pytest.raises(SchemaNotFound):
             cache.schema(schema_id)
     assert len(server.asked) == 1001
-    with pytest.raises(SchemaNotFound, match="was not asked for it"):
+    with pytest.raises(SchemaNotFound, match="was not asked for this id"):
         cache.schema(1200)
     assert cache.schema(1).text == TEXT, "cached schemas are still returned"
     server.answers["/schemas/ids/1200"] = {"schema": TEXT}
