@@ -81,7 +81,7 @@ def write_checkpoint(
         The commit that records the checkpoint.
 
     Raises:
-        WriterPending: the checkpoint of Apache Hudi's streamer should change while it may run.
+        WriterPending: Apache Hudi's streamer may be running, and its checkpoint would change.
         InvalidConfig: the identity is not valid, or the table has no commit yet.
         Refused: a restore is pending.
         WriteConflict: the streamer committed in between, or the columns of the table changed;
@@ -120,7 +120,7 @@ class _CheckpointEdit:
         """Begin the change from a timeline that was just loaded.
 
         Raises:
-            WriterPending: the checkpoint of Apache Hudi's streamer should change while it may run.
+            WriterPending: Apache Hudi's streamer may be running, and its checkpoint would change.
             InvalidConfig: the table has no commit yet.
             Refused: a restore is pending.
         """

@@ -301,11 +301,11 @@ def audit(
         ignored = f", and {read.ignored} were ignored" if read.ignored else ""
         raise AuditFailed(
             span,
-            f"{read.count} records were read, {arrived} and {rejected} rejected ones arrived"
-            f"{ignored}",
+            f"{read.count} records were read, but {arrived} accepted and {rejected} rejected "
+            f"records arrived{ignored}",
         )
     if written > arrived:
-        raise AuditFailed(span, f"{written} changes were written, and {arrived} arrived")
+        raise AuditFailed(span, f"{written} changes were written, but only {arrived} arrived")
     offsets = sum(end.distance_from(start).values())
     merged, skipped = arrived - written, offsets - read.count
     return Audit(

@@ -80,8 +80,6 @@ def _remove_unused(folder: Path) -> None:
     """Delete the least recently used archives, and leftovers of interrupted attempts.
 
     A JVM that has mapped a deleted archive can still use it.
-
-    A running JVM keeps its mapping of a deleted archive.
     """
     for leftover in folder.glob(f"{_TEMPORARY_PREFIX}*"):
         shutil.rmtree(leftover, ignore_errors=True)

@@ -131,9 +131,9 @@ def _add_demo(demo: argparse.ArgumentParser) -> None:
 
 def _add_run(run: argparse.ArgumentParser) -> None:
     run.description = (
-        "Streams a Kafka topic into a table, as a pipeline file describes. Resumes from the "
-        "offsets in the table. Runs until you stop it (Ctrl-C, SIGTERM), or until it has caught up "
-        "if the file or the command line chooses this (run.mode: once, or --once)."
+        "Streams a Kafka topic into a table, as described in a pipeline file. Resumes from the "
+        "offsets in the table. Runs until you stop it (Ctrl-C, SIGTERM) or, with run.mode: once or "
+        "--once, until it has read the topic."
     )
     _add_pipeline(run)
     mode = run.add_mutually_exclusive_group()
@@ -183,7 +183,7 @@ def _add_query(query: argparse.ArgumentParser) -> None:
         "2026-05-01T12:30 or 2026-05-01T12:30+02:00"
     )
     query.add_argument("--as-of", metavar="TIME", help=text)
-    text = "incremental and cdc: only commits after this instant or time, or earliest for all"
+    text = "incremental and cdc: only commits after this instant or time (earliest: all commits)"
     query.add_argument("--begin", metavar="TIME", help=text)
     text = "incremental and cdc: only commits up to this instant or time, inclusive (default: all)"
     query.add_argument("--end", metavar="TIME", help=text)

@@ -35,7 +35,7 @@ class _Command:
     options: tuple[_Option, ...] = ()
 
     def joined(self, word: str) -> str:
-        """Return the path of the command that begins with this command and goes on with a word."""
+        """Return the path of the command that one of the next words leads to."""
         return f"{self.path} {word}".strip()
 
 

@@ -164,7 +164,10 @@ def describe(event: Event) -> str:
             at = _offsets(event.start)
             return f"{event.pipeline} {how}: {event.topic} [{at}] -> {event.table}"
         case OffsetsLost():
-            return f"records of {event.topic} are lost, and skipped: {'; '.join(event.ranges)}"
+            return (
+                f"records of topic {event.topic} were lost and are skipped: "
+                f"{'; '.join(event.ranges)}"
+            )
         case GroupCommitFailed():
             return f"cannot commit offsets to consumer group {event.group}: {event.reason}"
         case Alive():

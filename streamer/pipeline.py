@@ -165,9 +165,8 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
     converter = _record_converter(config, spec, _value_schema(config, source, found))
     _check_roles(config, converter.table_schema, found)
     if found is None:
-        source.start_checkpoint(
-            None
-        )  # fail now if the topic is unreadable, before creating a table
+        # If the topic is unreadable, fail now, so that no empty table is left behind.
+        source.start_checkpoint(None)
     else:
         check_partial_rows(found, config.table.partial_update)
         columns, policy = converter.table_schema, config.decode.policy()

@@ -161,7 +161,7 @@ def _clean_summary(cleaned: Cleaned) -> str:
 
 def _archive_summary(archived: Archived) -> str:
     files = (
-        f", {counted(len(archived.leftovers), 'file')} of dead writers"
+        f", {counted(len(archived.leftovers), 'file')} of dead writers deleted"
         if archived.leftovers
         else ""
     )

@@ -208,8 +208,8 @@ def _scratch_of_jvm() -> Iterator[None]:
     """Make the JVM use a temporary folder of this process, which is deleted later.
 
     Otherwise a JVM that is killed leaves 100 MB or more of unpacked and shuffled files behind. The
-    user may set another folder in any of the ways that Spark and Java offer. The user's option
-    comes later on the command line, so it has priority.
+    user may set another folder in any of the ways that Spark and Java offer. That folder has
+    priority, because the user's option comes later among the JVM's options.
     """
     if any(_TEMPORARY_FOLDER in os.environ.get(name, "") for name in _OPTION_VARIABLES):
         yield

@@ -20,7 +20,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopRequested(BaseException):
-    """The process was asked to stop while no batch was in progress."""
+    """The process was asked to stop, and no stream is running that would stop by itself."""
 
 
 class StopSignals:

@@ -54,8 +54,8 @@ _CALLING = re.compile(r"\AAn error occurred while calling .*\n: ")
 def is_transient(error: BaseException) -> bool:
     """Return whether the stream may be started again from the table's offsets.
 
-    A clock that is behind by more than one hour does not catch up by itself: the clock or a
-    writer's time zone is wrong. One hour can be the hour that is repeated in autumn.
+    A clock may be behind by the hour that is repeated in autumn. If it is further behind, it does
+    not catch up by itself, because the clock or a writer's time zone is wrong.
     """
     if isinstance(error, ClockBehind):
         return error.ahead_s <= REPEATED_HOUR_S

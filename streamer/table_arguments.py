@@ -61,7 +61,7 @@ def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) ->
     _add_version(change("upgrade", text, "table_version"), (8, 9))
     text = "change the table to an older table version"
     _add_version(change("downgrade", text, "table_version"), (6, 8))
-    text = "compare the metadata table with storage, and count keys that several partitions have"
+    text = "compare the metadata table with storage, and count record keys in several partitions"
     _add_check(change("check", text, "table_check"))
 
 
@@ -91,7 +91,7 @@ def add_sharing(command: argparse.ArgumentParser) -> None:
         "writes the table on a local disk"
     )
     command.add_argument("--lock", choices=("storage", "file_system"), help=text)
-    text = "with --lock file_system: a lock of Apache Hudi expires after N minutes (default: never)"
+    text = "with --lock file_system: take over Apache Hudi's lock after N minutes (default: never)"
     command.add_argument("--lock-expire-minutes", type=positive, metavar="N", help=text)
     text = "time zone of the table's timeline, if it is in local time, such as America/New_York"
     command.add_argument("--timeline-timezone", metavar="ZONE", help=text)
@@ -139,9 +139,9 @@ def _add_archive(archive: argparse.ArgumentParser) -> None:
 
 def _add_retention(command: argparse.ArgumentParser) -> None:
     what = command.add_mutually_exclusive_group()
-    text = "keep the files that time travel to the last N commits needs (default: 10)"
+    text = "keep the files that queries of the last N commits need (default: 10)"
     what.add_argument("--retain-commits", type=positive, metavar="N", help=text)
-    text = "keep the files that time travel within the last N hours needs"
+    text = "keep the files that queries as of any time in the last N hours need"
     what.add_argument("--retain-hours", type=positive, metavar="N", help=text)
     text = "keep the newest N slices of each file group"
     what.add_argument("--retain-versions", type=positive, metavar="N", help=text)
@@ -159,7 +159,7 @@ def _add_rollback(rollback: argparse.ArgumentParser) -> None:
 
 def _add_savepoint(savepoint: argparse.ArgumentParser) -> None:
     what = savepoint.add_mutually_exclusive_group()
-    what.add_argument("--create", metavar="INSTANT", help="protect the files as of this commit")
+    what.add_argument("--create", metavar="INSTANT", help="protect this commit from cleaning")
     what.add_argument("--delete", metavar="INSTANT", help="let cleaning delete the files again")
     add_steps(savepoint, "create or delete the savepoint")
     text = "has no effect, because a savepoint is one file, which this process writes"
@@ -187,7 +187,7 @@ def _add_check(check: argparse.ArgumentParser) -> None:
     text = "with --run: build a new metadata table before the check"
     check.add_argument("--rebuild", action="store_true", help=text)
     add_steps(check, "with --rebuild: build a new metadata table")
-    text = "do not read the record keys, and do not count keys that several partitions have"
+    text = "do not count record keys in several partitions, because this reads all record keys"
     check.add_argument("--skip-keys", action="store_true", help=text)
     add_merger(check)
 

@@ -34,7 +34,8 @@ _NO_REQUEST = SchemaRequest()
 
 _AMBIGUOUS_KEY = (
     f"the record key is ambiguous: a part of it is the text {NULL_PART} or {EMPTY_PART}, or "
-    "contains ',field:' of the next part, and Apache Hudi gives the same key to other values"
+    "contains ',field:' of the next part, so Apache Hudi would generate the same key for other "
+    "values"
 )
 _UNKNOWN_OPERATION = f"column {OPERATION!r}: not one of {', '.join(OPERATIONS)}"
 
@@ -138,7 +139,9 @@ class ChangeBuilder:
             self._ignored = dict(Counter(partitions.to_pylist()))
             return
         if keys is None:
-            reason = "the value is null, and no tombstone key is configured to delete by"
+            reason = (
+                "the value is null, but no tombstone key is configured to find the row to delete"
+            )
             self._reject(arrivals, [reason] * len(arrivals), Stage.KEY)
             return
         texts = self._records.column("key").take(pa.array(arrivals))

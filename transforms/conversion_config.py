@@ -53,7 +53,6 @@ class ConversionConfig:
         columns: the columns of the table, if their number or order differs from that of the
             records' columns. Columns that records do not fill are null. None means the records'
             own columns.
-            order; columns that records do not fill are null. None means the records' own columns.
 
     Raises:
         InvalidConfig: a name or type is not valid in a table; two columns have the same name; a

@@ -187,7 +187,7 @@ class _TypeText:
         return pa.struct(fields)
 
     def _decimal(self) -> pa.DataType:
-        """Parse a decimal. Precision and scale are required: Spark's defaults rarely fit money."""
+        """Parse a decimal. Both numbers are required: Spark's defaults (10, 0) rarely fit money."""
         precision, scale = None, None
         if self._peek() == "(":
             self._next("(")

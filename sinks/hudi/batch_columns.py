@@ -37,8 +37,8 @@ class TooManyColumns(HudiError):
     def __init__(self, columns: int, first: str) -> None:
         super().__init__(
             f"the records' unknown fields would make {columns} columns (the first: {first}), more "
-            f"than {MAX_EVOLVED_COLUMNS}; such names are values: declare decode.schema, and keep "
-            "the others with decode.unknown_fields: rescue"
+            f"than {MAX_EVOLVED_COLUMNS}; such names are probably values; declare decode.schema, "
+            "and keep the other fields with decode.unknown_fields: rescue"
         )
 
 

@@ -199,7 +199,7 @@ class BatchWriter:
         audited: Audit,
         lost: Sequence[Mapping[str, object]],
     ) -> Instant:
-        """Commit files together with the checkpoint ``end``, up to which their records reach."""
+        """Commit files together with the offsets of their records, from ``start`` to ``end``."""
         facts = {keys.SOURCE_START: str(start), keys.AUDIT: audited.to_json()}
         if lost:
             facts[keys.SOURCE_LOST] = json.dumps(list(lost))

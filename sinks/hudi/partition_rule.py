@@ -84,7 +84,9 @@ class ChangedRows:
         if not len(found):
             return prepared
         why = self.rows.take(row.take(pa.array(found)).combine_chunks()).to_pylist()
-        reasons = [f"{_describe(row)}; table.partition_change refuses it" for row in why]
+        reasons = [
+            f"{_describe(row)}; table.partition_change: reject refuses this row" for row in why
+        ]
         arrived = sort_by_arrival(records)
         refused = Rejects.from_records(
             arrived, prepared.arrivals[found], reasons, Stage.PARTITION, topic
@@ -107,5 +109,5 @@ def _names(rows: pa.Table) -> pa.ChunkedArray:
 def _describe(row: dict[str, str]) -> str:
     return (
         f"record key {row[RECORD_KEY]!r} exists in partition {row[OTHER_PARTITION]!r}, "
-        f"and the row is in {row[PARTITION_PATH]!r}"
+        f"but this row is in {row[PARTITION_PATH]!r}"
     )

@@ -21,7 +21,7 @@ from streamer.commands.service_table import open_as_writer, open_for_service, sh
 from streamer.commands.table import Facts
 from streamer.row_output import print_facts
 
-#: Where a run starts after a reset: the name of the setting that decides it.
+#: The setting that decides where a run starts after a reset.
 _AT_RESET = "source.starting_offsets"
 
 
@@ -60,7 +60,7 @@ def describe(table: OpenTable, identity: str = DEFAULT_IDENTITY) -> dict[str, ob
 
 
 def plan_rows(plan: CheckpointPlan) -> list[Facts]:
-    """Return one row for each partition: its next offset before and after, and what this causes."""
+    """Return one row for each partition: its offsets, and how many are read again or skipped."""
     reset = _AT_RESET if plan.checkpoint is None else None
     return [
         {

@@ -84,7 +84,7 @@ def _timezone(arguments: argparse.Namespace, config: PipelineConfig | None) -> s
 
 
 def _check_zone(table: OpenTable, arguments: argparse.Namespace) -> None:
-    """Check that the time zone is known, unless the command only plans and generates no instants.
+    """Check that the time zone is known, unless the command only plans and needs no instant times.
 
     Raises:
         TimelineZoneUnknown: the zone of the timeline is not known.

@@ -30,7 +30,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def reject_rows(table: OpenTable) -> list[Facts]:
-    """Count the rejected records by reason; each row also names one of them.
+    """Count the rejected records by reason; each row also has the origin of one record.
 
     Raises:
         InvalidConfig: the table is not a dead-letter table.

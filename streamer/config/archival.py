@@ -29,7 +29,7 @@ class ArchivalConfig(Section):
         """Return the archival policy; None if this pipeline does not archive.
 
         Args:
-            every_delta_commits: number of delta commits after which the table is compacted.
+            every_delta_commits: the number of delta commits after which the table is compacted.
         """
         if not self.enabled:
             return None

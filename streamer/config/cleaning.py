@@ -24,7 +24,8 @@ class CleaningConfig(Section):
     policy: Literal["keep_latest_commits", "keep_latest_by_hours", "keep_latest_file_versions"] = (
         "keep_latest_commits"
     )
-    """Whether the retained history is counted in commits, in hours or in versions of each file."""
+    """Whether the retained history is counted in commits, in hours, or in versions of each file
+    group."""
 
     commits_retained: _AtLeastOne = 10
     """How many of the newest commits time travel can reach, with ``keep_latest_commits``."""
@@ -33,7 +34,8 @@ class CleaningConfig(Section):
     """How many hours back time travel can reach, with ``keep_latest_by_hours``."""
 
     file_versions_retained: _AtLeastOne = 3
-    """How many of the latest versions of each file are kept, with ``keep_latest_file_versions``."""
+    """How many of the latest versions of each file group are kept, with
+    ``keep_latest_file_versions``."""
 
     every_commits: _AtLeastOne = 1
     """Clean when this number of commits have been made since the last clean."""

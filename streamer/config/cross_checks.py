@@ -144,7 +144,9 @@ def _tombstone_ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Pr
     if table.merge_mode == "commit_time":
         yield Problem(setting, f"{source} has no effect with merge_mode commit_time; use none")
     elif len(table.ordering) != 1:
-        text = f"{source} is one value, but table.ordering has {len(table.ordering)}; use none"
+        text = (
+            f"{source} is one value, but table.ordering has {len(table.ordering)} columns; use none"
+        )
         yield Problem(setting, text)
     elif source != RECORD_TIMESTAMP and decode.tombstone_key == "raw":
         text = f"{source} is a field of a JSON key, but decode.tombstone_key is raw; use json"
@@ -193,7 +195,7 @@ def _nested(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
 
 
 def _delete_marks(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
-    """Yield problems of columns that mark deletes, and whose type does not fit the mark."""
+    """Yield problems of columns that mark deletes but have a type that cannot contain the mark."""
     schema = _schema(decode)
     for name in (IS_DELETED, OPERATION):
         if schema is not None and name in schema.names:
@@ -237,7 +239,9 @@ def _tombstones(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
         text = "raw does not name a partition, but table.partition_by is set; use json"
         yield Problem("decode.tombstone_key", text)
     if len(table.record_key) > 1:
-        text = f"raw is one value, but table.record_key has {len(table.record_key)}; use json"
+        text = (
+            f"raw is one value, but table.record_key has {len(table.record_key)} columns; use json"
+        )
         yield Problem("decode.tombstone_key", text)
 
 
@@ -365,7 +369,7 @@ def _metadata_table(table: TableConfig) -> Iterator[Problem]:
 
 
 def _no_dead_letters(table: TableConfig, dead_letters: DeadLettersConfig) -> Iterator[Problem]:
-    """Yield a problem for each dead-letter setting that was changed although they are disabled."""
+    """Yield a problem for each changed dead-letter setting, if dead letters are disabled."""
     if dead_letters.enabled:
         return
     defaults = {

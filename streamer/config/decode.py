@@ -36,7 +36,7 @@ from transforms.schema_text import parse_schema
 #: The type of each column (``string``, ``decimal(10,2)``, ``array<int>``, …), or ``infer``.
 DeclaredSchema = Mapping[str, str] | Literal["infer"]
 
-#: The path of the registry's credentials in the pipeline file, and the names that it accepts.
+#: The path of the registry's credentials in the pipeline file, and the accepted names below it.
 ACCESS_PATH = "decode.schema_registry.access"
 _ACCESS_NAMES = tuple(member.name for member in fields(RegistryCredentials))
 
@@ -89,8 +89,8 @@ class DecodeConfig(Section):
 
     ``infer`` uses the columns of the table. If there is no table yet, Avro columns come from the
     newest schema of the topic's writers. JSON columns come from about 1,000 records, beginning at
-    the offset where the first run starts. If there are no records after this offset yet, the last
-    records before it are used. Integers beyond 64 bits become ``decimal(38,0)``. A field becomes a
+    the offset where the first run starts. If fewer records follow, the last records before this
+    offset are used, too. Integers beyond 64 bits become ``decimal(38,0)``. A field becomes a
     timestamp if all of its values are ISO-8601 dates with a time, and either all or none of them
     have an offset (values without an offset are UTC). Two kinds of fields do not become columns:
     fields that are null or empty in all of these records, and fields whose names begin with

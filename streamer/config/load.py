@@ -167,7 +167,7 @@ def _locate_merger(tree: Tree, folder: str) -> None:
 
 
 def _locate(path: str, folder: str) -> str:
-    """Return a path that this process can open; ``path`` is relative to ``folder`` or complete."""
+    """Return a path that this process can open, for a path relative to ``folder`` or a full one."""
     is_full = not folder or "://" in path or Path(path).is_absolute()
     return path if is_full else f"{folder}/{path}"
 

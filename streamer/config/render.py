@@ -44,7 +44,7 @@ def render_yaml(config: PipelineConfig) -> str:
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the JSON schema of a pipeline file, which editors use to complete and check it."""
+    """Return the JSON schema of a pipeline file, with which editors complete and check the file."""
     schema = PipelineConfig.model_json_schema(by_alias=True)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 

@@ -23,8 +23,8 @@ class CompactionConfig(Section):
 
     mode: Literal["inline", "async"] = "inline"
     """``inline`` compacts between two batches; the next batch waits for the compaction. ``async``
-    compacts while batches are written. It uses half of this machine's cores, or a separate
-    scheduler pool on a cluster."""
+    compacts while batches are written: with half of this machine's cores or, on a cluster, in a
+    separate scheduler pool."""
 
     max_wait_s: Annotated[float, Field(ge=0)] = 10.0
     """With ``async``: about how many seconds a batch waits for a compaction. A batch waits while

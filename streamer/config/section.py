@@ -14,7 +14,7 @@ T = TypeVar("T", bound=str)
 
 
 class Section(BaseModel):
-    """A group of settings that cannot be changed; unknown names are refused.
+    """An immutable group of settings. Unknown names are refused.
 
     Types are strict, because YAML has types: ``true`` is not a number and ``1`` is not a boolean.
     """

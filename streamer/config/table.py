@@ -71,9 +71,9 @@ class TableConfig(Section):
 
     ordering: Columns = ()
     """The columns that order the versions of a row. The version with the largest value wins; this
-    applies to deletes, too. A delete is not remembered for ever: a merge-on-read table forgets it
-    when it is compacted, and a copy-on-write table at once. After that, an older event that arrives
-    late inserts the row again, as in Apache Hudi."""
+    applies to deletes, too. Deletes are not remembered for ever: a merge-on-read table forgets a
+    delete at the next compaction, a copy-on-write table at once. After that, an older event that
+    arrives late inserts the row again, as in Apache Hudi."""
 
     allow_text_ordering: bool = False
     """Whether text columns are accepted in ``ordering``. Text is compared character by character:

@@ -22,7 +22,7 @@ _QUOTE_IT = r"\1; quote a text that begins with !, & or *"
 
 
 class InvalidYaml(ValueError):
-    """The text is not valid YAML; the message has the position: ``in line 2, column 1: …``."""
+    """The text is not valid YAML. The message is `` in line 2, column 1: <problem>``."""
 
     def __init__(self, problem: str, line: int | None = None, column: int | None = None) -> None:
         where = "" if line is None else f" in line {line}, column {column}"

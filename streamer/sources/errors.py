@@ -182,7 +182,9 @@ class DamagedOffsetLog(SourceError, Permanent):
     """Spark's offset log is not in the known format."""
 
     def __init__(self, path: str, expected: str, actual: str) -> None:
-        super().__init__(f"{path}: expected {expected}, found {actual}; is this Spark supported?")
+        super().__init__(
+            f"{path}: expected {expected}, found {actual}; use a supported version of Spark"
+        )
         self.path, self.expected, self.actual = path, expected, actual
 
 

@@ -129,7 +129,7 @@ class KafkaSource:
         """
         found = self._admin.topic_id()
         if topic_id != found:
-            reason = f"its id was {topic_id}, and is {found}"
+            reason = f"its id was {topic_id} and is now {found}"
             raise TopicReplaced(reason)
 
     def check_read(self, topic_id: str, gaps: Sequence[OffsetGap]) -> Sequence[LostRange]:

@@ -71,7 +71,7 @@ class LostRange:
         )
 
     def facts(self, topic: str) -> dict[str, object]:
-        """Return the facts for programs: the first lost offset, the offset to resume at, …."""
+        """Return the facts for programs, such as the first lost offset and where to resume."""
         return {
             "topic": topic,
             "partition": self.partition,
@@ -105,7 +105,7 @@ def first_start(
     starting: Starting,
     fallback: Fallback = "earliest",
 ) -> Start:
-    """Return the start of the first run; partitions without an offset start at their earliest one.
+    """Return the start of the first run; unnamed partitions start at their earliest offset.
 
     Args:
         topic: the name of the topic.

@@ -130,7 +130,7 @@ class KafkaPeek:
         return values
 
     def find_record(self, gaps: Sequence[OffsetGap]) -> tuple[OffsetGap, int] | None:
-        """Find a gap in which the topic has a readable record; return it and the record's offset.
+        """Find a gap in which the topic has a readable record; return the gap and the offset.
 
         All partitions are read at once, because a fetch request for several partitions costs as
         much as a request for one. Within a partition, the gaps are read in ascending order. A gap

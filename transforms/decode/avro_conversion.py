@@ -143,7 +143,7 @@ class ColumnConverter:
         found = np.zeros(self._row_count, np.bool_)
         found[rows] = True
         column = path[0].removesuffix("[]")
-        fault = f"{wanted} does not hold this value of {stored}"
+        fault = f"this value of type {stored} does not fit {wanted}"
         if stored == wanted:
             fault = "a date or timestamp lies outside the years 1 to 9999"
         reason = f"column {'.'.join(path)!r}: {fault}"

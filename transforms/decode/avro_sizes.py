@@ -56,9 +56,7 @@ class _Measure(Walk):
     def over(self, node: Node) -> None:
         """Walk over a value; see ``Walk``."""
         chosen = self.chosen(node)
-        if (
-            chosen is None or chosen.kind != "record"
-        ):  # for a record, its fields are counted instead
+        if chosen is None or chosen.kind != "record":  # a record's fields are counted instead
             self._remaining_bytes -= self._column_bytes_of[id(node)]
         if self._remaining_bytes < 0:
             message = (

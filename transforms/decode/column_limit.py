@@ -45,5 +45,5 @@ class ColumnLimit:
         return (
             f"its unknown fields would add {added} columns, more than the {self._allowed} that one "
             f"record may add (a table evolves to {MAX_EVOLVED_COLUMNS} at most); declare the "
-            "columns, or keep the others with decode.unknown_fields: rescue"
+            "columns, or keep other fields with decode.unknown_fields: rescue"
         )

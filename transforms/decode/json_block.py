@@ -149,7 +149,7 @@ def count_timestamps(data_type: pa.DataType) -> int:
 
 
 _TIMESTAMP = pa.timestamp("us", "UTC")
-#: The digits of a ``decimal256``. The precision that the scale leaves is enough for all integers.
+#: The digits of a ``decimal256``. The scale is subtracted, so that scaled integers do not overflow.
 _MOST_DIGITS = 76
 _READ_AS = {
     TimestampForm.ISO: _TIMESTAMP,

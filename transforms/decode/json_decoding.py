@@ -328,7 +328,7 @@ class JsonDecoding:
 
 
 def _complete_forms(seen: SeenForms, forms: Forms) -> Forms:
-    """Return forms that fit both some records and others; the others fill in missing forms."""
+    """Merge the forms of some records with those of others, which fill in missing forms."""
     return tuple(merge_forms(a, b) or a or b for a, b in zip(seen, forms, strict=True))
 
 

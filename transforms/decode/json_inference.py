@@ -9,7 +9,7 @@ larger integers            decimal(38,0), because later ones may be longer
 fractions, or fractions    double if no integer is above 2^53 and the field is not part of a key;
 and integers               otherwise decimal(38,s), where s includes half of the digits that the
                            sample does not use
-                           does not use
+
 A number with a point or an exponent (1.0, 1e3) is a fraction, because the decoder does not read it
 as bigint. A field is refused if most of its values are integers of more than 38 digits, or if no
 decimal fits all numbers of the sample. A double rounds fractions of more than 17 digits. Fields

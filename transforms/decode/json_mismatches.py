@@ -227,8 +227,6 @@ def _unknown_part(value: object, known: pa.DataType | None) -> object:
     """Return the unknown part of a value, without fields that have no type.
 
     None means that everything is known. For an array, the result has one part for each element.
-
-    For an array, the result has one part for each element.
     """
     if isinstance(value, list) and (known is None or pa.types.is_list(known)):
         of_elements = None if known is None else known.value_type

@@ -21,7 +21,7 @@ from transforms.decode.json_inspection import RecordInspector
 from transforms.decode.json_mismatches import Mismatches, MismatchFinder
 from transforms.decode.schema_policy import SchemaPolicy, UnknownFields
 
-#: How many inspectors are cached. There is one for each set of columns that is too narrow.
+#: How many inspectors are cached: one for each set of columns that is too narrow for a record.
 _MAX_INSPECTORS = 256
 
 

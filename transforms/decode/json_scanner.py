@@ -90,7 +90,7 @@ def parse(text: str, *, exact: bool = False) -> object:
 
 
 def parse_structure(text: str, begin: int) -> tuple[object, int]:
-    """Parse the value at ``begin`` without its numbers, which is faster than ``parse``.
+    """Parse the value at ``begin``, but keep numbers as text, which is faster than ``parse``.
 
     Args:
         text: a valid record, after ``spell_out_constants``.

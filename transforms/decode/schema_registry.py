@@ -285,8 +285,8 @@ class SchemaCache:
     """Caches the schemas of one registry in a process. Thread-safe.
 
     A schema is requested only once, because the schema of an id never changes. A missing id may be
-    registered later, so it is requested again after 30 seconds. During this time, requests end when
-    1000 ids were missing, because bytes that are not Avro may contain any number of ids.
+    registered later, so it is requested again after 30 seconds. While 1000 ids are missing, no
+    further ids are requested, because bytes that are not Avro may contain any number of ids.
 
     Args:
         registry: the registry.

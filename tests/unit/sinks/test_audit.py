@@ -127,9 +127,17 @@ READ = RecordsRead.in_chunk(chunk([(0, 5), (0, 7), (1, 0)]))
 @pytest.mark.parametrize(
     ("end", "numbers", "told"),
     [
-        ({0: 8, 1: 1}, (4, 3, 0), "3 records were read, 4 and 0 rejected ones arrived"),
-        ({0: 8, 1: 1}, (2, 2, 0), "3 records were read, 2 and 0 rejected ones arrived"),
-        ({0: 8, 1: 1}, (2, 3, 1), "3 changes were written, and 2 arrived"),
+        (
+            {0: 8, 1: 1},
+            (4, 3, 0),
+            "3 records were read, but 4 accepted and 0 rejected records arrived",
+        ),
+        (
+            {0: 8, 1: 1},
+            (2, 2, 0),
+            "3 records were read, but 2 accepted and 0 rejected records arrived",
+        ),
+        ({0: 8, 1: 1}, (2, 3, 1), "3 changes were written, but only 2 arrived"),
         ({0: 7, 1: 1}, (3, 3, 0), "partition 0 gave 2 records from offset 5 to 7"),
         ({0: 8}, (3, 3, 0), "partition 1 gave 1 records from offset 0 to 0"),
     ],
@@ -188,7 +196,7 @@ def test_ignored_record_that_is_lost_contradicts_the_count() -> None:
     read = RecordsRead.in_chunk(chunk([(0, 5), (0, 7), (1, 0)]), {0: 1})
     ends = orders({0: 8, 1: 1})
     assert audit(orders({0: 5}), ends, read, 2, 2, 0).ignored == 1
-    told = "3 records were read, 3 and 0 rejected ones arrived, and 1 were ignored"
+    told = "3 records were read, but 3 accepted and 0 rejected records arrived, and 1 were ignored"
     with pytest.raises(AuditFailed, match=told):
         audit(orders({0: 5}), ends, read, 3, 3, 0)
 
@@ -211,7 +219,9 @@ class LosesOne(InThisProcess):
 
 def test_a_batch_that_lost_a_record_on_the_way_is_not_published() -> None:
     stream = JsonStream(place(), exchange=LosesOne())
-    with pytest.raises(AuditFailed, match="3 records were read, 2 and 0 rejected ones arrived"):
+    with pytest.raises(
+        AuditFailed, match="3 records were read, but 2 accepted and 0 rejected records arrived"
+    ):
         stream.write([{"id": key, "ts": 1} for key in "abc"])
     assert audits(stream) == []
     assert not open_table(stream.location).timeline.pending()

@@ -47,7 +47,7 @@ def test_partition_changes_are_written_and_counted() -> None:
     assert stream.write([_row("a", "north"), _row("b", "north")]).partition_changes == 0
     result = stream.write([_row("a", "south"), _row("b", "north", 1), _row("c", "south")])
     assert result.partition_changes == 1
-    found = "record key 'a' exists in partition 'north', and the row is in 'south'"
+    found = "record key 'a' exists in partition 'north', but this row is in 'south'"
     assert result.first_partition_change == found
     assert stream.write([_row("a", "south", 1), _row("a", "north", 1)]).partition_changes == 0
     assert len(stream.exchange.attempts) == 3
@@ -62,10 +62,10 @@ def test_partition_changes_are_dead_letters_with_both_partitions() -> None:
     assert (result.records, result.rejected, result.partition_changes) == (3, 2, 0)
     assert _rows(stream) == {("a", "north"), ("b", "north"), ("c", "north")}
     assert stream.reasons() == {
-        3: "record key 'a' exists in partition 'north', and the row is in 'south'; "
-        "table.partition_change refuses it",
-        4: "record key 'c' exists in partition 'north', and the row is in 'west'; "
-        "table.partition_change refuses it",
+        3: "record key 'a' exists in partition 'north', but this row is in 'south'; "
+        "table.partition_change: reject refuses this row",
+        4: "record key 'c' exists in partition 'north', but this row is in 'west'; "
+        "table.partition_change: reject refuses this row",
     }
     assert not repeated_keys(open_table(stream.location)).keys
 

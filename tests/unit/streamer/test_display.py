@@ -38,7 +38,7 @@ DESCRIBED: list[tuple[Event, str]] = [
     (events.RunStarted("p", "orders", "/t", {0: 0}, False), "p starts: orders [0:0] -> /t"),
     (
         events.OffsetsLost("orders", ("partition 0 is gone",)),
-        "records of orders are lost, and skipped: partition 0 is gone",
+        "records of topic orders were lost and are skipped: partition 0 is gone",
     ),
     (events.Alive({0: 9}, {0: 4, 1: 0}, 61.4, True), "alive: 4 behind, last commit 61 s ago"),
     (events.Alive({0: 9}, {}, 61.4, True), "alive: lag unknown, last commit 61 s ago"),

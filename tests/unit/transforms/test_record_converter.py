@@ -97,7 +97,7 @@ def test_reject_contains_the_original_bytes_and_the_reason() -> None:
     assert [(reject["stage"], reject["reason"]) for reject in rejects[1:]] == [
         ("key", "the record key (id) is null or empty"),
         ("ordering", "the ordering value (at) is null"),
-        ("key", "the value is null, and no tombstone key is configured to delete by"),
+        ("key", "the value is null, but no tombstone key is configured to find the row to delete"),
     ]
 
 

@@ -128,7 +128,8 @@ CASES: Mapping[str, tuple[list[str], str]] = {
     ),
     "ordered tombstones and two ordering columns": (
         ["decode.tombstone_ordering=record_timestamp", "table.ordering=[ts, at.day]"],
-        "decode.tombstone_ordering: record_timestamp is one value, but table.ordering has 2",
+        "decode.tombstone_ordering: record_timestamp is one value, but table.ordering has 2 "
+        "columns",
     ),
     "a key of tombstones that are ignored": (
         ["decode.tombstones=ignore", "decode.tombstone_key=json"],
@@ -226,7 +227,7 @@ CASES: Mapping[str, tuple[list[str], str]] = {
     ),
     "a tombstone with half a key": (
         ["decode.tombstone_key=raw", "table.record_key=[id, ts]"],
-        "decode.tombstone_key: raw is one value, but table.record_key has 2; use json",
+        "decode.tombstone_key: raw is one value, but table.record_key has 2 columns; use json",
     ),
     "rescue to nowhere": (
         ["decode.unknown_fields=rescue"],

@@ -55,7 +55,7 @@ def decode_one(
 
 
 #: Parts of the reasons for which a record is rejected.
-REASONS = ("does not hold", "1 to 9999")
+REASONS = ("does not fit", "1 to 9999")
 
 
 @pytest.mark.parametrize(
@@ -63,20 +63,20 @@ REASONS = ("does not hold", "1 to 9999")
     [
         ("int", 7, "bigint", 7),
         ("long", 7, "int", 7),
-        ("long", 2**40, "int", "does not hold"),
+        ("long", 2**40, "int", "does not fit"),
         ("long", 2**53 + 1, "double", float(2**53)),
         ("float", 0.1, "double", 0.1),
-        ("double", 1e39, "float", "does not hold"),
+        ("double", 1e39, "float", "does not fit"),
         ("double", 0.5, "float", 0.5),
-        ("double", 1.0, "int", "does not hold"),
-        ("string", "1", "int", "does not hold"),
+        ("double", 1.0, "int", "does not fit"),
+        ("string", "1", "int", "does not fit"),
         ("bytes", b"ab", "string", "ab"),
-        ("bytes", b"\xff", "string", "does not hold"),
+        ("bytes", b"\xff", "string", "does not fit"),
         ("string", "ab", "binary", b"ab"),
         ({"type": "fixed", "name": "f", "size": 2}, b"ab", "binary", b"ab"),
         ({"type": "enum", "name": "e", "symbols": ["A", "B"]}, "B", "string", "B"),
         ("int", 12, "decimal(4,2)", "12.00"),
-        ("int", 123, "decimal(4,2)", "does not hold"),
+        ("int", 123, "decimal(4,2)", "does not fit"),
         ("long", 1_000, "timestamp", "1970-01-01 00:00:01+00:00"),
         ({"type": "long", "logicalType": "timestamp-millis"}, 0, "timestamp", "1970-01-01 00:00"),
         ({"type": "long", "logicalType": "local-timestamp-micros"}, 0, "timestamp", "1970-01-01"),
@@ -276,7 +276,7 @@ def test_policy_decides_about_unknown_fields_and_wider_values() -> None:
     assert "decode.wider_values is fail" in wide.refusals[0]
     fixed_id = SchemaPolicy("rescue", "rescue", fixed_types=frozenset({"id"}))
     kept = decode_one(columns, avro, value, rescue_column="_r", policy=fixed_id)
-    assert "does not hold" in kept.reasons[0]
+    assert "does not fit" in kept.reasons[0]
 
 
 def test_renamed_field_fills_the_column_of_its_alias() -> None:
@@ -403,4 +403,4 @@ def test_timestamp_with_zone_is_not_converted_to_a_local_timestamp() -> None:
     decoder = AvroDecoder(pa.schema([("v", pa.timestamp("us"))]), framing=plain(avro))
     decoded = decoder.decode(pa.array([encode(record(v="long"), {"v": 0})]))
     assert decoded.rows.num_rows == 0
-    assert "does not hold" in decoded.reasons[0]
+    assert "does not fit" in decoded.reasons[0]
