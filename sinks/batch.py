@@ -58,8 +58,8 @@ class BatchResult:
         seconds: the duration of each stage, in the order in which the stages ran.
         ignored: the number of tombstones that were ignored, as configured.
         schema_changes: the columns that the batch added or widened.
-        partition_changes: if partition changes are counted: the number of record keys that exist in
-            several partitions, and in more than before the batch.
+        partition_changes: the number of record keys that exist in several partitions, and in more
+            than before the batch; 0 if they are not counted.
         first_partition_change: one of these keys; None if there is none.
         skipped: the number of offsets at which the topic has no record; see ``sinks.audit``.
     """

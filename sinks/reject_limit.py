@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from lakemark.errors import HudiError
 
-#: How many of the most recent records, including earlier batches, the limit applies to together.
+#: The limit also applies to this number of the most recent records, including earlier batches.
 _RECENT_RECORDS = 10_000
 
 

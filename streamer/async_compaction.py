@@ -71,7 +71,7 @@ class AsyncCompactionPolicy:
         backlog_commits: batches wait if more than this number of delta commits are not compacted.
         give_up_after_s: the run fails if a compaction has failed for this number of seconds; 0: the
             run never fails for this reason.
-        backoff_s: the pause in seconds after the first failure; it doubles after each further one.
+        backoff_s: the pause after the first failure, in seconds; it doubles with each failure.
         max_backoff_s: the longest pause, in seconds.
     """
 

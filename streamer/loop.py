@@ -82,7 +82,7 @@ class StreamLoop:
     """Runs the stream of one pipeline.
 
     Attributes:
-        has_unfinished_work: whether a thread may still be at work that the run did not wait for: a
+        has_unfinished_work: whether a thread that the run did not wait for may still be at work: a
             thread of a batch, of a compaction, or of the end of the stream.
         waiting_at: when the stream was last seen without a batch in progress, in seconds of
             ``time.monotonic``.
@@ -334,10 +334,10 @@ class StreamLoop:
         """Stop the stream and return its failure, or None.
 
         If a batch does not finish in time, it is abandoned: Spark cancels its jobs, but would wait
-        as long as Python code of the batch writes or waits. A stream without a batch is also
-        abandoned when the run should stop, because Spark may be waiting for a broker that is down,
-        and this wait cannot be interrupted. After a failure, nothing is published. Then a batch
-        that is being read gets no time to finish before its jobs are cancelled.
+        as long as Python code of the batch writes or waits. When the run should stop, a stream
+        without a batch is also abandoned. The reason is that Spark may be waiting for a broker that
+        is down, and this wait cannot be interrupted. After a failure, nothing is published. So a
+        batch that is being read gets no time to finish before its jobs are cancelled.
         """
         in_time = batches.failure is not None or batches.wait(STOP_GRACE_S)
         failure = batches.failure  # read now, because cancelled jobs cause further failures

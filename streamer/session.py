@@ -71,8 +71,8 @@ _QUIET_SETTINGS = {
 _THIS_MACHINE_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # Even within one process, a larger result of a task passes through Spark's block store and a
-    # socket, which takes 8 % of the CPU time of large batches. Messages are limited to 128 MiB.
+    # A larger result of a task passes through Spark's block store and a socket, even within one
+    # process. This takes 8 % of the CPU time of large batches. Messages are limited to 128 MiB.
     "spark.task.maxDirectResultSize": "120m",
 }
 

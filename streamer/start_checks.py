@@ -205,8 +205,8 @@ def _check_folder(location: StorageLocation) -> None:
 def _run_together(checks: Mapping[str, Check], within_s: float) -> None:
     """Run each check in a separate thread, and raise the first failure.
 
-    A check that does not finish in time is reported and abandoned, because perhaps the store or the
-    network is just slow. The run makes the same check again later, with more time.
+    A check that does not finish in time is reported and abandoned, because the store or the network
+    may just be slow. The run makes the same check again later, with more time.
     """
     answers: SimpleQueue[tuple[str, Exception | None]] = SimpleQueue()
 

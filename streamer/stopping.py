@@ -77,7 +77,7 @@ def stop_on_signals() -> Iterator[StopSignals]:
 
 
 def was_interrupted(error: BaseException) -> bool:
-    """Return whether a signal's exception caused this error, perhaps hidden by py4j's own error."""
+    """Return whether a signal's exception is among the causes of this error."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, StopRequested | KeyboardInterrupt):

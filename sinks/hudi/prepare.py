@@ -1,4 +1,4 @@
-"""The functions that an exchange runs in the workers: one prepares chunks, one writes buckets."""
+"""The two functions that an exchange runs in the workers: to prepare chunks, to write buckets."""
 
 from __future__ import annotations
 

@@ -85,8 +85,8 @@ def prepare(folder: Path, ports: Ports) -> None:
     """
     topics = folder / _TOPICS_FOLDER
     topics.mkdir(parents=True, exist_ok=True)
-    # Paths are relative to the folder, in which the broker starts, because Kafka splits this
-    # setting at commas and an absolute path may contain one.
+    # The path is relative to the folder in which the broker starts. Kafka splits this setting at
+    # commas, and an absolute path may contain a comma.
     settings = _SETTINGS.format(
         host=HOST, broker=ports.broker, controller=ports.controller, topics=_TOPICS_FOLDER
     )

@@ -91,11 +91,11 @@ class DecodeConfig(Section):
     newest schema of the topic's writers. JSON columns come from about 1,000 records, beginning at
     the offset where the first run starts. If fewer records follow, the last records before this
     offset are used, too. Integers beyond 64 bits become ``decimal(38,0)``. A field becomes a
-    timestamp if all of its values are ISO-8601 dates with a time, and either all or none of them
-    have an offset (values without an offset are UTC). Two kinds of fields do not become columns:
-    fields that are null or empty in all of these records, and fields whose names begin with
-    ``_hoodie_``. A warning lists them, and ``unknown_fields`` decides what happens to their values.
-    See [How a schema is inferred](schema_evolution.md#how-a-schema-is-inferred)."""
+    timestamp if all of its values are ISO-8601 dates with a time. Either all or none of the values
+    must have an offset; values without an offset are UTC. Two kinds of fields do not become
+    columns: fields that are null or empty in all of these records, and fields whose names begin
+    with ``_hoodie_``. A warning lists them, and ``unknown_fields`` decides what happens to their
+    values. See [How a schema is inferred](schema_evolution.md#how-a-schema-is-inferred)."""
 
     unknown_fields: Literal["ignore", "rescue", "evolve", "reject", "fail"] = "ignore"
     """What happens to fields without a column, including nested fields. ``ignore`` omits them,

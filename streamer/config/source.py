@@ -106,7 +106,7 @@ def _epoch_ms(given: object) -> int:
 
 
 def _natural(given: object) -> int | None:
-    """Convert a YAML value to a number from 0 to Kafka's maximum; return None if it is not one."""
+    """Convert a YAML value to a number from 0 to Kafka's maximum; None if it is no such number."""
     if isinstance(given, bool) or not isinstance(given, int | str):
         return None
     text = str(given)

@@ -18,7 +18,7 @@ MAX_RECORDS = 10_000
 
 #: The polls of all partitions together may take the heap divided by this number. The share is small
 #: for two reasons. First, records may be longer than the sampled ones. Second, long records fill
-#: whole regions of the heap (up to twice their size), which are not moved, while arrays of tens of
+#: whole regions of the heap (up to twice their size), which are not moved. But arrays of tens of
 #: MiB (payloads of the shuffle) need contiguous memory. With an eighth of a heap of 1 GiB, records
 #: of 1 MiB made such an allocation fail.
 _HEAP_PARTS = 32

@@ -56,7 +56,7 @@ def test_executors_refuse_rows_that_change_their_partition(
     result = stream.write([_row("k3", "south"), _row("k4", "north"), _row("new", "south")])
     assert (result.records, result.rejected) == (3, 1)
     reason = stream.reasons()[20]
-    assert reason.startswith("record key 'k3' exists in partition 'north', and the row is in")
+    assert reason.startswith("record key 'k3' exists in partition 'north', but this row is in")
     assert not repeated_keys(open_table(location)).keys
 
 

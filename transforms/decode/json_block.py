@@ -2,7 +2,7 @@
 
 The values of a block are joined by newlines and parsed as one buffer. The result is valid if it has
 as many rows as there are values. The reason is that each value starts with ``{`` and ends with
-``}``, a JSON string cannot contain a newline, and ``}`` newline ``{`` cannot occur inside an
+``}``. A JSON string cannot contain a newline, and ``}`` newline ``{`` cannot occur inside an
 object. So if the buffer can be parsed, each value contains at least one whole document.
 
 Some types are not read correctly by pyarrow. They are read as another type and then converted:

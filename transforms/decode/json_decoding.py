@@ -31,8 +31,8 @@ from transforms.decode.json_rescue import (
 from transforms.decode.json_screening import screen
 from transforms.decode.schema_policy import SchemaPolicy
 
-#: The size of a block. Measured: the parser is as fast on 1 MB as on 40 MB. In a small block, fewer
-#: other records are affected by a broken one.
+#: The size of a block. It is small, because a broken record then affects fewer other records. The
+#: parser is as fast on 1 MB as on 40 MB (measured).
 _BLOCK_VALUES = 4096
 _BLOCK_BYTES = 8 << 20
 _LEAF_VALUES = 256

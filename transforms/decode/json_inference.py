@@ -6,8 +6,8 @@ The types for numbers keep all digits of integers and of keys:
 
 integers of 64 bits        bigint
 larger integers            decimal(38,0), because later ones may be longer
-fractions, or fractions    double if no integer is above 2^53 and the field is not part of a key;
-and integers               otherwise decimal(38,s), where s includes half of the digits that the
+any fractions              double if no integer is above 2^53 and the field is not part of a key;
+                           otherwise decimal(38,s), where s includes half of the digits that the
                            sample does not use
 
 A number with a point or an exponent (1.0, 1e3) is a fraction, because the decoder does not read it
