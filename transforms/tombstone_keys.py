@@ -64,8 +64,8 @@ class TombstoneKeyDecoder:
             kind: the encoding of the Kafka keys.
             values: the decoder of the values.
             keys: the configuration of record keys and partition paths.
-            ordering_field: the field that contains the ordering value, if JSON keys have one in
-                addition to the key fields.
+            ordering_field: the field of a JSON key that contains the ordering value; None if the
+                key does not contain this value.
 
         Raises:
             InvalidConfig: keys of this kind cannot identify a row of this table.

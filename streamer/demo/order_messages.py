@@ -1,4 +1,4 @@
-"""Converts the events of the order stream to rows and to Kafka messages of about 230 bytes JSON."""
+"""Converts order events to rows, and to Kafka messages of about 230 bytes of JSON."""
 
 from __future__ import annotations
 
