@@ -1,5 +1,6 @@
-"""What a caller can do to a table: write, run table services, undo, change the version.
+"""The operations on a table: write, run table services, undo commits, change the table version.
 
-Each operation is a function of an ``OpenTable``: it plans, changes the table through
-``lakemark.transaction``, and carries the cached timeline and view of the open table forward.
+Each operation is a function with an ``OpenTable`` as argument. It plans a change, executes the
+change through ``lakemark.transaction``, and updates the timeline and view that the open table
+caches.
 """

@@ -1,4 +1,4 @@
-"""Archive an open table: move old instants from the active timeline to the archived one."""
+"""Archives an open table: moves old instants from the active to the archived timeline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lakemark.transaction.streamer_progress import commits_kept_active
 def plan_archival(
     table: OpenTable, policy: ArchivalPolicy, cleaning_policy: CleaningPolicy | None
 ) -> tuple[Instant, ...]:
-    """Return the instants that ``archive`` would remove from the active timeline now, if any."""
+    """Return the instants that ``archive`` would move to the archived timeline now, if any."""
     keep_from = partial(_keep_from, table, table.metadata_writer.compacted_at)
     return archival.propose(table.store, table.timeline, policy, cleaning_policy, keep_from)
 
@@ -27,15 +27,16 @@ def plan_archival(
 def archive(
     table: OpenTable, policy: ArchivalPolicy, cleaning_policy: CleaningPolicy | None
 ) -> Archived | None:
-    """Archive what is due; None if nothing is.
+    """Archive the instants that the policy no longer keeps; return None if there are none.
 
-    Commits that record how far streamers have read stay active, as do commits that the metadata
-    table needs.
+    Two kinds of commits stay active: commits that record how far streamers have read, and commits
+    that the metadata table needs.
 
     Args:
         table: the open table.
-        policy: how long its active timeline may be.
-        cleaning_policy: of its cleans, which need some commits; None without cleans.
+        policy: how many instants the active timeline keeps.
+        cleaning_policy: the policy of the table's cleans, which need some of the commits; None if
+            the table is not cleaned.
 
     Raises:
         Refused: a restore is pending.
@@ -55,8 +56,8 @@ def _keep_from(table: OpenTable, compacted_at: str | None, timeline: Timeline) -
 
     Args:
         table: the open table.
-        compacted_at: when the metadata table was compacted; None to look it up.
-        timeline: the active one.
+        compacted_at: when the metadata table was last compacted; None to look this time up.
+        timeline: the active timeline.
     """
     yield from commits_kept_active(table.store, timeline)
     if table.properties.metadata_partitions:

@@ -1,8 +1,8 @@
-"""What this process knows of a table: its properties, timeline, file slices and metadata table.
+"""The table state that an open table caches: properties, timeline, file slices, metadata table.
 
-All of it is as of one moment: the last load, or the last change that this process made itself. A
-change of our own is carried forward without listing the table. If another writer has changed the
-table too, the file slices are loaded again when they are needed.
+The cached state is that of one moment: the last load, or the last change that this process made. A
+change by this process updates the cache without listing the table. If another writer has also
+changed the table, the file slices are loaded again when they are needed.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from lakemark.view.file_lister import FileLister, StorageFileLister
 from lakemark.view.file_system_view import FileSystemView
 from lakemark.view.view_loader import load_view
 
-#: How often a view is loaded if other writers clean or roll back at the same time.
+#: How often loading a view is tried while other writers clean or roll back at the same time.
 _VIEW_ATTEMPTS = 3
 
 
 class CachedSnapshot:
-    """Properties, timeline, view and metadata table of one open table.
+    """The cached properties, timeline, view and metadata table of one open table.
 
     Attributes:
-        properties: as last read.
+        properties: the table's properties as they were last read.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class CachedSnapshot:
         store: TimelineStore,
         opener: MetadataTableOpener,
     ) -> None:
-        """Read nothing before it is needed.
+        """Create an empty cache; everything is loaded when it is first needed.
 
         Args:
-            storage: the table's root.
-            properties: of the table.
-            store: of its timeline.
-            opener: of its metadata table.
+            storage: the storage of the table's root.
+            properties: the table's properties.
+            store: the reader and writer of the table's timeline.
+            opener: opens the table's metadata table.
         """
         self.properties = properties
         self._storage, self._store, self._opener = storage, store, opener
@@ -69,11 +69,11 @@ class CachedSnapshot:
 
     @property
     def loaded_view(self) -> FileSystemView | None:
-        """The view if it is in memory. Nothing is listed, so any thread may ask."""
+        """The view if it is in memory, else None. Any thread may use this property."""
         return self._view
 
     def view(self) -> FileSystemView:
-        """File slices as of ``timeline``; lists the table's folders at the first call only.
+        """Return the file slices as of ``timeline``. The table is listed only at the first call.
 
         Raises:
             SnapshotChanged: other writers cleaned or rolled back during each attempt.
@@ -83,12 +83,13 @@ class CachedSnapshot:
         return self._view
 
     def metadata_with(self, kind: PartitionKind) -> MetadataTable | None:
-        """Return the metadata table, if it has this partition and contains the whole table.
+        """Return the metadata table if it has this partition and is up to date, else None.
 
-        Otherwise storage is listed, and no statistics or index rule out any file.
+        Without the metadata table, the caller lists storage and cannot skip files by statistics or
+        indexes.
         """
         if self._metadata is None:
-            timeline = self.timeline  # first, because it shows the time zone
+            timeline = self.timeline  # loaded first, because its instants show the time zone
             self._metadata = self._opener.open(self.properties, timeline, self._store.clock)
         metadata = self._metadata
         return metadata if metadata is not None and metadata.usable_partitions(kind) else None
@@ -97,10 +98,10 @@ class CachedSnapshot:
         """Load the timeline; keep the view only if the timeline has not changed.
 
         Args:
-            loaded: the timeline, if the caller has just loaded it.
+            loaded: the timeline, if the caller has just loaded it; None to load it here.
 
         Raises:
-            Refused: the table has another version now.
+            Refused: the table was upgraded or downgraded since it was opened.
         """
         timeline = loaded or self._store.load()
         if self._timeline is None or timeline.instants != self._timeline.instants:
@@ -108,10 +109,10 @@ class CachedSnapshot:
             self._timeline, self._view = timeline, None
 
     def forget_metadata_table(self, properties: TableProperties) -> None:
-        """The metadata table was built again or dropped: load it and the view when needed.
+        """Drop the cached metadata table and view, after the metadata table was rebuilt or removed.
 
         Args:
-            properties: of the table from now on.
+            properties: the table's new properties.
         """
         self.properties = properties
         self._metadata = self._view = None
@@ -120,9 +121,9 @@ class CachedSnapshot:
         """Add our own commit to the view.
 
         Args:
-            instant: completed.
-            metadata: of the commit.
-            timeline: with the commit.
+            instant: the completed instant.
+            metadata: the metadata of the commit.
+            timeline: the timeline, which contains the commit.
         """
         known = set(self.timeline.instants)
         metadata = metadata.as_stored()
@@ -145,7 +146,7 @@ class CachedSnapshot:
             self._view = self._view.with_compaction_plan(requested.requested_at, plan)
 
     def carry_start(self, inflight: Instant) -> None:
-        """Add to the timeline that we started to execute a plan."""
+        """Add the inflight instant of a plan that we started to execute to the timeline."""
         self._timeline = self.timeline.with_instant(inflight)
 
     def carry_clean(self, instant: Instant, plan: CleanPlan, timeline: Timeline) -> None:
@@ -153,11 +154,11 @@ class CachedSnapshot:
         self._carry_deletion(plan.paths, timeline, instant.requested_at)
 
     def carry_archival(self, deleted: Collection[str], timeline: Timeline) -> None:
-        """Remove archived instants, and the files that our own archival deleted.
+        """Remove archived instants from the timeline, and deleted files from the view.
 
         Args:
-            deleted: paths.
-            timeline: what remains of it.
+            deleted: the paths of files that our own archival deleted.
+            timeline: the timeline without the archived instants.
         """
         self._carry_deletion(deleted, timeline)
 
@@ -175,8 +176,8 @@ class CachedSnapshot:
             except SnapshotChanged:
                 pass
             except CorruptData:
-                # Another process may have built the metadata table again since its folders were
-                # listed. In version 6 its first files have the same names.
+                # Another process may have rebuilt the metadata table since its folders were listed.
+                # In table version 6, the first files of the new one have the same names.
                 if self._metadata is None:
                     raise
             self._timeline = self._store.load()

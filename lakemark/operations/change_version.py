@@ -1,4 +1,4 @@
-"""Change the version of an open table: complete what is pending first, then change the table."""
+"""Changes the version of an open table, after all pending instants are completed or undone."""
 
 from __future__ import annotations
 
@@ -28,12 +28,13 @@ from lakemark.upgrade.partition_types import typed_partition_fields
 
 @dataclass(frozen=True, slots=True)
 class PlannedChange:
-    """The steps of a change of version.
+    """The steps of a version change.
 
     Attributes:
-        rolled_back: pending instants of dead writers, which are rolled back.
-        compacted: slices whose logs are merged.
-        change: of the table itself; a compaction adds an instant to its timeline.
+        rolled_back: the pending instants of dead writers, which are rolled back.
+        compacted: the slices whose logs are merged by compactions.
+        change: the change of the table itself. A change that is only planned does not include the
+            instants that the compactions will add to the timeline.
     """
 
     rolled_back: tuple[str, ...]
@@ -42,18 +43,18 @@ class PlannedChange:
 
 
 def plan_version_change(table: OpenTable, version: FormatVersion) -> PlannedChange:
-    """Return what ``change_table_version`` would do now.
+    """Return the steps that ``change_table_version`` would execute now.
 
     Raises:
-        Refused: Apache Hudi would write other record keys in that version, or it needs a column
+        Refused: in the new version, Apache Hudi would write other record keys, or needs a column
             that the table does not have.
-        HudiError: as for ``plan_change``.
+        HudiError: see ``plan_change``.
     """
     change = plan_change(table.context, version, _checked_fields(table, version))
     pending = tuple(i.requested_at for i in table.store.pending_writes(table.timeline))
     plans = [plan for _, plan in pending_compactions(table)]
     if _merges(table, version):
-        # Logs written while a compaction is pending must be merged after it.
+        # Logs that were written while a compaction was pending must be merged after it.
         plans.append(CompactionPlan.of(table.view().slices_for_writing()))
     operations = tuple(one for plan in plans for one in plan.operations)
     return PlannedChange(pending, operations, change)
@@ -64,14 +65,14 @@ def change_table_version(
 ) -> PlannedChange:
     """Roll back dead writers' instants, execute pending compactions, and change the table.
 
-    All logs are merged first if the other version would read them differently. A metadata table is
-    built again in the new version.
+    If the new version would read logs differently, all logs are merged first. If the table has a
+    metadata table, the metadata table is rebuilt in the new version.
 
     Raises:
         WriterAlive: another writer is writing.
-        Refused: Apache Hudi would write other record keys in that version, or it needs a column
+        Refused: in the new version, Apache Hudi would write other record keys, or needs a column
             that the table does not have.
-        HudiError: as for ``change_version``; or a compaction failed.
+        HudiError: see ``change_version``; or a compaction failed.
     """
     partition_fields = _checked_fields(table, version)
     plan_change(table.context, version, partition_fields)
@@ -90,7 +91,10 @@ def change_table_version(
 
 
 def _checked_fields(table: OpenTable, version: FormatVersion) -> tuple[str, ...] | None:
-    """Check keys and columns; return the typed partition fields, unless the table stores them."""
+    """Check keys and columns, and return the partition fields with their types.
+
+    None if the new version needs no types, or if the table's properties already contain them.
+    """
     _check_keys(table, version)
     _check_sequence(table, version)
     properties = table.properties
@@ -103,7 +107,10 @@ def _checked_fields(table: OpenTable, version: FormatVersion) -> tuple[str, ...]
 
 
 def _check_sequence(table: OpenTable, version: FormatVersion) -> None:
-    """Before version 9, MySQL's payload orders by one column, and fails without it."""
+    """Check that a table with MySQL's payload has the column that versions before 9 need.
+
+    Before version 9, the payload orders changes by this column, and fails without it.
+    """
     if version is FormatVersion.V9 or table.version is not FormatVersion.V9:
         return
     schema = table.schema
@@ -118,7 +125,11 @@ def _check_sequence(table: OpenTable, version: FormatVersion) -> None:
 
 
 def _check_keys(table: OpenTable, version: FormatVersion) -> None:
-    """Version 9 has one encoding of a single COMPLEX key; see ``lakemark.keygen.key_generator``."""
+    """Check that the stored record keys are valid in version 9.
+
+    In version 9, a ``COMPLEX`` key of a single field has only one encoding; see
+    ``lakemark.keygen.key_generator``.
+    """
     place, properties = table.location.url, table.properties
     becomes_nine = version is FormatVersion.V9 and table.version is not FormatVersion.V9
     if (

@@ -1,4 +1,4 @@
-"""Clean an open table: delete files that no query within the retention reads."""
+"""Cleans an open table: deletes files that no query within the retention reads."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from lakemark.transaction.rollback_checks import check_no_restore
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """One clean that was completed.
+    """A completed clean.
 
     Attributes:
-        instant: the clean.
-        plan: what it deleted.
+        instant: the instant of the clean.
+        plan: the plan with the files that the clean deleted.
     """
 
     instant: Instant
@@ -27,9 +27,10 @@ class Cleaned:
 
 
 def clean(table: OpenTable, policy: CleaningPolicy) -> list[Cleaned]:
-    """Execute pending cleans of any writer, then plan and execute one if files have expired.
+    """Execute pending cleans of any writer, then plan and execute a clean if files have expired.
 
-    Decides from the timeline as the last commit left it; the plan is made from a new one.
+    The cached timeline decides whether files have expired. If so, the plan is made from a newly
+    loaded timeline.
 
     Raises:
         Refused: a restore is pending.
@@ -48,12 +49,12 @@ def clean(table: OpenTable, policy: CleaningPolicy) -> list[Cleaned]:
 
 
 def plan_clean(table: OpenTable, policy: CleaningPolicy) -> CleanPlan | None:
-    """What a clean would delete as of the table's last refresh; None if nothing has expired."""
+    """Return the plan of a clean as of the last refresh; None if no files have expired."""
     return cleaning.propose(table.store, table.timeline, table.view, policy)
 
 
 def request_clean(table: OpenTable, policy: CleaningPolicy) -> tuple[Instant, CleanPlan] | None:
-    """Write a plan to the timeline; errors as for ``cleaning.request``."""
+    """Plan a clean and write the plan to the timeline; see ``cleaning.request``."""
     return cleaning.request(table.context, table.view_at, policy)
 
 
@@ -64,7 +65,7 @@ def _execute(table: OpenTable, pending: Instant, plan: CleanPlan) -> Cleaned:
 
 
 def _finish(table: OpenTable, pending: Instant) -> Cleaned | None:
-    """Execute a pending clean; None if it was removed instead, or has completed."""
+    """Execute a pending clean; return None if the clean was removed or has completed."""
     plan = cleaning.claim(table.context, pending)
     if plan is not None:
         return _execute(table, pending, plan)

@@ -1,7 +1,8 @@
-"""Compact an open table: find pending plans, plan, execute.
+"""Compacts an open table: finds pending plans, creates plans, and executes plans.
 
-The rows that a compaction writes depend on its plan and on what was committed before it, not on
-who executes the plan or when. The table may get other columns meanwhile.
+The rows that a compaction writes depend only on its plan and on the commits before the plan. It
+does not matter which writer executes the plan, or when. So columns that are added to the table
+meanwhile are not written.
 """
 
 from __future__ import annotations
@@ -36,23 +37,26 @@ from lakemark.transaction.table_context import LOCK_WAIT_S
 from lakemark.write.write_context import WriteContext
 from lakemark.write.write_status import ContentMismatch
 
-#: A compaction that was requested, and its plan.
+#: The instant of a requested compaction, and its plan.
 Planned = tuple[Instant, CompactionPlan]
 
 
 def pending_compactions(table: OpenTable) -> list[Planned]:
-    """Compactions that were requested and have not completed, whichever writer planned them."""
+    """Return the pending compactions of all writers, with their plans."""
     pending = table.timeline.pending(Action.COMPACTION)  # model: find plan
     return [(i, table.store.read_pending_compaction(i)) for i in pending]
 
 
 def plan_compaction(table: OpenTable) -> CompactionPlan:
-    """Return what ``request_compaction`` would plan as of the table's last refresh."""
+    """Return the plan that ``request_compaction`` would make as of the table's last refresh."""
     return CompactionPlan.of(_free_slices(table))
 
 
 def request_compaction(table: OpenTable) -> Planned | None:
-    """Plan the slices that have logs and no pending compaction; None if there are none."""
+    """Request a compaction of the slices that have logs and are not in a pending plan.
+
+    Return None if there are no such slices.
+    """
 
     def slices_at(timeline: Timeline) -> list[FileSlice]:
         table.refresh(timeline)
@@ -66,13 +70,14 @@ def request_compaction(table: OpenTable) -> Planned | None:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """A compaction of an open table that was begun.
+    """A compaction of an open table that this process executes.
 
-    ``begin`` and ``publish`` change the open table; ``rewrite`` may run while others commit to it.
+    ``begin`` and ``publish`` update the cached state of the open table. ``rewrite`` does not, so
+    another thread may commit to the open table while ``rewrite`` runs.
 
     Attributes:
         table: the open table.
-        execution: of the plan.
+        execution: the execution of the plan.
     """
 
     table: OpenTable
@@ -89,18 +94,20 @@ class Compaction:
     ) -> Compaction:
         """Begin to execute a plan.
 
-        Files that the plan lacks of its slices are merged too; see ``complete_plan``.
+        Files of the planned slices that are missing in the plan are merged, too; see
+        ``complete_plan``.
 
         Args:
             table: the open table.
-            planned: the compaction.
-            merger_class: for a table in mode ``CUSTOM``.
-            lock_wait_s: how long this and ``publish`` wait for the table's lock.
+            planned: the pending compaction and its plan.
+            merger_class: the class of the user's merger, for a table in merge mode ``CUSTOM``.
+            lock_wait_s: the time in seconds for which this call, and later ``publish``, wait for
+                the table's lock.
 
         Raises:
-            LockTimeout: another writer kept the lock.
-            WriteConflict: another writer is executing it, or has completed or removed it.
-            Refused: no commit names the table's columns.
+            LockTimeout: another writer held the lock for too long.
+            WriteConflict: another writer is executing, has completed or has removed the compaction.
+            Refused: no commit contains the table's columns.
         """
         pending, plan = planned
         name = pending.requested_at
@@ -113,25 +120,26 @@ class Compaction:
         return cls(table, execution, SliceRewriter(context, log_sizes))
 
     def rewrite(self, runner: Runner) -> list[WriteStat]:
-        """Write the new base files, which no reader sees yet.
+        """Write the new base files. No reader sees them before ``publish``.
 
         Raises:
-            ContentMismatch: an earlier attempt wrote other bytes; call ``undo``, and begin again.
+            ContentMismatch: an earlier attempt wrote different content; call ``undo``, and begin
+                again.
         """
         return self.execution.rewrite(self._rewriter, runner)
 
     def publish(
         self, stats: Sequence[WriteStat], table_facts: Callable[[], Mapping[str, str]]
     ) -> tuple[Instant, CommitMetadata]:
-        """Make the new base files visible, and carry the checkpoints of streamers forward.
+        """Make the new base files visible, and copy the streamers' checkpoints to the commit.
 
         Args:
-            stats: what ``rewrite`` wrote.
-            table_facts: the extra metadata of the commit besides checkpoints; called under the
-                lock, with the table as of then.
+            stats: the write stats that ``rewrite`` returned.
+            table_facts: returns the extra metadata of the commit except checkpoints; called under
+                the lock, after the table was refreshed.
 
         Raises:
-            LockTimeout: another writer kept the table's lock; it may be called again.
+            LockTimeout: another writer held the lock for too long; ``publish`` may be called again.
         """
 
         def extra_at(timeline: Timeline) -> dict[str, str]:
@@ -145,16 +153,16 @@ class Compaction:
         return instant, metadata
 
     def undo(self) -> None:
-        """Delete what was written for the plan; the plan stays pending."""
+        """Delete the files of this attempt. The plan stays pending."""
         roll_back(self.table.context, self.execution.instant)
         self.table.refresh()
 
     def leave(self) -> None:
-        """Let other writers execute the plan, unless it was published."""
+        """Stop the heartbeat. If the compaction is unpublished, other writers may execute it."""
         self.execution.leave()
 
     def run(self, runner: Runner) -> tuple[Instant, CommitMetadata]:
-        """Rewrite and publish, with the table facts of the newest commit."""
+        """Rewrite and publish, with the schema and bucket settings of the newest commit."""
         try:
             stats = self.rewrite(runner)
             return self.publish(stats, self._newest_table_facts)
@@ -172,15 +180,15 @@ class Compaction:
 def _columns_as_of(table: OpenTable, requested_at: str) -> pa.Schema:
     """Return all columns that the table had when a compaction was planned.
 
-    Those of the newest commit come first. Then come columns that only older commits name: a writer
-    that did not know them does not name them in its commits, but the files contain them.
+    The columns of the newest commit come first, then columns that only older commits contain. The
+    writer of the newest commit may not have known these columns, but the files contain them.
 
     Raises:
-        Refused: no commit names any.
+        Refused: no commit contains the table's columns.
     """
     completed = table.timeline.completed(*COMMITS)[::-1]
     before = [i for i in completed if _was_known(i, requested_at, table.version)]
-    known = before or completed  # the commits before may have been archived
+    known = before or completed  # the commits before the plan may have been archived
     texts = (table.store.read_commit(i).extra_metadata.get(keys.SCHEMA) for i in known)
     schemas = [without_meta_columns(avro.to_arrow(t)) for t in dict.fromkeys(texts) if t]
     if not schemas:
@@ -193,7 +201,10 @@ def _columns_as_of(table: OpenTable, requested_at: str) -> pa.Schema:
 
 
 def _was_known(commit: Instant, requested_at: str, version: FormatVersion) -> bool:
-    """Return whether a plan knew a commit; version 6 does not record when a commit completed."""
+    """Return whether a commit had completed when a compaction was planned.
+
+    In table version 6, the requested time is compared, because the completion time is unreliable.
+    """
     when = commit.requested_at if version.logs_name_their_slice else commit.completed_at
     return (when or "") < requested_at
 
@@ -205,7 +216,7 @@ def _context(table: OpenTable, requested_at: str, merger_class: str | None) -> W
 
 
 def _free_slices(table: OpenTable) -> list[FileSlice]:
-    """Slices that a plan may take: of file groups that no pending service has."""
+    """Return the slices of file groups that are in no pending compaction or clustering."""
     view = table.view()
     taken = view.compactions.keys() | view.clusterings.keys()
     return [s for s in view.slices_for_writing() if s.group not in taken]

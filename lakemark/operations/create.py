@@ -1,4 +1,4 @@
-"""Creating a table."""
+"""Creates a table."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from lakemark.transaction.multi_writer import MultiWriter
 def create_table(
     location: StorageLocation, spec: TableSpec, coordination: Coordination | None = None
 ) -> OpenTable:
-    """Create an empty table at a location; errors as for ``create_on``.
+    """Create an empty table at a location. Raises what ``create_on`` raises.
 
     Args:
-        location: of the table.
-        spec: of the table.
-        coordination: as for ``open_table``.
+        location: the location of the table.
+        spec: the settings of the table.
+        coordination: see ``open_table``.
     """
     storage = open_storage(location)
     coordination = coordination or Coordination()
@@ -48,21 +48,22 @@ def create_on(
     lock: TableLock | None = None,
     multi_writer: MultiWriter | None = None,
 ) -> OpenTable:
-    """Create an empty table; its properties appear at once and whole.
+    """Create an empty table.
 
-    The properties make it a table, so a crash leaves none, or one whose metadata table the next
-    writer builds.
+    The folder is a table once its properties file exists, which is created atomically. So after a
+    crash there is no table, or a table that may lack its metadata table. The next writer then
+    builds the metadata table.
 
     Args:
-        storage: the table's root, empty.
-        spec: of the table.
-        schema: the Avro schema of its columns, if it is known.
-        mergers: as for ``OpenTable``.
-        lock: as for ``OpenTable``.
-        multi_writer: as for ``OpenTable``.
+        storage: the storage of the table's root, which must be empty.
+        spec: the settings of the table.
+        schema: the Avro schema of the table's columns, if it is known.
+        mergers: see ``OpenTable``.
+        lock: see ``OpenTable``.
+        multi_writer: see ``OpenTable``.
 
     Raises:
-        InvalidConfig: the folder is not empty and not a table.
+        InvalidConfig: the folder is not empty and is not a table.
         Unsupported: the store has no conditional puts.
         AlreadyExists: another writer created a table with other properties at the same moment.
     """
@@ -81,10 +82,10 @@ def create_on(
 
 
 def check_empty(storage: Storage) -> None:
-    """Pass if a table may be created there.
+    """Check that a table may be created at a storage's root.
 
     Raises:
-        InvalidConfig: the folder is not empty and not a table.
+        InvalidConfig: the folder is not empty and is not a table.
     """
     folders, objects = storage.list_folder("")
     foreign = [f for f in folders if f != ".hoodie"] + [info.path for info in objects]
@@ -104,24 +105,24 @@ def create_with_schema(
     coordination: Coordination | None = None,
     mergers: Sequence[CustomMerger] = (),
 ) -> OpenTable:
-    """Create a table with columns: its first commit records them, and the number of buckets.
+    """Create a table with columns. Its first commit records the columns and the bucket count.
 
-    A crash before this commit leaves a table whose columns are in its properties. The next write
-    makes the commit.
+    After a crash before this commit, the table's columns are in its properties, and the next write
+    records them.
 
     Args:
-        location: of the table.
-        spec: of the table.
-        schema: its columns, without meta columns.
-        buckets: file groups in each partition; fixed from now on.
-        coordination: as for ``open_table``.
-        mergers: as for ``open_table``.
+        location: the location of the table.
+        spec: the settings of the table.
+        schema: the table's columns, without meta columns.
+        buckets: the number of buckets in each partition, which cannot be changed later.
+        coordination: see ``open_table``.
+        mergers: see ``open_table``.
 
     Raises:
-        InvalidConfig: there is a table already; or the schema has a column that a table cannot
-            have; or as ``check_new_table``. Nothing is created then.
-        InvalidConfig: another process created the table meanwhile, with other buckets.
-        Unsupported: as ``check_new_table``.
+        InvalidConfig: a table already exists; or the schema has a column that a table cannot have;
+            or see ``check_new_table``. In these cases, nothing is created. Or another process
+            created the table at the same time, with another bucket count.
+        Unsupported: see ``check_new_table``.
     """
     storage = open_storage(location)
     if storage.head(PROPERTIES_PATH) is not None:

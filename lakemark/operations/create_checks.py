@@ -1,6 +1,7 @@
-"""Settings of a new table, checked before anything is on storage.
+"""Checks the settings of a new table before anything is written to storage.
 
-A setting that only the first write refused would remain: a table cannot be created again.
+If only the first write refused a setting, the table would already exist with this setting, and
+could not be created again.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ from lakemark.keygen.key_value import key_value
 from lakemark.model.meta_columns import IS_DELETED, OPERATION, is_reserved
 from lakemark.schema.field_path import column_at
 
-#: Columns with the prefix of Hudi's own columns that users may have: they mark deletes.
+#: Columns that users may have although their names begin like Hudi's own. They mark deletes.
 _COLUMNS_OF_USERS = (IS_DELETED, OPERATION)
 
 Choice = TypeVar("Choice", bound=Enum)
 
 
 def choose(kind: type[Choice], value: object, parameter: str) -> Choice:
-    """Return the member of an enumeration that a caller names.
+    """Return the member of an enumeration with the value that a caller passed.
 
     Raises:
-        InvalidConfig: there is no such member.
+        InvalidConfig: no member has this value.
     """
     try:
         return kind(value)
@@ -44,10 +45,10 @@ def choose(kind: type[Choice], value: object, parameter: str) -> Choice:
 
 
 def column_names(given: Sequence[str], parameter: str) -> tuple[str, ...]:
-    """Return the names of columns that a caller gives.
+    """Return the column names that a caller passed, after a check.
 
     Raises:
-        InvalidConfig: they are no list of texts, or one occurs twice.
+        InvalidConfig: the argument is not a list of texts, or a name occurs twice.
     """
     if isinstance(given, str) or not isinstance(given, Sequence):
         message = f"{parameter} is {given!r}; pass a list of column names"
@@ -69,22 +70,22 @@ def _check_name(name: str) -> None:
 
 
 def check_new_table(spec: TableSpec, columns: pa.Schema, buckets: int, url: str) -> None:
-    """Pass if this project can write a table with these settings and columns.
+    """Check that lakemark can write a table with these settings and columns.
 
-    The checks are those of the writer, on a table without rows.
+    The writer's checks are run on a table without rows.
 
     Args:
-        spec: of the table.
-        columns: of the table, without meta columns.
-        buckets: file groups in each partition.
-        url: of the table, for errors.
+        spec: the settings of the table.
+        columns: the columns of the table, without meta columns.
+        buckets: the number of buckets in each partition.
+        url: the table's URL, for errors.
 
     Raises:
         InvalidConfig: the name has other characters than letters, digits, ``_``, ``.`` and ``-``;
-            or a column is missing, or has a name like Hudi's own columns; or its type cannot be a
-            key, a partition or an ordering value; or the bucket count is not one; or settings
-            contradict each other.
-        Unsupported: a setting that this project does not write.
+            or a column is missing, or has a name like Hudi's own columns; or a column's type cannot
+            be a key, a partition or an ordering value; or the bucket count is not a positive
+            integer; or settings contradict each other.
+        Unsupported: lakemark does not write tables with one of the settings.
     """
     _check_name(spec.name)
     for name in columns.names:

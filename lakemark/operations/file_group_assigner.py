@@ -1,4 +1,4 @@
-"""Assigns buckets to file groups: what the workers of a commit need to know of the table."""
+"""Assigns file groups to buckets, so that the workers of a commit know where to write."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from lakemark.write.partitioner import Bucket
 
 @dataclass(frozen=True)
 class FileGroupAssignment:
-    """The latest file slice of every bucket that has one, and the existing partitions.
+    """The latest file slice of every bucket with a file group, and the existing partitions.
 
     Attributes:
-        slices: the slices that a commit adds to.
-        partitions: partitions that have their metafile.
-        readable: what queries read of file groups for which a pending compaction has opened an
-            empty slice.
+        slices: for each bucket, the file slice to which a commit writes.
+        partitions: the partitions that have a partition metafile.
+        readable: for each file group with a pending compaction, the file slice that queries read.
+            It differs from the slice in ``slices``, which the compaction plan begins.
     """
 
     slices: Mapping[Bucket, FileSlice]
@@ -33,19 +33,19 @@ class FileGroupAssignment:
     readable: Mapping[FileGroupId, FileSlice] = field(default_factory=dict)
 
     def task(self, bucket: Bucket) -> FileGroupWrite:
-        """Return what a worker writes for one bucket."""
+        """Return the task of the worker that writes one bucket."""
         is_new = bucket.partition_path not in self.partitions
         current = self.slices.get(bucket)
         readable = current and self.readable.get(current.group, current)
         return FileGroupWrite(bucket, current, is_new, readable)
 
     def groups_in(self, number: int) -> list[SearchedGroup]:
-        """Return the file groups of one bucket, in all partitions that have it."""
+        """Return the file groups of one bucket number, in all partitions."""
         return self._groups_by_number.get(number, [])
 
     @cached_property
     def _groups_by_number(self) -> Mapping[int, list[SearchedGroup]]:
-        """Grouped once, because every bucket of a batch needs it."""
+        """The file groups by bucket number, cached because every bucket of a batch needs them."""
         found: dict[int, list[SearchedGroup]] = defaultdict(list)
         for bucket, current in self.slices.items():
             readable = self.readable.get(current.group, current)
@@ -54,7 +54,7 @@ class FileGroupAssignment:
 
 
 class FileGroupAssigner:
-    """Assigns the buckets of one table from commit to commit; only what changed is done again."""
+    """Assigns file groups to the buckets of one table. Only changed file groups are updated."""
 
     def __init__(self) -> None:
         self._view = FileSystemView(Timeline(()))
@@ -65,8 +65,8 @@ class FileGroupAssigner:
         """Return the newest file slice of each bucket.
 
         Args:
-            view: the latest state of the table.
-            bucket_count: buckets in each partition.
+            view: the latest file slices of the table.
+            bucket_count: the number of buckets in each partition.
 
         Raises:
             InvalidConfig: a file group was created with more buckets, or without a bucket index.
@@ -75,8 +75,8 @@ class FileGroupAssigner:
         known = self._slices
         if changed is None or bucket_count != self._bucket_count:
             known, changed = {}, view.file_groups()
-        # A file group that no query reads may be the second one of a bucket: that of a writer that
-        # died, or of one that is still writing.
+        # A file group that no query reads may be a second file group of its bucket. Its writer died
+        # or is still writing.
         read = [(group.id, group.for_writers) for group in changed if group.for_writers]
         unread = {group.id for group in changed if not group.for_writers}
         slices = dict(known)
@@ -92,9 +92,9 @@ class FileGroupAssigner:
 
 
 def _changed_groups(before: FileSystemView, after: FileSystemView) -> list[FileGroup] | None:
-    """Groups that have changed; None if groups were added, removed or replaced.
+    """Return the changed file groups; None if file groups were added, removed or replaced.
 
-    Views share the groups that did not change, in the same order.
+    Both views contain the same objects for unchanged groups, in the same order.
     """
     if len(before.groups) != len(after.groups) or before.replaced != after.replaced:
         return None

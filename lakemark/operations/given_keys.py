@@ -1,4 +1,4 @@
-"""Record keys as a caller gives them: as text, or as the columns of the record key."""
+"""Converts the record keys that a caller passes, as text or as columns of the record key."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _REMEDY = "pass a list of record keys as text, or rows with the columns of the r
 def record_keys_of(
     given: Keys, generator: KeyGenerator, columns: pa.Schema, table_url: str
 ) -> list[str]:
-    """Return the record keys that a caller gives, as the table stores them.
+    """Return the record keys that a caller passes, in the form that the table stores.
 
     Args:
-        given: the keys; an iterator is read once.
-        generator: of the table's record keys.
-        columns: of the table, without meta columns.
-        table_url: for errors.
+        given: the keys. An iterator is read only once.
+        generator: the generator of the table's record keys.
+        columns: the columns of the table, without meta columns.
+        table_url: the table's URL, for errors.
 
     Raises:
-        InvalidConfig: they are not keys, or lack a column of the record key.
+        InvalidConfig: ``given`` does not contain keys, or lacks a column of the record key.
         InvalidRecords: a key is null.
     """
     fields = generator.config.record_key_fields
@@ -74,7 +74,7 @@ def _as_table_or_texts(given: Keys, fields: Sequence[str]) -> pa.Table | list[st
 
 
 def _of_array(given: pa.Array | pa.ChunkedArray, fields: Sequence[str]) -> pa.Table | list[str]:
-    """Text is a record key already; other values are those of the only column of the key."""
+    """Return an array's texts as record keys, or its other values as the record key's column."""
     if given.null_count:
         message = f"{given.null_count} of {len(given)} keys are null; leave them out"
         raise InvalidRecords(message)

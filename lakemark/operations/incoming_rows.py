@@ -1,8 +1,8 @@
-"""Rows of a caller in the columns of a table, and as changes to it.
+"""Converts the rows that a caller passes to the columns of a table, and to changes of the table.
 
-Columns go by name. A column that the caller leaves out is null. A value is converted only if its
-type is of the same kind as the column's (any integer for an integer, a time for a time), and only
-if nothing is lost.
+Columns are matched by name. A column that the caller omits becomes null. A value is converted only
+if its type is of the same kind as the column's type (any integer for an integer, a time for a
+time), and only if no information is lost.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from lakemark.write.delete_marks import DeleteMarks
 
 Mask = npt.NDArray[np.bool_]
 
-#: Checks of Arrow; a value is converted between types of one group.
+#: Arrow's checks of types, one for each kind. Values are converted between types of the same kind.
 _KINDS = (
     pa.types.is_boolean,
     pa.types.is_integer,
@@ -63,18 +63,20 @@ _KINDS = (
 
 
 def with_new_columns(table: pa.Schema, rows: pa.Schema, table_url: str) -> pa.Schema:
-    """Return the columns of a table, then those of the rows that it lacks; types that hold both.
+    """Return the columns of a table, followed by the new columns of the rows.
+
+    If a column's type differs between the table and the rows, a type that can hold both is used.
 
     Args:
-        table: its columns, without meta columns.
-        rows: columns of the caller.
-        table_url: for errors.
+        table: the columns of the table, without meta columns.
+        rows: the columns of the caller's rows.
+        table_url: the table's URL, for errors.
 
     Raises:
-        InvalidConfig: a column that a table cannot have, or whose two types have none in common.
+        InvalidConfig: a table cannot have one of the columns, or no type can hold both types.
     """
     given = [f for f in rows if not (pa.types.is_null(f.type) and f.name in table.names)]
-    plain = _plain_schema(pa.schema(given))  # nulls alone change no type
+    plain = _plain_schema(pa.schema(given))  # a column of nulls does not change the table's type
     for name in plain.names:
         if name not in table.names and is_reserved(name):
             message = f"column {name!r} cannot be added: names that begin with _hoodie_ are Hudi's"
@@ -83,12 +85,13 @@ def with_new_columns(table: pa.Schema, rows: pa.Schema, table_url: str) -> pa.Sc
 
 
 def in_table_columns(rows: pa.Table, columns: pa.Schema, table_url: str) -> pa.Table:
-    """Return the rows of a caller in the columns of a table.
+    """Return the rows of a caller with the columns and types of a table.
 
     Args:
-        rows: of the caller; Hudi's meta columns are ignored, so rows of a scan can be written.
-        columns: of the table, without meta columns.
-        table_url: for errors.
+        rows: the caller's rows. Hudi's meta columns are ignored, so the rows of a scan can be
+            written.
+        columns: the columns of the table, without meta columns.
+        table_url: the table's URL, for errors.
 
     Raises:
         InvalidConfig: the table lacks a column of the rows, or a column has another kind of type.
@@ -116,13 +119,13 @@ def in_table_columns(rows: pa.Table, columns: pa.Schema, table_url: str) -> pa.T
 
 @dataclass(frozen=True)
 class RowChanges:
-    """Makes changes of rows, by the keys and the merge settings of one table.
+    """Converts rows to changes, with the keys and the merge settings of one table.
 
     Attributes:
-        generator: of record keys and partition paths.
-        ordering_fields: columns that order changes to a record.
+        generator: the generator of record keys and partition paths.
+        ordering_fields: the columns that order changes to a record.
         orders_deletes: whether a delete of a stored row has the ordering values of the row.
-        marks: which rows delete.
+        marks: decides which rows are deletes.
         logs_deletes: whether deletes are stored in logs, as in merge-on-read tables.
     """
 
@@ -134,12 +137,12 @@ class RowChanges:
 
     @classmethod
     def of(cls, table: OpenTable, generator: KeyGenerator, columns: pa.Schema) -> RowChanges:
-        """For an open table.
+        """Create the converter for an open table.
 
         Args:
             table: the open table.
-            generator: that continues it.
-            columns: of the rows.
+            generator: the key generator of the table.
+            columns: the columns of the rows.
         """
         settings = merge_settings(table.properties)
         marks = DeleteMarks(columns, settings.delete_marker)
@@ -148,7 +151,7 @@ class RowChanges:
         return cls(generator, settings.ordering_fields, by_event_time, marks, is_merge_on_read)
 
     def upserts(self, rows: pa.Table) -> pa.Table:
-        """Changes that write each row; a row that is marked as deleted deletes its record.
+        """Return changes that write the rows. A row with a delete mark deletes its record.
 
         Raises:
             InvalidRecords: a row has no record key, ordering value or partition path.
@@ -176,7 +179,7 @@ class RowChanges:
 
     @property
     def columns_of_deletes(self) -> list[str]:
-        """The columns of stored rows that ``deletes`` needs, besides the meta columns."""
+        """Return the columns of stored rows that ``deletes`` needs, besides the meta columns."""
         if not self.orders_deletes:
             return []
         return list(dict.fromkeys(name.partition(".")[0] for name in self.ordering_fields))
@@ -190,7 +193,7 @@ class RowChanges:
 
         Args:
             stored: the rows, with their record keys, partition paths and ``columns_of_deletes``.
-            columns: of the table, without meta columns.
+            columns: the columns of the table, without meta columns.
         """
         known = self.columns_of_deletes
         values = [
@@ -249,7 +252,7 @@ def _converted(column: pa.ChunkedArray, field: pa.Field, table_url: str) -> pa.C
 
 
 def _decoded(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return the values of a dictionary, of runs, or of an extension type."""
+    """Return the plain values of a dictionary, run-end encoded or extension column."""
     if pa.types.is_dictionary(column.type):
         return column.cast(column.type.value_type)
     if pa.types.is_run_end_encoded(column.type):

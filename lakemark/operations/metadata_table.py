@@ -1,4 +1,4 @@
-"""The metadata table of an open table: build, drop, compact, clean, archive, and compare it."""
+"""Builds, drops, compacts, cleans, archives and checks the metadata table of an open table."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from lakemark.transaction.table_context import LOCK_WAIT_S
 
 
 def keep_metadata_table(table: OpenTable) -> str | None:
-    """Build the metadata table, unless it exists and contains the whole table.
+    """Build the metadata table, unless it exists and is up to date.
 
-    From here on, a change that finds the metadata table behind raises ``MetadataTableBehind``. Call
-    this function again then.
+    If a later change finds that the metadata table is behind the timeline, the change raises
+    ``MetadataTableBehind``. Then call this function again.
 
     Returns:
-        The reason why it was built; None if it was not.
+        The reason why the metadata table was built; None if it was not built.
 
     Raises:
-        Unsupported: it has partitions that are not written here.
+        Unsupported: the metadata table has partitions that lakemark does not write.
     """
     writer = table.metadata_writer
     writer.rebuild_at_start()
@@ -44,7 +44,7 @@ def keep_metadata_table(table: OpenTable) -> str | None:
 
 
 def rebuild_metadata_table(table: OpenTable) -> None:
-    """Build the metadata table again, whatever it contains."""
+    """Build the metadata table again, even if it is up to date."""
     with table.context.lock.hold(LOCK_WAIT_S) as lease:
         _build(table, table.store.load(), lease.check)
 
@@ -60,10 +60,10 @@ def drop_metadata_table(table: OpenTable) -> None:
 
 
 def compact_metadata_table(table: OpenTable) -> None:
-    """Compact the metadata table if this is due, and load its timeline.
+    """Load the timeline of the metadata table, and compact the metadata table if this is due.
 
     Raises:
-        MetadataTableBehind, Unsupported: the metadata table cannot be continued.
+        MetadataTableBehind, Unsupported: lakemark cannot continue the metadata table.
     """
     context = table.context
     with context.lock.hold(LOCK_WAIT_S) as lease:
@@ -73,10 +73,10 @@ def compact_metadata_table(table: OpenTable) -> None:
 
 
 def maintain_metadata_table(table: OpenTable, policies: MetadataPolicies) -> Maintained | None:
-    """Clean and archive the metadata table itself; None if neither is due.
+    """Clean and archive the metadata table; return None if neither is due.
 
-    Uses the metadata table's timeline as this process's commits left it. Before the first commit of
-    this process, nothing is done.
+    The cached timeline of the metadata table decides, as of this process's last commit. Before the
+    first commit of this process, nothing is done.
     """
     own = table.metadata_writer.timeline
     if own is None:
@@ -84,7 +84,7 @@ def maintain_metadata_table(table: OpenTable, policies: MetadataPolicies) -> Mai
     try:
         maintained = maintain(table.context, own, table.timeline, policies)
     except TableNotFound:
-        return None  # another process has dropped it; the next commit finds that out
+        return None  # another process dropped the metadata table; the next commit detects this
     if maintained is not None:
         table.metadata_writer.note_table_services(maintained.timeline)
     return maintained
@@ -93,7 +93,7 @@ def maintain_metadata_table(table: OpenTable, policies: MetadataPolicies) -> Mai
 def compact_and_maintain_metadata_table(
     table: OpenTable, policies: MetadataPolicies
 ) -> Maintained | None:
-    """The same for a process that has not committed: loads the timeline, and compacts if due."""
+    """Compact, clean and archive the metadata table if due, in a process without own commits."""
     if not table.properties.metadata_partitions:
         return None
     compact_metadata_table(table)
@@ -101,7 +101,9 @@ def compact_and_maintain_metadata_table(
 
 
 def metadata_differences(table: OpenTable, runner: Runner | None = None) -> list[Difference]:
-    """Return where the metadata table and the files differ; empty if there is no metadata table.
+    """Return the differences between the metadata table and the files.
+
+    The list is empty if there is no metadata table.
 
     Raises:
         SnapshotChanged: another writer changed the table meanwhile; call again.
@@ -118,7 +120,7 @@ def metadata_differences(table: OpenTable, runner: Runner | None = None) -> list
 
 
 def _build(table: OpenTable, timeline: Timeline, check_lease: Callable[[], None]) -> None:
-    table.store.clock.check()  # the table must not lose its metadata table and get no new one
+    table.store.clock.check()  # fail before the old metadata table is dropped
     table.refresh(timeline)
     columns = _indexed_columns(table)
     bare = bootstrap.drop_metadata_table(table.storage, read_properties(table.storage), check_lease)
@@ -130,6 +132,6 @@ def _build(table: OpenTable, timeline: Timeline, check_lease: Callable[[], None]
 
 
 def _indexed_columns(table: OpenTable) -> pa.Schema:
-    """Return the columns that have statistics; none before the first commit."""
+    """Return the columns with statistics; no columns before the first commit."""
     schema = table.schema or pa.schema([])
     return pa.schema([schema.field(name) for name in indexed_columns(schema, table.version)])

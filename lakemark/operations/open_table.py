@@ -1,8 +1,8 @@
-"""A table as operations see it: its parts, opened when they are needed.
+"""An open table: its storage, timeline, lock and metadata table, opened when they are needed.
 
-``lakemark.Table`` is the facade for users. Opening a table for a query opens no lock and no writer
-of the metadata table: only an operation that changes the table needs them. Their modules are
-imported when they are needed, because a query of a small table takes less time than the import.
+``lakemark.Table`` is the facade for users. A query opens neither the lock nor the writer of the
+metadata table, because only an operation that changes the table needs these. Their modules are
+imported only when they are needed, because the import takes longer than a query of a small table.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ _NO_COLUMNS: dict[str, Any] = {"type": "record", "name": "empty", "fields": []}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coordination:
-    """How the writers of one table coordinate; the same for all of them.
+    """How the writers of one table coordinate. All writers must use the same settings.
 
     Attributes:
-        lock_provider: where the table's lock is kept.
-        lock_expire_minutes: of a lock file of Apache Hudi; see ``open_lock``.
-        multi_writer: how other writers are respected; None if this is the only writer.
+        lock_provider: where the table's lock is stored.
+        lock_expire_minutes: when a lock file of Apache Hudi expires; see ``open_lock``.
+        multi_writer: the settings of a shared table; None if this writer is the only one.
     """
 
     lock_provider: LockProviderName = LockProviderName.STORAGE
@@ -73,7 +73,7 @@ class Coordination:
     multi_writer: MultiWriter | None = None
 
     def lock_of(self, storage: Storage) -> TableLock | None:
-        """Return the lock of a table; None for the default lock, which is opened when it is needed.
+        """Return the table's lock; None for the default lock, which is opened when needed.
 
         Raises:
             InvalidConfig: the lock provider does not work on this storage.
@@ -88,13 +88,14 @@ class OpenTable:
     """One open table.
 
     Attributes:
-        storage: the table's root.
-        mergers: of users, for a table in merge mode ``CUSTOM``.
-        version: of the table format.
-        store: of its timeline.
-        metadata_opener: opens its metadata table for reading.
-        runner: what runs tasks; None for threads of this process.
-        snapshot: properties, timeline and view as of the last ``refresh`` or own change.
+        storage: the storage of the table's root.
+        mergers: the users' mergers, for a table in merge mode ``CUSTOM``.
+        version: the table's format version.
+        store: the reader and writer of the table's timeline.
+        metadata_opener: opens the metadata table for reading.
+        runner: runs tasks; None to run them in threads of this process.
+        snapshot: the cached properties, timeline and view, as of the last ``refresh`` or the last
+            change by this process.
     """
 
     def __init__(
@@ -110,18 +111,18 @@ class OpenTable:
         runner: Runner | None = None,
         metadata_updater: MetadataUpdater | None = None,
     ) -> None:
-        """Read nothing before it is needed.
+        """Open a table without reading anything; everything is read when it is first needed.
 
         Args:
-            storage: the table's root.
-            properties: of the table.
-            mergers: as for ``open_table``.
-            timezone: as for ``open_table``.
-            clock: of its timeline, if it is known.
-            lock: of the table; None opens the default one when it is needed.
-            multi_writer: how other writers are respected; None if this is the only writer.
-            runner: runs tasks; None runs them in threads of this process.
-            metadata_updater: is informed of each change; None for the metadata table's writer.
+            storage: the storage of the table's root.
+            properties: the table's properties.
+            mergers: see ``open_table``.
+            timezone: see ``open_table``.
+            clock: the clock of the table's timeline, if it is known.
+            lock: the table's lock; None to open the default lock when it is needed.
+            multi_writer: the settings of a shared table; None if this writer is the only one.
+            runner: runs tasks; None to run them in threads of this process.
+            metadata_updater: records each change; None to update the metadata table.
         """
         self.storage = storage
         self.mergers = tuple(mergers)
@@ -137,14 +138,14 @@ class OpenTable:
 
     @cached_property
     def metadata_writer(self) -> MetadataWriter:
-        """Keeps the metadata table up to date."""
+        """The writer that keeps the metadata table up to date."""
         from lakemark.metadata.metadata_writer import MetadataWriter
 
         return MetadataWriter(self.storage, self.store, self.metadata_opener)
 
     @cached_property
     def context(self) -> TableContext:
-        """What a transaction needs of the table."""
+        """The table's storage, timeline, lock and settings, for a transaction."""
         from lakemark.transaction.table_context import TableContext
 
         return TableContext(
@@ -157,7 +158,7 @@ class OpenTable:
         )
 
     def with_properties(self, properties: TableProperties) -> OpenTable:
-        """Return the same table after a change of version, with the same lock and settings."""
+        """Return this table with new properties, after a version change. The lock is the same."""
         return OpenTable(
             self.storage,
             properties,
@@ -170,17 +171,17 @@ class OpenTable:
 
     @property
     def location(self) -> StorageLocation:
-        """Where the table is."""
+        """The location of the table."""
         return self.storage.location
 
     @property
     def properties(self) -> TableProperties:
-        """The table's properties as last read."""
+        """The table's properties as they were last read."""
         return self.snapshot.properties
 
     @property
     def timeline(self) -> Timeline:
-        """The active timeline as of the last ``refresh`` or own change."""
+        """The active timeline as of the last ``refresh`` or the last change by this process."""
         return self.snapshot.timeline
 
     def view(self) -> FileSystemView:
@@ -188,7 +189,7 @@ class OpenTable:
         return self.snapshot.view()
 
     def view_at(self, timeline: Timeline) -> FileSystemView:
-        """File slices as of a timeline that was just loaded, which becomes the current one."""
+        """Return the file slices as of a timeline that was just loaded, and cache both."""
         self.snapshot.refresh(timeline)
         return self.snapshot.view()
 
@@ -198,14 +199,14 @@ class OpenTable:
 
     @property
     def visible_instants(self) -> VisibleInstants:
-        """The instants whose log blocks count, as of ``timeline``."""
+        """The instants whose log blocks are visible to queries, as of ``timeline``."""
         return VisibleInstants.of(self.timeline, self.version)
 
     def newest_metadata(self) -> CommitMetadata | None:
         """Return the metadata of the newest completed commit that contains the table's schema.
 
-        Columns may be added while a service runs, so the schema of a service's commit counts only
-        if no other commit has one.
+        Columns may be added while a table service runs. So the commit of a table service is
+        returned only if no other commit contains a schema.
         """
         of_service = None
         for instant in reversed(self.timeline.completed(*COMMITS)):
@@ -218,9 +219,9 @@ class OpenTable:
 
     @property
     def bucket_count(self) -> int | None:
-        """Buckets in each partition, as the newest active commit that records it says.
+        """The number of buckets in each partition, from the newest active commit that records it.
 
-        None if no commit records it; commits of Apache Hudi do not.
+        None if no commit records the number. Commits of Apache Hudi do not record it.
         """
         for instant in reversed(self.timeline.completed(*COMMITS)):
             count = self.store.read_commit(instant).extra_metadata.get(keys.BUCKET_COUNT)
@@ -236,13 +237,16 @@ class OpenTable:
 
     @property
     def known_schema(self) -> pa.Schema | None:
-        """The columns of a commit, or else those that the table was created with; None without."""
+        """The columns of the newest commit, or else the columns of the table's creation.
+
+        None if neither is known.
+        """
         known = self._known_avro_schema()
         return None if known is None else table_schema(known, self.properties)
 
     @property
     def is_schema_known(self) -> bool:
-        """Whether a query can name columns: from a commit, or from the table's creation."""
+        """Whether the columns are known, from a commit or from the table's creation."""
         return self._known_avro_schema() is not None
 
     def scan(
@@ -285,7 +289,7 @@ class OpenTable:
         return self._avro_schema() or self.properties.create_schema
 
     def _planner(self, *, is_filtered: bool = False, names_keys: bool = False) -> ScanPlanner:
-        """Statistics and indexes are opened only for a scan that uses them."""
+        """Return a scan planner. Statistics and indexes are opened only if the scan uses them."""
         view = self.view()
         return ScanPlanner(
             self.storage,
@@ -312,7 +316,7 @@ class OpenTable:
 
 
 def _check_condition(where: pc.Expression, columns: pa.Schema) -> None:
-    """Pass if Arrow can evaluate an expression on rows with these columns."""
+    """Check that Arrow can evaluate an expression on rows with these columns."""
     try:
         columns.empty_table().filter(where)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
@@ -334,19 +338,21 @@ def open_table(
     """Open the table at a location.
 
     Args:
-        location: of the table.
-        mergers: of users, in order of preference. A table in mode ``CUSTOM`` is read with the first
-            that has its strategy id.
-        timezone: the IANA name of the zone of its instants, for a table whose timeline is in local
-            time (``hoodie.table.timeline.timezone=LOCAL``).
-        coordination: with other writers; None for the only writer, with the default lock.
-        runner: runs tasks; None runs them in threads of this process.
+        location: the location of the table.
+        mergers: the users' mergers, in order of preference. A table in merge mode ``CUSTOM`` is
+            read with the first merger that has the table's merge strategy id.
+        timezone: the IANA name of the time zone of the table's instants. It is needed if the
+            timeline is in local time (``hoodie.table.timeline.timezone=LOCAL``).
+        coordination: how this writer coordinates with other writers; None for the only writer, with
+            the default lock.
+        runner: runs tasks; None to run them in threads of this process.
 
     Raises:
-        InvalidConfig: ``timezone`` is not a time zone; or the lock provider does not work there.
+        InvalidConfig: ``timezone`` is not a time zone; or the lock provider does not work at this
+            location.
         TableNotFound: there is no table.
-        CorruptData: its properties and their backup are damaged.
-        Unsupported: a table that this project does not read.
+        CorruptData: the table's properties are damaged.
+        Unsupported: lakemark does not read such a table.
     """
     storage = open_storage(location)
     properties = read_properties(storage)

@@ -1,4 +1,4 @@
-"""Restore an open table: undo every write after a commit."""
+"""Restores an open table to an earlier commit: undoes every later write."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from lakemark.services import restore
 
 
 def pending_restore(table: OpenTable) -> tuple[Instant, RestorePlan] | None:
-    """Return the restore that has begun and not completed, if there is one."""
+    """Return the pending restore and its plan, if there is one."""
     return restore.pending_restore(table.timeline, table.store)
 
 
 def plan_restore(table: OpenTable, restore_to: str | None) -> RestorePlan:
-    """Return the instants that ``restore_table`` would undo now; errors as there."""
+    """Return the plan of ``restore_table``. Raises what ``restore_table`` raises."""
     pending = pending_restore(table)
     if pending is not None:
         return pending[1]
@@ -27,20 +27,22 @@ def plan_restore(table: OpenTable, restore_to: str | None) -> RestorePlan:
 
 
 def restore_table(table: OpenTable, restore_to: str | None) -> list[RollbackPlan]:
-    """Bring back the state as of a commit, and build the metadata table again.
+    """Restore the table to a commit, and rebuild the metadata table.
 
-    If a restore is pending, it is completed instead.
+    If a restore to this commit is pending, the pending restore is completed.
 
     Args:
         table: the open table.
-        restore_to: requested time of the commit, or of its savepoint; None only completes.
+        restore_to: the requested time of the commit, which is also that of its savepoint. None to
+            complete a pending restore.
 
     Returns:
-        The files that were deleted, of each instant.
+        The deleted files of each undone instant.
 
     Raises:
-        InvalidConfig: there is no such commit, another restore is pending, or none is to complete.
-        Refused: the state cannot be brought back; the message says why.
+        InvalidConfig: there is no such commit, a restore to another commit is pending, or there is
+            no pending restore to complete.
+        Refused: the table cannot be restored to the commit; the message contains the reason.
     """
     had_metadata_table = bool(table.properties.metadata_partitions)
     is_merge_on_read = table.properties.is_merge_on_read

@@ -1,4 +1,4 @@
-"""Savepoints of an open table: keep the files of a commit from cleaning."""
+"""Creates, lists and deletes savepoints, which protect the files of a commit from cleaning."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ from lakemark.timeline.timeline import Timeline
 
 
 def list_savepoints(table: OpenTable) -> dict[str, SavepointMetadata]:
-    """Return each savepoint by the requested time of its commit, as of the table's last refresh."""
+    """Return the savepoints, by requested time of their commit, as of the last refresh."""
     return savepoint.savepoints(table.timeline, table.store)
 
 
 def plan_savepoint(
     table: OpenTable, requested_at: str, user: str = "", comment: str = ""
 ) -> SavepointMetadata:
-    """Return the files that ``create_savepoint`` would keep now; errors as there."""
+    """Return the files that ``create_savepoint`` would keep now. Raises the same errors."""
     return savepoint.plan_savepoint(table.context, requested_at, _slices_of(table), user, comment)
 
 
 def create_savepoint(
     table: OpenTable, requested_at: str, user: str = "", comment: str = ""
 ) -> SavepointMetadata:
-    """Keep the files of the state as of a completed commit.
+    """Create a savepoint, which keeps all files that a query as of a completed commit reads.
 
     Args:
         table: the open table.
-        requested_at: of the commit.
-        user: that the savepoint records.
-        comment: that the savepoint records.
+        requested_at: the requested time of the commit.
+        user: the user to record in the savepoint.
+        comment: the comment to record in the savepoint.
 
     Raises:
         InvalidConfig: there is no such commit on the active timeline.
-        Refused: it has a savepoint, files of its state were cleaned, or a clean, a restore or its
-            rollback is pending.
+        Refused: the commit already has a savepoint, some of the files were cleaned, or a clean, a
+            restore or a rollback of the commit is pending.
     """
     kept = savepoint.create_savepoint(table.context, requested_at, _slices_of(table), user, comment)
     table.refresh()
@@ -46,15 +46,15 @@ def create_savepoint(
 
 
 def plan_savepoint_deletion(table: OpenTable, requested_at: str) -> SavepointMetadata:
-    """Return the files that a savepoint keeps, which cleaning may delete after its deletion."""
+    """Return the files that cleaning may delete once the savepoint is deleted."""
     return savepoint.plan_deletion(table.context, requested_at)
 
 
 def delete_savepoint(table: OpenTable, requested_at: str) -> None:
-    """Let cleaning delete the files of a savepoint again.
+    """Delete a savepoint, so that cleaning may delete its files again.
 
     Raises:
-        InvalidConfig: there is no savepoint of that commit.
+        InvalidConfig: the commit has no savepoint.
         Refused: a restore is pending.
     """
     savepoint.delete_savepoint(table.context, requested_at)

@@ -1,4 +1,4 @@
-"""Checks what a caller passes to ``Table.scan``, so that a mistake returns no other rows."""
+"""Checks the arguments of ``Table.scan``, so that a mistake cannot return the wrong rows."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ from lakemark.read.queries import Query
 
 
 def check_scan_arguments(query: object, columns: object, record_keys: object) -> None:
-    """Check the types of what a caller passes; a text is a sequence of texts, too.
+    """Check the types of a scan's arguments.
+
+    A single text is refused explicitly, because in Python a text is also a sequence of texts.
 
     Raises:
-        InvalidConfig: the query is not one, or columns or keys are not lists of texts.
+        InvalidConfig: ``query`` is not a query, or the columns or keys are not lists of texts.
     """
     if not isinstance(query, get_args(Query)):
         kinds = ", ".join(f"lakemark.{kind.__name__}(…)" for kind in get_args(Query))

@@ -1,4 +1,4 @@
-"""Sample and count the stored rows of an open table."""
+"""Samples stored rows of an open table, and finds repeated record keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from lakemark.read.virtual_keys import VirtualKeys
 
 
 def stored_rows(table: OpenTable) -> list[StoredRows]:
-    """A few rows of a few file groups, as their writers stored them; empty for an empty table.
+    """Return a few rows of a few file groups, as their writers stored them.
+
+    The list is empty for an empty table, and for a table without meta columns.
 
     Raises:
         Unsupported: rows lack the fields of their key or partition path.
@@ -23,7 +25,7 @@ def stored_rows(table: OpenTable) -> list[StoredRows]:
     if schema is None or not table.properties.populates_meta_columns:
         return []
     view = table.view()
-    # Rows are not merged here, so any merger will do.
+    # These rows are not merged, so the choice of the merger does not matter.
     reader = FileGroupReader(
         table.storage,
         schema,
@@ -35,7 +37,7 @@ def stored_rows(table: OpenTable) -> list[StoredRows]:
 
 
 def repeated_keys(table: OpenTable) -> RepeatedKeys:
-    """Record keys that exist in more than one partition, exactly; reads all record keys.
+    """Find the record keys that exist in more than one partition. This reads all record keys.
 
     Raises:
         SnapshotChanged: another writer changed the table meanwhile; call again.

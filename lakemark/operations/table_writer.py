@@ -1,4 +1,4 @@
-"""Commit rows to one table, batch after batch."""
+"""Commits rows to one table, batch after batch."""
 
 from __future__ import annotations
 
@@ -49,16 +49,16 @@ from lakemark.write.write_status import ContentMismatch
 
 @dataclass
 class TableWriter:
-    """Commits to one table: for a pipeline, its own table or its dead letters.
+    """Commits rows to one table. A pipeline's own table and its dead letters each have a writer.
 
-    Readers take the table's columns from the newest commit. So a commit never names fewer columns,
-    or narrower ones, than the commits before it: ``begin`` adds the columns of the newest commit to
-    ``schema``, and ``commit`` compares them again under the lock.
+    Readers take the table's columns from the newest commit. So a commit must never drop or narrow a
+    column of an earlier commit. Therefore ``begin`` adds the columns of the newest commit to
+    ``schema``, and ``commit`` compares the columns again under the lock.
 
     Attributes:
         table: the open table.
-        schema: its columns as this writer writes them, without meta columns.
-        settings: bucket count, log format, and the class of a user's merger.
+        schema: the columns that this writer writes, without meta columns.
+        settings: the bucket count, the log format, and the class of a user's merger.
 
     Raises:
         TimelineZoneUnknown: the table's timeline is in local time, and its zone is not certain.
@@ -74,12 +74,12 @@ class TableWriter:
         self.table.store.clock.check()
 
     def recover(self) -> list[str]:
-        """Roll back pending instants of dead writers; returns these instants.
+        """Roll back pending instants of dead writers; return these instants.
 
-        A metadata table that cannot be continued is built again.
+        A metadata table that cannot be continued is rebuilt.
         """
         rolled_back = recover(self.table.context)
-        if rolled_back:  # the new metadata table must not take its schema from them
+        if rolled_back:  # a new metadata table must not use the schema of rolled back commits
             self.table.refresh()
         if self.settings.metadata_table:
             keep_metadata_table(self.table)
@@ -87,11 +87,11 @@ class TableWriter:
         return rolled_back
 
     def clear_dead(self) -> list[str]:
-        """Roll back instants of other writers of a shared table that died since ``recover``.
+        """Roll back the instants of writers of a shared table that died since ``recover``.
 
-        Decides from the timeline as ``recover`` or ``commit`` left it. Storage is read only if an
-        instant has been pending for longer than a writer may be silent, or completed after its
-        rollback.
+        The cached timeline, as of the last ``recover`` or ``commit``, decides whether storage is
+        read. It is read only if an instant has been pending for longer than a heartbeat takes to
+        expire, or completed after its rollback.
         """
         multi_writer = self.table.context.multi_writer
         pending = self.table.timeline.pending(Action.ROLLBACK, *COMMITS)
@@ -109,20 +109,20 @@ class TableWriter:
 
     @property
     def is_writing(self) -> bool:
-        """Whether an instant of ours is pending."""
+        """Whether this writer has a pending instant."""
         return self._transaction is not None
 
     @property
     def pending_instant(self) -> str:
-        """Requested time of our pending instant."""
+        """The requested time of this writer's pending instant."""
         assert self._transaction is not None
         return self._transaction.instant.requested_at
 
     def begin(self) -> WriteContext:
-        """Request an instant; the files of the workers are named after it.
+        """Request an instant, and return the context with which workers write its files.
 
         Raises:
-            Unsupported: a property of the table, or its value, that this project does not write.
+            Unsupported: lakemark does not write tables with one of the table's properties.
             InvalidConfig: another writer changed a column to a type that is incompatible with ours.
         """
         check_allows(self.table.properties, Purpose.WRITE, self.table.location.url)
@@ -132,20 +132,21 @@ class TableWriter:
         try:
             return self._context(self._transaction.instant.requested_at)
         except BaseException:
-            with suppress(Retriable):  # a later ``recover`` rolls it back
+            with suppress(Retriable):  # a later ``recover`` rolls the instant back
                 self.abandon()
             raise
 
     @property
     def may_be_clustered(self) -> bool:
-        """Whether a clustering is planned, as ``recover`` or ``commit`` left the timeline."""
+        """Whether a clustering is planned, as of the last ``recover`` or ``commit``."""
         return bool(self.table.timeline.pending(*REPLACING))
 
     def check_not_clustered(self, buckets: Iterable[Bucket]) -> None:
-        """Pass unless a planned clustering would refuse a commit to these buckets.
+        """Check that no planned clustering prevents a commit to these buckets.
 
         Raises:
-            ClusteringPlanned: a clustering that no live writer executes will replace one of them.
+            ClusteringPlanned: a clustering that no live writer executes would replace a file group
+                of one of the buckets.
         """
         context = self.table.context
         check_not_planned(
@@ -156,13 +157,13 @@ class TableWriter:
         )
 
     def evolve(self, schema: pa.Schema) -> None:
-        """Write these columns from the next ``begin`` on; those of ``schema`` are among them."""
+        """Use ``schema`` from the next ``begin`` on."""
         self.schema = schema
         for text in ("_schema_text", "_schema_with_meta_text"):
             self.__dict__.pop(text, None)
 
     def assign_file_groups(self) -> FileGroupAssignment:
-        """Return the file slices of the buckets that have any, as of ``begin``."""
+        """Return the existing file slices of the buckets, as of ``begin``."""
         return self._assigner.assign(self.table.view(), self.settings.index.bucket_count)
 
     def commit(
@@ -175,17 +176,18 @@ class TableWriter:
         """Publish the files that the workers wrote.
 
         Args:
-            written: the files.
-            extra_metadata: of the commit, besides the schema and the buckets. A function is called
-                under the lock with the newest timeline.
-            precondition: called under the lock with the newest timeline.
-            operation: that the commit records.
+            written: the write stats of the files.
+            extra_metadata: the extra metadata of the commit, except the schema and the bucket
+                settings. A function is called under the lock with the newest timeline.
+            precondition: called under the lock with the newest timeline; raises if the commit is
+                not allowed.
+            operation: the operation to record in the commit.
 
         Raises:
-            WriteConflict: another commit touched the same file groups, or added columns to the
-                table, or widened them, since ``begin``.
+            WriteConflict: since ``begin``, another commit changed the same file groups, or added or
+                widened columns of the table.
             InvalidConfig: another commit changed a column to a type that is incompatible with ours.
-            HudiError: as ``Transaction.commit``.
+            HudiError: see ``Transaction.commit``.
         """
         assert self._transaction is not None
 
@@ -216,13 +218,14 @@ class TableWriter:
     def check_columns(self, timeline: Timeline) -> None:
         """Check that ``schema`` contains all columns of the table.
 
-        These are the columns of the newest commit and of all that completed since ``begin``.
+        The table's columns are those of the newest commit and of all commits that completed since
+        ``begin``.
 
         Args:
-            timeline: as just loaded.
+            timeline: the timeline, just loaded.
 
         Raises:
-            WriteConflict: a column is missing or narrower.
+            WriteConflict: a column is missing in ``schema``, or its type is narrower.
             InvalidConfig: no type can hold both types of a column.
         """
         assert self._transaction is not None
@@ -236,7 +239,7 @@ class TableWriter:
         """Roll back the pending instant, if there is one.
 
         Raises:
-            Fenced: another writer rolled it back; see ``roll_back``.
+            Fenced: another writer rolled the instant back; see ``roll_back``.
         """
         if self._transaction is not None:
             abandoned, self._transaction = self._transaction, None
@@ -247,7 +250,7 @@ class TableWriter:
             self.table.refresh()
 
     def cancel(self) -> None:
-        """Remove the pending instant; only if no file was written for it."""
+        """Remove the pending instant. No file may have been written for the instant."""
         assert self._transaction is not None
         self._transaction.cancel()
         self._transaction = None
@@ -255,15 +258,16 @@ class TableWriter:
     def compact_if_due(
         self, policy: CompactionPolicy, runner: Runner
     ) -> list[tuple[Instant, CommitMetadata]]:
-        """Execute pending compactions of any writer, then plan and execute one if it is due.
+        """Execute pending compactions of any writer, then plan and execute a compaction if due.
 
-        Compactions are skipped that another writer executes, or that conflict with what others did.
-        Commands may execute plans even if the table is not shared. Decides from the timeline as
-        ``recover`` or ``commit`` left it; the plan is made from a new one.
+        A compaction is skipped if another writer executes it (commands may do so even if the table
+        is not shared), or if it conflicts with other commits. The cached timeline, as of the last
+        ``recover`` or ``commit``, decides whether a compaction is due. The plan is then made from a
+        newly loaded timeline.
 
         Raises:
-            ContentMismatch: another release began a compaction and wrote other bytes. They are
-                deleted, and the next call executes the plan again.
+            ContentMismatch: an earlier attempt, for example of another release, wrote different
+                content. Its files are deleted, and the next call executes the plan again.
         """
         done = [one for p in pending_compactions(self.table) for one in self._compact(p, runner)]
         requested = self._plan_if_due(policy)
@@ -272,13 +276,13 @@ class TableWriter:
     def compactions_to_do(
         self, policy: CompactionPolicy, skipped: Collection[str] = ()
     ) -> list[Planned]:
-        """Pending compactions of any writer; if there are none, one is planned if it is due.
+        """Return pending compactions of any writer. Without one, plan a compaction if it is due.
 
-        While one is pending no other is planned, so that plans do not accumulate.
+        While a compaction is pending, no other is planned, so that plans do not accumulate.
 
         Args:
-            policy: when one is due.
-            skipped: requested times of compactions to ignore.
+            policy: decides when a compaction is due.
+            skipped: the requested times of compactions to ignore.
         """
         pending = [p for p in pending_compactions(self.table) if p[0].requested_at not in skipped]
         requested = None if pending else self._plan_if_due(policy)
@@ -287,14 +291,16 @@ class TableWriter:
     def begin_compaction(
         self, planned: Planned, lock_wait_s: float = LOCK_WAIT_S
     ) -> Compaction | None:
-        """Begin to execute a plan; None if another writer executes it, or completed or removed it.
+        """Begin to execute a planned compaction.
+
+        Return None if another writer is executing, has completed or has removed the compaction.
 
         Args:
-            planned: the plan.
-            lock_wait_s: how long to wait for the table's lock, now and when it is published.
+            planned: the compaction and its plan.
+            lock_wait_s: the time in seconds to wait for the table's lock, now and at publication.
 
         Raises:
-            LockTimeout: another writer kept it.
+            LockTimeout: another writer held the lock for too long.
         """
         self.table.refresh()
         try:
@@ -307,12 +313,12 @@ class TableWriter:
     def publish_compaction(
         self, compaction: Compaction, stats: Sequence[WriteStat]
     ) -> tuple[Instant, CommitMetadata]:
-        """Publish what a compaction wrote, with the columns that the table has now.
+        """Publish the files of a compaction. Its commit records the table's current columns.
 
         Raises:
-            WriteConflict: it conflicts with a commit of another writer, or another writer has
-                completed or rolled back the compaction.
-            LockTimeout: another writer kept the table's lock; it may be called again.
+            WriteConflict: the compaction conflicts with another writer's commit, or another writer
+                has completed or rolled back the compaction.
+            LockTimeout: another writer held the lock for too long; call this method again.
         """
 
         def table_facts() -> dict[str, str]:
@@ -328,12 +334,12 @@ class TableWriter:
         return request_compaction(self.table)
 
     def _load_base(self, timeline: Timeline) -> None:
-        """Load the file groups and columns of the timeline that the commit is based on."""
+        """Load the file groups and columns of the timeline on which the commit is based."""
         self.table.refresh(timeline)
         self._add_columns_of_table()
         nothing = self.schema.empty_table()
         for name in merge_settings(self.table.properties).ordering_fields:
-            column_at(nothing, name)  # fails before the instant exists
+            column_at(nothing, name)  # a missing column must fail before the instant exists
 
     def _add_columns_of_table(self) -> None:
         newest = self.table.newest_metadata()
@@ -356,7 +362,7 @@ class TableWriter:
             raise WriteConflict(message)
 
     def _united(self, avro_text: str) -> pa.Schema:
-        """Return the columns of a commit, then our columns that it lacks."""
+        """Return the columns of a commit, followed by our other columns."""
         if avro_text == self._schema_text:
             return self.schema
         theirs = without_meta_columns(avro.to_arrow(avro_text))

@@ -1,8 +1,9 @@
-"""Write rows of this process to an open table: upsert and delete, each as one commit.
+"""Writes rows of this process to an open table. Each upsert or delete is one commit.
 
-The steps of a commit are those of a stream's batch (``TableWriter``). A commit that conflicts with
-another writer's is rolled back and written again on what is there now. This is safe, because
-nothing of it was visible, and a delete looks for its rows again.
+The steps of a commit are the same as for a batch of a stream (``TableWriter``). If a commit
+conflicts with another writer's commit, it is rolled back and written again, based on the new
+timeline. This is safe, because no reader saw the first attempt, and a delete searches its rows
+again.
 """
 
 from __future__ import annotations
@@ -44,10 +45,10 @@ from lakemark.write.file_group_write import write_file_group
 from lakemark.write.partitioner import Bucket, divide
 from lakemark.write.write_context import WriteContext
 
-#: Rows as a caller has them.
+#: Rows in the forms in which a caller may pass them.
 Rows: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch]
 
-#: Buckets of a new table, as a pipeline's default.
+#: Number of buckets in each partition of a new table; a pipeline has the same default.
 DEFAULT_BUCKETS = 4
 
 _MAX_ATTEMPTS = 5
@@ -56,15 +57,16 @@ _LONGEST_PAUSE_S = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteResult:
-    """What a write did.
+    """The result of a write.
 
     Attributes:
-        instant: requested time of its commit; None if there was nothing to write.
-        completed_at: completion time of its commit.
-        upserts: rows that were passed and written, also those that lose to a newer row.
-        deletes: records that were deleted, or rows that were marked as deleted.
-        files: files that the commit wrote.
-        written_bytes: their size.
+        instant: the requested time of the commit; None if there was nothing to write.
+        completed_at: the completion time of the commit.
+        upserts: the number of passed rows that were written, including rows that lose against a
+            newer row.
+        deletes: the number of records that were deleted, or of rows that were marked as deleted.
+        files: the number of files that the commit wrote.
+        written_bytes: the total size of these files.
     """
 
     instant: str | None = None
@@ -81,16 +83,18 @@ class RowWriter:
     def __init__(
         self, table: OpenTable, buckets: int | None = None, runner: Runner | None = None
     ) -> None:
-        """Check that this project can continue the table.
+        """Create a writer, after a check that lakemark can continue the table.
 
         Args:
             table: the open table.
-            buckets: in each partition; None takes the count that a commit records.
-            runner: writes files; None for the table's.
+            buckets: the number of buckets in each partition; None to use the number that a commit
+                records.
+            runner: runs the tasks that write files; None to use the table's runner.
 
         Raises:
-            Unsupported: a table that this project does not write.
-            InvalidConfig: the buckets are not known, or stored rows have other keys or buckets.
+            Unsupported: lakemark does not write such a table.
+            InvalidConfig: the number of buckets is not known, or stored rows have other keys or
+                buckets.
         """
         check_allows(table.properties, Purpose.WRITE, table.location.url)
         check_stored_schema(table)
@@ -130,7 +134,7 @@ class RowWriter:
         except BaseException:
             self._writer.evolve(before)
             raise
-        if result.instant is None:  # no row, so no commit records the new columns
+        if result.instant is None:  # without rows, no commit records the new columns
             self._writer.evolve(before)
         return result
 
@@ -170,7 +174,7 @@ class RowWriter:
         raise AssertionError
 
     def _recover(self) -> None:
-        """Roll back what dead writers left, before the first write and whenever one has died."""
+        """Roll back the instants of dead writers, before the first and each later write."""
         if self._has_recovered:
             self._table.refresh()
             self._writer.clear_dead()
@@ -191,10 +195,10 @@ class RowWriter:
             )
             self._records_first_count = False
         except WriteConflict:
-            self._writer.abandon()  # nothing of it is left, or the caller writes again
+            self._writer.abandon()  # roll back before the next attempt; an error here is raised
             raise
         except BaseException:
-            with suppress(Retriable):  # the next write rolls it back
+            with suppress(Retriable):  # the next write rolls the instant back
                 self._writer.abandon()
             raise
         deletes = 0 if made is None else _count_deletes(made)
@@ -208,11 +212,11 @@ class RowWriter:
         )
 
     def _make(self, changes: Callable[[], pa.Table] | None) -> pa.Table | None:
-        """Make the changes of an attempt; if they are wrong, nothing stays on the timeline."""
+        """Return the changes of an attempt. After an error, remove the instant."""
         try:
             return None if changes is None else changes()
         except BaseException:
-            with suppress(Retriable):  # the next write rolls it back
+            with suppress(Retriable):  # the next write rolls the instant back
                 self._writer.cancel()
             raise
 
@@ -227,10 +231,10 @@ class RowWriter:
         return [stat for stat in written if stat is not None]
 
     def _check_bucket_count(self, timeline: Timeline) -> None:
-        """Pass unless another writer has recorded another bucket count since this one opened.
+        """Check that no other writer has recorded another bucket count since this writer opened.
 
-        No commit recorded a count when this writer opened the table, so that two processes that
-        create the table at the same time may have chosen different ones.
+        The check is needed only if no commit recorded a count when this writer opened the table.
+        Then two processes that created the table at the same time may have chosen different counts.
         """
         if not self._records_first_count:
             return
@@ -254,10 +258,12 @@ def bucket_index(table: OpenTable, buckets: int | None) -> BucketIndex:
 
     Args:
         table: the open table.
-        buckets: in each partition; None takes the count that a commit records.
+        buckets: the number of buckets in each partition; None to use the number that a commit
+            records.
 
     Raises:
-        InvalidConfig: no commit records the count, and it is not given; or the two differ.
+        InvalidConfig: ``buckets`` is None and commits exist, but no commit records the number; or
+            ``buckets`` differs from the recorded number.
     """
     recorded, url = table.bucket_count, table.location.url
     if recorded is not None and buckets not in (None, recorded):
@@ -280,7 +286,7 @@ def bucket_index(table: OpenTable, buckets: int | None) -> BucketIndex:
 
 
 def merger_class(table: OpenTable) -> str | None:
-    """The class of the user's merger for a table in mode ``CUSTOM``, as workers import it."""
+    """Return the class name of the user's merger, for workers; None unless mode is ``CUSTOM``."""
     settings = merge_settings(table.properties)
     if settings.mode is not MergeMode.CUSTOM:
         return None

@@ -1,8 +1,9 @@
-"""Check that a writer would give the rows of a table the keys, paths and buckets that they have.
+"""Checks that a writer would write the same keys, partition paths and buckets as the stored rows.
 
-``lakemark.index.stored_rows`` compares them. A writer does this whenever it opens a table, even if
-all commits of the timeline are ours: commits of other writers may have been archived since. It
-reads a few rows of at most eight file groups, so it takes the same time for a table of any size.
+``lakemark.index.stored_rows`` compares them. The check runs whenever a writer opens a table. It
+runs even if lakemark wrote all commits on the timeline, because other writers' commits may have
+been archived. It reads a few rows of at most eight file groups, so its duration does not depend on
+the size of the table.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ from lakemark.operations.open_table import OpenTable
 from lakemark.operations.stored_rows import stored_rows
 from lakemark.read.renamed_columns import LATEST_SCHEMA
 
-#: Files of bucket indexes that have more than one bucket count.
+#: The folder with the files of bucket indexes that have more than one bucket count.
 _HASHING_FOLDER = ".hoodie/.bucket_index"
 
 
 def check_stored_rows(table: OpenTable, index: BucketIndex) -> KeyGenerator:
-    """Pass if the table was written with these keys, partition paths and buckets.
+    """Check that the stored rows have the keys, partition paths and buckets of this writer.
 
     Returns:
-        The key generator that continues the table.
+        The key generator for new rows.
 
     Raises:
-        Unsupported: the table has a key generator that is not implemented here, or its rows do not
-            hold the fields of their key.
-        InvalidConfig: the rows have other keys, partition paths or buckets, or keys of two
-            encodings; or another index made their file groups.
+        Unsupported: lakemark does not implement the table's key generator, or the rows do not
+            contain the fields of their key.
+        InvalidConfig: the rows have other keys, partition paths or buckets, or keys in two
+            encodings; or another index created the file groups.
         HudiError: a file cannot be read.
     """
     sample, place = stored_rows(table), table.location.url
@@ -47,11 +48,11 @@ def check_stored_rows(table: OpenTable, index: BucketIndex) -> KeyGenerator:
 
 
 def check_hashing(table: OpenTable) -> None:
-    """Pass if all partitions have one bucket count, which never changes.
+    """Check that all partitions have the same, fixed bucket count.
 
     Raises:
         Unsupported: Apache Hudi stored other counts (partition-level buckets), or ranges of hashes
-            (consistent hashing); source: ``HoodieTableMetaClient.getBucketIndexMetaPath``.
+            (consistent hashing). Source: ``HoodieTableMetaClient.getBucketIndexMetaPath``.
     """
     stored = next(iter(table.storage.list_tree(_HASHING_FOLDER)), None)
     if stored is not None:
@@ -65,10 +66,10 @@ def check_hashing(table: OpenTable) -> None:
 
 
 def check_maintainable(table: OpenTable) -> None:
-    """Pass if table services of this project may rewrite the table's files.
+    """Check that lakemark's table services may rewrite the table's files.
 
     Raises:
-        Unsupported: a table that this project does not write.
+        Unsupported: lakemark does not maintain such a table.
     """
     check_allows(table.properties, Purpose.MAINTAIN, table.location.url)
     if table.schema is not None:
@@ -76,11 +77,11 @@ def check_maintainable(table: OpenTable) -> None:
 
 
 def check_stored_schema(table: OpenTable) -> None:
-    """Pass if the columns of a table with commits can be continued.
+    """Check that lakemark can continue the schema of the table, if there are commits.
 
     Raises:
-        Unsupported: the table has an evolved schema of Apache Hudi, or its partial updates fill
-            defaults that columns written here do not have.
+        Unsupported: the table has an evolved schema of Apache Hudi, or its partial updates use
+            column defaults, which lakemark cannot write.
     """
     newest = table.newest_metadata()
     if newest is None:
@@ -96,7 +97,7 @@ def check_stored_schema(table: OpenTable) -> None:
 
 
 def _check_count(table: OpenTable, sample: list[StoredRows], index: BucketIndex) -> None:
-    """Commits of this project record the bucket count, which a few rows may not show."""
+    """Check the bucket count that a commit records, because a few rows may not show the count."""
     count = table.bucket_count
     if count is None or count == index.bucket_count:
         return
@@ -110,7 +111,7 @@ def _check_count(table: OpenTable, sample: list[StoredRows], index: BucketIndex)
 
 
 def _check_defaults(table: OpenTable, newest: CommitMetadata) -> None:
-    """Columns written here have no default but null, and partial updates may depend on it."""
+    """Check that partial updates do not depend on column defaults, as lakemark writes only null."""
     fills_defaults = PartialUpdateMode.IGNORE_DEFAULTS
     if merge_settings(table.properties).partial_update is not fills_defaults:
         return

@@ -1,4 +1,4 @@
-"""What workers need to write files of one instant of an open table."""
+"""Builds the context that workers need to write the files of one instant."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def write_context(
     log_format: str | None = None,
     merger_class: str | None = None,
 ) -> WriteContext:
-    """Return what workers need to write files of an instant.
+    """Return the context that workers need to write the files of an instant.
 
     Args:
         table: the open table.
-        instant: its requested time.
+        instant: the requested time of the instant.
         schema: the written columns, without meta columns.
-        avro_schema_text: the same with meta columns, as files store it.
-        log_format: of log blocks; None leaves the choice to ``default_log_format``.
-        merger_class: for a table in mode ``CUSTOM``.
+        avro_schema_text: the written columns with meta columns, as Avro JSON.
+        log_format: the format of log blocks; None to use ``default_log_format``.
+        merger_class: the class of the user's merger, for a table in merge mode ``CUSTOM``.
     """
     merge = replace(merge_settings(table.properties), merger_class=merger_class)
     columns = with_meta_columns(schema)
@@ -55,5 +55,5 @@ def write_context(
 
 
 def avro_schema_text(table: OpenTable, schema: pa.Schema) -> str:
-    """Return columns as the Avro JSON that commits and files of the table store."""
+    """Return a schema as the Avro JSON that the table's commits and files contain."""
     return json.dumps(avro.to_avro(schema, table.properties.table_name))

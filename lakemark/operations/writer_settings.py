@@ -1,4 +1,4 @@
-"""Settings of a writer that the table does not store in its properties."""
+"""Settings of a writer that are not in the table's properties."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ class WriterSettings:
     """Settings that every commit of one writer shares.
 
     Attributes:
-        index: buckets of a partition, and the fields that are hashed.
-        log_format: of data blocks, ``parquet`` or ``avro``; None leaves the choice to
+        index: the number of buckets in a partition, and the fields that are hashed.
+        log_format: the format of data blocks, ``parquet`` or ``avro``; None to use
             ``default_log_format``.
-        merger_class: path of the class (``MergerName``) that merges, for mode ``CUSTOM``.
+        merger_class: the import path (``MergerName``) of the user's merger, for merge mode
+            ``CUSTOM``.
         metadata_table: whether ``TableWriter.recover`` builds a metadata table if there is none.
     """
 
@@ -26,7 +27,7 @@ class WriterSettings:
     metadata_table: bool = True
 
     def bucket_metadata(self) -> dict[str, str]:
-        """The bucket count and hash fields for the commit, because no property stores them."""
+        """Return the bucket count and hash fields to record in commits. No property has them."""
         hashed = self.index.hash_fields or self.index.key_fields
         return {
             keys.BUCKET_COUNT: str(self.index.bucket_count),

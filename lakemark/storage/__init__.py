@@ -1,4 +1,4 @@
-"""Storage of a table's files: one contract, and its implementation for each kind of store."""
+"""Storage of a table's files: a protocol, and an implementation for each kind of store."""
 
 from lakemark.storage.open_storage import canonical_url, open_storage
 from lakemark.storage.storage import Storage, StorageLocation

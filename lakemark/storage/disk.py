@@ -1,6 +1,7 @@
-"""Operations of the file system for a storage on a local disk, with typed errors.
+"""File system operations for a storage on a local disk, with typed errors.
 
-``full_path`` is a path of the operating system; ``path`` is relative to the storage, for messages.
+``full_path`` is a path of the operating system. ``path`` is relative to the storage's root, and is
+used in messages.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from uuid import uuid4
 from lakemark.errors import HudiError, InvalidConfig, StorageUnavailable, Unsupported
 from lakemark.storage.storage import AlreadyExists, InvalidPath, NotFound
 
-# How often another process may delete a folder between its creation and its use.
+# How often a step is tried, because another process may delete the folder before its first use.
 _ATTEMPTS = 10
 
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EXDEV, errno.EMLINK)
 _REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS)
-#: The disk has no more room, or the quota does not allow more.
+#: Errors that mean that the disk is full or that the user's quota is exhausted.
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 _BAD_NAMES = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.EEXIST)
 
@@ -31,11 +32,11 @@ T = TypeVar("T")
 
 @contextmanager
 def typed_errors(path: str, root: str) -> Iterator[None]:
-    """Convert errors of the operating system to errors whose class shows what the caller may do.
+    """Convert operating system errors to lakemark errors, whose class shows how to react.
 
     Args:
-        path: of the file, relative to the storage's root.
-        root: folder of the storage, which the message about a full disk names.
+        path: the file's path, relative to the storage's root.
+        root: the folder of the storage, for the message about a full disk.
     """
     try:
         yield
@@ -48,12 +49,14 @@ def typed_errors(path: str, root: str) -> Iterator[None]:
 
 @contextmanager
 def staged_file(full_path: str, data: bytes, *, is_forced: bool) -> Iterator[str]:
-    """Write a whole staging file next to ``full_path``; deleted at the end unless it was renamed.
+    """Write a complete staging file next to ``full_path``, and yield its path.
+
+    At the end, the staging file is deleted, unless the block has renamed it.
 
     Args:
         full_path: the final path.
-        data: its content.
-        is_forced: whether the content is forced to the disk.
+        data: the file's content.
+        is_forced: whether to force the content to the disk.
     """
     staging = f"{full_path}#{uuid4().int}"
     try:
@@ -82,11 +85,11 @@ def remove_unfinished(full_path: str) -> None:
 
 
 def link(source: str, full_path: str) -> None:
-    """Create a hard link, unless the name exists; creates the folder.
+    """Create a hard link at ``full_path`` to ``source``, and its folder if it is missing.
 
     Raises:
         FileNotFoundError: the source does not exist.
-        FileExistsError: the name exists.
+        FileExistsError: ``full_path`` already exists.
         Unsupported: the file system has no hard links.
     """
     try:
@@ -102,7 +105,7 @@ def link(source: str, full_path: str) -> None:
 
 
 def remove(full_path: str) -> bool:
-    """Remove a file; false if there is none."""
+    """Remove a file; return false if there is no such file."""
     try:
         os.unlink(full_path)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
@@ -111,7 +114,7 @@ def remove(full_path: str) -> bool:
 
 
 def remove_empty_folders(folder: str, root: str) -> None:
-    """Remove a folder and its parents below the root, as long as they are empty."""
+    """Remove a folder, and then each parent below the root that is empty, too."""
     with suppress(OSError):
         while len(folder) > len(root):
             os.rmdir(folder)
@@ -119,7 +122,7 @@ def remove_empty_folders(folder: str, root: str) -> None:
 
 
 def checksum_of(full_path: str) -> str:
-    """Return the path of Hadoop's checksum of a file."""
+    """Return the path of Hadoop's checksum file for a file."""
     folder, name = os.path.split(full_path)
     return f"{folder}/.{name}.crc"
 
@@ -130,12 +133,12 @@ def content_mismatch(path: str) -> AlreadyExists:
 
 
 def in_folder_of(full_path: str, step: Callable[[], T], given: str | None = None) -> T:
-    """Run a step, and create the folder if it is missing.
+    """Run a step, and create the folder of ``full_path`` if the folder is missing.
 
     Args:
-        full_path: in the folder.
-        step: raises ``FileNotFoundError`` if the folder is missing.
-        given: a file that the step needs. If it is missing, the error is raised.
+        full_path: a path in the folder.
+        step: the step to run; it raises ``FileNotFoundError`` if the folder is missing.
+        given: a file that the step needs. If this file is missing, ``FileNotFoundError`` is raised.
     """
     for attempt in count(1):
         try:
@@ -143,7 +146,8 @@ def in_folder_of(full_path: str, step: Callable[[], T], given: str | None = None
         except FileNotFoundError:
             if attempt == _ATTEMPTS or (given is not None and not os.path.exists(given)):
                 raise
-            with suppress(FileNotFoundError, FileExistsError):  # a delete also removes folders
+            # ``delete`` in another process may remove the folders at the same time.
+            with suppress(FileNotFoundError, FileExistsError):
                 os.makedirs(os.path.dirname(full_path), exist_ok=True)
         except NotADirectoryError as error:
             message = f"{full_path}: part of the path is a file"

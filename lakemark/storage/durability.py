@@ -1,15 +1,15 @@
-"""Files that this process has written to local disks and that may not be on the disk yet.
+"""Keeps track of files that this process wrote to local disks, and forces them to the disk.
 
 A file is forced to the disk (``fsync``) together with its parent folders, because a power failure
-may lose either. Writes are not forced one by one: ``Unsynced.sync`` forces everything written so
-far, in threads, so that the file system commits its journal for many files at once. Heartbeats and
-locks are not forced, because no process needs them after a power failure. A parent folder is not
-forced if it has not changed since it was last forced. A publication forces only its own file and
-folders (``sync_content``, ``sync_name``), because it must be short.
+may lose the content or the name. Files are not forced one by one. ``Unsynced.sync`` forces all
+files written so far, in threads, so that the file system commits its journal for many files at
+once. Heartbeats and locks are not forced, because no process needs them after a power failure. A
+parent folder is not forced if it has not changed since it was last forced. A publication must be
+short, so it forces only its own file and folders (``sync_content``, ``sync_name``).
 
-Unsynced files belong to the process and the root, not to one ``LocalStorage``, because tasks in
-threads open a table's location again. A worker process forces its own files before its task ends
-(``sync_process``), because the driver does not know them.
+There is one ``Unsynced`` for each root in a process. It is not part of a ``LocalStorage``, because
+tasks in threads open a table's location again. A worker process forces its own files before its
+task ends (``sync_process``), because the driver does not know these files.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from lakemark.storage.storage import NotFound
 
 T = TypeVar("T")
 
-#: Device, inode, and time of the last change (nanoseconds) of a folder.
+#: The device, the inode and the time of the last change (in nanoseconds) of a folder.
 _Look: TypeAlias = tuple[int, int, int]
 
 _THREADS = 16
 
-#: At most so many files are forced by the kept threads of the process.
+#: The largest number of files that are forced by the shared threads of the process.
 _MAX_SHARED = 8
 
-#: Folders of a table whose files are useless once all processes have ended. Markers are not among
-#: them: missing markers are evidence that a commit has completed (``completion_loss``).
+#: Folders of a table whose files are useless once all processes have ended. Markers are not in
+#: these folders, because missing markers show that a commit has completed (``completion_loss``).
 _OF_RUNNING_PROCESSES = re.compile(r"(/.*)?/\.hoodie/\.(heartbeat|locks)(/|\Z)")
 
-#: Resolution of the coarsest clock of a file system: a folder may change within this time without a
-#: new time of its last change.
+#: Resolution of the coarsest file system clock. If a folder changes twice within this time, both
+#: changes may have the same time.
 _CLOCK_STEP_S = 2.0
 
 #: Errors of file systems that cannot force a folder (some network and FUSE file systems).
@@ -55,12 +55,14 @@ _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EBADF)
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Note:
-    """One note that a path must be forced; a later note of the path is another object.
+    """A note that a path must be forced. A later note of the same path is another object.
 
     Attributes:
-        is_changed: false for a folder above a change: it is forced only if its time has changed.
-        turn: held while the path is forced, by one thread at a time. Linux reports a lost page to
-            one of two threads, so the other one waits until the first has recorded it.
+        is_changed: whether the path itself has changed. A parent folder higher up is noted with
+            false; it is forced only if the time of its last change differs.
+        turn: the lock of the thread that forces the path. If two threads force a file, Linux
+            reports a lost page to only one of them. So the second thread waits until the first has
+            recorded the error.
     """
 
     is_changed: bool
@@ -69,11 +71,12 @@ class _Note:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """Why a path could not be forced.
+    """The reason why a path could not be forced.
 
     Attributes:
-        lost: device and inode of the file whose content may be lost. None if nothing is lost, so
-            that the path may be forced again.
+        error: the error to raise.
+        lost: the device and inode of the file whose content may be lost. None if nothing is lost;
+            then the path may be forced again.
     """
 
     error: HudiError
@@ -83,13 +86,14 @@ class _Failure:
 class Unsynced:
     """Files and folders below one root that changed since they were last forced to the disk.
 
-    A path is forgotten only after it was forced. So no exception, such as an interrupt, makes the
-    next ``sync`` skip it.
+    A path is forgotten only after it was forced. So after an exception, such as an interrupt, the
+    next ``sync`` still forces the path.
 
-    If the system failed to force a file, it remains failed until its name leads to no file or to
-    another one: Linux reports a failure once, and then treats the lost pages as written. A folder,
-    and a file that could not be opened, are forced again by the next ``sync``: the file system
-    keeps the changes of a folder in its journal, and an error of opening loses nothing.
+    If the system failed to force a file, every ``sync`` raises the error until the file is deleted
+    or replaced. The reason is that Linux reports a failure only once, and then treats the lost
+    pages as written. In contrast, the next ``sync`` forces a folder again, because the file system
+    keeps a folder's changes in its journal. It also forces a file again that could not be opened,
+    because then nothing was lost.
     """
 
     def __init__(self, root: str) -> None:
@@ -101,25 +105,25 @@ class Unsynced:
         self._changing = Lock()
 
     def __reduce__(self) -> tuple[Callable[[str], Unsynced], tuple[str]]:
-        """Unpickle as the other process's own object for the root."""
+        """Unpickle to the object that the other process has for this root."""
         return unsynced_below, (self._root,)
 
     def note_new_file(self, full_path: str) -> None:
-        """Note that a new file has this name, so that its content must be forced."""
+        """Note that a new file was created at this path, so that its content must be forced."""
         with self._changing:
             self._failed.pop(full_path, None)
             self._note_file(full_path)
 
     def note_file(self, full_path: str) -> None:
-        """Note that a file must be forced that may have failed before.
+        """Note that an existing file must be forced. Earlier failures of the file still count.
 
-        It has a new modification time, or this process found the content that it was to write.
+        The file has a new modification time, or already had the content that was to be written.
         """
         with self._changing:
             self._note_file(full_path)
 
     def note_entry(self, full_path: str) -> None:
-        """Note that a name was created whose content, if any, is on the disk."""
+        """Note that a name was created. The content of its file, if any, is already on the disk."""
         with self._changing:
             self._failed.pop(full_path, None)
             self._note_folders_of(full_path)
@@ -132,7 +136,7 @@ class Unsynced:
             self._note_folders_of(full_path)
 
     def sync(self) -> None:
-        """Return when everything that was noted before is on the disk.
+        """Force everything that was noted before to the disk.
 
         Raises:
             StorageUnavailable: the disk failed, or is full.
@@ -143,17 +147,11 @@ class Unsynced:
         self._sync(full_paths)
 
     def sync_content(self, full_path: str) -> None:
-        """Return when the content of a file is on the disk; its name need not be.
-
-        Raises: as ``sync``.
-        """
+        """Force the content of a file to the disk, not its name. Raises what ``sync`` raises."""
         self._sync({full_path})
 
     def sync_name(self, full_path: str) -> None:
-        """Return when a file and its name are on the disk; other files are not forced.
-
-        Raises: as ``sync``.
-        """
+        """Force only this file and its name to the disk. Raises what ``sync`` raises."""
         self._sync({full_path, *_folders_of(full_path)})
 
     def _matters(self, full_path: str) -> bool:
@@ -161,7 +159,7 @@ class Unsynced:
         return not _OF_RUNNING_PROCESSES.match(full_path, len(self._root))
 
     def _sync(self, full_paths: Set[str]) -> None:
-        """Force those of the paths that were noted."""
+        """Force the given paths, as far as they were noted."""
         with self._changing:
             notes = {p: self._notes[p] for p in full_paths if p in self._notes}
         paths = sorted(p for p in notes if self._must_force(p, notes[p]))
@@ -170,7 +168,7 @@ class Unsynced:
             raise error
 
     def _must_force(self, full_path: str, note: _Note) -> bool:
-        """Return whether a noted path must be forced; if not, it is forgotten."""
+        """Return whether a noted path must be forced; if not, forget the note."""
         if note.is_changed or self._has_changed(full_path):
             return True
         with self._changing:
@@ -178,12 +176,15 @@ class Unsynced:
         return False
 
     def _has_changed(self, folder: str) -> bool:
-        """Return whether any process may have changed the names in a folder since it was forced."""
+        """Return whether a folder may have changed since this process last forced it."""
         look = _look(folder)
         return look is None or look != self._forced.get(folder)
 
     def _sync_one(self, full_path: str) -> HudiError | None:
-        """Force a path, unless another thread has just done it; returns why it must be repeated."""
+        """Force a path, unless another thread has just forced it.
+
+        Return the error if the path must be forced again.
+        """
         note = self._notes.get(full_path)
         if note is None:
             return None
@@ -192,8 +193,11 @@ class Unsynced:
             return None if note is None else self._force(full_path, note)
 
     def _force(self, full_path: str, note: _Note) -> HudiError | None:
-        """Force a path and record the result at once: other threads may fail and end the sync."""
-        look = None if note.is_changed else _look(full_path)  # before it is forced
+        """Force a path and record the result at once, because other threads may end the sync.
+
+        Return the error if the path must be forced again.
+        """
+        look = None if note.is_changed else _look(full_path)  # before the folder is forced
         failure = self._failure_of(full_path)
         if failure is not None and failure.lost is None:
             return failure.error
@@ -206,7 +210,7 @@ class Unsynced:
         return None
 
     def _failure_of(self, full_path: str) -> _Failure | None:
-        """Force a path; None if it is on the disk, or does not exist."""
+        """Force a path; return None if the path is now on the disk, or does not exist."""
         lost = None
         try:
             with (
@@ -222,7 +226,10 @@ class Unsynced:
         return None
 
     def _errors_of_lost_content(self, full_paths: Set[str]) -> list[HudiError]:
-        """Return the errors of failed files that still exist: any process may have deleted one."""
+        """Return the errors of failed files that still exist.
+
+        Failures of files that any process has deleted or replaced are forgotten.
+        """
         with self._changing:
             failed = {p: self._failed[p] for p in full_paths if p in self._failed}
             for full_path, failure in failed.items():
@@ -231,7 +238,7 @@ class Unsynced:
             return [self._failed[p].error for p in failed if p in self._failed]
 
     def _forget(self, full_path: str, note: _Note) -> None:
-        """Forget a note of a path, but not a later one."""
+        """Forget a note of a path, unless there is a later note of the path."""
         if self._notes.get(full_path) is note:
             del self._notes[full_path]
 
@@ -248,14 +255,14 @@ class Unsynced:
             self._notes[full_path] = _Note(is_changed or earlier.is_changed, earlier.turn)
 
     def _note_folders_of(self, full_path: str) -> None:
-        """Note the folder of a path, which has changed, and all its parents up to the root.
+        """Note the folder of a path as changed, and note all its parents up to the root.
 
-        All parents are noted, because another process may have created one and died before it
-        forced it.
+        All parents are noted, because another process may have created a parent and died before it
+        forced that folder.
         """
         if not self._matters(full_path):
             return
-        if self._is_root_new:  # the folders above it may be new, too
+        if self._is_root_new:  # the folders above the root may be new, too
             self._is_root_new = False
             for above in _folders_leading_to(self._root):
                 self._note(above, is_changed=False)
@@ -274,7 +281,7 @@ def _folders_of(full_path: str) -> Iterator[str]:
 
 
 def _folders_leading_to(root: str) -> Iterator[str]:
-    """Yield the folders above a root, on its file system, that this user may force."""
+    """Yield the folders above a root that are on the same file system and that we may force."""
     folder = os.path.dirname(root)
     with suppress(OSError):
         while os.stat(folder).st_dev == os.stat(root).st_dev and os.access(folder, os.R_OK):
@@ -285,7 +292,11 @@ def _folders_leading_to(root: str) -> Iterator[str]:
 
 
 def _look(folder: str) -> _Look | None:
-    """Identifies the state of a folder; None if it does not exist, or changed too recently."""
+    """Return the identity and change time of a folder, to detect later changes.
+
+    None if the folder does not exist, or if it changed so recently that the next change could have
+    the same time.
+    """
     try:
         status = os.stat(folder)
     except OSError:
@@ -295,7 +306,7 @@ def _look(folder: str) -> _Look | None:
 
 
 def _in_threads(function: Callable[[str], T], full_paths: Sequence[str]) -> list[T]:
-    """Call a function in threads, so that the file system commits its journal for many at once."""
+    """Call a function for all paths in threads, so that the file system can group its commits."""
     if len(full_paths) <= 1:
         return list(map(function, full_paths))
     if len(full_paths) <= _MAX_SHARED:
@@ -306,11 +317,11 @@ def _in_threads(function: Callable[[str], T], full_paths: Sequence[str]) -> list
 
 @cache
 def _shared_threads(_process_id: int, count: int) -> ThreadPoolExecutor:
-    """Return the kept threads of a process; a forked process does not have those of its parent.
+    """Return the shared threads of a process. The process id is an argument because of forks.
 
     A commit of a few records forces files about seven times, and starting threads each time took a
-    seventh of its time (``docs/performance.md``). Only small sets of files use these threads, so
-    that no commit waits until the files of a compaction are forced.
+    seventh of the commit's time (``docs/performance.md``). Only small sets of files use the shared
+    threads, so that no commit waits for the many files of a compaction.
     """
     return ThreadPoolExecutor(count, "lakemark-sync")
 
@@ -325,7 +336,7 @@ def _opened(full_path: str) -> Iterator[int]:
 
 
 def _identity_of_file(descriptor: int) -> tuple[int, int] | None:
-    """Device and inode of an open file; None for a folder."""
+    """Return the device and inode of an open file; None for a folder."""
     status = os.fstat(descriptor)
     return None if S_ISDIR(status.st_mode) else (status.st_dev, status.st_ino)
 
@@ -339,7 +350,7 @@ def _sync_opened(descriptor: int) -> None:
 
 
 def _may_be(full_path: str, identity: tuple[int, int] | None) -> bool:
-    """Whether a path leads to the file of this device and inode, as far as this user may see."""
+    """Return whether a path may be the file of this device and inode; true if unknown."""
     try:
         status = os.stat(full_path)
     except (FileNotFoundError, NotADirectoryError):
@@ -360,7 +371,7 @@ def unsynced_below(root: str) -> Unsynced:
 
 
 def sync_process() -> None:
-    """Force the files of this process below every root; errors as of ``Unsynced.sync``."""
+    """Force the files of this process below every root. Raises what ``Unsynced.sync`` raises."""
     with _of_roots_lock:
         everything = list(_of_roots.values())
     for unsynced in everything:

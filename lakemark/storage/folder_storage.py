@@ -1,6 +1,6 @@
-"""A folder of a storage as a storage of its own, for a table inside a table: the metadata table.
+"""Presents a folder of a storage as a storage, for the metadata table inside a table.
 
-Calls go through the outer storage, so a wrapper of that storage also gets them.
+All calls are forwarded to the outer storage, so a wrapper of the outer storage sees them, too.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class FolderStorage:
 
     @property
     def location(self) -> StorageLocation:
-        """Opens the same root in another process."""
+        """The location that opens the same folder in another process."""
         return self._outer.location.child(self._folder)
 
     @property
     def supports_compare_and_swap(self) -> bool:
-        """Whether ``replace`` works."""
+        """Whether the store supports ``replace``."""
         return self._outer.supports_compare_and_swap
 
     def read(self, path: str) -> bytes:
@@ -78,7 +78,7 @@ class FolderStorage:
         return self._outer.replace(self._in_outer(path), data, version)
 
     def make_durable(self) -> None:
-        """See ``Storage.make_durable``; includes objects outside the folder."""
+        """See ``Storage.make_durable``; this includes objects outside the folder."""
         self._outer.make_durable()
 
     def publish(self, prepared: str, path: str) -> None:

@@ -1,8 +1,9 @@
-"""Refuses object stores after a fork, which obstore's client does not support.
+"""Refuses object stores in a forked process, because obstore's client does not support forks.
 
-A forked process has none of the client's threads and shares its sockets. If it used the client, it
-would hang, and so would its parent. Importing the client or opening a store is harmless, so workers
-may be forked from a process that has done only that (as PySpark does).
+A forked process has none of the client's threads, but shares the client's sockets with its parent.
+If the forked process used the client, both processes would hang. Importing the client or opening a
+store is harmless. So workers may be forked from a process that has sent no request (as PySpark
+does).
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ _first_user: int | None = None
 
 
 def refuse_after_fork() -> None:
-    """Check the process; called before every request of the client.
+    """Check that this process may use the client; called before every request of the client.
 
     Raises:
-        Unsupported: this process was forked from one that had sent requests.
+        Unsupported: this process was forked from a process that had already sent requests.
     """
     global _first_user
     process = os.getpid()

@@ -1,20 +1,20 @@
 """A storage of files on a local disk.
 
 Invariants:
-- A file is written under a staging name next to its path (``<name>#<digits>``, never listed), and
-  then linked or renamed, so that it appears whole.
+- A file is written under a staging name next to its path (``<name>#<digits>``, never listed). Then
+  it is linked or renamed, so that readers see the complete file or no file.
 - A link fails if the name exists, so ``create`` and ``publish`` never replace a file.
 - If ``delete`` removes the last file of a folder, it also removes the folder, as on an object
   store.
-- Hadoop's checksum of a file, ``.<name>.crc``, is deleted before the file changes. With a stale
-  checksum Apache Hudi would refuse the file; it does not need one.
+- Hadoop's checksum of a file, ``.<name>.crc``, is deleted before the file changes. Apache Hudi
+  would refuse the file because of a stale checksum, but it accepts a file without a checksum.
 
-The calls are the operating system's, not obstore's ``LocalStore``. That cannot stream into a
-create-only file, hides the error number, fails a whole listing for one foreign name with a control
-character, and took 2.5 times as long for a small file.
+The code calls the operating system directly, and does not use obstore's ``LocalStore``. That class
+cannot stream into a create-only file and hides the error number. It fails to list a folder with a
+single foreign name that contains a control character. It took 2.5 times as long for a small file.
 
-Files of ``create`` and ``put`` are forced to the disk before they appear, so that no power failure
-leaves a part of them. All other changes are forced by ``make_durable`` (``durability``).
+``create`` and ``put`` force a file to the disk before the file becomes visible, so that no power
+failure truncates the file. All other changes are forced by ``make_durable`` (``durability``).
 ``publish`` forces only its prepared file, and then the new name.
 """
 
@@ -53,19 +53,19 @@ from lakemark.storage.storage import (
     check_path,
 )
 
-# Files that are not objects: staging files, Hadoop's checksums, names outside the contract. A
-# folder of such a name is listed, because it may be a partition.
+# Files that are not objects: staging files, Hadoop's checksums, and files with names that objects
+# must not have. A folder with such a name is listed, because it may be a partition.
 _HIDDEN_FILE = re.compile(rf"\A\..*\.crc\Z|{REFUSED_IN_PATHS}")
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-#: How often a folder is read that changes each time.
+#: How often a listing of a folder is repeated if the folder keeps changing.
 _SCANS = 10
 
 
 class LocalStorage:
-    """A folder of a local (or mounted) file system; created by the first write."""
+    """A folder of a local (or mounted) file system. The first write creates the folder."""
 
     def __init__(self, location: StorageLocation, root: str) -> None:
         self._location = location
@@ -77,12 +77,12 @@ class LocalStorage:
 
     @property
     def location(self) -> StorageLocation:
-        """Opens the same root in another process."""
+        """The location that opens the same root in another process."""
         return self._location
 
     @property
     def supports_compare_and_swap(self) -> bool:
-        """Never: a file system has no conditional rename."""
+        """False, because a file system has no conditional rename."""
         return False
 
     def read(self, path: str) -> bytes:
@@ -110,7 +110,7 @@ class LocalStorage:
         return _object_info(path, status) if stat.S_ISREG(status.st_mode) else None
 
     def set_modified_at(self, path: str, moment: datetime) -> bool:
-        """See ``Storage.set_modified_at``. A file that has this time need not be forced again."""
+        """See ``Storage.set_modified_at``. If the time is already set, nothing is changed."""
         full_path = self._full_path(path)
         nanoseconds = (moment - _EPOCH) // timedelta(microseconds=1) * 1000
         with typed_errors(path, self._root):
@@ -165,7 +165,7 @@ class LocalStorage:
         self._note(full_path, is_whole=is_forced or not data)
 
     def replace(self, path: str, data: bytes, version: str) -> str:
-        """Always refused; see ``supports_compare_and_swap``."""
+        """Raise ``Unsupported``; see ``supports_compare_and_swap``."""
         message = f"{self!r} cannot replace a version of {path}; use put under the table's lock"
         raise Unsupported(message)
 
@@ -174,7 +174,7 @@ class LocalStorage:
         self._unsynced.sync()
 
     def publish(self, prepared: str, path: str) -> None:
-        """See ``Storage.publish``. A hard link is one operation of the file system."""
+        """See ``Storage.publish``. The file is created by a hard link, which is atomic."""
         source, full_path = self._full_path(prepared), self._full_path(path)
         self._unsynced.sync_content(source)
         with typed_errors(path, self._root):
@@ -210,17 +210,18 @@ class LocalStorage:
         self._unsynced.note_entry(os.path.join(self._root, folder, ""))
 
     def _note(self, full_path: str, *, is_whole: bool) -> None:
-        """Note a written file, or only its name if the content is already on the disk."""
+        """Note a written file as unsynced, or only its name if the content is on the disk."""
         (self._unsynced.note_entry if is_whole else self._unsynced.note_new_file)(full_path)
 
     def _full_path(self, path: str) -> str:
         return os.path.join(self._root, check_path(path))
 
     def _scan(self, folder: str) -> tuple[list[str], list[ObjectInfo]]:
-        """List a folder at one time, unless it changes all the time.
+        """List a folder as it was at one moment, unless the folder keeps changing.
 
-        Names are read at once, sizes one by one. If a file is deleted in between, it may have a
-        successor that is not among the names (as lock files have), so the names are read again.
+        All names are read first, and then the size of each file. If a file was deleted in between,
+        a new file may have replaced it (as for lock files), which is not among the names. So the
+        folder is listed again.
         """
         for _ in range(_SCANS):
             folders, objects, is_whole = self._scan_once(folder)
@@ -249,10 +250,10 @@ class LocalStorage:
         return folders, objects, is_whole
 
     def _leads_into_table(self, entry: os.DirEntry[str]) -> bool:
-        """Whether a folder is a link to another folder of the table, or to one that contains it.
+        """Return whether a folder is a link to a folder inside the table or to a parent of it.
 
-        Its files would be listed twice, or without end. A link to another folder is followed,
-        because users move partitions to other disks in this way.
+        The files behind such a link would be listed twice, or endlessly. Any other link is
+        followed, because users move partitions to other disks in this way.
         """
         if not entry.is_symlink():
             return False
@@ -260,9 +261,9 @@ class LocalStorage:
         return os.path.commonpath((root, target)) in (root, target)
 
     def _link(self, staging: str, path: str, data: bytes) -> bool | None:
-        """Whether ``path`` is the staged file now, rather than an existing one of the same content.
+        """Link the staged file to ``path``; return false if a file with the same content exists.
 
-        None if an existing file has just been deleted, so that neither exists.
+        None if the existing file was deleted in between, so that the link must be tried again.
         """
         try:
             link(staging, self._full_path(path))
@@ -283,8 +284,8 @@ class LocalStorage:
 class _LocalStreamingFile:
     """A ``StreamingFile`` that writes a staging file next to the path, and then links it.
 
-    The staging name is ``<name>#1`` (or the next free number). So deleting the path also deletes
-    the file of a killed writer, and stops a writer that was only paused.
+    The staging name is ``<name>#1`` (or the next free number), so ``delete`` of the path finds and
+    deletes the staging file. This cleans up after a killed writer, and stops a paused writer.
     """
 
     def __init__(self, path: str, full_path: str, root: str) -> None:
@@ -296,7 +297,7 @@ class _LocalStreamingFile:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed or aborted."""
+        """Whether the file was closed or aborted."""
         return self._closed
 
     def write(self, data: bytes | memoryview, /) -> int:
@@ -324,13 +325,13 @@ class _LocalStreamingFile:
         """Discard the file."""
         if not self._closed:
             self._closed = True
-            with suppress(OSError):  # on a full disk the last bytes are not needed
+            with suppress(OSError):  # flushing fails on a full disk, but the file is discarded
                 self._file.close()
             remove(self._file.name)
             remove_empty_folders(os.path.dirname(self._full_path), self._root)
 
     def _link(self) -> bool:
-        """Whether the path is the written file, rather than an existing one of the same content."""
+        """Link the written file to the path; return false if the same content exists there."""
         try:
             link(self._file.name, self._full_path)
         except FileExistsError:
@@ -345,10 +346,10 @@ class _LocalStreamingFile:
 
 
 def _check_below_root(folder: str) -> None:
-    """Check that a folder is below the root; names that are never written here are allowed.
+    """Check that a folder is below the root. Names that lakemark never writes are allowed.
 
-    A partition of another writer may have such a name. Reading its files raises ``InvalidPath``,
-    but hiding the folder would hide its rows.
+    A partition of another writer may have such a name. Reading its files raises ``InvalidPath``.
+    Without this exception, the partition's rows would be missing silently.
     """
     if folder and any(segment in ("", ".", "..") for segment in folder.split("/")):
         message = f"not a folder inside the table: {folder!r}"

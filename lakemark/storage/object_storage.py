@@ -1,13 +1,13 @@
 """A storage of objects through obstore: S3, GCS, Azure, or memory.
 
 Invariants:
-- ``create`` and ``replace`` are conditional puts of the store. If an answer is lost, the object is
-  read to find out.
-- ``publish`` is a copy made by the store. It is create-only if the store supports that. The copy of
-  S3 replaces, but published names are unique.
-- A file of more than ``_SINGLE_PUT_BYTES`` is uploaded in parts, which no store does conditionally.
-  So the path is checked first. Names are functions of the content, so a second writer uploads the
-  same bytes.
+- ``create`` and ``replace`` are conditional puts of the store. If the store's answer is lost, the
+  object is read to find out whether the put succeeded.
+- ``publish`` is a copy that the store makes. The copy is create-only if the store supports that. On
+  S3, a copy replaces an existing object, but no two published instants have the same name.
+- A file of more than ``_SINGLE_PUT_BYTES`` is uploaded in parts. No store can do this
+  conditionally, so ``create_streaming`` first checks that the path does not exist. Two writers of
+  the same path upload the same bytes, because the name depends on the content.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta, PutMode, PutResult, UpdateVersion
     from obstore.store import ObjectStore
 
-# An object of this size is read whole rather than in ranges: one request instead of three.
+# Up to this size, an object is read completely, because one request is faster than three ranges.
 _SMALL_BYTES = 1 << 20
 _SINGLE_PUT_BYTES = 16 << 20
 _PART_BYTES = 8 << 20
@@ -54,7 +54,7 @@ _PARTS_AT_ONCE = 4
 
 _CREATE_ATTEMPTS = 3
 
-# Shorter than the remaining time of a lease after it was checked.
+# Must be shorter than the time that a lease is still valid after ``Lease.check``.
 _COPY_WAIT_S, _COPY_LOOK_AGAIN_S = 20.0, 0.05
 _DELETE_BATCH = 1000
 
@@ -67,11 +67,12 @@ class StoreAbilities:
     """The differences between kinds of stores.
 
     Attributes:
-        version: the part of an answer that identifies a version in conditional puts.
+        version: the field of the store's answer that identifies a version in conditional puts.
         copies_conditionally: whether a copy can be create-only.
-        copies_in_background: whether a copy may complete after its answer (``Copy Blob`` of Azure,
-            status ``pending``). Until then the object exists and is empty.
-        reads_backslashes_as_slashes: whether the store replaces them in names (Azure does).
+        copies_in_background: whether the store may answer before a copy is complete (``Copy Blob``
+            of Azure, status ``pending``). Until then, the new object exists but is empty.
+        reads_backslashes_as_slashes: whether the store replaces backslashes in names with slashes,
+            as Azure does.
     """
 
     version: Literal["e_tag", "version"] = "e_tag"
@@ -81,13 +82,13 @@ class StoreAbilities:
 
 
 class ObjectStorage:
-    """A prefix of a bucket or container.
+    """The objects below a prefix of a bucket or container.
 
     Args:
-        location: opens the same root in another process.
-        store: client of the bucket.
-        prefix: path of the root in the bucket.
-        abilities: what the store supports.
+        location: the location that opens the same root in another process.
+        store: the client of the bucket.
+        prefix: the path of the root in the bucket.
+        abilities: the features of the store.
         reopen: opens a location in the process that unpickles the storage.
     """
 
@@ -109,17 +110,17 @@ class ObjectStorage:
         return f"ObjectStorage({self._location.url!r})"
 
     def __reduce__(self) -> tuple[Reopen, tuple[StorageLocation]]:
-        """Unpickle with the other process's own client."""
+        """Unpickle by opening the location, so that the other process has its own client."""
         return self._reopen, (self._location,)
 
     @property
     def location(self) -> StorageLocation:
-        """Opens the same root in another process."""
+        """The location that opens the same root in another process."""
         return self._location
 
     @property
     def supports_compare_and_swap(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     def read(self, path: str) -> bytes:
@@ -133,7 +134,7 @@ class ObjectStorage:
             return answer.bytes().to_bytes(), self._version_of(answer.meta)
 
     def open(self, path: str) -> AbstractContextManager[BinaryIO]:
-        """See ``Storage.open``; a small object is read in one request, a large one in ranges."""
+        """See ``Storage.open``. A small object is read in one request, a large object in ranges."""
         with self._request(path):
             answer = obstore.get(self._store, self._key(path))
             size_bytes = answer.meta["size"]
@@ -151,7 +152,7 @@ class ObjectStorage:
             return None
 
     def set_modified_at(self, path: str, moment: datetime) -> bool:
-        """See ``Storage.set_modified_at``: a store sets the time of an object itself."""
+        """Return false, because only the store can set the modification time of an object."""
         return False
 
     def list_folder(self, folder: str) -> tuple[list[str], list[ObjectInfo]]:
@@ -206,7 +207,7 @@ class ObjectStorage:
             raise
 
     def make_durable(self) -> None:
-        """See ``Storage.make_durable``: an object is durable once the store has answered."""
+        """Do nothing, because an object is durable once the store has answered."""
 
     def publish(self, prepared: str, path: str) -> None:
         """See ``Storage.publish``."""
@@ -233,7 +234,7 @@ class ObjectStorage:
                 self._delete_one_by_one(batch)
 
     def make_folder(self, folder: str) -> None:
-        """See ``Storage.make_folder``: does nothing."""
+        """Do nothing; see ``Storage.make_folder``."""
 
     def _request(self, path: str) -> AbstractContextManager[None]:
         refuse_after_fork()
@@ -248,14 +249,18 @@ class ObjectStorage:
         return self._prefix.rstrip("/") or None
 
     def _named_as_written(self, path: str) -> str:
-        """``path`` itself, unless the store would use another name."""
+        """Return ``path``, after a check that the store uses exactly this name.
+
+        Raises:
+            InvalidPath: the store would change the name.
+        """
         if self._abilities.reads_backslashes_as_slashes and "\\" in path:
             message = f"{path!r} has a backslash, which this store replaces with a slash"
             raise InvalidPath(message)
         return path
 
     def _path(self, key: str) -> str:
-        """Return the path of a key; "" for the root's own marker."""
+        """Return the path of a key, relative to the root; "" for the key of the root."""
         return f"{key}/".removeprefix(self._prefix).removesuffix("/")
 
     def _info(self, meta: ObjectMeta) -> ObjectInfo:
@@ -277,7 +282,7 @@ class ObjectStorage:
         return self._version_of(answer) or ""
 
     def _copy(self, source: str, path: str) -> bool:
-        """Copy an object; false if ``path`` exists."""
+        """Copy an object; return false if ``path`` already exists."""
         conditional = self._abilities.copies_conditionally
         if not conditional and self.head(path) is not None:
             return False
@@ -290,10 +295,10 @@ class ObjectStorage:
         return True
 
     def _await_copy(self, prepared: str, path: str) -> None:
-        """Wait until the store has completed a copy; until then the object is empty.
+        """Wait until the store has completed a copy. Until then, the new object is empty.
 
         Raises:
-            OutcomeUnknown: it has not within ``_COPY_WAIT_S``.
+            OutcomeUnknown: the copy was not completed within ``_COPY_WAIT_S``.
         """
         if not self._abilities.copies_in_background:
             return
@@ -318,7 +323,7 @@ class ObjectStorage:
         elif not self._holds(path, file, size_bytes):
             try:
                 self._put_parts(path, file)
-            except (StorageUnavailable, NotFound):  # an upload is gone once its object exists
+            except (StorageUnavailable, NotFound):  # NotFound: the upload was already completed
                 if not self._holds(path, file, size_bytes):
                     raise
 
@@ -334,7 +339,11 @@ class ObjectStorage:
             )
 
     def _holds(self, path: str, file: IO[bytes], size_bytes: int) -> bool:
-        """Whether ``path`` already has the file's content; the file is rewound to its start."""
+        """Return whether ``path`` exists with the file's content; rewind the file to its start.
+
+        Raises:
+            AlreadyExists: ``path`` exists with different content.
+        """
         existing = self.head(path)
         if existing is None:
             return False
@@ -349,7 +358,7 @@ class ObjectStorage:
 
 
 def _quoted(etag: str | None) -> str | None:
-    """Return an e-tag as answers to reads have it; the listings of Azure leave the quotes out."""
+    """Return an e-tag with quotes, as reads return it, because Azure's listings omit the quotes."""
     return etag if etag is None or etag.endswith('"') else f'"{etag}"'
 
 
@@ -363,7 +372,7 @@ def _folders_above(infos: list[ObjectInfo]) -> set[str]:
 
 
 def _without_markers(infos: list[ObjectInfo], folders: set[str]) -> list[ObjectInfo]:
-    """Objects in order, without the empty ones that other tools create for folders."""
+    """Return the objects in order, without empty objects that other tools create for folders."""
     objects = [info for info in infos if info.size_bytes or info.path not in folders]
     return sorted(objects, key=lambda info: info.path)
 

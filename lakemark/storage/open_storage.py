@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     Options = Mapping[str, str]
     StoreMaker = Callable[[str, Options, ClientConfig, RetryConfig], ObjectStore]
 
-#: Option of this project: for how long a failing request is retried, in seconds.
+#: lakemark's own storage option: the time in seconds for which a failing request is retried.
 RETRY_TIMEOUT_S = "retry_timeout_s"
 
-# A dead endpoint is reported after about half a minute, because a doubtful write is followed by a
-# read.
+# With this default, a dead endpoint is reported after about half a minute. It takes longer than the
+# timeout, because after a write without an answer, the object is read.
 _DEFAULT_RETRY_TIMEOUT_S = 10.0
 _TIMEOUT = "20s"
 _CONNECT_TIMEOUT = "5s"
@@ -58,7 +58,7 @@ _memory_stores_lock = Lock()
 
 
 def open_storage(location: StorageLocation) -> Storage:
-    """Open the storage at a location. Nothing is read, and nothing created before the first write.
+    """Open the storage at a location. This reads nothing, and creates nothing.
 
     Raises:
         InvalidConfig: the kind of store is unknown, or its options are wrong.
@@ -73,7 +73,7 @@ def open_storage(location: StorageLocation) -> Storage:
 def canonical_url(url: str) -> str:
     """Return the canonical form of a URL, for checks and comparisons.
 
-    Nothing is opened. Links on a local disk are followed.
+    The storage is not opened. Links on a local disk are followed.
 
     Raises:
         InvalidConfig: the kind of store is unknown, or the URL has no bucket or path.
@@ -88,7 +88,10 @@ def canonical_url(url: str) -> str:
 
 
 def _split(url: str) -> tuple[str, str]:
-    """Scheme ("" for a plain path) and the rest, without slashes if the scheme is a store's."""
+    """Return the scheme ("" for a plain path) and the rest of a URL.
+
+    If the scheme is that of an object store, the rest has no leading slashes.
+    """
     scheme, _, rest = url.partition(":")
     if rest.startswith("//") and scheme in _STORES:
         return scheme, rest[2:]
@@ -109,7 +112,7 @@ def _split(url: str) -> tuple[str, str]:
 
 
 def _local_root(path: str) -> str:
-    """The absolute path of ``/x``, ``///x``, ``//localhost/x``, ``~/x`` or a relative path."""
+    """Return the absolute path of ``/x``, ``///x``, ``//localhost/x``, ``~/x`` or ``x``."""
     if path.startswith("//"):
         host, _, path = path[2:].partition("/")
         if host not in ("", "localhost"):
@@ -135,7 +138,10 @@ def _open_object_storage(location: StorageLocation, scheme: str, rest: str) -> O
 
 
 def _bucket_and_prefix(scheme: str, rest: str) -> tuple[str, str, str]:
-    """Bucket or container, its host if the URL has one (Azure), and the path inside."""
+    """Return the bucket or container, the host, and the path inside the bucket.
+
+    The host is "" unless the URL contains one (Azure).
+    """
     bucket, _, prefix = rest.partition("/")
     prefix, host = prefix.strip("/"), ""
     if scheme in _AZURE_HADOOP_SCHEMES:
@@ -152,7 +158,7 @@ def _bucket_and_prefix(scheme: str, rest: str) -> tuple[str, str, str]:
 
 
 def _client_config(options: Mapping[str, str]) -> ClientConfig:
-    """Timeouts of the client; plain HTTP is allowed only if the endpoint's URL has it."""
+    """Return the client's timeouts. Plain HTTP is allowed only if the endpoint is ``http://``."""
     endpoints = [value for key, value in options.items() if _ENDPOINT_OPTION.search(key)]
     endpoints += [os.environ.get(name, "") for name in _ENDPOINT_VARIABLES]
     config: ClientConfig = {"timeout": _TIMEOUT, "connect_timeout": _CONNECT_TIMEOUT}
@@ -166,7 +172,7 @@ def _client_config(options: Mapping[str, str]) -> ClientConfig:
 
 
 def _retry_config(options: dict[str, str]) -> RetryConfig:
-    """Retries of failing requests; removes this project's own option."""
+    """Return the client's retry settings; remove lakemark's own option from ``options``."""
     text = options.pop(RETRY_TIMEOUT_S, _DEFAULT_RETRY_TIMEOUT_S)
     try:
         retry_timeout = timedelta(seconds=float(text))
@@ -196,7 +202,7 @@ def _azure(bucket: str, options: Options, client: ClientConfig, retry: RetryConf
 
 
 def _memory(name: str, options: Options, client: ClientConfig, retry: RetryConfig) -> MemoryStore:
-    """Return the process's store of this name, so that opening it twice gives the same objects."""
+    """Return the process's store of this name, so that all storages of a name share objects."""
     with _memory_stores_lock:
         return _memory_stores.setdefault(name, MemoryStore())
 
@@ -214,8 +220,8 @@ _STORES: dict[str, tuple[StoreMaker, StoreAbilities]] = {
     "memory": (_memory, StoreAbilities()),
 }
 
-#: A scheme with a mistyped ``://``: ``s3//bucket``, ``s3:bucket``, ``hdfs:/tables``. As a plain
-#: path it would become a folder of that name on the local disk.
+#: A scheme with a mistyped ``://``, for example ``s3//bucket``, ``s3:bucket`` or ``hdfs:/tables``.
+#: If such a location were a plain path, a folder of that name would be created on the local disk.
 _BROKEN_SEPARATOR = re.compile(
     rf"(?P<scheme>{'|'.join([*_STORES, 'file', 'hdfs', 'gcs', 'https?'])})(?:[:;]|//)"
     r"|(?P<other>[A-Za-z][A-Za-z0-9+.-]+):/",

@@ -19,11 +19,13 @@ _FOLDER = ".hoodie/.aux"
 
 
 def check_conditional_puts(storage: Storage) -> None:
-    """Try create-only, conditional replace, and publishing a missing object; cleans up.
+    """Check that the store refuses to overwrite an object or to publish a missing object.
+
+    The check writes probe objects, and deletes them at the end.
 
     Raises:
         InvalidConfig: nothing can be written to the storage.
-        Unsupported: the store replaced an object, or published a missing one.
+        Unsupported: the store overwrote an object, or published a missing object.
     """
     probe = f"{_FOLDER}/probe_{uuid4().hex}"
     other = f"{probe}_other"
@@ -40,7 +42,7 @@ def check_conditional_puts(storage: Storage) -> None:
 
 
 def _create_first(storage: Storage, path: str) -> None:
-    """Write the first object; errors name the storage, not the object, which users do not know."""
+    """Write the first object. Errors contain the storage's URL, because users know no probe."""
     try:
         storage.create(path, b"first")
     except NotFound:

@@ -1,4 +1,4 @@
-"""Reads and replaces ``.hoodie/hoodie.properties``; one process at a time replaces it.
+"""Reads and replaces ``.hoodie/hoodie.properties``. Only one process at a time replaces the file.
 
 Source: ``HoodieTableConfig.modify`` of Apache Hudi 1.2.0.
 """
@@ -14,11 +14,13 @@ from lakemark.storage.storage import AlreadyExists, NotFound, PreconditionFailed
 
 
 def read_properties(storage: Storage) -> TableProperties:
-    """Read the properties, or the backup of an Apache Hudi process that died replacing them.
+    """Read the table's properties, or their backup.
+
+    Only the backup exists if an Apache Hudi process died while it replaced the properties.
 
     Raises:
-        TableNotFound: there are no properties.
-        CorruptData: they are damaged.
+        TableNotFound: neither the properties nor the backup exists.
+        CorruptData: the properties are damaged.
     """
     for path in (PROPERTIES_PATH, BACKUP_PATH):
         try:
@@ -34,10 +36,10 @@ def read_properties(storage: Storage) -> TableProperties:
 
 
 def check_same_version(storage: Storage, version: FormatVersion) -> TableProperties:
-    """Read the properties of a table that was opened before, and check its version.
+    """Read the properties of a table that was opened before, and check the table's version.
 
     Raises:
-        Refused: the table was upgraded or downgraded, so its timeline and its files differ.
+        Refused: the table was upgraded or downgraded, so its timeline and file formats differ.
     """
     properties = read_properties(storage)
     if properties.version != version:
@@ -55,20 +57,25 @@ def replace_properties(
     after: TableProperties,
     check_lease: Callable[[], None],
 ) -> None:
-    """Replace the properties of an existing table; under the table's lock.
+    """Replace the properties of an existing table. The caller holds the table's lock.
 
-    They are replaced in one step, so no backup is written. A process that was paused must not write
-    properties that derive from old ones, because these could name a timeline that was deleted in
-    the meantime. An object store compares in the same request. A local disk cannot, so they are
-    compared right before they are written. Files that the new properties name are durable before
-    them. The properties are durable before the caller deletes files that they no longer name.
+    The file is replaced atomically, so no backup is written. A process that was paused must not
+    write properties that are derived from outdated properties, because these could name a timeline
+    that was deleted in the meantime. So the stored properties are compared with ``before``. An
+    object store compares the version in the same request. On a local disk, the properties are
+    compared right before they are written.
+
+    Files that the new properties name are made durable before the properties are written. The
+    properties are durable when this function returns, so the caller may then delete files that
+    they no longer name.
 
     Args:
-        storage: the table's root.
-        before: the properties that ``after`` derives from.
+        storage: the storage of the table's root.
+        before: the properties from which ``after`` is derived.
         after: the properties to write.
-        check_lease: raises if the lock was lost. It is called after the store's version was read,
-            because a writer that takes over the lock of a version change changes that version.
+        check_lease: raises if the lock was lost. It is called after the file's version was read,
+            because a writer that takes over the lock may change this version (see
+            ``withdraw_properties``).
 
     Raises:
         WriteConflict: another process has changed the properties in the meantime.
@@ -91,9 +98,10 @@ def replace_properties(
 
 
 def _version_of(storage: Storage, before: TableProperties) -> str | None:
-    """The version of the stored properties, "" if they have none; None if only a backup exists.
+    """Return the store's version of the properties file; None if only a backup exists.
 
-    Apache Hudi deletes the properties before it writes new ones.
+    Only a backup may exist, because Apache Hudi deletes the properties before it writes new ones.
+    The version is "" if the store has no versions.
     """
     try:
         content, version = storage.read_versioned(PROPERTIES_PATH)

@@ -1,16 +1,17 @@
-"""Random access to an object, by requests for ranges of bytes."""
+"""Random access to an object by requests for byte ranges."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable
 
-# A footer, a log block's header or an index block is a few KiB; a request also reads what follows.
+# Each request reads at least this much. A footer, a log block's header or an index block has only a
+# few KiB, and often the bytes after it are read next.
 _READ_AHEAD_BYTES = 256 << 10
 
 
 class RangeReader(io.RawIOBase):
-    """A read-only file over ``fetch(start, length_bytes)``; keeps the last range it read."""
+    """A read-only file that calls ``fetch(start, length_bytes)`` and keeps the last range."""
 
     def __init__(self, fetch: Callable[[int, int], bytes], size_bytes: int) -> None:
         super().__init__()
@@ -21,11 +22,11 @@ class RangeReader(io.RawIOBase):
         self._window_start = 0
 
     def readable(self) -> bool:
-        """Always."""
+        """Return true."""
         return True
 
     def seekable(self) -> bool:
-        """Always."""
+        """Return true."""
         return True
 
     def tell(self) -> int:
@@ -33,7 +34,7 @@ class RangeReader(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Move; nothing is requested."""
+        """Move to an offset, without a request; return the new offset."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}[whence]
         if base + offset < 0:
             message = f"cannot seek to {base + offset}, before the start of the file"
@@ -42,7 +43,9 @@ class RangeReader(io.RawIOBase):
         return self._position
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """Read ``size`` bytes, or all remaining bytes if it is None or negative; fewer at the end.
+        """Read ``size`` bytes, or all remaining bytes if ``size`` is None or negative.
+
+        Fewer bytes are returned at the end of the file.
 
         Raises:
             NotFound: the object was deleted after it was opened.
@@ -58,7 +61,7 @@ class RangeReader(io.RawIOBase):
         return self.read()
 
     def readinto(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]
-        """Fill a buffer with the remaining bytes, as far as there are any."""
+        """Read the next bytes into a buffer; return their number."""
         target = memoryview(buffer).cast("B")
         data = self.read(len(target))
         target[: len(data)] = data

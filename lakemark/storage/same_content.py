@@ -8,7 +8,7 @@ _CHUNK_BYTES = 8 << 20
 
 
 def same_content(left: IO[bytes], right: IO[bytes]) -> bool:
-    """Return whether both have the same bytes from their current positions to their ends."""
+    """Return whether two files have the same bytes from their current positions to their ends."""
     while True:
         ours, theirs = left.read(_CHUNK_BYTES), right.read(_CHUNK_BYTES)
         if ours != theirs:

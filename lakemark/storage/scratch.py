@@ -1,8 +1,9 @@
 """Temporary folders on this machine's disk, for spilled rows and shuffled payloads.
 
-A killed process cannot remove its folder, and a stream that runs for years has some workers killed.
-So a folder is locked while it is in use, and the next process that needs one first removes folders
-whose lock is free. The system frees a lock when its process ends for any reason.
+A killed process cannot remove its folder, and in a stream that runs for years some workers are
+killed. So a process locks its folder while the folder is in use. When another process needs a
+folder, it first removes all folders that are not locked. The system releases a lock when its
+process ends for any reason.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from pathlib import Path
 from lakemark.errors import StorageUnavailable
 from lakemark.storage.disk import FULL_DISK
 
-#: On a network file system a lock is often known only to its own machine, so the name contains the
-#: machine.
+#: The folder's name contains the machine's name, because on a network file system a lock is often
+#: visible only on the machine that locked the folder.
 _PREFIX = f"lakemark-scratch-{os.uname().nodename}-"
 
 
 @contextmanager
 def scratch_folder(purpose: str) -> Iterator[Path]:
-    """Create an empty folder that only this user can read; removed at the end.
+    """Create an empty folder that only this user can read, and remove it at the end of the block.
 
-    It is in the folder of ``TMPDIR``. Before this process creates its first one there, it removes
-    the folders of killed processes.
+    The folder is created in the folder ``TMPDIR``. Before this process creates its first folder
+    there, it removes the folders of killed processes.
 
     Args:
-        purpose: a word in its name, for users who find it.
+        purpose: a word in the folder's name, for users who find the folder.
 
     Raises:
         StorageUnavailable: the disk is full.
@@ -45,14 +46,14 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
     try:
         yield folder
     finally:
-        if os.getpid() == owner:  # a forked process also leaves its copy of this block
+        if os.getpid() == owner:  # a forked process, which also ends this block, must not remove it
             shutil.rmtree(folder, ignore_errors=True)  # the next process removes the rest
         os.close(lock)
 
 
 @contextmanager
 def temporary_writes(content: str) -> Iterator[None]:
-    """Run a block that writes temporary files; the error of a full disk names the remedy.
+    """Run a block that writes temporary files, and convert the error of a full disk.
 
     Args:
         content: a description of the content, for the message.
@@ -74,7 +75,7 @@ def temporary_writes(content: str) -> Iterator[None]:
 
 
 def _temporary_folder() -> str:
-    """Return the folder that ``TMPDIR`` names, or the system's.
+    """Return the folder in ``TMPDIR``, or the system's temporary folder.
 
     Raises:
         StorageUnavailable: no temporary folder can be written.
@@ -91,33 +92,34 @@ def _temporary_folder() -> str:
 
 @cache
 def scratch_of_this_process(purpose: str) -> Path:
-    """Return a folder that every call returns, until this process exits."""
+    """Return a scratch folder that this process keeps until it exits, the same at each call."""
     opened = ExitStack()
     atexit.register(opened.close)
     return opened.enter_context(scratch_folder(purpose))
 
 
 def _new_folder(purpose: str) -> tuple[Path, int]:
-    """Create a folder; returns it and the descriptor that holds its lock."""
+    """Create a folder; return the folder and the file descriptor that holds its lock."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{purpose}-"))
         with suppress(FileNotFoundError):
             lock = _open(folder)
-            with suppress(OSError):  # without locks, no process removes folders
+            with suppress(OSError):  # if the file system has no locks, no process removes folders
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if folder.exists():
                 return folder, lock
-            os.close(lock)  # another process removed it before it was locked
+            os.close(lock)  # another process removed the folder before it was locked
 
 
 @cache
 def _remove_abandoned(parent: str) -> None:
-    """Remove the folders of this user that no process has locked; once in each process."""
+    """Remove this user's folders that no process has locked. Runs only once in each process."""
     found: list[Path] = []
-    with suppress(OSError):  # a folder that can be written but not listed
+    with suppress(OSError):  # the parent may be writable but not listable
         found += [path for path in Path(parent).iterdir() if path.name.startswith(_PREFIX)]
     for folder in found:
-        with suppress(OSError):  # removed, of another user, locked, or without locks
+        # The folder may be removed, locked, or another user's, or its disk may have no locks.
+        with suppress(OSError):
             _remove_if_free(folder)
 
 

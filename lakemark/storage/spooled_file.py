@@ -1,4 +1,4 @@
-"""Writes a file on this machine, and uploads it to an object store once it is complete."""
+"""Writes a file on this machine, and uploads the complete file to an object store."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import IO
 
 from lakemark.storage.scratch import temporary_writes
 
-# Kept in memory up to this size, then in the temporary folder (``TMPDIR``).
+# A file is kept in memory up to this size, and beyond in the temporary folder (``TMPDIR``).
 _IN_MEMORY_BYTES = 16 << 20
 _CONTENT = "a file before it is sent to the object store"
 
 
 class SpooledFile:
-    """A ``StreamingFile`` that is sent whole, so that no incomplete uploads remain in the store.
+    """A ``StreamingFile`` that is sent when it is complete, so that the store keeps no partial one.
 
     Args:
-        send: creates the object, given the file, at its start, and its size in bytes.
+        send: creates the object from the file, which is at its start, and from its size in bytes.
     """
 
     def __init__(self, send: Callable[[IO[bytes], int], None]) -> None:
@@ -28,7 +28,7 @@ class SpooledFile:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed or aborted."""
+        """Whether the file was closed or aborted."""
         return self._spool.closed
 
     def write(self, data: bytes | memoryview, /) -> int:
@@ -49,5 +49,5 @@ class SpooledFile:
 
     def abort(self) -> None:
         """Discard the file."""
-        with suppress(OSError):  # closing writes buffered bytes, which fails on a full disk
+        with suppress(OSError):  # closing writes buffered bytes, and may fail on a full disk
             self._spool.close()

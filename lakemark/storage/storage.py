@@ -1,21 +1,22 @@
 """The protocol of storages.
 
-Invariants of every implementation, which ``tests/contract/test_storage.py`` tests on each:
+``tests/contract/test_storage.py`` tests these invariants on every implementation:
 
-- An object appears whole or not at all, and all processes see it once it was written.
-- ``create`` never replaces. If two callers create one path with different content, exactly one
-  succeeds.
-- ``publish`` creates an object from a prepared one, and fails if the prepared one was deleted. So a
-  process that deletes it first stops the publication (the fence of the commit).
-- A folder exists as long as an object is below it.
+- Readers see an object completely or not at all. All processes see the object once it was written.
+- ``create`` never replaces an object. If two callers create the same path with different content,
+  exactly one caller succeeds.
+- ``publish`` creates an object from a prepared object, and fails if the prepared object was
+  deleted. So a process that deletes the prepared object first prevents the publication. This is how
+  a paused writer is fenced.
+- A folder exists as long as it contains an object at any depth.
 - Paths are relative, with ``/`` between segments, and without ``..``, empty segments or control
   characters.
-- A listing never hides a folder; only files may be staging files or checksums.
-- An object survives a power failure once ``make_durable`` has returned. Before that it may be
-  missing, and a deleted object may be back. A part of an object remains only if its writer has
-  allowed that (``may_be_cut``).
-- Every method raises ``StorageUnavailable`` if the store does not answer in time. Then a write may
-  or may not have been carried out: call it again with the same arguments, or read.
+- A listing never hides a folder. It hides only files: staging files and checksums.
+- An object survives a power failure once ``make_durable`` has returned. Before that, a power
+  failure may lose the object, and may restore a deleted object. It may truncate an object only if
+  the writer has allowed that (``may_be_cut``) or if the object was written as a stream.
+- Every method raises ``StorageUnavailable`` if the store does not answer in time. Then it is
+  unknown whether a write was executed. Call the method again with the same arguments, or read.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ from typing import BinaryIO, Protocol
 
 from lakemark.errors import HudiError, Permanent
 
-#: Control characters, and halves of surrogate pairs, which have no UTF-8.
+#: Control characters, and halves of surrogate pairs, which cannot be encoded as UTF-8.
 _REFUSED_CHARACTERS = r"[\x00-\x1f\x7f\ud800-\udfff]"
 
-#: Names that objects must not have. Folders may end in "#" and digits; local storages use such
-#: names for unfinished files.
+#: Names that objects must not have. A local storage uses names that end in "#" and digits for
+#: unfinished files. Folders may have such names.
 REFUSED_IN_PATHS = rf"{_REFUSED_CHARACTERS}|#[0-9]+\Z"
 
 
 class InvalidPath(Permanent, ValueError):
-    """The path is outside the table's root, or some store refuses it."""
+    """The path is outside the table's root, or at least one kind of store refuses it."""
 
 
 class NotFound(Permanent):
@@ -46,36 +47,37 @@ class NotFound(Permanent):
 
 
 class AlreadyExists(HudiError):
-    """An object that was to be created already exists; read it to find out which writer's it is."""
+    """An object that was to be created exists. Read the object to find out who wrote it."""
 
 
 class PreconditionFailed(HudiError):
-    """The version that was to be replaced is not the current one any more."""
+    """The version that was to be replaced is no longer the current version."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorageLocation:
-    """The location of a table and the options to access it; small, and picklable to workers.
+    """The location of a table and the options to access it. It can be pickled for workers.
 
     Attributes:
         url: ``file:///…`` or a plain local path, ``s3://bucket/prefix`` (``s3a://``), ``gs://``,
-            ``az://container/prefix`` (``abfss://``), ``memory://name``. It is not
+            ``az://container/prefix`` (``abfss://``), or ``memory://name``. The URL is not
             percent-decoded.
-        options: of the store's client (endpoint, keys); never printed. Missing ones are taken from
-            its environment variables (``AWS_…``, ``GOOGLE_…``, ``AZURE_…``).
+        options: the options of the store's client (endpoint, keys), which are never printed. The
+            client takes missing options from environment variables (``AWS_…``, ``GOOGLE_…``,
+            ``AZURE_…``).
     """
 
     url: str
     options: dict[str, str] = field(default_factory=dict, repr=False)
 
     def child(self, folder: str) -> StorageLocation:
-        """Return a folder of this location as a location of its own, with the same options."""
+        """Return the location of a folder below this location, with the same options."""
         return StorageLocation(f"{self.url.rstrip('/')}/{check_folder(folder)}", self.options)
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """An object of a listing; ``path`` is relative to the storage's root."""
+    """An object in a listing. The ``path`` is relative to the storage's root."""
 
     path: str
     size_bytes: int
@@ -84,7 +86,7 @@ class ObjectInfo:
 
     @property
     def name(self) -> str:
-        """Last segment of the path."""
+        """The last segment of the path."""
         return self.path.rsplit("/", 1)[-1]
 
     @property
@@ -94,19 +96,19 @@ class ObjectInfo:
 
 
 class StreamingFile(Protocol):
-    """A file that is written front to back, and is not visible before ``close``."""
+    """A file that is written from start to end, and is not visible before ``close``."""
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed or aborted; pyarrow requires it."""
+        """Whether the file was closed or aborted. pyarrow requires this property."""
         ...
 
     def write(self, data: bytes | memoryview, /) -> int:
-        """Append bytes. Memory is bounded, for any size of the file."""
+        """Append bytes. The use of memory is bounded, for any size of the file."""
         ...
 
     def close(self) -> int:
-        """Make the whole file visible; returns its size in bytes. Closing again does nothing.
+        """Make the complete file visible; return its size in bytes. A second call does nothing.
 
         Raises:
             AlreadyExists: a file with different content exists. A file with the same content is
@@ -115,21 +117,21 @@ class StreamingFile(Protocol):
         ...
 
     def abort(self) -> None:
-        """Discard the file; may be called at any time. Has no effect after ``close``."""
+        """Discard the file. May be called at any time, but has no effect after ``close``."""
         ...
 
 
 class Storage(Protocol):
-    """One root on one store. All paths are relative to it."""
+    """The objects below one root on one store. All paths are relative to the root."""
 
     @property
     def location(self) -> StorageLocation:
-        """Opens the same root in another process."""
+        """The location that opens the same root in another process."""
         ...
 
     @property
     def supports_compare_and_swap(self) -> bool:
-        """Whether ``replace`` works (object stores and memory, not a local disk)."""
+        """Whether ``replace`` is supported: true for object stores and memory, not a local disk."""
         ...
 
     def read(self, path: str) -> bytes:
@@ -141,7 +143,7 @@ class Storage(Protocol):
         ...
 
     def read_versioned(self, path: str) -> tuple[bytes, str | None]:
-        """Read the whole object and the version that ``replace`` expects (an opaque e-tag).
+        """Read the whole object, and its version for ``replace`` (an opaque text).
 
         Raises:
             NotFound: there is no such object.
@@ -152,7 +154,7 @@ class Storage(Protocol):
         """Open an object for random access by pyarrow (``read``, ``seek``, ``tell``).
 
         Raises:
-            NotFound: there is no such object; also while reading, if the object was deleted.
+            NotFound: there is no such object. Reading raises this, too, if the object was deleted.
         """
         ...
 
@@ -161,7 +163,7 @@ class Storage(Protocol):
         ...
 
     def set_modified_at(self, path: str, moment: datetime) -> bool:
-        """Set the modification time of an object; False if the store does not allow that.
+        """Set the modification time of an object; return false if the store does not allow that.
 
         Raises:
             NotFound: there is no such object.
@@ -169,7 +171,10 @@ class Storage(Protocol):
         ...
 
     def list_folder(self, folder: str) -> tuple[list[str], list[ObjectInfo]]:
-        """List folders (paths) and objects directly inside ``folder`` ("" is the root)."""
+        """Return the paths of the folders, and the objects, directly inside ``folder``.
+
+        The root is "".
+        """
         ...
 
     def list_tree(self, folder: str) -> list[ObjectInfo]:
@@ -179,13 +184,14 @@ class Storage(Protocol):
     def create(self, path: str, data: bytes, *, may_be_cut: bool = False) -> None:
         """Create a new object.
 
-        If an answer is lost, the object is read: an object with the same content is accepted.
+        If the store's answer is lost, the object is read. An existing object with the same content
+        counts as created.
 
         Args:
-            path: of the object.
-            data: its content.
+            path: the path of the object.
+            data: the object's content.
             may_be_cut: whether a power failure before the next ``make_durable`` may leave the
-                object empty or incomplete. This is faster on a local disk, for objects that are not
+                object empty or incomplete. True is faster on a local disk, for objects that are not
                 read after a power failure.
 
         Raises:
@@ -194,32 +200,33 @@ class Storage(Protocol):
         ...
 
     def create_streaming(self, path: str) -> StreamingFile:
-        """Create a new object front to back, for files that may not fit in memory.
+        """Create a new object from start to end, for files that may not fit in memory.
 
-        A power failure before the next ``make_durable`` may leave it incomplete.
+        A power failure before the next ``make_durable`` may leave the object incomplete.
         """
         ...
 
     def put(self, path: str, data: bytes, *, may_be_cut: bool = False) -> None:
-        """Write or replace an object; ``may_be_cut`` as for ``create``."""
+        """Write or replace an object; see ``create`` for ``may_be_cut``."""
         ...
 
     def replace(self, path: str, data: bytes, version: str) -> str:
-        """Replace the version that was read; returns the new version.
+        """Replace an object if its version is unchanged; return the new version.
 
-        If an answer is lost, the object is read: an object with the same content is accepted. So
-        the content of a lock must be unique to its writer.
+        If the store's answer is lost, the object is read. If the object has the same content, the
+        call counts as successful. So the content of a lock must be unique to its writer.
 
         Raises:
             PreconditionFailed: the object was changed or deleted in the meantime.
-            Unsupported: on a local disk, which has no compare-and-swap.
+            Unsupported: the storage is a local disk, which has no compare-and-swap.
         """
         ...
 
     def make_durable(self) -> None:
-        """Return when all writes and deletes of this process survive a power failure.
+        """Make all earlier writes and deletes of this process survive a power failure.
 
-        An object store keeps acknowledged objects; on a local disk, changes are forced (fsync).
+        An object store keeps every acknowledged object, so nothing needs to be done there. On a
+        local disk, changes are forced to the disk (``fsync``).
 
         Raises:
             StorageUnavailable: the disk failed; writes may be lost.
@@ -227,14 +234,14 @@ class Storage(Protocol):
         ...
 
     def publish(self, prepared: str, path: str) -> None:
-        """Create ``path`` from the object at ``prepared``, in one step of the store.
+        """Create ``path`` from the object at ``prepared``, in one atomic step of the store.
 
-        The prepared object is durable before ``path`` appears, and ``path`` is durable when this
-        returns. Other objects are not made durable: if ``path`` depends on them, call
-        ``make_durable`` first.
+        The prepared object is made durable before ``path`` is created, and ``path`` is durable when
+        this method returns. Other objects are not made durable. If ``path`` depends on other
+        objects, call ``make_durable`` first.
 
-        A second call with the same arguments is harmless. It is not a read followed by a write: if
-        a process is paused before the call, and ``prepared`` is deleted, the call fails.
+        A second call with the same arguments is harmless. The store itself reads the prepared
+        object. So if ``prepared`` is deleted while the process is paused, the call fails.
 
         Raises:
             NotFound: neither the prepared object nor ``path`` exists.
@@ -244,28 +251,29 @@ class Storage(Protocol):
         ...
 
     def delete(self, paths: Iterable[str]) -> None:
-        """Delete objects; missing ones are ignored."""
+        """Delete objects. Missing objects are ignored."""
         ...
 
     def make_folder(self, folder: str) -> None:
-        """Create an empty folder, for other programs that list it.
+        """Create an empty folder, for other programs that list the folder.
 
-        Deleting the last object in it removes it. On an object store this does nothing.
+        The folder is removed when its last object is deleted. On an object store, this method does
+        nothing.
         """
         ...
 
 
 def check_path(path: str) -> str:
-    """Return the path if an object may be written there on every store.
+    """Return the path if every store accepts it as an object's path.
 
     Raises:
-        InvalidPath: it is outside the root, or a store refuses it.
+        InvalidPath: the path is outside the root, or a store refuses the path.
     """
     return _check(path, REFUSED_IN_PATHS)
 
 
 def check_folder(path: str) -> str:
-    """Return the path if objects may be written below it on every store; errors as above."""
+    """Return the path if every store accepts it as a folder; else raise ``InvalidPath``."""
     return _check(path, _REFUSED_CHARACTERS)
 
 

@@ -14,14 +14,14 @@ from lakemark.storage.storage import AlreadyExists, InvalidPath, NotFound, Preco
 _MOST_CHARACTERS = 300
 _SECRET_KEY = re.compile(r"key|secret|token|password|credential|sas|signature", re.IGNORECASE)
 _QUERY = re.compile(r"(https?://[^\s?]*)\?[^\s,)]+")
-#: User and password, or a token, before the host of a proxy or an endpoint.
+#: A user and a password, or a token, before the host in the URL of a proxy or an endpoint.
 _USER_INFO = re.compile(r"(https?://)(?:[^\s:/]*:\S*|[^\s:/]+)@")
 _REJECTED = re.compile(r"status code: (4\d\d)")
 
-# Request timeout, conflict, locked, too many requests: the same request may succeed later.
+# Request timeout, conflict, locked, too many requests. After these, a retry may succeed.
 _BUSY = frozenset({"408", "409", "423", "429"})
 
-# The client asks these services of the cloud for credentials if none are given.
+# If no credentials are configured, the client requests credentials from these cloud services.
 _METADATA_SERVICES = ("169.254.169.254", "169.254.170.2", "metadata.google.internal")
 
 
@@ -34,7 +34,10 @@ class StoreErrors:
 
     @contextmanager
     def typed(self, path: str) -> Iterator[None]:
-        """Raise typed errors about ``path``. The client's own may contain secrets: no chaining."""
+        """Convert the client's errors in a block to errors about ``path``.
+
+        The errors are not chained, because the client's errors may contain secrets.
+        """
         try:
             yield
         except (exceptions.BaseError, OSError, NotImplementedError, ValueError) as error:

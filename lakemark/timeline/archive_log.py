@@ -1,10 +1,12 @@
 """Reads the archive of table version 6: log files with Avro blocks of ``HoodieArchivedMetaEntry``.
 
-The files are named ``.commits_.archive.<n>_<token>``; a larger n is newer. An instant has an entry
-for each of its states, and the completed one has its metadata. File names contain no times, so the
-files are read from the newest back. ``mergeArchivePlan`` exists while small files are being merged.
-Until the first of these is deleted, the merged file may be incomplete, and adds nothing. Source:
-``ArchivedTimelineV1``, ``ArchivedTimelineLoaderV1``, ``TimelineArchiverV1`` of Apache Hudi 1.2.0.
+The files are named ``.commits_.archive.<n>_<token>``; a file with a larger n is newer. An instant
+has one entry for each of its states, and the entry of the completed state contains the metadata.
+File names contain no times, so the files are read from the newest to the oldest. The file
+``mergeArchivePlan`` exists while small files are being merged. Until the first small file is
+deleted, the merged file may be incomplete. Until then, the merged file is skipped, because the
+small files still contain all of its entries. Source: ``ArchivedTimelineV1``,
+``ArchivedTimelineLoaderV1``, ``TimelineArchiverV1`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ _MERGE_PLAN = "mergeArchivePlan"
 _ACTIONS = {str(action): action for action in Action}
 _PREFIX, _LENGTH = struct.Struct(">ii"), struct.Struct(">i")
 
-#: The field of an entry with the metadata of a completed instant, by action.
+#: For each action, the field of an entry that contains the metadata of a completed instant.
 METADATA_FIELDS: Mapping[str, str] = {
     Action.COMMIT: "hoodieCommitMetadata",
     Action.DELTA_COMMIT: "hoodieCommitMetadata",
@@ -44,7 +46,7 @@ METADATA_FIELDS: Mapping[str, str] = {
     Action.INDEXING: "hoodieIndexCommitMetadata",
 }
 
-#: The action of an instant while it is planned, and the field of an entry with its plan.
+#: For each completed action: the action while the instant is pending, and the entry's plan field.
 PLAN_FIELDS: Mapping[str, tuple[Action, str]] = {
     Action.COMMIT: (Action.COMPACTION, "hoodieCompactionPlan"),
     Action.DELTA_COMMIT: (Action.LOG_COMPACTION, "hoodieCompactionPlan"),
@@ -54,19 +56,19 @@ PLAN_FIELDS: Mapping[str, tuple[Action, str]] = {
 
 
 def is_archive_log(name: str) -> bool:
-    """Return whether a file of that name belongs to an archive, in whatever folder."""
+    """Return whether a file name is that of an archive file. The folder does not matter."""
     return name == _MERGE_PLAN or _LOG.fullmatch(name) is not None
 
 
 class ArchiveLogs:
-    """The archive of one table; a file is read once, unless it grows."""
+    """Reads the archive of one table. A file is read only once, unless the file grows."""
 
     def __init__(self, storage: Storage, folder: str) -> None:
         self._storage, self.folder = storage, folder
         self._instants: dict[tuple[str, int], tuple[Instant, ...]] = {}
 
     def load(self) -> ArchivedTimeline:
-        """List the archive's log files; empty if nothing was ever archived.
+        """List the archive's log files; there are none if no instant was ever archived.
 
         Raises:
             CorruptData: the plan of a merge is damaged.
@@ -90,13 +92,13 @@ class ArchiveLogs:
         return max((int(match.group(1)) for match in matches if match), default=0)
 
     def entries(self) -> Iterator[Record]:
-        """Read all entries, one for each state of an instant. Errors as for ``load``."""
+        """Yield all entries, one for each state of an instant. Raises what ``load`` raises."""
         for file in reversed(self.load().files):
             assert isinstance(file, ArchiveLogFile), file
             yield from self._entries(file.info)
 
     def instants_of(self, info: ObjectInfo) -> tuple[Instant, ...]:
-        """Completed instants of a file. Errors as for ``ArchiveFile.instants``."""
+        """Return a file's completed instants. Raises what ``ArchiveFile.instants`` raises."""
         key = (info.path, info.size_bytes)
         if key not in self._instants:
             found = (_instant(entry, info.path) for entry in self._entries(info))
@@ -104,7 +106,7 @@ class ArchiveLogs:
         return self._instants[key]
 
     def record_of(self, info: ObjectInfo, instant: Instant, part: Part) -> Record | None:
-        """Return the content of an instant in a file."""
+        """Return the plan or metadata of an instant in a file; see ``ArchiveFile.read``."""
         names = {(i.requested_at, i.action) for i in self.instants_of(info)}
         if (instant.requested_at, instant.action) not in names:
             return None
@@ -127,7 +129,7 @@ class ArchiveLogs:
         try:
             plan = decode_record(self._storage.read(path), path)
         except NotFound:
-            return None  # the merge was completed; instants that are listed twice do no harm
+            return None  # the merge has completed meanwhile; duplicate instants do no harm
         candidates = [str(name).rpartition("/")[2] for name in plan.get("candidate") or ()]
         merged = plan.get("mergedArchiveFileName")
         is_complete = not all(name in by_name for name in candidates)
@@ -148,19 +150,19 @@ class ArchiveLogFile:
     """One log file of an archive.
 
     Attributes:
-        archive: reads the file.
-        info: of the file.
+        archive: the archive that reads the file.
+        info: the file's path and size.
     """
 
     archive: ArchiveLogs
     info: ObjectInfo
 
     def may_hold(self, since: str, until: str | None) -> bool:
-        """Always true, because its name contains no times."""
+        """Return true always, because the file's name contains no times."""
         return True
 
     def instants(self) -> Sequence[Instant]:
-        """Completed instants in it. Errors as for ``ArchiveFile``."""
+        """See ``ArchiveFile.instants``."""
         return self.archive.instants_of(self.info)
 
     def read(self, instant: Instant, part: Part) -> Record | None:
@@ -169,20 +171,23 @@ class ArchiveLogFile:
 
 
 def _instant(entry: Record, path: str) -> Instant | None:
-    """The completed instant of an entry; None if it has another state. Old entries have none."""
+    """Return the completed instant of an entry; None if the entry is of another state.
+
+    Old entries have no state; these entries are of completed instants.
+    """
     if str(entry.get("actionState") or State.COMPLETED).lower() != State.COMPLETED:
         return None
     requested_at, action = entry.get("commitTime"), _ACTIONS.get(str(entry.get("actionType")))
     if not isinstance(requested_at, str) or action is None:
         found = f"{requested_at} {entry.get('actionType')}"
         raise CorruptData(path, None, "a commit time and an action in every entry", found)
-    # Modification times of some disks are coarser than instants.
+    # Some disks round modification times down, so a completion could appear before its request.
     at = max(str(entry.get("stateTransitionTime") or requested_at), requested_at)
     return Instant(requested_at, action.completes_as, State.COMPLETED, at, is_legacy=True)
 
 
 def _records(block: LogBlock) -> Iterator[Record]:
-    """Decode the records of a block one by one, because archives are read rarely."""
+    """Yield the records of a block, decoded one by one because archives are rarely read."""
     if block.type is not BlockType.AVRO_DATA:
         raise block.corrupt(expected="a whole block of Avro records", actual=block.type.name)
     content = block.content.read()
@@ -200,6 +205,6 @@ def _records(block: LogBlock) -> Iterator[Record]:
             yield record
     except CorruptData:
         raise
-    except Exception as error:  # the bytes decide how the decoder fails
+    except Exception as error:  # damaged bytes can raise any exception in the decoder
         reason = f"{type(error).__name__}: {error}"[:200]
         raise block.corrupt(expected="Avro records of the block's schema", actual=reason) from error

@@ -1,8 +1,9 @@
 """Writes the archive of table version 6 (see ``archive_log``).
 
-Each addition is a new log file with the next number, which appears whole. An instant has two
-entries: the requested one, with its plan, and the completed one, with its metadata. Source:
-``TimelineArchiverV1``, ``MetadataConversionUtils.createMetaWrapper`` of Apache Hudi 1.2.0.
+Each archival creates one log file with the next number. The file is created atomically. An instant
+has two entries: one for the requested state with the plan, and one for the completed state with the
+metadata. Source: ``TimelineArchiverV1``, ``MetadataConversionUtils.createMetaWrapper`` of Apache
+Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ _PREFIX, _LENGTH = struct.Struct(">ii"), struct.Struct(">i")
 
 
 class ArchiveLogWriter:
-    """An ``ArchiveWriter`` of one table, under the table's lock.
+    """The ``ArchiveWriter`` of one table. The caller holds the table's lock.
 
     Args:
-        storage: of the table.
-        archive: reads the archive.
-        check: called before a log appears; raises if the lock was lost.
+        storage: the table's storage.
+        archive: the reader of the table's archive.
+        check: called before a log is created; raises if the lock was lost.
     """
 
     def __init__(self, storage: Storage, archive: ArchiveLogs, check: Callable[[], None]) -> None:
@@ -50,10 +51,10 @@ class ArchiveLogWriter:
         return self._archive.load().instants(first, just_after(last))
 
     def add(self, instants: Iterator[ArchivedInstant], first: str, last: str) -> None:
-        """Add instants, oldest first, as the next log; ``first`` and ``last`` are not used.
+        """Write the instants, oldest first, as the next log; ``first`` and ``last`` are not used.
 
         Raises:
-            WriteConflict: another archiver wrote that log.
+            WriteConflict: another archiver created the log of this number first.
         """
         content = archive_log(instants)
         name = f".commits_.archive.{self._archive.newest_number() + 1}_{_WRITE_TOKEN}"
@@ -65,11 +66,11 @@ class ArchiveLogWriter:
             raise WriteConflict(message) from error
 
     def merge_files(self) -> None:
-        """Does nothing: logs are not merged here."""
+        """Do nothing, because lakemark does not merge the logs of table version 6."""
 
 
 def archive_log(instants: Iterable[ArchivedInstant]) -> bytes:
-    """Encode a log of these instants, a block for each."""
+    """Return the bytes of a log file with one block for each instant."""
     schema_text = json.dumps(avro_container.load_schema(_ENTRY))
     schema = fastavro.parse_schema(json.loads(schema_text))
     header = {HeaderKey.SCHEMA: schema_text}
@@ -78,7 +79,7 @@ def archive_log(instants: Iterable[ArchivedInstant]) -> bytes:
         bodies = [_encode_entry(schema, entry) for entry in _entries(instant)]
         content = _PREFIX.pack(AVRO_BLOCK_VERSION, len(bodies))
         content += b"".join(_LENGTH.pack(len(body)) + body for body in bodies)
-        # Apache Hudi's blocks name no instant; here, readers of blocks find one.
+        # Apache Hudi omits the instant time in these blocks; it is added for our block reader.
         named = {**header, HeaderKey.INSTANT_TIME: instant.requested_at}
         blocks.append(encode(BlockType.AVRO_DATA, named, content))
     return b"".join(blocks)

@@ -1,7 +1,7 @@
 """Finds archived instants without reading the whole archive.
 
-An archive is a set of immutable files, each with the instants of a range of requested times. A file
-is read once, when an instant or a range that may be in it is requested.
+An archive is a set of immutable files. Each file contains the instants of a range of requested
+times. A file is read only when an instant or a range is requested that the file may contain.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from lakemark.timeline.content import Record, build_commit
 
 
 class Part(StrEnum):
-    """A part of an archived instant; the value is its column in the history.
+    """The metadata or the plan of an archived instant; the value names the history's column.
 
     Attributes:
-        METADATA: the content of the completed file.
-        PLAN: the content of the requested file, of a compaction, a clean or a clustering.
+        METADATA: the content of the instant's completed file.
+        PLAN: the plan of a compaction, a clean or a clustering, from the instant's requested file.
     """
 
     METADATA = "metadata"
@@ -34,27 +34,30 @@ class ArchiveFile(Protocol):
     """One file of an archive."""
 
     def may_hold(self, since: str, until: str | None) -> bool:
-        """Return whether an instant requested in that range may be in it, by its name.
+        """Return whether the file may contain an instant that was requested in a time range.
+
+        The file's name decides; the file is not read.
 
         Args:
-            since: the first requested time.
-            until: the first one after the range; None for an open end.
+            since: the first requested time of the range.
+            until: the end of the range, exclusive; None if the range has no end.
         """
         ...
 
     def instants(self) -> Sequence[Instant]:
-        """Completed instants in it.
+        """Return the completed instants of the file.
 
         Raises:
-            SnapshotChanged: the archive was rewritten in the meantime; load it again.
+            SnapshotChanged: the archive was rewritten in the meantime; load the archive again.
             CorruptData: the file does not match the format, or is missing.
         """
         ...
 
     def read(self, instant: Instant, part: Part) -> Record | None:
-        """Content of a completed instant; empty if it has none, None if it is not in the file.
+        """Return the plan or the metadata of a completed instant.
 
-        Errors as for ``instants``.
+        The record is empty if the instant has none, and None if the file lacks the instant. Raises
+        what ``instants`` raises.
         """
         ...
 
@@ -67,26 +70,30 @@ class Archive(Protocol):
 
         Raises:
             SnapshotChanged: the archive was rewritten at the same time; call again.
-            CorruptData: the list of its files is damaged.
+            CorruptData: the list of the archive's files is damaged.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ArchivedTimeline:
-    """An archive at one time; its files are read on demand.
+    """The files of an archive when the archive was loaded. A file is read on demand.
 
     Attributes:
-        files: those with the newest instants first.
+        files: the archive's files; files with newer instants come first.
     """
 
     files: tuple[ArchiveFile, ...] = ()
 
     def instants(self, since: str = "", until: str | None = None) -> tuple[Instant, ...]:
-        """Completed instants requested from ``since`` on and before ``until``, oldest first.
+        """Return the completed instants requested in a time range, oldest first.
+
+        Args:
+            since: the first requested time of the range.
+            until: the end of the range, exclusive; None if the range has no end.
 
         Raises:
-            SnapshotChanged: the archive was rewritten in the meantime; load it again.
+            SnapshotChanged: the archive was rewritten in the meantime; load the archive again.
             CorruptData: a file does not match the format, or is missing.
         """
         found = {
@@ -99,12 +106,19 @@ class ArchivedTimeline:
         return tuple(found[name] for name in sorted(found))
 
     def find(self, requested_at: str) -> Instant | None:
-        """Find the instant of that time; a savepoint only if there is no other. Errors as above."""
+        """Find the instant requested at a time. Raises what ``instants`` raises.
+
+        A savepoint has the requested time of its commit. The savepoint is returned only if the
+        archive lacks the commit.
+        """
         ranked = sorted(self._named(requested_at), key=lambda i: i.action is Action.SAVEPOINT)
         return ranked[0] if ranked else None
 
     def read_commit(self, instant: Instant) -> CommitMetadata | None:
-        """Metadata of an archived commit; None if it is not archived. Errors as above."""
+        """Return the metadata of a commit; None if the commit is not archived.
+
+        Raises what ``read`` raises.
+        """
         record = self.read(instant, Part.METADATA)
         if record is None:
             return None
@@ -114,14 +128,16 @@ class ArchivedTimeline:
         return build_commit(record, path)
 
     def read(self, instant: Instant, part: Part) -> Record | None:
-        """Content of an archived instant; empty if it has none, None if it is not archived.
+        """Return the plan or the metadata of an archived instant.
+
+        The record is empty if the instant has none, and None if the instant is not archived.
 
         Args:
-            instant: in any state; it is archived only if it has completed.
-            part: of its content.
+            instant: the instant, in any state. Only completed instants are archived.
+            part: whether to read the plan or the metadata.
 
         Raises:
-            SnapshotChanged: the archive was rewritten in the meantime; load it again.
+            SnapshotChanged: the archive was rewritten in the meantime; load the archive again.
             CorruptData: a file does not match the format, or is missing.
         """
         completed = instant.completed(instant.completed_at or instant.requested_at)
@@ -137,5 +153,8 @@ class ArchivedTimeline:
 
 
 def just_after(requested_at: str) -> str:
-    """Return the end of a range with only this time: a space sorts before every digit."""
+    """Return the exclusive end of a range that contains only ``requested_at``.
+
+    A space is appended, because a space sorts before every digit.
+    """
     return requested_at + " "

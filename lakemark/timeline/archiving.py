@@ -1,9 +1,9 @@
-"""Moves instants from the active timeline into the archive, of any table version.
+"""Moves instants from the active timeline into the archive, for every table version.
 
-An instant becomes one row: the content of its completed file, and its plan if it has one. The row
-is written before any file is deleted. So a crash leaves an instant both active and archived, with
-the same content, and the next archival adds no second row. Source: ``TimelineArchiverV2``,
-``MetadataConversionUtils.createLSMTimelineInstant`` of Apache Hudi 1.2.0.
+An instant becomes one row, with the content of the completed file and with the plan if there is
+one. The row is written before any file of the instant is deleted. So after a crash, an instant may
+be both active and archived, with the same content; the next archival adds no second row. Source:
+``TimelineArchiverV2``, ``MetadataConversionUtils.createLSMTimelineInstant`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lakemark.storage.storage import NotFound, Storage
 from lakemark.timeline.layout import TimelineLayout
 from lakemark.timeline.lsm_writer import ArchivedInstant
 
-#: Actions whose requested file is a plan that is archived.
+#: Actions whose plan, the content of the requested file, is archived.
 _PLANNED = (Action.CLEAN, Action.COMPACTION, Action.LOG_COMPACTION)
 _REPLACING = (Action.REPLACE_COMMIT, Action.CLUSTERING)
 
@@ -37,20 +37,20 @@ class ArchiveWriter(Protocol):
         ...
 
     def add(self, instants: Iterator[ArchivedInstant], first: str, last: str) -> None:
-        """Add instants, oldest first, at least one.
+        """Add at least one instant, oldest first.
 
         Args:
-            instants: read while they are written.
-            first: requested time of the first.
-            last: requested time of the last.
+            instants: the instants; each is consumed only when it is written.
+            first: the requested time of the first instant.
+            last: the requested time of the last instant.
 
         Raises:
-            WriteConflict: another archiver added some at the same time.
+            WriteConflict: another archiver added instants at the same time.
         """
         ...
 
     def merge_files(self) -> None:
-        """Merge small files of the archive, and delete those that are no longer used."""
+        """Merge small files of the archive, and delete files that are no longer used."""
         ...
 
 
@@ -58,8 +58,8 @@ class TimelineArchive:
     """Moves instants from the active timeline of one table to its archive.
 
     Args:
-        storage: of the table.
-        layout: of its timeline.
+        storage: the table's storage.
+        layout: the layout of the table's timeline.
     """
 
     def __init__(self, storage: Storage, layout: TimelineLayout) -> None:
@@ -68,15 +68,15 @@ class TimelineArchive:
     def move(
         self, instants: Sequence[Instant], writer: ArchiveWriter, check: Callable[[], None]
     ) -> None:
-        """Move completed instants; under the table's lock.
+        """Move completed instants to the archive. The caller holds the table's lock.
 
         Args:
-            instants: oldest first, at least one.
-            writer: of the archive.
+            instants: the instants to move, oldest first, at least one.
+            writer: the writer of the archive.
             check: called before each change that needs the lock; raises if the lock was lost.
 
         Raises:
-            WriteConflict: another archiver moved some of them at the same time.
+            WriteConflict: another archiver moved some of the instants at the same time.
         """
         states = self._states(instants)
         first, last = instants[0].requested_at, instants[-1].requested_at
@@ -97,7 +97,10 @@ class TimelineArchive:
         writer.merge_files()
 
     def _states(self, instants: Sequence[Instant]) -> Mapping[tuple[str, Action], list[Instant]]:
-        """Return every file of these instants, by requested time and completed action."""
+        """Return the states of the given instants in the folder, by requested time and action.
+
+        The action is the one as which the instant completes.
+        """
         found: dict[tuple[str, Action], list[Instant]] = {
             (i.requested_at, i.action): [] for i in instants
         }
@@ -124,9 +127,9 @@ class TimelineArchive:
             raise WriteConflict(message) from error
 
     def _plan(self, states: Sequence[Instant]) -> bytes | None:
-        """Return the plan of an instant; of a replacement, the content of its last pending state.
+        """Return the plan of an instant; None if there is no plan, or if the plan's file is empty.
 
-        None if there is none, or if its file is empty.
+        The plan of a replace commit is the content of the last pending file that is not empty.
         """
         plan = None
         for pending in sorted((i for i in states if not i.is_completed), key=_progress):

@@ -1,10 +1,11 @@
 """The clock of a table's timeline: instant times ``yyyyMMddHHmmssSSS`` in the timeline's time zone.
 
-A new time is this machine's time in that zone, and later than every time on the timeline. If the
-timeline is ahead by less than a limit, the writer waits; beyond the limit it refuses
-(``HoodieInstantTimeGenerator`` formats with ``ZoneId.systemDefault()``, or with UTC). At the change
-to winter time, a local clock goes back by an hour. Then the writer refuses until the clock has
-passed the newest time again.
+A new instant time is this machine's time in the timeline's zone
+(``HoodieInstantTimeGenerator`` formats with ``ZoneId.systemDefault()``, or with UTC). The new time
+must be later than every time on the timeline. If the timeline is ahead by at most a limit, the
+writer waits; beyond the limit, the writer fails with ``ClockBehind``. At the change to winter time,
+a local clock goes back by an hour. Then the writer fails until the clock has passed the newest time
+again.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from enum import IntEnum
 from lakemark.errors import InvalidConfig, Retriable
 
 MAX_CLOCK_DRIFT_S = 10.0
-#: How far a local clock goes back in the autumn, at most.
+#: The most by which a local clock goes back at the change to winter time.
 REPEATED_HOUR_S = 3600.0
 
-#: Prefix of the instants that create a metadata table; they sort before all others.
+#: Prefix of the instants that create a metadata table. They sort before all other instants.
 _NO_TIME = "0" * 14
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = "%Y%m%d%H%M%S"
@@ -29,13 +30,13 @@ _SHORTEST_SLEEP_S = 0.0005
 
 
 class ClockBehind(Retriable):
-    """The newest time on the timeline is further in this machine's future than clocks may drift.
+    """This machine's clock is too far behind the newest time on the timeline.
 
     Attributes:
         newest_time: the newest time on the timeline.
-        ahead_s: how far it is ahead of this machine's clock, in seconds.
-        until: the time from which a later time can be generated, in UTC.
-        zone: the timeline's; None is that of this process.
+        ahead_s: how far the newest time is ahead of this machine's clock, in seconds.
+        until: the time, in UTC, from which instants later than ``newest_time`` can be generated.
+        zone: the timeline's time zone; None for the time zone of this process.
     """
 
     def __init__(
@@ -61,10 +62,11 @@ class TimelineZoneUnknown(InvalidConfig):
 
 
 class ClockSlot(IntEnum):
-    """The milliseconds that services and ingests may use, so that their times never coincide.
+    """Even milliseconds for table services, odd ones for ingests, so that no two times are equal.
 
-    A service generates its time under the lock, an ingest does not. Without slots, a writer that
-    was paused for long could write files with the requested time of a service's instant.
+    A table service generates its instant time under the lock, but an ingest does not. Without
+    slots, an ingest that was paused for long could reuse the requested time of a service's instant,
+    and would write files with that time.
     """
 
     SERVICE = 0
@@ -80,19 +82,19 @@ class TimelineClock:
     """Formats, parses and generates the instant times of one table.
 
     Attributes:
-        zone: the time zone of the timeline; None is that of this process.
-        doubt: why the zone may be another one, with the remedy; None if the zone is certain. With a
-            doubt, readers may format and parse times, but no time is generated.
+        zone: the time zone of the timeline; None for the time zone of this process.
+        doubt: why the zone may be wrong, and the remedy; None if the zone is certain. While the
+            zone is in doubt, times can be formatted and parsed, but no new time is generated.
     """
 
     zone: tzinfo | None
     doubt: str | None = None
 
     def check(self) -> None:
-        """Check that the zone is certain, which a writer requires.
+        """Check that the zone is certain. Writers require this.
 
         Raises:
-            TimelineZoneUnknown: it is not certain.
+            TimelineZoneUnknown: the zone is in doubt.
         """
         if self.doubt is not None:
             raise TimelineZoneUnknown(self.doubt)
@@ -105,12 +107,13 @@ class TimelineClock:
     def parse(self, text: str, *, latest: bool = False) -> datetime:
         """Parse an instant time as a moment in UTC.
 
-        14 digits (old tables) mean the second's last millisecond. Instants that create a metadata
-        table are in 1970 (``HoodieInstantTimeGenerator.parseDateFromInstantTimeSafely``).
+        In old tables, times have 14 digits; such a time means the last millisecond of its second.
+        The times of instants that create a metadata table are parsed as moments in 1970
+        (``HoodieInstantTimeGenerator.parseDateFromInstantTimeSafely``).
 
         Args:
-            text: 14 digits or more; those after the 17th are ignored.
-            latest: if the time occurs twice in the autumn, return the second moment.
+            text: 14 digits or more; digits after the 17th are ignored.
+            latest: whether to return the later moment, if the local time occurs twice in autumn.
         """
         if text.startswith(_NO_TIME):
             return _EPOCH + timedelta(milliseconds=int(text[14:17] or 0))
@@ -124,13 +127,15 @@ class TimelineClock:
         now: Callable[[], datetime] = _utc_now,
         sleep: Callable[[float], None] = time.sleep,
     ) -> str:
-        """Generate the current time, later than ``newest_time``, after a bounded wait if needed.
+        """Return the current time as an instant time that is later than ``newest_time``.
+
+        Wait first if needed, for about ``MAX_CLOCK_DRIFT_S`` at most.
 
         Args:
-            newest_time: the latest time on the timeline.
-            slot: of the caller; None for a completion time, which names no files.
-            now: this machine's clock.
-            sleep: waits.
+            newest_time: the latest time on the timeline; None if the timeline is empty.
+            slot: the caller's slot; None for a completion time, which no data file's name contains.
+            now: returns the time of this machine's clock.
+            sleep: waits for a number of seconds.
 
         Raises:
             ClockBehind: the timeline is more than ``MAX_CLOCK_DRIFT_S`` ahead.
@@ -149,9 +154,9 @@ class TimelineClock:
 
     def _wait_s(self, newest_time: str, now: datetime) -> float:
         until = self.parse(newest_time)
-        # Instants have milliseconds: a time of the current millisecond is not in the past.
+        # Instant times are truncated to milliseconds, so the current millisecond is not yet past.
         if until < now.replace(microsecond=now.microsecond // 1000 * 1000):
-            # The clock was set back, and will show that time again.
+            # The local clock was set back, so it will show the newest time a second time.
             until = self.parse(newest_time, latest=True)
         ahead_s = (until - now).total_seconds()
         if ahead_s > MAX_CLOCK_DRIFT_S:
@@ -159,18 +164,18 @@ class TimelineClock:
         return max(0.0, ahead_s)
 
 
-#: The clock of tables that are created here.
+#: The clock of the tables that lakemark creates.
 UTC_CLOCK = TimelineClock(UTC)
 
 
 def add_to_instant(text: str, difference: timedelta) -> str:
-    """Add a difference to an instant time, in any zone, by arithmetic on its digits."""
+    """Add a difference to an instant time. Time zones and clock changes are ignored."""
     wall = _wall_time(text) + difference
     return wall.strftime(_SECOND) + f"{wall.microsecond // 1000:03d}"
 
 
 def _wall_time(text: str) -> datetime:
-    """Return the naive time that a clock in the timeline's zone showed."""
+    """Return an instant time as a ``datetime`` without a zone."""
     padded = text + "999" if len(text) == 14 else text
     second = datetime.strptime(padded[:14], _SECOND)  # noqa: DTZ007 (the caller adds the zone)
     return second + timedelta(milliseconds=int(padded[14:17]))

@@ -1,8 +1,8 @@
 """Encodes and decodes the content of the timeline's files.
 
-Plans, and all other instants than commits, are Avro containers of one record in every version.
-Commits, delta commits and replace commits are such containers since layout 2, and JSON text with
-the same field names in layout 1. Source: ``CommitMetadataSerDeV1``, ``…V2`` of Apache Hudi 1.2.0.
+Commits, delta commits and replace commits are JSON text in layout 1. In layout 2, they are Avro
+containers of one record with the same field names. Plans and all other instants are Avro containers
+of one record in both layouts. Source: ``CommitMetadataSerDeV1``, ``…V2`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SCHEMAS = {
     Action.REPLACE_COMMIT: "HoodieReplaceCommitMetadata",
 }
 
-#: Fields of a write stat that JSON has only for logs, and fields that JSON lacks.
+#: In JSON, only the write stats of logs have ``_ONLY_LOGS``, and no stat has ``_ONLY_AVRO``.
 _ONLY_LOGS = frozenset({"logVersion", "logOffset", "baseFile", "logFiles"})
 _ONLY_AVRO = frozenset({"totalLogFiles"})
 
@@ -42,7 +42,7 @@ def decode_record(data: bytes, path: str) -> Record:
     """Decode the record of a plan, a clean, a rollback, a restore or a savepoint.
 
     Raises:
-        CorruptData: it is not an Avro container of one record.
+        CorruptData: the data is not an Avro container of one record.
     """
     if not data:
         raise CorruptData(path, 0, "an Avro container of one record", "an empty file")
@@ -54,20 +54,20 @@ def decode_as(build: Callable[[Record], T], data: bytes, path: str) -> T:
 
     Args:
         build: builds the value from the record.
-        data: the content.
-        path: of the file, for errors.
+        data: the file's content.
+        path: the file's path, for errors.
 
     Raises:
-        CorruptData: it is not an Avro container of one record, or its fields are wrong.
+        CorruptData: the data is not an Avro container of one record, or a field is wrong.
     """
     return build_value(build, decode_record(data, path), path)
 
 
 def build_value(build: Callable[[Record], T], record: Record, path: str) -> T:
-    """Build the value of a stored record; see ``decode_as``.
+    """Build a value from a stored record; see ``decode_as``.
 
     Raises:
-        CorruptData: its fields are wrong.
+        CorruptData: a field is missing or wrong.
     """
     try:
         return build(record)
@@ -77,10 +77,10 @@ def build_value(build: Callable[[Record], T], record: Record, path: str) -> T:
 
 
 def decode_any(data: bytes, path: str) -> Record:
-    """Decode the record of an instant's content, an Avro container or JSON.
+    """Decode the content of an instant, which is an Avro container or JSON.
 
     Raises:
-        CorruptData: it is neither of the two.
+        CorruptData: the content is neither an Avro container nor JSON.
     """
     is_avro = data.startswith(avro_container.MAGIC) or not data
     return decode_record(data, path) if is_avro else _decode_json(data, path)
@@ -90,7 +90,7 @@ def decode_commit(data: bytes, path: str) -> CommitMetadata:
     """Decode a completed commit, delta commit or replace commit, of either layout.
 
     Raises:
-        CorruptData: it is neither an Avro container nor a JSON object, or its fields are wrong.
+        CorruptData: the data is neither an Avro container nor a JSON object, or a field is wrong.
     """
     return build_commit(decode_any(data, path), path)
 
@@ -99,7 +99,7 @@ def build_commit(record: Record, path: str) -> CommitMetadata:
     """Build the metadata of a commit from its stored record.
 
     Raises:
-        CorruptData: a field has another type.
+        CorruptData: a field has the wrong type.
     """
     _check_commit(record, path)
     return CommitMetadata.from_record(record)
@@ -108,7 +108,7 @@ def build_commit(record: Record, path: str) -> CommitMetadata:
 def encode_commit(
     action: Action, metadata: CommitMetadata, version: FormatVersion = FormatVersion.V9
 ) -> bytes:
-    """Encode a completed or inflight commit of a table of that version."""
+    """Encode a completed or inflight commit for a table of a format version."""
     record = metadata.to_record()
     if action.completes_as is Action.REPLACE_COMMIT:
         replaced = {partition: list(ids) for partition, ids in metadata.replaced_file_ids.items()}
@@ -164,10 +164,10 @@ def encode_restore_metadata(started_at: str, took_ms: int, undone: Sequence[Roll
 
 
 def _encode_commit_json(record: Record) -> bytes:
-    """Encode a commit in layout 1.
+    """Encode a commit as JSON, for layout 1.
 
-    A stat of a base file lacks the fields that only stats of logs have, because readers distinguish
-    them by these fields.
+    The write stat of a base file must lack the fields ``_ONLY_LOGS``. Readers recognise the write
+    stat of a log by these fields.
     """
     grouped = record["partitionToWriteStats"]
     stats = {path: [_json_stat(stat) for stat in stats] for path, stats in grouped.items()}

@@ -6,14 +6,14 @@ Layout 2 (table versions 8 and 9), in ``.hoodie/timeline``::
     inflight    20260101000000000.deltacommit.inflight    (of a commit: 20260101000000000.inflight)
     completed   20260101000000000_20260101000003120.deltacommit
 
-Layout 1 (version 6), in ``.hoodie`` itself: as above, but completed files are named
-``20260101000000000.deltacommit``, and their modification time is the completion time. In tables of
-old writers, times have 14 digits. A completed file of layout 1 in a folder of layout 2 comes from
-an upgrade, and is read the same way.
+Layout 1 (table version 6) has its files in ``.hoodie`` itself. Pending files are named as above.
+Completed files are named ``20260101000000000.deltacommit``, and their modification time is the
+completion time. In tables of old writers, times have 14 digits. After an upgrade, the folder of
+layout 2 may contain completed files of layout 1, which are read as in layout 1.
 
-A pending ``compaction`` completes as ``commit``, a ``logcompaction`` as ``deltacommit``, a
-``clustering`` as ``replacecommit``. Layout 1 has no ``clustering``; it is a ``replacecommit`` in
-all states. Source: ``InstantFileNameGeneratorV1``, ``…V2``, ``InstantGeneratorV1``, ``…V2``,
+A pending ``compaction`` completes as ``commit``, a ``logcompaction`` as ``deltacommit``, and a
+``clustering`` as ``replacecommit``. In layout 1, a clustering is called ``replacecommit`` in all
+states. Source: ``InstantFileNameGeneratorV1``, ``…V2``, ``InstantGeneratorV1``, ``…V2``,
 ``TimelinePathProviderV1``, ``…V2``.
 """
 
@@ -38,16 +38,16 @@ _FINAL_WORDS = {word: action for word, action in _WORDS.items() if action.comple
 
 
 class TimelineLayout(Protocol):
-    """Folders and file names of a table version's instants; chosen once, when the table opens."""
+    """The folders and file names of a table version's instants."""
 
     @property
     def folder(self) -> str:
-        """Folder of the active timeline, from the table's root."""
+        """Folder of the active timeline, relative to the table's root."""
         ...
 
     @property
     def archive_folder(self) -> str:
-        """Folder of the archived instants, from the table's root."""
+        """Folder of the archived instants, relative to the table's root."""
         ...
 
     @property
@@ -56,14 +56,14 @@ class TimelineLayout(Protocol):
         ...
 
     def name_of(self, instant: Instant) -> str:
-        """Return the file name of an instant in its state."""
+        """Return the name of the file that records an instant in its current state."""
         ...
 
     def parse(self, name: str) -> Instant | None:
-        """Parse the instant in the name of a file; None if the name is not that of an instant.
+        """Return the instant that a file name denotes; None if the file is not an instant's.
 
-        If the name of a completed file has no completion time, the requested time is used;
-        ``TimelineReader`` replaces it by the file's modification time.
+        If the name of a completed file has no completion time, the completion time is set to the
+        requested time. ``TimelineReader`` then replaces it with the file's modification time.
 
         Args:
             name: the file's name, without its folder.
@@ -86,7 +86,7 @@ class LayoutV2:
         return _plain_name(instant)
 
     def parse(self, name: str) -> Instant | None:
-        """Parse a file name; None for the history, checksums and unknown actions."""
+        """See ``TimelineLayout.parse``; None for the history, checksums and unknown actions."""
         if match := _COMPLETED.fullmatch(name):
             requested_at, completed_at, word = match.groups()
             action = _FINAL_WORDS.get(word)
@@ -109,12 +109,12 @@ class LayoutV1:
         return _plain_name(instant)
 
     def parse(self, name: str) -> Instant | None:
-        """Parse a file name; None for properties, checksums and unknown actions."""
+        """See ``TimelineLayout.parse``; None for properties, checksums and unknown actions."""
         return _parse_plain(name)
 
 
 def layout_of(properties: TableProperties, version: FormatVersion) -> TimelineLayout:
-    """Return the layout of a table, with the folders that its properties name."""
+    """Return the layout of a table, with the folders that are set in the table's properties."""
     if version.timeline_layout == 1:
         return LayoutV1(archive_folder=_below(_OWN_FOLDER, properties.archive_folder))
     folder = _below(_OWN_FOLDER, properties.timeline_folder)

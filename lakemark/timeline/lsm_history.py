@@ -4,22 +4,22 @@
 
     _version_                          the number of the newest manifest, as text
     manifest_<n>                       JSON {"files": [{"fileName": …, "fileLen": …}, …]}
-    <first>_<last>_<layer>.parquet     instants of that range of requested times
+    <first>_<last>_<layer>.parquet     instants requested between <first> and <last>
 
-Archival (``lsm_writer``) adds a file to layer 0 and a manifest. When a layer has ten files, they
-are merged into one of the next layer. A manifest is created, never replaced: if two archivers build
-the next version from the same one, the second fails. Files that no manifest names any more are
-deleted three versions later, so a slow reader may find a file of its manifest deleted. An upgrade
-from version 6 copies its archive here in the order in which it reads it. So file names are no
-ranges in such a table; the old archive is kept. Source: ``LSMTimeline``, ``LSMTimelineWriter``,
-``ArchivedTimelineLoaderV2`` of Apache Hudi 1.2.0.
+Each archival (``lsm_writer``) adds a file to layer 0, and a manifest. When a layer has ten files,
+these files are merged into one file of the next layer. A manifest is created, never replaced. So if
+two archivers create the next version at the same time, one of them fails. A file that no manifest
+names any more is deleted three versions later, so a slow reader may fail to find a file. An upgrade
+from version 6 keeps the old archive, and copies its instants here in the order in which it reads
+them. So in an upgraded table, file names do not show the range of requested times. Source:
+``LSMTimeline``, ``LSMTimelineWriter``, ``ArchivedTimelineLoaderV2`` of Apache Hudi 1.2.0.
 
-If the newest manifest is lost, the history is read from the one before it and from the data files
-that no manifest names. Deletion keeps every file of the last three manifests, so all files of the
-lost one exist; the next archival writes a new manifest of them. If there is no manifest, nothing
-shows which data files are missing, so the history is treated as damaged. There is one exception: an
-archival that died before it wrote the first manifest also leaves data files without a manifest.
-Then the active timeline still has every instant in them.
+If the newest manifest is lost, the history is read from the previous manifest and from the data
+files that no manifest names. Every file of the last three manifests is kept, so all files of the
+lost manifest exist. The next archival writes a new manifest with these files. If there is no
+manifest at all, nothing shows which data files are missing, so the history is treated as damaged.
+There is one exception: an archival that died before it wrote the first manifest also leaves data
+files without a manifest. Then every instant in the data files is still on the active timeline.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ from lakemark.storage.storage import NotFound, Storage
 from lakemark.timeline.archived_timeline import ArchivedTimeline, Part
 from lakemark.timeline.content import Record, decode_any
 
-#: Folders of version 6's archive by default, and the prefix of its files.
+#: The default folders of the archive of table version 6, and a part of its files' names.
 _OLD_FOLDERS = (".hoodie/archived", ".hoodie/history")
 _OLD_ARCHIVE = ".commits_.archive."
 
-#: Names the newest manifest.
+#: The file that contains the number of the newest manifest.
 VERSION_FILE = "_version_"
 _MANIFEST = re.compile(r"manifest_([0-9]+)")
 _DATA_FILE = re.compile(r"([0-9]+)_([0-9]+)_([0-9]+)\.parquet")
@@ -64,11 +64,11 @@ class ManifestFile:
     """A data file that a manifest names.
 
     Attributes:
-        name: in the history's folder.
-        size_bytes: of the file.
-        first: the oldest requested time in it, by its name.
-        last: the newest one, by its name.
-        layer: 0 if archival wrote it, more if it was merged.
+        name: the file's name in the history's folder.
+        size_bytes: the file's size.
+        first: the oldest requested time in the file, according to its name.
+        last: the newest requested time in the file, according to its name.
+        layer: 0 if an archival wrote the file; higher if files were merged into this file.
     """
 
     name: str
@@ -84,7 +84,7 @@ class ManifestFile:
 
     @classmethod
     def parse(cls, name: str, size_bytes: int) -> ManifestFile | None:
-        """Parse a file name; None if it is not that of a data file."""
+        """Parse the name of a data file; None if the file is not a data file."""
         match = _DATA_FILE.fullmatch(name)
         if match is None:
             return None
@@ -94,13 +94,14 @@ class ManifestFile:
 
 @dataclass(frozen=True, slots=True)
 class HistoryHead:
-    """The newest version of a history, for a writer.
+    """The newest version of a history, from which a writer builds the next version.
 
     Attributes:
-        number: the highest number of a manifest; 0 before the first.
-        files: those that the newest readable manifest names.
-        names: of all files in the folder, listed before the manifest was read.
-        is_ahead: whether ``_version_`` names an older manifest or none, because the writer died.
+        number: the highest manifest number; 0 if there is no manifest.
+        files: the data files of the newest readable manifest.
+        names: the names of all files in the folder, listed before the manifest was read.
+        is_ahead: whether ``_version_`` is missing or names an older manifest, because the writer
+            of the newest manifest died.
     """
 
     number: int
@@ -109,17 +110,17 @@ class HistoryHead:
     is_ahead: bool = False
 
     def versions(self) -> list[int]:
-        """Numbers of the manifests, oldest first."""
+        """Return the numbers of the manifests, oldest first."""
         return _versions(self.names)
 
 
 class LsmHistory:
-    """The history of one table; a file is read once, however often the history is loaded.
+    """Reads the history of one table. The instants of a file are read once and then kept.
 
     Args:
-        storage: of the table.
-        folder: of the history.
-        active_folder: of the active timeline.
+        storage: the table's storage.
+        folder: the history's folder.
+        active_folder: the folder of the active timeline.
     """
 
     def __init__(
@@ -129,7 +130,9 @@ class LsmHistory:
         self._instants: dict[str, tuple[Instant, ...]] = {}
 
     def load(self) -> ArchivedTimeline:
-        """List the files that the newest manifest names; empty if nothing was ever archived.
+        """Return the archived timeline of the newest manifest.
+
+        The timeline is empty if no instant was ever archived.
 
         Raises:
             SnapshotChanged: the manifest was deleted at the same time; call again.
@@ -141,18 +144,18 @@ class LsmHistory:
         return self.timeline_of(*newest)
 
     def timeline_of(self, version: int, named: Sequence[ManifestFile]) -> ArchivedTimeline:
-        """The archived timeline of these files of a version; the files are read on demand."""
+        """Return the archived timeline of a version's files. The files are read on demand."""
         are_ranges = not named or not self._was_upgraded()
         files = [self._file(file, version, are_ranges) for file in named]
         files.sort(key=lambda file: file.last, reverse=True)
         return ArchivedTimeline(tuple(files))
 
     def head(self) -> HistoryHead:
-        """Return the version that the next one is built from.
+        """Return the newest version, from which a writer builds the next version.
 
-        If a manifest is newer than the one that ``_version_`` names, or that file does not exist,
-        the manifest's writer died. The manifest is complete if it can be read, because its files
-        were written before it. Then it is the newest.
+        A manifest may be newer than the one that ``_version_`` names, or ``_version_`` may be
+        missing. Then the writer of the newest manifest died. This manifest is used if it can be
+        read and its files exist, because a writer writes the files before the manifest.
 
         Raises:
             CorruptData: the newest manifest is damaged, or every manifest is lost.
@@ -173,10 +176,13 @@ class LsmHistory:
         return HistoryHead(number, tuple(newest[1]), names, is_ahead=is_unnamed)
 
     def pointer(self) -> tuple[int | None, str | None]:
-        """Read the number in ``_version_``, and the version of that file for a conditional put.
+        """Read the number in ``_version_``, and the store's version of that file.
+
+        The store's version is for a conditional replace.
 
         Returns:
-            The number is None if the file is missing or damaged; the version, if it is missing.
+            The number, or None if the file is missing or damaged. Then the store's version of the
+            file, or None if the file is missing.
         """
         try:
             data, version = self._storage.read_versioned(f"{self.folder}/{VERSION_FILE}")
@@ -192,23 +198,23 @@ class LsmHistory:
         return max(self.versions(), default=None) if stated is None else stated
 
     def versions(self) -> list[int]:
-        """Numbers of the existing manifests, oldest first."""
+        """Return the numbers of the existing manifests, oldest first."""
         return _versions(self._names())
 
     def current(self) -> list[ManifestFile]:
-        """Return the files that the newest version names. Errors as for ``load``."""
+        """Return the data files of the newest version. Raises what ``load`` raises."""
         newest = self._newest()
         return [] if newest is None else newest[1]
 
     def manifest(self, version: int) -> list[ManifestFile]:
-        """Return the files that a version names. Errors as for ``load``."""
+        """Return the data files that a version's manifest names. Raises what ``load`` raises."""
         try:
             return self._manifest(version)
         except NotFound:
             raise self._missing(version, f"the manifest {self._path_of(version)}") from None
 
     def rows_of(self, file: ManifestFile, version: int) -> Iterator[pa.RecordBatch]:
-        """Read a file, some rows at a time. Errors as for ``ArchiveFile.instants``."""
+        """Yield the rows of a file in batches. Raises what ``ArchiveFile.instants`` raises."""
         with self._open(self._file(file, version, True)) as parquet:
             counts = ValueCounts()
             for batch in parquet.iter_batches(_COMMIT_BATCH_ROWS):
@@ -217,7 +223,7 @@ class LsmHistory:
             counts.check(parquet)
 
     def instants_of(self, file: HistoryFile) -> tuple[Instant, ...]:
-        """Completed instants of a file. Errors as for ``ArchiveFile.instants``."""
+        """Return a file's completed instants. Raises what ``ArchiveFile.instants`` raises."""
         if file.path not in self._instants:
             with self._open(file) as parquet:
                 rows = parquet.read(columns=_NAMES)
@@ -226,7 +232,10 @@ class LsmHistory:
         return self._instants[file.path]
 
     def record_of(self, file: HistoryFile, instant: Instant, part: Part) -> Record | None:
-        """Return the content of an instant in a file; reads only row groups that may contain it."""
+        """Return the plan or the metadata of an instant in a file; see ``ArchiveFile.read``.
+
+        Only row groups that may contain the instant are read.
+        """
         with self._open(file) as parquet:
             groups = [g for g in range(parquet.num_row_groups) if _spans(parquet, g, instant)]
             columns = [*_NAMES, str(part)]
@@ -249,11 +258,11 @@ class LsmHistory:
         return _parse_manifest(self._storage.read(path), path)
 
     def _newest(self) -> tuple[int, list[ManifestFile]] | None:
-        """Return the newest version and its files; None before the first archival."""
+        """Return the newest version's number and files; None before the first archival."""
         return self._newest_from(self.pointer()[0])
 
     def _newest_from(self, stated: int | None) -> tuple[int, list[ManifestFile]] | None:
-        """Return the newest version and its files, given the number in ``_version_``."""
+        """Return the newest version's number and files; ``stated`` is that in ``_version_``."""
         if stated is not None:
             try:
                 return stated, self._manifest(stated)
@@ -270,10 +279,11 @@ class LsmHistory:
         return None
 
     def _check_never_published(self) -> None:
-        """Check that every instant in data files without a manifest is still active.
+        """Check that no archival ever completed, although data files exist without a manifest.
 
-        Archival deletes the oldest instant of a file first, and only after a manifest names the
-        file.
+        An archival deletes instants from the active timeline only after a manifest names their data
+        file, and it deletes the oldest instant first. So the check looks for the oldest instant of
+        each data file on the active timeline.
 
         Raises:
             SnapshotChanged: the first manifest was written at the same time.
@@ -293,7 +303,7 @@ class LsmHistory:
         raise self._no_manifest(1)
 
     def _recovered(self, version: int, newest: int) -> list[ManifestFile]:
-        """Return the files of an older manifest, and unnamed files with further instants."""
+        """Return the files of an older manifest, and files in no manifest with other instants."""
         sizes = {i.name: i.size_bytes for i in self._storage.list_folder(self.folder)[1]}
         named = self.manifest(version)
         for file in named:
@@ -350,12 +360,15 @@ class LsmHistory:
             raise self._missing(file.version, f"{file.path}, named by its manifest") from None
         except (pa.ArrowException, ValueError, KeyError, TypeError, OSError) as error:
             if isinstance(error, HudiError) or (isinstance(error, OSError) and error.errno):
-                raise  # the store failed, not the bytes
+                raise  # the store failed; the content is not damaged
             expected = f"a Parquet file with {_NAMES}"
             raise CorruptData(file.path, None, expected, str(error)[:200]) from error
 
     def _missing(self, version: int, what: str) -> HudiError:
-        """Return the error for a missing file: there is a newer version, or the file is lost."""
+        """Return the error for a missing file.
+
+        The error is ``SnapshotChanged`` if there is a newer version; otherwise the file is lost.
+        """
         newest = self.newest_version()
         if newest != version:
             message = (
@@ -371,12 +384,12 @@ class HistoryFile:
     """One Parquet file of a history.
 
     Attributes:
-        history: reads the file.
-        path: from the table's root.
-        first: the oldest requested time in it.
-        last: the newest one.
-        version: of the manifest that names it.
-        is_range: whether ``first`` and ``last`` are valid; they are not after an upgrade.
+        history: the history that reads the file.
+        path: the file's path, relative to the table's root.
+        first: the oldest requested time in the file, according to its name.
+        last: the newest requested time in the file, according to its name.
+        version: the number of the manifest that names the file.
+        is_range: whether ``first`` and ``last`` can be trusted; not so after an upgrade.
     """
 
     history: LsmHistory
@@ -387,12 +400,12 @@ class HistoryFile:
     is_range: bool = True
 
     def may_hold(self, since: str, until: str | None) -> bool:
-        """Whether it may contain an instant requested from ``since`` on and before ``until``."""
+        """See ``ArchiveFile.may_hold``."""
         is_inside = since <= self.last and (until is None or self.first < until)
         return is_inside or not self.is_range
 
     def instants(self) -> Sequence[Instant]:
-        """Completed instants in it. Errors as for ``ArchiveFile``."""
+        """See ``ArchiveFile.instants``."""
         return self.history.instants_of(self)
 
     def read(self, instant: Instant, part: Part) -> Record | None:
@@ -401,12 +414,12 @@ class HistoryFile:
 
 
 def is_data_file(name: str) -> bool:
-    """Return whether a file of that name in the history's folder is a data file."""
+    """Return whether a file name in the history's folder is that of a data file."""
     return _DATA_FILE.fullmatch(name) is not None
 
 
 def _versions(names: Iterable[str]) -> list[int]:
-    """Numbers of the manifests among these files, oldest first."""
+    """Return the numbers of the manifests among these files, oldest first."""
     matches = (_MANIFEST.fullmatch(name) for name in names)
     return sorted(int(match.group(1)) for match in matches if match)
 
@@ -449,7 +462,7 @@ def _instants(rows: pa.Table, path: str) -> Iterator[Instant]:
 
 
 def _spans(parquet: pq.ParquetFile, group: int, instant: Instant) -> bool:
-    """Return whether a row group may contain the instant, by its statistics."""
+    """Return whether a row group may contain the instant, according to its statistics."""
     column = parquet.schema_arrow.names.index("instantTime")
     statistics = parquet.metadata.row_group(group).column(column).statistics
     if statistics is None or not statistics.has_min_max:

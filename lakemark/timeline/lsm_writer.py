@@ -1,11 +1,12 @@
 """Writes the archive of table versions 8 and 9 (see ``lsm_history``).
 
-A manifest is created, never replaced, and ``_version_`` then names it for readers. If an archiver
-dies before it writes the manifest, nothing names its file, and the next archival deletes it. If it
-dies after the manifest, the next archival continues from it. All this happens under the table's
-lock; a late archiver that has lost the lock does no harm (see ``LsmWriter``). Apache Hudi deletes a
-manifest with the same number and writes its own, so it must not archive at the same time.
-Source: ``LSMTimelineWriter`` of Apache Hudi 1.2.0.
+A manifest is created, never replaced. Afterwards its number is written to ``_version_``, where
+readers find it. If an archiver dies before it writes the manifest, no manifest names its data file,
+and the next archival deletes that file. If an archiver dies after it wrote the manifest, the next
+archival continues from that manifest. An archiver holds the table's lock; an archiver that has lost
+the lock and resumes does no harm (see ``LsmWriter``). Apache Hudi replaces an existing manifest of
+the same number, so Apache Hudi must not archive at the same time. Source: ``LSMTimelineWriter`` of
+Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -58,11 +59,11 @@ class ArchivedInstant:
     """One row of the archive.
 
     Attributes:
-        requested_at: identifies the instant.
-        completed_at: its completion time.
-        action: in the name of the completed file.
-        metadata: content of that file.
-        plan: content of the plan of a service or a replacement; None for other instants.
+        requested_at: the instant's requested time.
+        completed_at: the instant's completion time.
+        action: the action in the name of the completed file.
+        metadata: the content of the completed file.
+        plan: the plan of a table service or a replace commit; None for other instants.
     """
 
     requested_at: str
@@ -74,14 +75,14 @@ class ArchivedInstant:
 
 @dataclass(frozen=True, slots=True)
 class HistorySettings:
-    """Settings of the tree; the defaults are Apache Hudi's.
+    """Settings of the log-structured merge tree; the defaults are Apache Hudi's.
 
     Attributes:
-        files_to_merge: number of files of a layer that are merged into one of the next
-            (``hoodie.timeline.compaction.batch.size``).
-        max_merged_bytes: approximate size limit of a merged file
+        files_to_merge: the number of files of a layer that are merged into one file of the next
+            layer (``hoodie.timeline.compaction.batch.size``).
+        max_merged_bytes: the approximate size limit of a merged file
             (``hoodie.timeline.compaction.target.file.max.bytes``).
-        manifests_kept: number of manifests to keep
+        manifests_kept: the number of manifests to keep
             (``hoodie.timeline.manifest.retained.versions``).
     """
 
@@ -94,21 +95,23 @@ DEFAULTS = HistorySettings()
 
 
 class LsmWriter:
-    """An ``ArchiveWriter`` of one table's history, under the table's lock.
+    """The ``ArchiveWriter`` of one table's history. The caller holds the table's lock.
 
     An archiver that lost the lock while it was paused does no harm when it resumes:
 
-    - It writes files with new names, and creates the next manifest. If another archiver has created
-      that manifest in the meantime, its own is refused, and no manifest names the files.
-    - ``_version_`` only changes to later manifests.
-    - It deletes only files that existed before its own manifest was created, and that no kept
-      manifest names. The writer of such a file comes too late to name it in a manifest.
+    - It writes data files with new names, and then creates the next manifest. If another archiver
+      has already created a manifest of that number, the creation fails, and no manifest names the
+      data files.
+    - The number in ``_version_`` only increases.
+    - It deletes only files that existed before it created its manifest and that no kept manifest
+      names. The writer of such a file can no longer name the file in a manifest, because the
+      manifest of that number exists.
 
     Args:
-        storage: of the table.
-        history: reads the history.
+        storage: the table's storage.
+        history: the reader of the table's history.
         check: called before each change that needs the lock; raises if the lock was lost.
-        settings: of the tree.
+        settings: the settings of the log-structured merge tree.
     """
 
     def __init__(
@@ -133,9 +136,9 @@ class LsmWriter:
         """Add instants as a file of layer 0.
 
         Args:
-            instants: oldest first, at least one; read while the file is written.
-            first: requested time of the first.
-            last: requested time of the last.
+            instants: at least one instant, oldest first. Each is consumed only when it is written.
+            first: the requested time of the first instant.
+            last: the requested time of the last instant.
 
         Raises:
             WriteConflict: another archiver has created the next version.
@@ -158,7 +161,7 @@ class LsmWriter:
             self._delete_old(self._settings.manifests_kept + layer)
 
     def _newest(self) -> HistoryHead:
-        """Return the version that the next one is built from; read once, then this writer's own."""
+        """Return the newest version: read at the first call, then updated by this writer."""
         if self._head is None:
             self._head = self._history.head()
             if self._head.is_ahead:
@@ -174,7 +177,7 @@ class LsmWriter:
         self._publish([*(file for file in self._newest().files if file not in files), merged])
 
     def _write(self, wanted: ManifestFile, rows: Iterable[pa.RecordBatch]) -> ManifestFile:
-        """Write a file that no manifest names yet, with a name that no file has."""
+        """Write a data file under an unused name, before a manifest names the file."""
         head = self._newest()
         file = _first_free(wanted, head.names)
         path = f"{self._history.folder}/{file.name}"
@@ -192,7 +195,7 @@ class LsmWriter:
         return replace(file, size_bytes=size_bytes)
 
     def _publish(self, files: Sequence[ManifestFile]) -> None:
-        """Create the next manifest, which names the files of the history from here on."""
+        """Create the next manifest, with these data files as the history."""
         head = self._newest()
         number = head.number + 1
         entries = [{"fileName": file.name, "fileLen": file.size_bytes} for file in files]
@@ -208,10 +211,10 @@ class LsmWriter:
         self._head = replace(head, number=number, files=tuple(files), names=head.names | {name})
 
     def _move_pointer(self, number: int) -> None:
-        """Make ``_version_`` name this manifest.
+        """Write the number of a manifest to ``_version_``.
 
         Raises:
-            WriteConflict: it names a later one.
+            WriteConflict: ``_version_`` contains a higher number, or changed in every attempt.
         """
         for _ in range(_ATTEMPTS):
             stated, version = self._history.pointer()
@@ -222,10 +225,14 @@ class LsmWriter:
         raise _conflict(VERSION_FILE)
 
     def _replace_pointer(self, number: int, version: str | None) -> bool:
-        """Replace the version of ``_version_`` that was read; False if that has changed.
+        """Write ``_version_`` if the file is unchanged; return false if the file has changed.
 
-        A local disk has no compare-and-swap. There the writer lists the manifests again after it
-        has written, and if another one is newer, it writes the number of that one.
+        A local disk has no compare-and-swap. There the writer writes first and then lists the
+        manifests again. If there is a newer manifest, the writer writes that manifest's number.
+
+        Args:
+            number: the number to write.
+            version: the store's version of the file when it was read; None if it did not exist.
         """
         path = f"{self._history.folder}/{VERSION_FILE}"
         if version is None:
@@ -263,9 +270,9 @@ class LsmWriter:
 def mergeable(
     files: Iterable[ManifestFile], layer: int, settings: HistorySettings
 ) -> list[ManifestFile] | None:
-    """Return the oldest files of a layer to merge into one of the next; None if there are too few.
+    """Return the oldest files of a layer, to merge into one file of the next layer.
 
-    Files that reach the size limit by themselves are skipped.
+    None if there are too few files to merge. A file that alone exceeds the size limit is skipped.
     """
     listed = sorted((f for f in files if f.layer == layer), key=lambda f: (f.first, f.last))
     if len(listed) < settings.files_to_merge:
@@ -282,11 +289,10 @@ def mergeable(
 
 
 def _first_free(wanted: ManifestFile, names: Collection[str]) -> ManifestFile:
-    """Return the wanted file, or one with a slightly longer range, if its name exists.
+    """Return the wanted file, or a file with a slightly longer range if the wanted name exists.
 
-    A file of that name may come from an archiver that died, or from one that is still running.
-    Because a commit and its savepoint have the same requested time, two archivals may also have the
-    same range.
+    The existing file may be that of another archiver, which died or is still running. Two archivals
+    may also have the same range, because a commit and its savepoint have the same requested time.
     """
     ends = chain([wanted.last], (f"{wanted.last}{number}" for number in count()))
     files = (ManifestFile.of(wanted.first, end, wanted.layer, 0) for end in ends)
@@ -326,7 +332,7 @@ def _batches(instants: Iterator[ArchivedInstant]) -> Iterator[pa.RecordBatch]:
 
 
 def _without_duplicates(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield each instant once: if an archiver died, an instant may be in two files."""
+    """Yield each instant once. After an archiver died, an instant may be in two files."""
     seen: set[tuple[str, str]] = set()
     for batch in batches:
         rows = batch.select(_FIELDS.names).cast(_FIELDS)

@@ -1,8 +1,10 @@
-"""Prepared content of instants that are about to complete, written under the table's lock.
+"""Prepared content: files with the content of instants that are about to complete.
 
-Publishing creates the completed instant from it (``Storage.publish``). So a process that deletes it
-first stops its writer for good, however long that writer was paused. A rollback deletes the content
-of its target. A writer that takes over a lock that was not released deletes all prepared content.
+A writer writes the prepared content under the table's lock. Publishing then creates the completed
+instant from this file (``Storage.publish``). So if another process deletes the file first, the
+instant can no longer be published, however long its writer was paused. A rollback deletes the
+prepared content of the instant that it rolls back. A writer that takes over an unreleased lock
+deletes all prepared content.
 """
 
 from __future__ import annotations
@@ -19,22 +21,22 @@ from lakemark.storage.storage import NotFound, PreconditionFailed, Storage
 # Not in ``.hoodie/.temp/<instant>``: Apache Hudi's rollback treats every file there as a marker.
 _FOLDER = ".hoodie/.aux/prepared"
 
-#: The folders of a table and of its metadata table, which is changed under the same lock.
+#: The folders of prepared content in a table and in its metadata table. One lock protects both.
 _FOLDERS = (_FOLDER, f".hoodie/metadata/{_FOLDER}")
 
 
-#: New properties of a table whose version is about to change.
+#: The prepared properties of a table whose version is about to change.
 ANNOUNCED_PROPERTIES = f"{_FOLDER}/hoodie.properties"
 
 _TAKEN_OVER = b"#The lock was taken over from a writer that was to replace these properties: "
 
 
 def prepared_path(pending: Instant) -> str:
-    """Return the path of an instant's prepared content, from the table's root.
+    """Return the path of an instant's prepared content, relative to the table's root.
 
-    A savepoint has the requested time of its commit. The commit's writer may still delete its own
-    content, and must not delete that of the savepoint. For the same reason each attempt at a
-    planned service has its own content.
+    A savepoint has the requested time of its commit. The commit's writer may still delete the
+    commit's prepared content, but must not delete the savepoint's. So the two paths differ. For the
+    same reason, each attempt at a planned table service has its own path.
     """
     suffix = f"_{pending.attempt}" if pending.attempt else ""
     if pending.action is Action.SAVEPOINT:
@@ -43,7 +45,10 @@ def prepared_path(pending: Instant) -> str:
 
 
 def prepared_of(storage: Storage, requested_at: Collection[str]) -> list[str]:
-    """Paths of the prepared content of these instants, of all attempts; not of savepoints."""
+    """Return the paths of the prepared content of all attempts at these instants.
+
+    Savepoints are not included.
+    """
     _, objects = storage.list_folder(_FOLDER)
     return [info.path for info in objects if info.name.partition("_")[0] in requested_at]
 
@@ -54,14 +59,15 @@ def all_prepared(storage: Storage) -> Iterable[str]:
 
 
 def withdraw_properties(storage: Storage) -> None:
-    """Prevent requests that were sent before from replacing the table's properties.
+    """Prevent pending requests of a previous lock holder from replacing the table's properties.
 
-    The table's properties are rewritten with another comment, so that a conditional replace fails.
-    This has no effect on a local disk, which cannot compare.
+    The properties file is rewritten with another comment. So its version changes, and the pending
+    conditional replace fails. On a local disk nothing is done, because a local disk has no
+    conditional replace.
     """
     if not storage.supports_compare_and_swap:
         return
-    with suppress(NotFound, PreconditionFailed):  # replaced by now, with another version
+    with suppress(NotFound, PreconditionFailed):  # the file was already replaced or deleted
         data, version = storage.read_versioned(PROPERTIES_PATH)
         assert version is not None, storage
         kept = [one for one in data.splitlines(keepends=True) if not one.startswith(_TAKEN_OVER)]

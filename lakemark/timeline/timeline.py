@@ -1,4 +1,4 @@
-"""The active timeline at one time."""
+"""The active timeline as it was at one moment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeAlias
 from lakemark.model.action import Action, State
 from lakemark.model.instant import Instant
 
-#: Returns the completion time of an archived instant by its requested time; None if unknown.
+#: Returns an archived instant's completion time for its requested time; None if it is unknown.
 ArchivedTime: TypeAlias = Callable[[str], str | None]
 
 _RANK = {State.REQUESTED: 0, State.INFLIGHT: 1, State.COMPLETED: 2}
@@ -23,14 +23,14 @@ def _unknown(requested_at: str) -> None:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Instants by requested time, each in its latest state on storage.
+    """The active instants, ordered by requested time, each in its latest state on storage.
 
-    A savepoint has the requested time of its commit; both are included.
+    A savepoint has the same requested time as its commit; the timeline contains both instants.
 
     Attributes:
-        instants: the active ones.
+        instants: the active instants.
         has_history: whether older instants may have been archived.
-        archived_time: completion times of archived instants; reads the archive on demand.
+        archived_time: returns completion times of archived instants; reads the archive on demand.
     """
 
     instants: tuple[Instant, ...]
@@ -44,7 +44,10 @@ class Timeline:
         has_history: bool = True,
         archived_time: ArchivedTime = _unknown,
     ) -> Timeline:
-        """The timeline of all files; an instant has a file for every state that it reached."""
+        """Build the timeline from all files, in any order.
+
+        An instant has a file for every state that it reached.
+        """
         latest: dict[tuple[str, Action], Instant] = {}
         for instant in seen:
             name = (instant.requested_at, instant.action.completes_as)
@@ -54,29 +57,31 @@ class Timeline:
         return cls(tuple(latest[n] for n in sorted(latest)), has_history, archived_time)
 
     def with_instant(self, instant: Instant) -> Timeline:
-        """Return the timeline with the instant in this state."""
+        """Return a timeline that also contains the instant, in its given state."""
         return Timeline.of([*self.instants, instant], self.has_history, self.archived_time)
 
     def without_archive(self) -> Timeline:
-        """The same instants without access to the archive, which can be pickled to workers."""
+        """Return the timeline without access to the archive, so that it can be pickled."""
         return replace(self, archived_time=_unknown)
 
     def completed(self, *actions: Action) -> tuple[Instant, ...]:
-        """Completed instants (of these actions, or of all), oldest completion first."""
+        """Return completed instants, ordered by completion time. No actions means all actions."""
         chosen = (
             i for i in self.instants if i.is_completed and (not actions or i.action in actions)
         )
         return tuple(sorted(chosen, key=lambda i: (i.completed_at or "", i.requested_at)))
 
     def pending(self, *actions: Action) -> tuple[Instant, ...]:
-        """Requested and inflight instants (of these actions, or of all), oldest first."""
+        """Return requested and inflight instants, oldest first. No actions means all actions."""
         pending = (i for i in self.instants if not i.is_completed)
         return tuple(i for i in pending if not actions or i.action in actions)
 
     def find(self, requested_at: str) -> Instant | None:
-        """Find an instant in its latest state; a completed savepoint if there is no other.
+        """Find an instant, in its latest state, by its requested time; None if there is none.
 
-        A time of 14 digits is also found by 17 digits, which are the end of its second.
+        A savepoint has the requested time of its commit. It is returned only if it is completed and
+        the commit is missing. An instant with an old time of 14 digits is also found by the 17
+        digits of the same second's last millisecond.
         """
         found = self._by_name.get(requested_at)
         if found is None and len(requested_at) == _MILLIS_DIGITS:
@@ -85,15 +90,17 @@ class Timeline:
         return found
 
     def is_committed(self, requested_at: str) -> bool:
-        """Return whether files of that instant may be read.
+        """Return whether data files with that instant's requested time may be read.
 
-        An instant requested before the first write of the active timeline was archived, so it has
-        completed (``CompletionTimeQueryViewV2.isCompleted``). If nothing was ever archived, it was
-        rolled back, and files that a late writer still writes for it are ignored. A late writer may
-        also make a compaction inflight again that has completed and was archived (``start``).
+        An instant may be missing from the active timeline because it was archived or because it was
+        rolled back. If it was requested before the first active write, it was archived, so it has
+        completed (``CompletionTimeQueryViewV2.isCompleted``). If no instant was ever archived, it
+        was rolled back; files that a late writer still writes for it are ignored. A late writer may
+        also make a compaction inflight again after it completed and was archived (see ``start``).
 
         Raises:
-            SnapshotChanged, CorruptData: as ``completed_at``, if the instant is pending and late.
+            SnapshotChanged, CorruptData: the instant is pending and late, and the archive could not
+                be read; see ``completed_at``.
         """
         instant = self.find(requested_at)
         if instant is None:
@@ -101,14 +108,14 @@ class Timeline:
         return instant.is_completed or self._late_time(requested_at) is not None
 
     def is_archived(self, requested_at: str) -> bool:
-        """Return whether the instant is old enough to be archived; also if it never existed."""
+        """Return whether an instant of that time would be archived, whether it existed or not."""
         return self.has_history and self.start is not None and requested_at < self.start
 
     def completed_at(self, requested_at: str) -> str | None:
-        """When the instant became visible; None if it is pending or does not exist.
+        """Return when the instant completed; None if the instant is pending or does not exist.
 
-        The time of an archived instant is read from the archive. If the archive does not have it,
-        the requested time is returned.
+        The completion time of an archived instant is read from the archive. If the archive lacks
+        the instant, the requested time is returned.
 
         Raises:
             SnapshotChanged: the archive was rewritten in the meantime; load the timeline again.
@@ -122,23 +129,27 @@ class Timeline:
         return self.archived_time(requested_at) or requested_at
 
     def _late_time(self, requested_at: str) -> str | None:
-        """When the archive says a pending instant completed; None unless the instant is late."""
+        """Return a late pending instant's completion time in the archive, else None.
+
+        A late instant was created after newer writes had been archived; see ``start``.
+        """
         return self.archived_time(requested_at) if self.is_archived(requested_at) else None
 
     @cached_property
     def newest_time(self) -> str | None:
-        """The latest time, requested or completed, on the timeline; None if it is empty."""
+        """The latest requested or completion time on the timeline; None if it has no instants."""
         times = [t for i in self.instants for t in (i.requested_at, i.completed_at) if t]
         return max(times, default=None)
 
     @cached_property
     def start(self) -> str | None:
-        """Requested time of the first write; older writes were archived.
+        """The requested time of the first active write; older writes were archived.
 
-        An archival keeps the newest commit before a pending write. So if there is a history,
-        pending writes that come before every completed one are late: a writer that had lost the
-        lock created them after others had archived newer writes. They do not count, because those
-        newer writes would seem never to have completed. Apache Hudi counts them.
+        Late pending writes do not count. A pending write is late if there is a history and the
+        write is older than every completed write. An archival keeps the newest commit before a
+        pending write. So a late write was created after the archival, by a writer that had lost the
+        lock. If late writes counted, archived instants that are newer would not be recognised as
+        archived. Apache Hudi counts late writes.
 
         Cleans and rollbacks are ignored, because they may stay active after the commits around them
         were archived. Source: ``BaseHoodieTimeline.getFirstNonSavepointCommit`` of the write
@@ -149,18 +160,19 @@ class Timeline:
         return next(completed, writes[0].requested_at if writes else None)
 
     def is_in_doubt(self, requested_at: str) -> bool:
-        """Return whether an archived instant is newer than a write that is still pending.
+        """Return whether an instant that seems archived is newer than a pending write.
 
-        Either that write is late, or it only seems so: the commit that an archival had kept for its
-        sake was rolled back since. Then the instant was rolled back, too, and not archived.
+        Either the pending write is late (see ``start``), or it only seems so. An archival keeps the
+        newest commit before a pending write, but this commit may have been rolled back since. In
+        the second case, the instant was rolled back, too, and was not archived.
         """
         pending = next((i.requested_at for i in self.pending() if i.action.is_write), None)
         return pending is not None and requested_at > pending and self.is_archived(requested_at)
 
     @cached_property
     def _by_name(self) -> dict[str, Instant]:
-        # Savepoints last, so that setdefault keeps their commits. A pending savepoint does not
-        # prove its commit: a process that dies may begin it after the commit was archived.
+        # Savepoints come last, so that setdefault keeps their commits. A pending savepoint does not
+        # prove that its commit is active: it may have been begun after the commit was archived.
         kept = (i for i in self.instants if i.is_completed or i.action is not Action.SAVEPOINT)
         ranked = sorted(kept, key=lambda i: i.action is Action.SAVEPOINT)
         named: dict[str, Instant] = {}

@@ -1,4 +1,4 @@
-"""Reads the timeline of a table: its instants, active and archived, and their content."""
+"""Reads a table's timeline: the active and archived instants, and their content."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-#: Finds the clock of a timeline from the evidence of its instants.
+#: Finds the clock of a timeline; the time zone may be derived from the times of its instants.
 ClockFinder: TypeAlias = Callable[[ZoneEvidence], TimelineClock]
 
 
 class TimelineReader:
     """Reads the instants of one table.
 
-    Content that cannot change is read once.
+    Immutable content is read only once.
 
     Attributes:
-        version: the table's.
-        judged: archived instants whose files were found not to be left by a rollback. They are not
-            looked up in the history again.
+        version: the table's format version.
+        judged: instants that are not active and were found not to be rolled back, by requested
+            time. They are not looked up in the history again.
     """
 
     def __init__(
@@ -82,13 +82,13 @@ class TimelineReader:
         """Open the timeline of a table of any version.
 
         Args:
-            storage: the table's root.
-            properties: the table's.
+            storage: the storage of the table's root.
+            properties: the table's properties.
             timezone: the IANA name of the timeline's zone, for a table in local time.
-            clock: the table's, if it is known; for a metadata table, that of its data table.
+            clock: the table's clock, if it is known. A metadata table uses its data table's clock.
 
         Raises:
-            Unsupported: this project does not read the version.
+            Unsupported: lakemark does not read tables of this version.
             InvalidConfig: ``timezone`` is not a time zone.
         """
         url, stored = storage.location.url, stored_zone(properties)
@@ -102,9 +102,10 @@ class TimelineReader:
 
     @property
     def clock(self) -> TimelineClock:
-        """Formats and parses the timeline's instant times; the evidence of its zone is read once.
+        """The clock that formats and parses the timeline's instant times.
 
-        Readers may use a clock with a doubt, writers may not: see ``TimelineClock``.
+        The time zone is determined only once. If the zone is in doubt, readers may use the clock,
+        but writers may not (see ``TimelineClock``).
         """
         if not isinstance(self._clock, TimelineClock):
             if self._evidence is None:
@@ -114,12 +115,12 @@ class TimelineReader:
         return self._clock
 
     def instant_of(self, file: ObjectInfo) -> Instant | None:
-        """The instant of a file in the timeline's folder; None if its name is not an instant's."""
+        """Return the instant of a file in the timeline's folder; None if it is another file."""
         instant = self._layout.parse(file.name)
         if instant is None or not instant.is_legacy:
             return instant
-        # A copied file may have an older modification time, but no instant completes before its
-        # request.
+        # A copied file may have an older modification time than the original, but no instant
+        # completes before it is requested.
         completed_at = max(self.clock.format(file.modified_at), instant.requested_at)
         return replace(instant, completed_at=completed_at)
 
@@ -145,7 +146,7 @@ class TimelineReader:
 
     @property
     def archive_files(self) -> ArchiveLogs | LsmHistory:
-        """The archive itself, for callers that read all of it."""
+        """The reader of the archive, for callers that read the whole archive."""
         return self._archive
 
     def without(self, timeline: Timeline, archived: Collection[Instant]) -> Timeline:
@@ -154,7 +155,7 @@ class TimelineReader:
         return Timeline.of(kept, True, self._archived_time())
 
     def path_of(self, instant: Instant) -> str:
-        """Return the path of an instant's file, from the table's root."""
+        """Return the path of an instant's file, relative to the table's root."""
         return f"{self._layout.folder}/{self._layout.name_of(instant)}"
 
     def is_requested(self, instant: Instant) -> bool:
@@ -163,13 +164,16 @@ class TimelineReader:
         return self._storage.head(self.path_of(requested)) is not None
 
     def is_prepared(self, pending: Instant) -> bool:
-        """Whether the prepared content of an instant exists, so that it was not rolled back."""
+        """Return whether the prepared content of an instant exists.
+
+        A rollback of the instant deletes this content.
+        """
         return self._storage.head(prepared_path(pending)) is not None
 
     def writer_of(self, pending: Instant) -> str:
-        """Return the writer that the content of an inflight instant names; "" if it names none.
+        """Return the writer id in the content of an inflight instant; "" if there is none.
 
-        Apache Hudi names no writer, and the content of a compaction is empty.
+        Apache Hudi writes no writer id, and the content of an inflight compaction is empty.
         """
         path = self.path_of(pending.inflight())
         try:
@@ -185,34 +189,35 @@ class TimelineReader:
         If the commit was archived after its timeline was loaded, it is read from the archive.
 
         Raises:
-            SnapshotChanged: it is neither active nor archived, because it was rolled back.
-            CorruptData: its file is damaged.
+            SnapshotChanged: the commit is neither active nor archived, because it was rolled back.
+            CorruptData: the commit's file is damaged.
         """
         if instant not in self._commits:
             self._commits[instant] = self._read_commit(instant)
         return self._commits[instant]
 
     def read_compaction_plan(self, requested_at: str) -> CompactionPlan:
-        """Return the plan of a compaction, pending or completed.
+        """Return the plan of a pending or completed compaction.
 
-        This and the methods below also find an instant that was archived after its timeline was
-        loaded.
+        The plan is also found if the compaction was archived after its timeline was loaded.
 
         Raises:
-            SnapshotChanged: it is neither active nor archived; it was rolled back or deleted.
-            CorruptData: its file is damaged, or it is pending and its file is lost.
+            SnapshotChanged: the compaction is neither active nor archived, because it was rolled
+                back or deleted.
+            CorruptData: the plan is damaged, or the compaction is pending and its plan is lost.
         """
         requested = Instant(requested_at, Action.COMPACTION, State.REQUESTED)
         return self._read_as(CompactionPlan.from_record, requested)
 
     def read_pending_compaction(self, pending: Instant) -> CompactionPlan:
-        """Return the plan of a pending compaction; an empty one if its plan was removed.
+        """Return the plan of a pending compaction; an empty plan if the plan was removed.
 
-        Its inflight file then appeared after the plan had been removed, because its writer was
-        paused or the store was late. It cannot complete, and ``recover`` removes it.
+        A compaction is inflight without a plan if its inflight file was created after the plan had
+        been removed: the writer was paused, or the store executed the request late. Such a
+        compaction cannot complete; ``recover`` removes it.
 
         Raises:
-            SnapshotChanged, CorruptData: as ``read_compaction_plan``.
+            SnapshotChanged, CorruptData: see ``read_compaction_plan``.
         """
         requested = Instant(pending.requested_at, Action.COMPACTION, State.REQUESTED)
         found = self._find_as(CompactionPlan.from_record, requested)
@@ -224,9 +229,9 @@ class TimelineReader:
         raise gone
 
     def read_clustering_plan(self, requested: Instant) -> ClusteringPlan | None:
-        """Plan of a clustering, pending or completed; None if the instant is an overwrite.
+        """Return the plan of a pending or completed clustering; None if it is an overwrite.
 
-        The request of an overwrite has no plan; that of an old writer has no content.
+        The requested file of an overwrite contains no plan. Old writers left this file empty.
         """
         path = self.path_of(replace(requested, state=State.REQUESTED))
         try:
@@ -239,10 +244,11 @@ class TimelineReader:
         return decode_as(ClusteringPlan.from_record, data, path) if data else None
 
     def is_clustering(self, pending: Instant) -> bool:
-        """Return whether a pending instant is a clustering; in table version 6 its plan shows it.
+        """Return whether a pending instant is a clustering.
 
-        A clustering changes no row, and a starting writer keeps it (``getInstantsToRollback`` of
-        Apache Hudi's ``BaseHoodieTableServiceClient``).
+        In table version 6, only the plan distinguishes a clustering from an overwrite. A starting
+        writer does not roll back a pending clustering, because it changes no rows
+        (``getInstantsToRollback`` of Apache Hudi's ``BaseHoodieTableServiceClient``).
         """
         if pending.action is Action.CLUSTERING or pending.action is not Action.REPLACE_COMMIT:
             return pending.action is Action.CLUSTERING
@@ -252,11 +258,11 @@ class TimelineReader:
             return False
 
     def pending_writes(self, timeline: Timeline) -> list[Instant]:
-        """Pending commits, without clusterings, which are replace commits in table version 6."""
+        """Return the pending commits except clusterings, in every table version."""
         return [i for i in timeline.pending(*COMMITS) if not self.is_clustering(i)]
 
     def read_rollback_plan(self, requested_at: str) -> RollbackPlan:
-        """Plan of a pending rollback. After a rollback has completed, its plan may be archived."""
+        """Return the plan of a pending rollback. The plan of a completed one may be archived."""
         requested = Instant(requested_at, Action.ROLLBACK, State.REQUESTED)
         return self._read_as(RollbackPlan.from_record, requested)
 
@@ -274,7 +280,7 @@ class TimelineReader:
         return decode_as(RollbackPlan.from_record, data, path)
 
     def pending_rollbacks(self, timeline: Timeline) -> list[tuple[Instant, RollbackPlan]]:
-        """Pending rollbacks with their plans, without those whose plan does not exist."""
+        """Return the pending rollbacks with their plans. Rollbacks without a plan are omitted."""
         pending = timeline.pending(Action.ROLLBACK)
         plans = ((one, self.find_rollback_plan(one.requested_at)) for one in pending)
         return [(one, plan) for one, plan in plans if plan is not None]
@@ -292,14 +298,14 @@ class TimelineReader:
         return self._savepoints[instant]
 
     def read_restore_plan(self, requested_at: str) -> RestorePlan:
-        """Return the plan of a restore, pending or completed; read once."""
+        """Return the plan of a pending or completed restore; read once."""
         if requested_at not in self._restores:
             requested = Instant(requested_at, Action.RESTORE, State.REQUESTED)
             self._restores[requested_at] = self._read_as(RestorePlan.from_record, requested)
         return self._restores[requested_at]
 
     def read_clean_plan(self, requested_at: str) -> CleanPlan | None:
-        """Plan of a clean, pending or completed; None if its file is empty or missing."""
+        """Return the plan of a pending or completed clean; None if its file is empty or missing."""
         requested = Instant(requested_at, Action.CLEAN, State.REQUESTED)
         path = self.path_of(requested)
         try:
@@ -312,11 +318,13 @@ class TimelineReader:
     def read_clean(self, instant: Instant) -> CleanMetadata | None:
         """Return the metadata of a completed clean; read once.
 
-        If its file is empty, the plan has the same content. Apache Hudi executes such a plan a
-        second time (``CleanPlanActionExecutor.requestClean``).
+        If the completed file is empty, the metadata is built from the plan, which lists the same
+        files. Apache Hudi instead executes such a plan again
+        (``CleanPlanActionExecutor.requestClean``).
 
         Returns:
-            None if the file and its plan are both lost, so that the deleted files are unknown.
+            The metadata; None if the content of the clean and its plan are both lost, so that the
+            deleted files are unknown.
         """
         if instant not in self._cleans:
             record = self._completed_record(instant)
@@ -327,7 +335,7 @@ class TimelineReader:
         return self._cleans[instant]
 
     def _completed_record(self, instant: Instant) -> Record:
-        """Content of a completed instant, active or archived; empty if its file is empty."""
+        """Return the content of an active or archived instant; empty if its file is empty."""
         path = self.path_of(instant)
         try:
             data = self._storage.read(path)
@@ -354,7 +362,7 @@ class TimelineReader:
         return found
 
     def _find_as(self, build: Callable[[Record], T], instant: Instant) -> T | None:
-        """Return the content of an instant; None if it is neither active nor archived."""
+        """Return the content of an instant; None if the instant is neither active nor archived."""
         path = self.path_of(instant)
         try:
             data = self._storage.read(path)
@@ -400,7 +408,10 @@ class TimelineReader:
         self._evidence = ZoneEvidence.of((i, at) for i, at in named if i is not None)
 
     def _archived_time(self) -> ArchivedTime:
-        """Completion times from the archive, which is loaded at the first call."""
+        """Return a function that looks up completion times in the archive.
+
+        The archive is loaded at the function's first call.
+        """
         load = cache(self.load_archived)
 
         def completed_at(requested_at: str) -> str | None:

@@ -1,7 +1,10 @@
 """Writes the active timeline on storage.
 
-Invariants: files are created, never replaced; an instant goes requested → inflight → completed;
-a completed instant is never rewritten; ``publish`` is the only way to complete an instant.
+Invariants:
+- Files are created, never replaced.
+- The state of an instant changes from requested to inflight to completed.
+- A completed instant is never rewritten.
+- ``publish`` is the only way to complete an instant.
 """
 
 from __future__ import annotations
@@ -25,14 +28,14 @@ class TimelineStore(TimelineReader):
     """Reads and writes the instants of one table."""
 
     def archive(self, instants: Sequence[Instant], check: Callable[[], None]) -> None:
-        """Move completed instants into the archive, under the table's lock.
+        """Move completed instants into the archive. The caller holds the table's lock.
 
         Args:
-            instants: oldest first, at least one.
+            instants: the instants, oldest first, at least one.
             check: called before each change that needs the lock; raises if the lock was lost.
 
         Raises:
-            WriteConflict: another archiver moved some of them at the same time.
+            WriteConflict: another archiver moved some of the instants at the same time.
         """
         writer = self.archive_writer(check)
         TimelineArchive(self._storage, self._layout).move(instants, writer, check)
@@ -44,23 +47,24 @@ class TimelineStore(TimelineReader):
             self._rollbacks.pop(instant, None)
 
     def archive_writer(self, check: Callable[[], None]) -> ArchiveWriter:
-        """A writer that adds instants to the archive, under the table's lock; see ``archive``."""
+        """Return a writer that adds instants to the archive. The caller holds the table's lock."""
         if isinstance(self._archive, LsmHistory):
             return LsmWriter(self._storage, self._archive, check)
         return ArchiveLogWriter(self._storage, self._archive, check)
 
     def make_folder(self) -> None:
-        """Create the folder of the timeline before its first instant: Apache Hudi lists it."""
+        """Create the timeline's folder, because Apache Hudi lists it even without instants."""
         self._storage.make_folder(self._layout.folder)
 
     def create(self, instant: Instant, content: bytes = b"") -> None:
-        """Create a requested or inflight instant; an inflight or planned one is made durable.
+        """Create a requested or inflight instant.
 
-        So after a power failure no file of an instant exists without the instant, and no file that
-        a plan deletes is missing without the plan.
+        An inflight instant, or one with content such as a plan, is made durable at once. So after a
+        power failure, no data file exists whose instant is lost. And no file was deleted by a plan
+        that is lost.
 
         Raises:
-            AlreadyExists: another writer created an instant of this name.
+            AlreadyExists: another writer created the same file.
         """
         assert not instant.is_completed, instant
         self._storage.create(self.path_of(instant), content)
@@ -68,29 +72,32 @@ class TimelineStore(TimelineReader):
             self._storage.make_durable()
 
     def prepare(self, pending: Instant, content: bytes) -> None:
-        """Write the prepared content of the completed instant, which a rollback would delete."""
+        """Write an instant's prepared content, from which ``publish`` completes the instant.
+
+        A rollback deletes this content.
+        """
         self._storage.put(prepared_path(pending), content, may_be_cut=True)
 
     def make_durable(self) -> None:
-        """Return when everything that was written to the table survives a power failure."""
+        """Make everything that was written to the table survive a power failure."""
         self._storage.make_durable()
 
     def publish(
         self, pending: Instant, completed_at: str, check_lock: Callable[[], None]
     ) -> Instant:
-        """Create the completed instant from its prepared content; from here on readers see it.
+        """Complete an instant from its prepared content, so that readers see the instant.
 
-        All that was written to the table before is forced to the disk first, because that may take
-        long. The lock is checked after it, right before the one request that publishes. The instant
-        is durable when this returns.
+        First, everything written to the table is made durable, which may take long. Only then is
+        the lock checked, right before the single request that publishes. When this method returns,
+        the instant is durable.
 
         Args:
-            pending: inflight, with prepared content.
-            completed_at: its completion time.
-            check_lock: raises if another writer may be at work by now.
+            pending: the inflight instant; its content is prepared.
+            completed_at: the completion time.
+            check_lock: raises if another writer may have acquired the lock.
 
         Returns:
-            The instant as ``load`` returns it.
+            The completed instant, equal to the one that ``load`` would return.
 
         Raises:
             NotFound: the prepared content was deleted; nothing was published.
@@ -107,18 +114,18 @@ class TimelineStore(TimelineReader):
         return (self.instant_of(written) if written else None) or completed
 
     def _set_completion_time(self, pending: Instant, completed_at: str) -> None:
-        """Give the prepared content the completion time if no name of a file contains it.
+        """Set the prepared file's modification time to the completion time, in layout 1.
 
-        In layout 1 the modification time of the file is the completion time. A store that does not
-        allow to set it uses the time of the copy.
+        In layout 1, the modification time of the completed file is the completion time. If the
+        store cannot set modification times, the time at which the file is copied is used.
         """
         if not self._layout.names_completion:
             self._storage.set_modified_at(prepared_path(pending), self.clock.parse(completed_at))
 
     def unpublish(self, completed: Instant) -> None:
-        """Make a completed instant pending again; from here on readers ignore its files.
+        """Make a completed instant pending again, so that readers ignore its files.
 
-        This is durable, so its files may be deleted afterwards.
+        The change is durable when this method returns, so the files may be deleted afterwards.
         """
         assert completed.is_completed, completed
         self._storage.delete([self.path_of(completed)])
@@ -126,17 +133,17 @@ class TimelineStore(TimelineReader):
         self._commits.pop(completed, None)
 
     def withdraw(self, pending: Instant) -> None:
-        """Delete an instant's prepared content, after it was published or so that it cannot be."""
+        """Delete an instant's prepared content, after publication or to prevent publication."""
         self._storage.delete([prepared_path(pending)])
 
     def withdraw_all(self, requested_at: str, check_lease: Callable[[], None]) -> None:
         """Delete the prepared content of all attempts at an instant; see ``withdraw``.
 
-        The lease is checked between the listing and the deletion, so the listing has only content
-        of earlier attempts. A later attempt prepares its content under another name.
+        The lease is checked between the listing and the deletion. So only content of earlier
+        attempts is deleted. A later attempt uses another file name.
 
         Args:
-            requested_at: requested time of the instant.
+            requested_at: the instant's requested time.
             check_lease: raises if the lock was lost; called if there is content to delete.
         """
         prepared = prepared_of(self._storage, {requested_at})
@@ -145,11 +152,13 @@ class TimelineStore(TimelineReader):
         self._storage.delete(prepared)
 
     def forget(self, instant: Instant, keep_plan: bool = False) -> None:
-        """Remove a pending instant, inflight first, after all its files have been deleted.
+        """Remove a pending instant from the timeline, the inflight file first.
+
+        All data files of the instant must have been deleted before.
 
         Args:
-            instant: in any pending state.
-            keep_plan: whether to keep the requested file, so that the service can start again.
+            instant: the instant, in any pending state.
+            keep_plan: whether to keep the requested file, so that the table service can be retried.
         """
         for state in (State.INFLIGHT,) if keep_plan else (State.INFLIGHT, State.REQUESTED):
             self._storage.delete(
@@ -157,14 +166,14 @@ class TimelineStore(TimelineReader):
             )
 
     def note_commit(self, instant: Instant, metadata: CommitMetadata) -> None:
-        """Keep the metadata of this writer's own commit for ``read_commit``."""
+        """Cache the metadata of this writer's own commit for ``read_commit``."""
         self._commits[instant] = metadata
 
     def forget_commits(self, timeline: Timeline) -> None:
-        """Drop the metadata of commits that are no longer on that timeline."""
+        """Drop the cached metadata of commits that are not on the given timeline."""
         active = set(timeline.instants)
         self._commits = {i: commit for i, commit in self._commits.items() if i in active}
 
     def note_clean(self, instant: Instant, metadata: CleanMetadata) -> None:
-        """Keep the metadata of this writer's own clean for ``read_clean``."""
+        """Cache the metadata of this writer's own clean for ``read_clean``."""
         self._cleans[instant] = metadata

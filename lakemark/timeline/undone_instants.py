@@ -1,8 +1,9 @@
-"""Finds out whether an instant that is not on the active timeline was rolled back or restored.
+"""Finds out whether a rollback or a restore has undone an instant that is not active.
 
-The active timeline alone does not show this. The rollback may have been archived, so that no active
-instant names its target. Or a compaction was rolled back, executed again, completed and archived,
-so that an active rollback names an instant whose files are read. The history shows both.
+The active timeline alone does not show this. A rollback may have been archived, so that no active
+rollback names the undone instant. Or a compaction was rolled back, executed again, completed and
+archived. Then an active rollback names the compaction, although its files must be read. The history
+shows the truth in both situations.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from lakemark.timeline.timeline_store import TimelineStore
 
 
 def find_completed(archived: ArchivedTimeline, instants: Collection[str]) -> set[str]:
-    """Find the instants, by requested time, that are completed writes in the history.
+    """Return which of the instants, given by requested time, are completed writes in the history.
 
-    Opens only files whose range may contain one of them.
+    Only archive files whose range may contain such an instant are opened.
 
     Raises:
         SnapshotChanged: the archive was rewritten in the meantime.
-        CorruptData: it is damaged.
+        CorruptData: the archive is damaged.
     """
     found: set[str] = set()
     for file in archived.files:
@@ -37,15 +38,16 @@ def find_completed(archived: ArchivedTimeline, instants: Collection[str]) -> set
 def find_undone(
     store: TimelineStore, instants: Collection[str], timeline: Timeline, archived: ArchivedTimeline
 ) -> set[str]:
-    """Find the instants that a rollback or restore, active or archived, has undone for good.
+    """Return which of the instants an active or archived rollback or restore has undone for good.
+
+    An instant that was undone, but completed later, is not returned. Raises what
+    ``find_completed`` raises.
 
     Args:
-        store: reads the timeline's instants.
-        instants: requested times that are not on the active timeline.
-        timeline: the active one.
-        archived: the history, loaded after it.
-
-    Errors as for ``find_completed``.
+        store: the reader of the table's instants.
+        instants: requested times of instants that are not on the active timeline.
+        timeline: the active timeline.
+        archived: the history, loaded after the active timeline.
     """
     unknown = set(instants) - find_completed(archived, instants)
     if not unknown:
@@ -57,7 +59,7 @@ def find_undone(
 
 
 def rollbacks_since(store: TimelineStore, since: str, timeline: Timeline) -> list[RollbackPlan]:
-    """Return the completed rollbacks on the active timeline that were requested after that time."""
+    """Return the completed rollbacks on the active timeline that were requested after ``since``."""
     rollbacks = (i for i in timeline.completed(Action.ROLLBACK) if i.requested_at > since)
     return [store.read_rollback(rollback) for rollback in rollbacks]
 

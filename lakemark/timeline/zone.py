@@ -1,13 +1,14 @@
 """Finds the time zone of a table's timeline (``hoodie.table.timeline.timezone``).
 
-``UTC`` names a zone. ``LOCAL``, the default of Apache Hudi, does not: it is the default zone of
-each JVM that writes the table. The zone is then the one that the setting
-``table.timeline_timezone`` names, or that of this machine if the table's instants show the same.
+The property is ``UTC`` or ``LOCAL``. ``LOCAL``, the default of Apache Hudi, means the default zone
+of each JVM that writes the table, so the property does not name the zone. Then lakemark uses the
+zone in the setting ``table.timeline_timezone``. Without this setting, lakemark uses this machine's
+zone if the table's instants have the same offset from UTC.
 
-The instants show an offset: the file of a requested commit is written right after its time was
-generated, so the time and the file's modification time differ by the zone's offset. Files that
-were copied later have other modification times. Their differences are not the same offset for all
-of the newest instants, so they show no zone.
+The offset is derived from the files of requested commits. Such a file is written right after its
+instant time was generated. So the instant time and the file's modification time differ by the
+zone's offset. Files that were copied later have other modification times. Then the differences are
+not the same for all of the newest instants, so no offset is derived.
 """
 
 from __future__ import annotations
@@ -28,21 +29,21 @@ LOCAL = "LOCAL"
 SETTING = "table.timeline_timezone"
 
 _MOST_SIGHTINGS, _FEWEST_SIGHTINGS = 10, 2
-#: Offsets of zones are multiples of this.
+#: The offset of every zone is a multiple of this step.
 _STEP = timedelta(minutes=15)
 _EARLIEST_WRITE, _LATEST_WRITE = timedelta(seconds=-10), timedelta(seconds=60)
 _WESTMOST, _EASTMOST = timedelta(hours=-12), timedelta(hours=14)
-#: By how much a zone's offset changes between summer and winter, at most.
+#: The largest change of a zone's offset between summer and winter.
 _DAYLIGHT_SAVING = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Sighting:
-    """The file of one requested commit.
+    """The times of one requested commit, from which a zone's offset is derived.
 
     Attributes:
         requested_at: the commit's instant time.
-        written_at: modification time of the file.
+        written_at: the modification time of the requested file.
     """
 
     requested_at: str
@@ -50,8 +51,8 @@ class Sighting:
 
     @property
     def offset(self) -> timedelta | None:
-        """The zone's offset from UTC that it shows; None if it shows none."""
-        # Exactly the offset less the time that it took to write the file.
+        """The zone's offset from UTC that follows from the two times; None if none follows."""
+        # This is exactly the offset minus the time between the request and the file's creation.
         difference = self._wall_time - self.written_at
         offset = _STEP * -((-difference - _EARLIEST_WRITE) // _STEP)
         took = offset - difference
@@ -59,9 +60,9 @@ class Sighting:
         return offset if is_offset else None
 
     def is_in(self, zone: tzinfo | None) -> bool:
-        """Return whether it shows the zone's offset at the moment in which its time was generated.
+        """Return whether the derived offset is the zone's offset when the time was generated.
 
-        The file may be written after the clock change that the time precedes.
+        The offset at the file's modification time may differ, if a clock change came in between.
         """
         offset = self.offset
         if offset is None:
@@ -75,21 +76,21 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True)
 class ZoneEvidence:
-    """What the newest requested commits show of the timeline's zone.
+    """The newest requested commits, as evidence of the timeline's zone.
 
     Attributes:
-        sightings: in the order in which the files were written. Times of writers in several zones
-            do not show which is the newest.
+        sightings: the commits in the order in which their files were written. Their instant times
+            would give the wrong order if the writers were in several zones.
     """
 
     sightings: tuple[Sighting, ...]
 
     @classmethod
     def of(cls, files: Iterable[tuple[Instant, datetime]]) -> ZoneEvidence:
-        """Return the evidence of a timeline's files.
+        """Build the evidence from a timeline's files.
 
         Args:
-            files: instants of any action and state, each with its file's modification time.
+            files: instants of any action and state, each with the modification time of its file.
         """
         seen = (Sighting(i.requested_at, at) for i, at in files if _shows_zone(i))
         newest = sorted(seen, key=lambda one: (one.written_at, one.requested_at))
@@ -97,24 +98,24 @@ class ZoneEvidence:
 
     @property
     def offsets(self) -> list[timedelta]:
-        """The offset from UTC of each commit; empty if one shows none, or if there are too few."""
+        """The offset of each commit; empty if a commit has none, or if there are too few."""
         known = [offset for one in self.sightings if (offset := one.offset) is not None]
         return known if len(known) >= max(len(self.sightings), _FEWEST_SIGHTINGS) else []
 
     @property
     def offset(self) -> timedelta | None:
-        """The offset from UTC of the newest commit; None if they agree on none."""
+        """The newest commit's offset from UTC; None if the commits' offsets differ too much."""
         known = self.offsets
         if not known or max(known) - min(known) > _DAYLIGHT_SAVING:
             return None
         return known[-1]
 
     def agrees_with(self, zone: tzinfo | None) -> bool:
-        """Whether each of the commits was requested in the zone; None is that of this process."""
+        """Return whether every commit was requested in the zone (None: that of this process)."""
         return self.offset is not None and all(one.is_in(zone) for one in self.sightings)
 
     def contradicts(self, zone: tzinfo) -> bool:
-        """Whether a commit was requested in another zone; commits that show no zone are ignored."""
+        """Return whether a commit was requested in another zone; false without ``offsets``."""
         return bool(self.offsets) and not all(one.is_in(zone) for one in self.sightings)
 
 
@@ -122,13 +123,13 @@ def find_clock(url: str, stored: str, setting: str | None, evidence: ZoneEvidenc
     """Return the clock of a table's timeline.
 
     Args:
-        url: of the table, for messages.
-        stored: the table's property.
-        setting: an IANA name that the user gave for a table in ``LOCAL``.
-        evidence: of its instants; used only if the table is in ``LOCAL``.
+        url: the table's URL, for messages.
+        stored: the value of the table's property.
+        setting: the IANA name in the setting ``table.timeline_timezone``; None if it is not set.
+        evidence: the evidence of the table's instants; used only if ``stored`` is ``LOCAL``.
 
     Raises:
-        InvalidConfig: the setting names no time zone.
+        InvalidConfig: the setting is not the name of a time zone.
     """
     named = None if setting is None else parse_zone(setting)
     if stored == "UTC":
@@ -146,12 +147,12 @@ def find_clock(url: str, stored: str, setting: str | None, evidence: ZoneEvidenc
 
 
 def stored_zone(properties: TableProperties) -> str:
-    """Return the property of a table: ``UTC`` or ``LOCAL``, which is Apache Hudi's default."""
+    """Return the table's property ``hoodie.table.timeline.timezone``, by default ``LOCAL``."""
     return properties.values.get(keys.TIMELINE_TIMEZONE, LOCAL).strip().upper()
 
 
 def check_new_zone(url: str, setting: str | None) -> None:
-    """Check that a new table, whose timeline is in UTC, fits the setting.
+    """Check that the setting is UTC or absent, because a new table's timeline is in UTC.
 
     Raises:
         InvalidConfig: the setting names another zone.
@@ -163,7 +164,7 @@ def parse_zone(name: str) -> ZoneInfo:
     """Return the time zone of an IANA name, such as ``America/New_York``.
 
     Raises:
-        InvalidConfig: there is none of that name on this machine.
+        InvalidConfig: this machine has no time zone of that name.
     """
     try:
         return ZoneInfo(name)
@@ -176,7 +177,11 @@ def parse_zone(name: str) -> ZoneInfo:
 
 
 def _shows_zone(instant: Instant) -> bool:
-    """Plans of services are written some time after their instant time was generated."""
+    """Return whether an offset can be derived from the instant's file.
+
+    Only requested ingests qualify. Plans of table services are written some time after their
+    instant time was generated.
+    """
     is_ingest = instant.action in (Action.COMMIT, Action.DELTA_COMMIT)
     digits = instant.requested_at
     return is_ingest and instant.state is State.REQUESTED and len(digits) == 17 and digits > "1"
@@ -214,7 +219,7 @@ def _contradicted(url: str, setting: str, evidence: ZoneEvidence) -> str:
 
 
 def _shown_offsets(evidence: ZoneEvidence) -> str:
-    """Return the offset of the newest commit, or all of them if the commits agree on none."""
+    """Return the newest commit's offset as text, or all offsets if they differ too much."""
     agreed = evidence.offset
     shown = [agreed] if agreed is not None else sorted(set(evidence.offsets))
     return " and ".join(map(_utc_offset, shown))

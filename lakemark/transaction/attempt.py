@@ -1,23 +1,24 @@
-"""Attempts to execute a planned service: which of them may publish, and which files it owns.
+"""Attempts to execute a planned table service, for example a compaction.
 
-A plan outlives its executor. If the executor dies, is rolled back, or is considered dead, another
-one executes the plan again, with the same instant and the same file ids. The first may resume at
-any time. So each attempt has a random name. The content of the inflight instant holds it, and the
-names of its files and of its prepared content contain it:
+A plan outlives the writer that executes it. If the writer dies, is rolled back, or is considered
+dead, another writer executes the plan again, with the same instant and the same file ids. The first
+writer may resume at any time. So each attempt has a random name. This name is in the content of the
+inflight instant, in the names of the attempt's data files and in the name of its prepared content.
+Therefore:
 
-- two attempts never write the same file, so neither replaces a file of the other;
-- only the attempt that the inflight instant names may publish;
-- an attempt that has lost the instant deletes its own files, and no others;
-- a rollback that resumes late deletes files of the attempts before it, and no others, because no
-  attempt begins while a rollback of the instant is pending.
+- two attempts never write the same file, so no attempt replaces a file of another attempt;
+- only the attempt whose name is in the inflight instant may publish;
+- an attempt that has lost the instant to another attempt deletes only its own files;
+- a rollback that resumes late deletes only files of earlier attempts, because no attempt begins
+  while a rollback of the instant is pending.
 
-An attempt that died leaves its inflight instant, and maybe files. The next one deletes both before
-it creates its own inflight instant. Files that the first still writes after that are recognised:
-the completed commit does not name them.
+An attempt that died leaves its inflight instant, and maybe data files. The next attempt deletes
+these before it creates its own inflight instant. The first attempt may still write files after
+that. Readers skip these files, because the completed commit does not name them.
 
-Apache Hudi leaves the content of the inflight instant empty, so its attempts have no name here, and
-names its files after its tasks. It rolls back every attempt, its own and ours, before it begins
-another (``BaseHoodieTableServiceClient.compact``).
+Apache Hudi leaves the content of the inflight instant empty, so its attempts have no name. It names
+its data files after its tasks. Before it begins an attempt, it rolls back every earlier attempt,
+also lakemark's (``BaseHoodieTableServiceClient.compact``).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 class AttemptLost(WriteConflict):
-    """An attempt at a planned service no longer has its instant; it has published nothing."""
+    """An attempt at a planned table service has lost its instant and has published nothing."""
 
     def __init__(self, instant: Instant, reason: str) -> None:
         super().__init__(f"{instant} was not published: {reason}")
@@ -51,30 +52,30 @@ class AttemptLost(WriteConflict):
 
 
 def new_attempt(planned: Instant) -> Instant:
-    """Return the inflight instant of a new attempt at a planned service."""
+    """Return the inflight instant of a new attempt at a planned table service."""
     return replace(planned.inflight(), attempt=uuid4().hex)
 
 
 def inflight_content(action: Action, version: FormatVersion, writer_id: str) -> bytes:
-    """Return the content of an inflight instant, with the name of its writer.
+    """Return the content of an inflight instant, which contains the id of its writer.
 
-    So no other writer creates the same content. It is commit metadata without files, as Apache Hudi
-    writes it for an inflight commit.
+    Because of the id, no other writer creates the same content. The content is commit metadata
+    without files, as Apache Hudi writes it for an inflight commit.
     """
     metadata = CommitMetadata(extra_metadata={keys.WRITER_ID: writer_id})
     return encode_commit(action, metadata, version)
 
 
 def clear_attempts(context: TableContext, planned: Instant, lease: Lease) -> None:
-    """Delete the files and the inflight instant of earlier attempts at a planned service.
+    """Delete the files and the inflight instant of earlier attempts at a planned table service.
 
-    The plan is kept. The markers are kept, too: if a file of an earlier attempt appears late, the
-    next attempt finds its marker.
+    The plan is kept. The markers are kept, too. If a file of an earlier attempt is created late,
+    the next attempt finds the file by its marker.
 
     Args:
-        context: the table.
-        planned: the service; the writers of its attempts are dead.
-        lease: lease of the table's lock.
+        context: the table's context.
+        planned: the planned service; the writers of earlier attempts are dead.
+        lease: the lease of the table's lock.
 
     Raises:
         LeaseLost: another writer may have begun an attempt.
@@ -93,10 +94,10 @@ def clear_attempts(context: TableContext, planned: Instant, lease: Lease) -> Non
 
 
 def is_unplanned(context: TableContext, target: Instant) -> bool:
-    """Return whether an instant is a compaction that is inflight but not requested.
+    """Return whether an instant is an inflight compaction whose requested file does not exist.
 
-    Its inflight file appeared late: its writer had lost the lock, or the store was late. By then
-    the plan had been removed by a rollback, a restore or archival.
+    A rollback, a restore or an archival removed the plan before the inflight file was created. The
+    writer of the inflight file had lost the lock, or the store executed the request late.
     """
     return (
         target.action is Action.COMPACTION
@@ -106,9 +107,9 @@ def is_unplanned(context: TableContext, target: Instant) -> bool:
 
 
 def forget_unplanned(context: TableContext, target: Instant) -> bool:
-    """Remove a compaction that is inflight but not requested; returns whether it is one.
+    """Remove an inflight compaction without a plan; return whether ``target`` was one.
 
-    It may have completed and been archived, so its files may be in use and are kept.
+    The compaction may have completed and been archived. So its files may be in use, and are kept.
     """
     is_late = is_unplanned(context, target)
     if is_late:
@@ -117,23 +118,24 @@ def forget_unplanned(context: TableContext, target: Instant) -> bool:
 
 
 def has_instant(context: TableContext, attempt: Instant) -> bool:
-    """Return whether the inflight instant still names an attempt; reads the instant."""
+    """Return whether the inflight instant still contains the attempt's name."""
     return context.timeline.writer_of(attempt) == attempt.attempt
 
 
 def discard(context: TableContext, attempt: Instant, timeline: Timeline) -> bool:
-    """Delete the files of an attempt that has lost its instant, unless its commit names them.
+    """Delete the files of an attempt that has lost its instant.
 
-    No other attempt writes these files, so this needs no lock. If the archive is damaged, it is
-    unknown which attempt completed, and no file is deleted.
+    Files that are in the completed commit are kept. No lock is needed, because no other attempt
+    writes files with this attempt's name. If the archive is damaged, it is unknown which attempt
+    completed, so no file is deleted.
 
     Args:
-        context: the table.
-        attempt: the attempt of this writer.
-        timeline: the timeline in which the loss was found.
+        context: the table's context.
+        attempt: the inflight instant of this writer's attempt.
+        timeline: the timeline that shows the loss.
 
     Returns:
-        Whether this attempt or another one is known to have completed the instant.
+        Whether any attempt is known to have completed the instant.
 
     Raises:
         SnapshotChanged: the archive was rewritten in the meantime.
@@ -152,12 +154,12 @@ def discard(context: TableContext, attempt: Instant, timeline: Timeline) -> bool
 def _find_commit(
     context: TableContext, attempt: Instant, timeline: Timeline
 ) -> CommitMetadata | None:
-    """Return the metadata of an instant, active or archived; None if it did not complete."""
+    """Return the metadata of an active or archived commit; None if it did not complete."""
     current = timeline.find(attempt.requested_at)
     if current is not None and current.is_completed:
         return context.timeline.read_commit(current)
     if current is not None and context.timeline.is_requested(attempt):
-        return None  # archival would have removed the plan
+        return None  # an archival of the completed instant would have removed the plan
     archived = context.timeline.load_archived()
     found = archived.find(attempt.requested_at)
     return archived.read_commit(found) if found and found.action.is_write else None

@@ -1,22 +1,25 @@
 """Detects a pending commit that had completed before its completed file was lost.
 
-Without that file, the commit looks like that of a dead writer, but its rows are acknowledged, so it
-must not be rolled back. An entry in the metadata table is no proof that it had completed. The
-metadata table is updated before the commit is published, so a writer that dies in between leaves
-the same state. These are proofs:
+Without that file, the commit looks like a commit of a dead writer. But its rows are acknowledged,
+so the commit must not be rolled back. An entry in the metadata table does not prove that the commit
+had completed. The metadata table is updated before the commit is published, so a writer that dies
+in between leaves the same entry. These are proofs:
 
-- There is a savepoint of the commit. Savepoints are made only of completed commits.
-- The commit is of this project and in the metadata table, and it has files, but neither markers nor
-  the prepared content. A marker exists before its file. Markers and content are deleted when the
-  commit has completed. A rollback deletes the content first, and the markers last, after the
-  instant. Missing markers alone are no proof, because a user may have deleted them. Most commits
-  of dead writers are not in the metadata table.
-- Another commit replaced a base file of it, or a compaction of its logs was planned. Writers see
-  these files only after the commit has completed. This is not checked for table version 6, in
-  which logs do not name their commit, and a plan may contain a log that is being written.
+- There is a savepoint of the commit. Savepoints are created only for completed commits.
+- lakemark wrote the commit, the metadata table contains the commit, and the commit has data files,
+  but neither markers nor prepared content exist. A marker is created before its data file. When the
+  commit has completed, its writer deletes the markers and the prepared content. A rollback also
+  deletes them, but it deletes the markers last, after the instant. Missing markers alone are no
+  proof, because a user may have deleted them. So the commit must also be in the metadata table,
+  which contains few commits of dead writers.
+- Another commit replaced a base file of the commit, or a compaction of the commit's logs was
+  planned. Writers see these files only after the commit has completed. Compaction plans are not
+  checked in table version 6, because its log names do not contain their commit, and because a plan
+  may contain a log that is still being written.
 
-If the completed file is lost before the writer has deleted the prepared content, the commit looks
-exactly like one of a dead writer. It is rolled back.
+If markers or prepared content exist, only a savepoint is a proof. So if the completed file is lost
+before the writer has deleted the prepared content, the commit looks exactly like a commit of a dead
+writer, and is rolled back.
 """
 
 from __future__ import annotations
@@ -35,15 +38,17 @@ from lakemark.write.markers import marked_files
 
 
 def check_never_completed(context: TableContext, pending: Instant, timeline: Timeline) -> None:
-    """Check that there is no proof that a pending commit had completed; under the table's lock.
+    """Check that there is no proof that a pending commit had completed.
+
+    The caller holds the table's lock.
 
     Args:
-        context: the table.
-        pending: a commit to roll back, because its writer is dead.
-        timeline: the timeline that was just loaded.
+        context: the table's context.
+        pending: the commit to roll back; its writer is dead.
+        timeline: the timeline, just loaded.
 
     Raises:
-        Refused: there is a proof; the message contains the remedy.
+        Refused: there is a proof that the commit had completed; the message contains the remedy.
     """
     proof = next(_proofs(context, pending, timeline), None)
     if proof is None:
@@ -71,7 +76,7 @@ def _proofs(context: TableContext, pending: Instant, timeline: Timeline) -> Iter
 
 
 def _is_ours(context: TableContext, pending: Instant) -> bool:
-    """Return whether this project wrote a commit. Other writers may have other markers."""
+    """Return whether lakemark wrote a commit. Other writers may use markers differently."""
     try:
         return bool(context.timeline.writer_of(pending))
     except CorruptData:

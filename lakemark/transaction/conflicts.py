@@ -1,24 +1,25 @@
-"""Detects conflicts of a transaction with instants that completed after it began.
+"""Detects conflicts of a commit with instants that completed after the commit began.
 
-- Two commits to one file group conflict. So do two commits that each create the file group of a
-  bucket, because readers and writers expect one file group in each bucket.
+- Two commits that write the same file group conflict. Two commits that create a file group in the
+  same bucket also conflict, because each bucket must have only one file group.
 - A delta commit and a compaction of the same file group do not conflict. The completion time of a
-  log decides whether it belongs to the slice that the compaction reads or to the one it creates. In
-  table version 6, a log names its slice when it is written, so a compaction that was planned in
-  between would not contain it. This is a conflict.
+  log decides whether the log belongs to the slice that the compaction reads or to the slice that
+  the compaction creates. But in table version 6, the name of a log contains its slice from the
+  beginning. So the new slice of a compaction that was planned in between would not contain the log.
+  Therefore such a compaction is a conflict.
 - A clustering replaces whole file groups. It conflicts as soon as it is planned, because rows that
-  are written after the plan would be lost. If the heartbeat of its writer is alive, the commit may
-  be tried again. Otherwise the commit is refused, and an operator must remove the plan: Apache
-  Hudi cannot execute it in a table with a bucket index.
+  are written after the plan would be lost. If the heartbeat of the clustering's writer is alive,
+  the commit may be retried. Otherwise the commit is refused, and an operator must remove the plan,
+  because Apache Hudi cannot execute the plan in a table with a bucket index.
 
-Apache Hudi reads the table after it has requested its instant, and it treats commits that complete
-in between as part of its base. In a copy-on-write table, its new slices then have earlier names
-than the slices that they replace, and no reader finds its rows. So our commits are not published
-before such a writer has read the table (``earlier_unseen_commits``).
+Apache Hudi reads the table after it has requested its instant. It treats commits that complete in
+between as part of its base. In a copy-on-write table, the names of its new slices then contain an
+earlier time than the slices that they replace, so no reader finds its rows. Therefore lakemark does
+not publish a commit before such a writer has read the table (``earlier_unseen_commits``).
 
 Source: ``SimpleConcurrentFileWritesConflictResolutionStrategy`` (of table version 8 and later) and
 ``BucketIndexConcurrentFileWritesConflictResolutionStrategy``. ``lakemark.transaction.transaction``
-checks whether the instant itself is being rolled back.
+checks whether the commit itself is being rolled back.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.heartbeat import is_fresh
 from lakemark.transaction.multi_writer import MultiWriter
 
-#: A partition and the bucket of a file group, or its file id if the table has no buckets.
+#: The partition of a file group, and its bucket; its file id if the table has no buckets.
 _FileGroup: TypeAlias = tuple[str, int | str]
 
 #: Actions of pending instants that complete as replace commits.
@@ -46,7 +47,7 @@ REPLACING = (Action.CLUSTERING, Action.REPLACE_COMMIT)
 
 
 class ClusteringPlanned(Refused):
-    """A clustering is planned for a file group that a commit writes, without a writer at work."""
+    """A clustering is planned for a file group that a commit writes, but no writer executes it."""
 
     def __init__(self, planned: Instant, group: str) -> None:
         super().__init__(
@@ -68,17 +69,19 @@ def check_conflicts(
     """Check a commit for conflicts before it is published.
 
     Args:
-        ours: the instant of the commit.
-        metadata: its metadata.
-        began_with: the timeline on which the commit is based.
-        now: the timeline under the lock.
-        store: reads its instants.
+        ours: the instant of our commit.
+        metadata: the metadata of our commit.
+        began_with: the timeline on which our commit is based.
+        now: the timeline that was loaded under the lock.
+        store: the reader of the timeline's instants.
         is_executed: returns whether the heartbeat of a planned clustering's writer is alive.
 
     Raises:
-        WriteConflict: a commit that completed in between changed one of our file groups, or a
-            clustering of one of them is being executed; or a slice to which we wrote is gone.
-        ClusteringPlanned: a clustering of one of them is planned, and no live writer executes it.
+        WriteConflict: a commit that completed in between changed one of our file groups, a
+            clustering of our file groups is being executed, a file slice to which we wrote was
+            rolled back, or a commit was archived that was pending when ours began.
+        ClusteringPlanned: a clustering of one of our file groups is planned, and no live writer
+            executes the plan.
     """
     groups = _written(metadata)
     for theirs, touched in _others(ours, began_with, now, store):
@@ -108,16 +111,17 @@ def check_not_planned(
     store: TimelineStore,
     is_executed: Callable[[Instant], bool],
 ) -> None:
-    """Check before a commit begins that no planned clustering prevents it.
+    """Check before a commit begins that no planned clustering prevents the commit.
 
     Args:
-        buckets: partition and number of each bucket to write.
-        now: the timeline.
-        store: reads its instants.
-        is_executed: as for ``check_conflicts``.
+        buckets: the partition and number of each bucket to write.
+        now: the current timeline.
+        store: the reader of the timeline's instants.
+        is_executed: see ``check_conflicts``.
 
     Raises:
-        ClusteringPlanned: a clustering of one of them is planned, and no live writer executes it.
+        ClusteringPlanned: a clustering of one of the buckets is planned, and no live writer
+            executes the plan.
     """
     for planned, replaced in _clusterings(now, store):
         common = replaced.intersection(buckets)
@@ -130,10 +134,11 @@ def earlier_unseen_commits(
 ) -> list[Instant]:
     """Return earlier requested commits whose writers may not have read the table yet.
 
-    If ours were published first, such a commit would be based on it and hidden by it. An inflight
-    commit has already found the file groups of its records, so its writer detects the conflict. If
-    a commit was requested longer ago than its heartbeat may take to expire, it has read the table,
-    too. Delta commits do not wait, because the completion time of a log decides.
+    If our commit were published first, such a commit would be based on ours, but ours would hide
+    its rows, because our slices have later names. Two kinds of earlier commits are omitted, because
+    their writers have already read the table, so they detect the conflict: inflight commits, and
+    commits that were requested longer ago than a heartbeat takes to expire. For a delta commit the
+    result is empty, because the completion time of a log decides its order.
     """
     if multi_writer is None or ours.action is not Action.COMMIT:
         return []
@@ -147,10 +152,10 @@ def earlier_unseen_commits(
 
 
 def _check_slices(ours: Instant, metadata: CommitMetadata, now: Timeline) -> None:
-    """Check that the slices exist after which version 6 names our logs.
+    """Check that the slices in the names of our logs exist, in table version 6.
 
-    A slice begins with the plan of a compaction. The plan is gone if the compaction had completed,
-    and another writer has completed a rollback of it since.
+    A slice begins with the plan of a compaction. The plan no longer exists if the compaction had
+    completed and was then rolled back by another writer.
     """
     for stat in metadata.write_stats:
         log = LogFileName.parse((stat.path or "").rpartition("/")[2])
@@ -185,7 +190,7 @@ def _others(
 
 
 def _clusterings(now: Timeline, store: TimelineStore) -> Iterator[tuple[Instant, set[_FileGroup]]]:
-    """Yield pending clusterings, and the file groups that each replaces."""
+    """Yield each pending clustering with the file groups that it replaces."""
     for planned in now.pending(*REPLACING):
         plan = store.read_clustering_plan(planned)
         replaced = () if plan is None else plan.groups
@@ -197,12 +202,12 @@ def _describe(partition: str, bucket: int | str) -> str:
 
 
 def _may_overlap(ours: Instant, theirs: CommitMetadata, is_planned_for: bool) -> bool:
-    """Return whether both may write a file group.
+    """Return whether our commit and the other commit may write the same file group.
 
     Args:
         ours: our instant.
-        theirs: metadata of the other commit.
-        is_planned_for: whether our logs belong to the slice after their compaction plan.
+        theirs: the metadata of the other commit.
+        is_planned_for: whether our logs belong to the slice that their compaction creates.
     """
     if ours.action is Action.DELTA_COMMIT:
         return theirs.compacted and is_planned_for

@@ -1,4 +1,4 @@
-"""Deletes many files of a table, in tasks."""
+"""Deletes many files of a table in parallel tasks."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from lakemark.execution.runner import Runner
 from lakemark.storage import StorageLocation, open_storage
 from lakemark.storage.storage import Storage
 
-#: Files of a task. An object store deletes as many in one request.
+#: Number of files that a task deletes. An object store deletes this many in one request.
 _FILES_PER_TASK = 1_000
 
 
 def delete_files(storage: Storage, paths: Sequence[str], runner: Runner) -> None:
-    """Delete files; a repeated or late attempt of a task is harmless.
+    """Delete files. A task may be repeated or run late without harm.
 
     Args:
-        storage: the table's root.
-        paths: paths from the root.
-        runner: runs the tasks; another process opens the table's location itself.
+        storage: the storage of the table's root.
+        paths: the paths of the files, relative to the root.
+        runner: runs the tasks. A task in another process opens the table's location itself.
     """
     starts = range(0, len(paths), _FILES_PER_TASK)
     tasks = [tuple(paths[start : start + _FILES_PER_TASK]) for start in starts]
@@ -26,14 +26,14 @@ def delete_files(storage: Storage, paths: Sequence[str], runner: Runner) -> None
 
 
 class _Deletion:
-    """Deletes the files of a task; can be pickled."""
+    """Deletes the files of a task. The object can be pickled."""
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
 
     def __call__(self, paths: Sequence[str]) -> None:
         self._storage.delete(paths)
-        self._storage.make_durable()  # the driver can do this only for its own process
+        self._storage.make_durable()  # the driver can only make changes of its own process durable
 
     def __reduce__(self) -> tuple[Callable[[StorageLocation], _Deletion], tuple[StorageLocation]]:
         return _deletion_at, (self._storage.location,)

@@ -1,10 +1,11 @@
 """Heartbeats: each writer of a shared table updates a file while its instant is pending.
 
-The file is ``.hoodie/.heartbeat/<requested time>``, without content; the time of its last change is
-the last beat (``HoodieHeartbeatClient`` of Apache Hudi). A writer beats before it requests its
-instant, and again before each interval has passed. After too long a time without a beat, other
-writers consider it dead. The writer checks this itself: it then publishes nothing, and its
-heartbeat does not start again.
+The file is ``.hoodie/.heartbeat/<requested time>``, and it is empty. Its modification time is the
+time of the last heartbeat (``HoodieHeartbeatClient`` of Apache Hudi). A writer starts the heartbeat
+before it requests its instant, and repeats it after each interval. If the last heartbeat is too
+old, the heartbeat has expired, and other writers consider the writer dead. Each writer checks its
+own heartbeat, too. If it has expired, the writer publishes nothing and does not restart the
+heartbeat.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class HeartbeatExpired(Retriable):
 
 
 class WriterAlive(Retriable):
-    """Another writer is writing to the table, and this one is set to be the only one."""
+    """Another writer is writing to the table, but this writer is configured as the only one."""
 
     def __init__(self, instants: Iterable[str]) -> None:
         names = ", ".join(sorted(instants))
@@ -53,11 +54,12 @@ class WriterAlive(Retriable):
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatPolicy:
-    """When a writer counts as dead; all writers of a table need the same values.
+    """Decides when a writer is considered dead. All writers of a table need the same values.
 
     Attributes:
-        interval_s: seconds from beat to beat (``hoodie.client.heartbeat.interval_in_ms``).
-        tolerable_misses: beats that may be missing (``hoodie.client.heartbeat.tolerable.misses``).
+        interval_s: the seconds between two heartbeats (``hoodie.client.heartbeat.interval_in_ms``).
+        tolerable_misses: the number of heartbeats that may be missing
+            (``hoodie.client.heartbeat.tolerable.misses``).
     """
 
     interval_s: float = 60.0
@@ -65,12 +67,12 @@ class HeartbeatPolicy:
 
     @property
     def expires_after_s(self) -> float:
-        """Seconds after the last beat when the heartbeat expires."""
+        """The age in seconds at which the last heartbeat expires."""
         return self.interval_s * self.tolerable_misses
 
 
 class Heartbeat:
-    """The heartbeat of an instant of this writer; a thread updates it until ``stop``."""
+    """The heartbeat of this writer's instant. A thread updates the file until ``stop``."""
 
     def __init__(self, storage: Storage, instant: str, policy: HeartbeatPolicy) -> None:
         self._storage, self._instant, self._policy = storage, instant, policy
@@ -85,17 +87,18 @@ class Heartbeat:
         """Check that the heartbeat has not expired.
 
         Raises:
-            HeartbeatExpired: it has, so other writers may consider this one dead.
+            HeartbeatExpired: the heartbeat has expired, so other writers may consider this writer
+                dead.
         """
         silent_s = self._silent_s()
         if silent_s > self._policy.expires_after_s:
             raise HeartbeatExpired(self._instant, silent_s)
 
     def stop(self) -> None:
-        """Stop, and delete the file; a second call is harmless.
+        """Stop the heartbeat and delete its file. A second call has no effect.
 
-        If the heartbeat has expired, another attempt at the instant may have a heartbeat. The
-        file is named after the instant and may be that attempt's, so it is kept until it expires.
+        If the heartbeat has expired, the file is kept until it is cleared as expired. It may belong
+        to another attempt at the same instant, because the file is named after the instant.
         """
         with self._beating:
             if self._stopped.is_set():
@@ -109,7 +112,7 @@ class Heartbeat:
                 _log.warning("%s remains until it expires: %s", self._path, error)
 
     def abandon(self) -> None:
-        """Stop, and keep the file, because another writer has the instant and its heartbeat."""
+        """Stop the heartbeat, but keep the file, which belongs to the instant's new writer."""
         with self._beating:
             self._stopped.set()
 
@@ -129,14 +132,15 @@ class Heartbeat:
             self._beaten_at_s = began_s
 
     def _silent_s(self) -> float:
-        # Not the monotonic clock, which stops while a machine is suspended.
+        # The monotonic clock is not used, because it stops while a machine is suspended.
         return time.time() - self._beaten_at_s
 
 
 def find_alive(storage: Storage, policy: HeartbeatPolicy) -> frozenset[str]:
     """Return the requested times of the instants whose heartbeat has not expired.
 
-    Load the timeline before this call: the heartbeat of an instant starts before its request.
+    Load the timeline before this call. Then every live instant on the timeline is found, because
+    its heartbeat started before its request.
     """
     now = datetime.now(UTC)
     _, files = storage.list_folder(HEARTBEAT_FOLDER)
@@ -144,14 +148,15 @@ def find_alive(storage: Storage, policy: HeartbeatPolicy) -> frozenset[str]:
 
 
 def clear_expired(storage: Storage, policy: HeartbeatPolicy, pending: Collection[str]) -> None:
-    """Delete the files of writers that died before a request or after a completion.
+    """Delete the expired heartbeat files of instants that are not pending.
 
+    Their writers died before they requested the instant or after the instant completed.
     ``HeartbeatUtils.cleanExpiredHeartbeats`` of Apache Hudi does the same.
 
     Args:
-        storage: the table's root.
-        policy: when a heartbeat expires.
-        pending: requested times of the pending instants, whose heartbeats are kept.
+        storage: the storage of the table's root.
+        policy: decides when a heartbeat expires.
+        pending: the requested times of the pending instants, whose heartbeats are kept.
     """
     now = datetime.now(UTC)
     _, files = storage.list_folder(HEARTBEAT_FOLDER)
@@ -167,8 +172,8 @@ def forget_heartbeat(storage: Storage, instant: str) -> None:
 def is_fresh(instant: Instant, policy: HeartbeatPolicy, clock: TimelineClock) -> bool:
     """Return whether an instant is so recent that its writer may be alive without a heartbeat.
 
-    Commands of operators and rollbacks of Apache Hudi have no heartbeat. If a local time occurs
-    twice in autumn, it counts as the later one, so that a living writer is never rolled back.
+    Operators' commands and Apache Hudi's rollbacks have no heartbeat. If a local time occurs twice
+    in autumn, the later moment is assumed, so that a live writer is never rolled back.
     """
     requested = clock.parse(instant.requested_at, latest=True)
     return _is_recent(requested, datetime.now(UTC), policy)

@@ -1,8 +1,8 @@
 """Finds the data files of an instant, which a rollback deletes.
 
-A file is named after its instant, except a log of table version 6, which is named after its file
-slice. The blocks of such a log contain their instant. An upgrade keeps such logs. Hudi 1.2 and this
-project write separate logs for each commit.
+The name of a data file contains its instant. Only the name of a log of table version 6 contains its
+file slice instead; the blocks of such a log contain the instant. An upgrade keeps such logs. Apache
+Hudi 1.2 and lakemark write separate logs for each commit.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from lakemark.transaction.table_context import TableContext
 from lakemark.view.file_lister import data_file, list_data_objects
 from lakemark.write.markers import marked_files
 
-#: Maximum difference between our clock and that of a store, or the time zone of a table.
+#: Maximum difference between our clock and a store's clock, or between two time zones.
 _LONGEST_SKEW = timedelta(days=1)
 
 
 def files_of(context: TableContext, instant: str) -> list[str]:
-    """Return the paths, from the table's root, of all data files of an instant.
+    """Return the paths of all data files of an instant, relative to the table's root.
 
     Folders that are not a partition yet are searched, too.
 
@@ -62,7 +62,7 @@ def files_by_instant(context: TableContext, instants: Collection[str]) -> dict[s
 
 
 def was_version_6(storage: Storage) -> bool:
-    """Return whether a table may have been upgraded, so that logs of version 6 may be left."""
+    """Return whether a table may have been upgraded, so that it may contain logs of version 6."""
     initial = read_properties(storage).values.get(keys.INITIAL_VERSION)
     return initial is None or int(initial) < FormatVersion.V8
 
@@ -70,11 +70,12 @@ def was_version_6(storage: Storage) -> bool:
 def _find_writer(
     storage: Storage, info: ObjectInfo, found: Mapping[str, set[str]], clock: TimelineClock
 ) -> None:
-    """Find the instant whose blocks a log contains, and add the log to its files.
+    """Find the instant whose blocks a log contains, and add the log to the instant's files.
 
-    A marker may name a log that existed before and was to be appended to. Such a log must not be
-    deleted. A log that was last changed long before the first of the instants is not opened. An
-    unreadable log is skipped, because queries report it.
+    The result of the markers is corrected, too. A marker may name an older log to which a commit
+    was going to append; such a log must not be deleted. A log that was last changed long before the
+    first of the instants is not opened. An unreadable log is skipped, because queries report it.
+    But if a marker names the log, the error is raised.
     """
     marked = [paths for paths in found.values() if info.path in paths]
     if not marked and (not found or info.modified_at < clock.parse(min(found)) - _LONGEST_SKEW):
@@ -82,7 +83,7 @@ def _find_writer(
     try:
         wrote = writers_in(storage, info)
     except NotFound:
-        return  # it was cleaned after it was listed
+        return  # the log was cleaned after it was listed
     except CorruptData:
         if marked:
             raise
@@ -103,9 +104,10 @@ def _find_writer(
 def has_all_files(
     context: TableContext, commit: Instant, replaced: Collection[str] = frozenset()
 ) -> bool:
-    """Return whether all files of a completed commit still exist and have their size.
+    """Return whether all files of a completed commit still exist with their recorded size.
 
-    Files that later commits have replaced may be missing, and change data that was logged for them.
+    The files in ``replaced``, which later commits have replaced, may be missing, and so may the
+    files with the change data of these files.
     """
     sizes: dict[str, int] = {}
     for stat in context.timeline.read_commit(commit).write_stats:
@@ -119,8 +121,8 @@ def has_all_files(
 def has_rollback_block(context: TableContext, path: str, instant: str) -> bool:
     """Return whether a later rollback block in the file slice of a log targets an instant.
 
-    Apache Hudi rolls back in this way in table version 6. The log remains, and compaction plans and
-    the metadata table contain it.
+    In table version 6, Apache Hudi rolls a log back by such a block. The log remains in the table,
+    in compaction plans and in the metadata table.
     """
     folder, _, name = path.rpartition("/")
     log = LogFileName.parse(name)
@@ -132,17 +134,17 @@ def has_rollback_block(context: TableContext, path: str, instant: str) -> bool:
 
 
 def _comes_after(name: str, log: LogFileName) -> bool:
-    """Return whether a file is a log of the same slice that is read after this one."""
+    """Return whether a file is a log of the same slice that is read after ``log``."""
     other = LogFileName.parse(name)
     is_of_slice = other and (other.file_id, other.instant) == (log.file_id, log.instant)
     return bool(is_of_slice and other and other.version > log.version)
 
 
 def has_logs_in_slice(context: TableContext, instant: str) -> bool:
-    """Return whether logs are named after the slice of a compaction; only in version 6.
+    """Return whether logs belong to the slice that a compaction creates; false after version 6.
 
-    Without the compaction, no reader would find them. While a rollback of the compaction is
-    pending, commits may write such logs, because the compaction has a plan.
+    Without the compaction, no reader would find these logs. Commits may write such logs even while
+    a rollback of the compaction is pending, because the plan of the compaction exists.
     """
     if not context.timeline.version.logs_name_their_slice:
         return False
@@ -152,11 +154,11 @@ def has_logs_in_slice(context: TableContext, instant: str) -> bool:
 
 
 def awaited_logs(store: TimelineStore, timeline: Timeline) -> set[str]:
-    """Return the logs in pending compaction plans, even if their commits have not completed.
+    """Return the logs in pending compaction plans that must exist until the plans are executed.
 
     In table version 6, the plan of another writer may contain logs that were still being written,
-    and the executor of the plan must find them. Plans of later versions contain only completed
-    logs, so the result is empty.
+    and the executor of the plan must find these logs. In later versions, plans contain only logs of
+    completed commits, so the result is empty.
     """
     if not store.version.logs_name_their_slice:
         return set()
@@ -166,7 +168,7 @@ def awaited_logs(store: TimelineStore, timeline: Timeline) -> set[str]:
 
 
 def as_planned(storage: Storage, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return files in the form of plans: absolute, by partition."""
+    """Return files as rollback plans list them: absolute paths, grouped by partition."""
     root = storage.location.url.rstrip("/")
     partitions: dict[str, tuple[str, ...]] = {}
     for path in paths:
@@ -176,5 +178,5 @@ def as_planned(storage: Storage, paths: Iterable[str]) -> dict[str, tuple[str, .
 
 
 def names_of(files: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return the files of a plan without their folders."""
+    """Return the names of a plan's files without folders, grouped by partition."""
     return {folder: [path.rpartition("/")[2] for path in paths] for folder, paths in files.items()}

@@ -1,13 +1,13 @@
-"""Commits that completed after they were rolled back.
+"""Finds and undoes commits that completed after they were rolled back.
 
-The store creates a completed instant by a copy of its prepared content. A store may execute this
-copy late. For example, it has read the content, its client gets no answer and gives up, another
-writer rolls the instant back, and then the store writes the copy. Now the instant is completed, its
-files are gone, and its checkpoint claims that its rows were read. The rollback is effective, so the
-instant is undone again.
+The store creates a completed instant by copying its prepared content. The store may execute this
+copy late. For example, the store has read the content, but the writer receives no answer and gives
+up. Then another writer rolls the instant back, and only then the store writes the copy. Now the
+instant is completed, but its files were deleted. Its checkpoint claims that its rows were read. So
+the instant is undone again, as the rollback intended.
 
-Compactions, log compactions and clusterings are not checked: their plans outlive a rollback, and
-another attempt completes with the same requested time.
+Compactions, log compactions and clusterings are not checked. Their plans outlive a rollback, so
+another attempt may rightly complete with the same requested time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def rolled_back_and_completed(store: TimelineStore, timeline: Timeline) -> list[
     """Return the completed commits that a completed rollback or restore had undone.
 
     Args:
-        store: reads the timeline's instants.
+        store: the reader of the timeline's instants.
         timeline: the active timeline.
     """
     undone = dict(_undone(store, timeline))
@@ -50,16 +50,16 @@ def rolled_back_and_completed(store: TimelineStore, timeline: Timeline) -> list[
 
 
 def undo_late_completions(context: TableContext, timeline: Timeline, lease: Lease) -> list[str]:
-    """Undo commits that completed after they were rolled back; under the table's lock.
+    """Undo commits that completed after they were rolled back. The caller holds the table's lock.
 
-    A commit with all its files is kept: Apache Hudi may complete an instant that was rolled back
-    before its files were written, and then its rows are acknowledged. A commit with a savepoint is
-    kept, too.
+    A commit is kept if all its files exist. Apache Hudi may write these files and complete the
+    instant after a rollback, and then the rows are acknowledged. A commit with a savepoint is kept,
+    too.
 
     Args:
-        context: the table.
-        timeline: the timeline that was just loaded.
-        lease: lease of the lock.
+        context: the table's context.
+        timeline: the timeline, just loaded.
+        lease: the lease of the table's lock.
 
     Returns:
         The requested times of the commits that were undone.
@@ -81,7 +81,10 @@ def undo_late_completions(context: TableContext, timeline: Timeline, lease: Leas
 
 
 def _undo(context: TableContext, commit: Instant, timeline: Timeline, lease: Lease) -> None:
-    """Repeat the rollback. First the instant is removed, so that no reader needs its files."""
+    """Repeat the rollback of a commit.
+
+    The completed instant is removed before its files, so that no reader needs the files.
+    """
     name = commit.requested_at
     pending = Instant(name, commit.action, State.INFLIGHT)
     lease.check()
@@ -114,6 +117,6 @@ def _has_its_rows(context: TableContext, commit: Instant) -> bool:
 
 
 def _has_plan(context: TableContext, commit: Instant) -> bool:
-    """Return whether a commit completes a planned service."""
+    """Return whether a commit completes a planned table service."""
     plans = (Instant(commit.requested_at, action, State.REQUESTED) for action in _PLANS)
     return any(context.timeline.is_requested(plan) for plan in plans)

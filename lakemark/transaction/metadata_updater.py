@@ -1,9 +1,9 @@
-"""The interface through which a change of a table updates its metadata table.
+"""The interface through which a writer records each change of a table in its metadata table.
 
-The metadata table is updated under the table's lock, right before the change is published. It has a
-commit of its own with the same requested time. Readers skip this commit while the instant of the
-table is pending, so a crash in between has no effect on them. A rollback of the instant, or another
-attempt at it, updates the metadata table again.
+The metadata table is updated under the table's lock, right before the change is published. The
+update is a commit of the metadata table with the requested time of the table's instant. Readers
+skip this commit while the table's instant is pending. So a crash in between has no effect on
+readers. A rollback or a new attempt of the instant updates the metadata table again.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.instant import Instant
 from lakemark.timeline.timeline import Timeline
 
-#: Partition path → names of files in it.
+#: For each partition path, the names of files in the partition.
 FileNames = Mapping[str, Sequence[str]]
 
 
 class MetadataUpdater(Protocol):
-    """Records each change of a table's files; a call may be repeated after a crash.
+    """Records each change of a table's files. A call may be repeated after a crash.
 
     If a method raises an error, the change is not published.
     """
@@ -30,13 +30,13 @@ class MetadataUpdater(Protocol):
 
         Args:
             instant: the inflight instant.
-            metadata: its commit metadata.
-            timeline: the timeline that was just loaded under the lock.
+            metadata: the instant's commit metadata.
+            timeline: the timeline, just loaded under the lock.
         """
         ...
 
     def on_clean(self, instant: Instant, deleted: FileNames, timeline: Timeline) -> None:
-        """Record a clean before it is published; its files are deleted."""
+        """Record a clean before it is published. The cleaned files are already deleted."""
         ...
 
     def on_rollback(
@@ -46,23 +46,23 @@ class MetadataUpdater(Protocol):
         timeline: Timeline,
         check_lease: Callable[[], None],
     ) -> None:
-        """Record a rollback before it is published; the files of its target are deleted.
+        """Record a rollback before it is published. The target's files are already deleted.
 
         Args:
-            target: requested time of the instant that is rolled back.
-            deleted: its files.
-            timeline: the timeline that was just loaded under the lock.
+            target: the requested time of the instant that is rolled back.
+            deleted: the deleted files of the target.
+            timeline: the timeline, loaded under the lock.
             check_lease: raises if the lock was lost.
         """
         ...
 
     def has_commit(self, requested_at: str) -> bool:
-        """Return whether the metadata table has a completed commit of this requested time."""
+        """Return whether the metadata table has a completed commit with this requested time."""
         ...
 
 
 class NoMetadataUpdater:
-    """Records nothing, for tables without a metadata table."""
+    """A ``MetadataUpdater`` for tables without a metadata table. It records nothing."""
 
     def on_commit(self, instant: Instant, metadata: CommitMetadata, timeline: Timeline) -> None:
         """See ``MetadataUpdater.on_commit``."""

@@ -1,7 +1,8 @@
 """The rules for several writers of one table (multi-writer in Apache Hudi).
 
-Each writer has a heartbeat while it writes. It does not roll back instants whose writer is alive.
-After it has generated a time, it waits until the clocks of all writers are past that time.
+Each writer has a heartbeat while it writes. No writer rolls back an instant whose writer is alive.
+A writer that has generated an instant time waits until the clocks of all writers are past that
+time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from lakemark.transaction.heartbeat import (
     is_fresh,
 )
 
-#: Each commit holds the lock for so long, and other writers wait at most 90 s for it.
+#: Largest setting of ``clock_skew_ms``. A commit holds the lock at least for the clock skew, while
+#: other writers wait at most 90 s for the lock.
 LONGEST_CLOCK_SKEW_MS = 30_000
 
 
@@ -30,18 +32,18 @@ class MultiWriter:
     """The settings of a table that several writers share.
 
     Attributes:
-        heartbeats: when a writer counts as dead.
-        clock_skew_ms: how far the clocks of the writers may differ. A writer that generates a time
-            holds the lock for so long, as ``SkewAdjustingTimeGenerator`` does (200 ms). So the next
-            holder generates a later time, even if it does not read the timeline (Apache Hudi does
-            not).
+        heartbeats: decides when a writer is considered dead.
+        clock_skew_ms: how far the clocks of the writers may differ. A writer that has generated a
+            time holds the lock for at least this time, as ``SkewAdjustingTimeGenerator`` does
+            (200 ms). So the next holder generates a later time even if it does not read the
+            timeline, as Apache Hudi.
     """
 
     heartbeats: HeartbeatPolicy = field(default_factory=HeartbeatPolicy)
     clock_skew_ms: int = 200
 
     def heartbeat(self, storage: Storage, instant: str) -> Heartbeat:
-        """Start the heartbeat of an instant of this writer."""
+        """Start the heartbeat of this writer's instant."""
         return Heartbeat(storage, instant, self.heartbeats)
 
     def let_clocks_pass(self) -> None:
@@ -50,7 +52,7 @@ class MultiWriter:
 
 
 def has_heartbeat(storage: Storage, pending: Instant, multi_writer: MultiWriter | None) -> bool:
-    """Return whether the heartbeat of a pending instant is alive, even on a table of one writer."""
+    """Return whether a pending instant has a live heartbeat, also if the table is not shared."""
     policy = multi_writer.heartbeats if multi_writer is not None else HeartbeatPolicy()
     return pending.requested_at in find_alive(storage, policy)
 
@@ -64,15 +66,15 @@ def find_dead(
     """Return the pending instants whose writer is dead. Load the timeline before this call.
 
     Args:
-        storage: the table's root.
-        pending: instants of any writer.
-        multi_writer: None if the caller is the only writer of the table. All other writers then
-            count as dead (``HoodieFailedWritesCleaningPolicy.EAGER``). Otherwise their heartbeats
-            decide (``LAZY``).
-        clock: clock of the timeline.
+        storage: the storage of the table's root.
+        pending: the pending instants of any writer.
+        multi_writer: the settings of a shared table, in which heartbeats decide whether a writer is
+            dead (``HoodieFailedWritesCleaningPolicy.LAZY``). None if the caller is the table's only
+            writer. Then all other writers are considered dead (``EAGER``).
+        clock: the clock of the timeline.
 
     Raises:
-        WriterAlive: the caller is set to be the only writer, and another one is alive.
+        WriterAlive: the caller is configured as the only writer, but another writer is alive.
     """
     listed = list(pending)
     if not listed:

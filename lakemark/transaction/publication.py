@@ -1,13 +1,15 @@
 """Publishes an instant in two steps under one lease.
 
-1. ``prepare``  writes the completed content to another path. The lease is still valid after that,
-                so a writer that takes the lock over finds the content, and deletes it first
-2. ``publish``  the store creates the completed instant from this content, and fails without it
+1. ``prepare``  writes the content of the completed instant to another path. Then the lease is
+                checked. If it is still valid, any later holder of the lock finds the content and
+                deletes it
+2. ``publish``  the store creates the completed instant from this content, and fails if the content
+                was deleted
 
-So if another writer of this project has taken the lock over, a writer that was suspended between
-two steps, or whose requests were delayed, publishes nothing. Apache Hudi deletes nothing when it
-takes a lock over. Because of it, the lease is checked right before each attempt: at least half of
-its time is then left for the one request that follows.
+So a writer that was suspended between the two steps, or whose requests were delayed, publishes
+nothing if another lakemark writer has taken over the lock. But Apache Hudi deletes nothing when it
+takes over a lock. Therefore the lease is also checked right before each attempt to publish. Then at
+least half of the lease's duration remains for the single request that publishes.
 """
 
 from __future__ import annotations
@@ -26,8 +28,8 @@ class Publication:
     """One instant that is about to complete.
 
     Attributes:
-        store: stores its timeline.
-        lease: lease of the table's lock.
+        store: the table's timeline.
+        lease: the lease of the table's lock.
         pending: the inflight instant.
     """
 
@@ -36,19 +38,19 @@ class Publication:
     pending: Instant
 
     def prepare(self, content: bytes) -> None:
-        """Write the completed content to the path from which it is published.
+        """Write the content of the completed instant to the path from which it is published.
 
         Raises:
-            LeaseLost: another writer may have taken the lock over before the content existed.
+            LeaseLost: another writer may have taken over the lock before the content was written.
         """
         self.store.prepare(self.pending, content)  # model: prepare
         self.lease.check_time()
 
     def publish(self, completed_at: str) -> Instant:
-        """Try once to create the completed instant; it is durable when this returns.
+        """Try once to create the completed instant, which is durable when this method returns.
 
         Raises:
-            LeaseLost: other writers may be changing the table; this attempt published nothing.
+            LeaseLost: other writers may be changing the table; this call published nothing.
             Fenced: the instant was rolled back.
         """
         try:

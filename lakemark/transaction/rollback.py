@@ -1,17 +1,26 @@
 """Rolls back the instants of dead writers, or an instant that an operator names.
 
-If an instant is not on the timeline, its files count as committed once the timeline starts after
-it. So the files are deleted first, and the instant last (``BaseRollbackActionExecutor``). These are
-the steps, and what a crash right after each leaves:
+If an instant is missing from the active timeline and is older than all active writes, readers treat
+its files as committed. So a rollback deletes the files of its target first, and the target's
+instant last (``BaseRollbackActionExecutor``). The steps, and the situation after a crash right
+after each step, are:
 
-1. delete the prepared content      its writer can no longer publish the instant
-2. create the requested rollback    a plan, which the next writer executes
-3. create the inflight rollback     the same
-4. make a completed instant pending readers see none of its rows
-5. delete its files                 the same
-6. publish the rollback             the rollback is completed; its target is pending, without files
-7. remove the target                the requested plan of a service that had not completed is kept
-8. delete the markers               markers that no reader reads
+1. delete the target's prepared content
+                     the target's writer can no longer publish the target
+2. create the requested rollback
+                     the next writer executes the rollback's plan
+3. create the inflight rollback
+                     as after step 2
+4. make the target pending if it is completed
+                     readers see none of the target's rows
+5. delete the target's files
+                     as after step 4
+6. publish the rollback
+                     the rollback is completed; the target is pending, without files
+7. remove the target from the timeline, but keep the plan of a compaction that had not completed
+                     the markers of the target still exist, but no reader reads them
+8. delete the markers of the target
+                     the rollback is finished
 """
 
 from __future__ import annotations
@@ -55,7 +64,7 @@ from lakemark.transaction.rollback_checks import (
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
 from lakemark.write.markers import drop_markers
 
-#: Services whose plan is kept when an attempt at them is rolled back.
+#: Table services whose plan is kept when an attempt to execute the plan is rolled back.
 _COMPACTIONS = (Action.COMPACTION, Action.LOG_COMPACTION)
 
 _log = logging.getLogger(__name__)
@@ -64,23 +73,23 @@ _log = logging.getLogger(__name__)
 def recover(context: TableContext) -> list[str]:
     """Complete pending rollbacks, then roll back the pending commits of dead writers.
 
-    Before that, commits that completed after they were rolled back are undone.
+    First of all, commits that completed after they were rolled back are undone.
 
-    If writers share the table, a writer is dead if its heartbeat has expired, both before the lock
-    is taken and under the lock. So a rollback that was just requested is not executed by a second
-    writer. If writers do not share the table, all other writers are dead.
+    If writers share the table, a writer is considered dead if its heartbeat has expired before the
+    lock is acquired, and still has under the lock. So no second writer executes a rollback that was
+    just requested. If writers do not share the table, all other writers are considered dead.
 
-    Pending compactions, log compactions and clusterings are kept, because logs may have been
-    written that depend on their plans.
+    Pending compactions, log compactions and clusterings are kept, because logs that depend on their
+    plans may have been written.
 
     Returns:
         The requested times of the instants that were rolled back.
 
     Raises:
-        Refused: a restore is pending; or the rollback of another writer would undo a completed
-            instant that later instants need; or a pending commit had completed, and its completed
+        Refused: a restore is pending; or another writer's pending rollback would undo a completed
+            instant that later instants need; or a pending commit had completed, but its completed
             file was lost.
-        WriterAlive: another writer is writing to a table that is not shared.
+        WriterAlive: another writer is writing to the table, which is not shared.
     """
     timeline = context.timeline.load()
     check_no_restore(timeline)
@@ -106,15 +115,15 @@ def recover(context: TableContext) -> list[str]:
 def roll_back(context: TableContext, target: Instant) -> bool:
     """Roll back a pending instant of this writer.
 
-    If another writer has already rolled it back, files that we wrote after that are deleted, too.
-    If another writer has begun a new attempt at a planned service, only the files of our attempt
-    are deleted.
+    If another writer has already rolled the instant back, files that this writer wrote after that
+    rollback are deleted. If another writer has begun a new attempt at a planned service, only the
+    files of this writer's attempt are deleted.
 
     Returns:
-        False if the instant was completed before this writer held the lock.
+        False if the instant had already completed; otherwise true.
 
     Raises:
-        Fenced: another writer rolled it back, although the table is not shared.
+        Fenced: another writer rolled the instant back, although the table is not shared.
     """
     with context.lock.hold(LOCK_WAIT_S) as lease:
         context.timeline.withdraw(target)
@@ -141,11 +150,11 @@ def roll_back(context: TableContext, target: Instant) -> bool:
 
 
 def plan_rollback(context: TableContext, requested_at: str) -> RollbackPlan:
-    """Return what ``roll_back_named`` would delete now.
+    """Return the plan with the files that ``roll_back_named`` would delete now.
 
     Raises:
         InvalidConfig: no such commit is on the active timeline.
-        Refused: it may not be rolled back; the message contains the remedy.
+        Refused: the commit may not be rolled back; the message contains the remedy.
     """
     timeline = context.timeline.load()
     check_no_restore(timeline)
@@ -155,13 +164,14 @@ def plan_rollback(context: TableContext, requested_at: str) -> RollbackPlan:
 
 
 def roll_back_named(context: TableContext, requested_at: str) -> RollbackPlan:
-    """Roll back one instant, completed or not; a pending rollback of it is completed.
+    """Roll back one completed or pending instant, or complete a pending rollback of the instant.
 
     The plan of a compaction that had not completed is kept, and can be executed again. The plan of
-    a clustering is removed, unless the heartbeat of its writer is alive.
+    a clustering is removed. Raises what ``plan_rollback`` raises; for example ``Refused`` if the
+    heartbeat of a pending instant's writer is alive.
 
     Returns:
-        What was deleted. Errors as for ``plan_rollback``.
+        The plan with the files that were deleted.
     """
     with context.lock.hold(LOCK_WAIT_S) as lease:
         timeline = context.timeline.load()
@@ -211,7 +221,7 @@ def _recover(context: TableContext, suspects: Collection[str], lease: Lease) -> 
             forget_heartbeat(context.storage, rollback.requested_at)
         else:
             undone.append(_finish(context, rollback, timeline, lease))
-        timeline = context.timeline.load()  # its target is gone, and so is the plan of a compaction
+        timeline = context.timeline.load()  # the rollback changed the timeline
     for commit in abandoned:
         if commit.action is Action.ROLLBACK:
             continue
@@ -229,10 +239,10 @@ def _recover(context: TableContext, suspects: Collection[str], lease: Lease) -> 
 
 
 def _forget_archived(context: TableContext, commit: Instant, lease: Lease) -> None:
-    """Delete the pending files of a commit that completed and was archived.
+    """Delete the requested and inflight files of a commit that completed and was archived.
 
-    A store may repeat a request that it has carried out, so that an inflight file that the archiver
-    deleted appears again.
+    A store may execute a request twice. Then an inflight file that the archiver deleted appears
+    again.
     """
     _log.warning("%s is removed: the commit completed and is in the history", commit)
     lease.check()
@@ -243,23 +253,26 @@ def _forget_archived(context: TableContext, commit: Instant, lease: Lease) -> No
 def _is_planned(context: TableContext, rollback: Instant) -> bool:
     """Return whether the plan of a pending rollback exists.
 
-    A process that has lost the lock may create the inflight file late. The rollback may have been
-    completed and archived by then, so there is nothing left to do.
+    A process that has lost the lock may create the inflight file late, after the rollback was
+    completed and archived. Then there is no plan, and the rollback needs no execution.
     """
     return rollback.state is State.REQUESTED or context.timeline.is_requested(rollback)
 
 
 def _is_obsolete(context: TableContext, rollback: Instant, timeline: Timeline) -> bool:
-    """Return whether the target of a pending rollback must be kept.
+    """Return whether a pending rollback must not be executed, because its target must be kept.
 
-    It must be kept if it is archived by now, or if later instants need it and the rollback has
-    deleted none of its files: all files exist that later commits have not replaced.
+    The target must be kept if it was archived meanwhile. It must also be kept if it completed after
+    the rollback was requested or if later instants need it, provided that the rollback has deleted
+    none of its files. A clean may have deleted files that later commits replaced, so these files
+    are ignored.
 
-    Apache Hudi publishes without a check for rollbacks of its instant. So its writer may publish
-    after its heartbeat has expired, while the writer that rolls it back is dead, too. Its rows are
-    then acknowledged, and later instants may need them. The same holds for a completed instant, if
-    the process that was to roll it back died or lost the lock before it began: later commits have
-    replaced its files since, and a clean may have deleted them.
+    There are two causes. First, Apache Hudi publishes an instant without a check for a pending
+    rollback of the instant. So its writer may publish after its heartbeat has expired, while the
+    process that executes the rollback is dead. The rows are then acknowledged, and later instants
+    may need them. Second, a process that was about to roll back a completed instant may have died
+    or lost the lock before it deleted files. Later commits may have replaced the target's files
+    since.
     """
     name = context.timeline.read_rollback_plan(rollback.requested_at).instant
     target = timeline.find(name)
@@ -284,7 +297,7 @@ def _is_needed(context: TableContext, commit: Instant, timeline: Timeline) -> bo
 
 
 def _abandoned(context: TableContext, timeline: Timeline) -> list[Instant]:
-    """Return pending rollbacks and commits of dead writers, except targets of those rollbacks."""
+    """Return the pending rollbacks and commits of dead writers, except targets of rollbacks."""
     pending = timeline.pending(Action.ROLLBACK)
     targets = {plan.instant for _, plan in context.timeline.pending_rollbacks(timeline)}
     commits = (
@@ -300,7 +313,7 @@ def _roll_back(
     name = context.generate_time(timeline.newest_time, ClockSlot.SERVICE)  # model: plan rollback
     rollback = Instant(name, Action.ROLLBACK, State.REQUESTED)
     content = encode_rollback_plan(_plan(context, target, timeline))
-    lease.check()  # right before the step, because planning lists the table
+    lease.check()  # only now, because planning lists the table, which may take long
     context.timeline.create(rollback, content)  # model: request rollback
     return _finish(context, rollback, timeline, lease)
 
@@ -314,7 +327,7 @@ def _plan(context: TableContext, target: Instant, timeline: Timeline) -> Rollbac
 def _finish(
     context: TableContext, rollback: Instant, timeline: Timeline, lease: Lease
 ) -> RollbackPlan:
-    """Execute a requested or inflight rollback of any writer; returns what was deleted."""
+    """Execute a requested or inflight rollback of any writer; return the deleted files."""
     with context.alive(rollback.requested_at):
         return _execute(context, rollback, timeline, lease)
 
@@ -353,11 +366,11 @@ def _execute(
     context.timeline.withdraw(pending)
     keeps_plan = plan.action in _COMPACTIONS or has_logs_in_slice(context, plan.instant)
     if keeps_plan:
-        lease.check()  # without the lock, another attempt may have begun by now
+        lease.check()  # if the lock was lost, another attempt may have begun by now
     if target is not None:
         context.timeline.forget(target, keep_plan=keeps_plan)  # model: forget
     drop_markers(context.storage, plan.instant)
-    if not keeps_plan:  # otherwise the file may be that of the next attempt
+    if not keeps_plan:  # otherwise the heartbeat may be that of the next attempt
         forget_heartbeat(context.storage, plan.instant)
     return done
 
@@ -365,8 +378,9 @@ def _execute(
 def _start(context: TableContext, rollback: Instant, lease: Lease) -> None:
     """Create the inflight file of a requested rollback.
 
-    If the lock was lost right before, the file may appear after another process has completed and
-    archived the rollback. Then it is deleted. If this process dies first, ``recover`` deletes it.
+    If the lock was lost meanwhile, another process may have completed and archived the rollback
+    before the inflight file was created. Then the file is deleted. If this process dies before
+    that, ``recover`` deletes the file.
 
     Raises:
         LeaseLost: another process may have taken over the rollback.
@@ -388,12 +402,12 @@ def _delete_files(
     awaited: Collection[str],
     lease: Lease,
 ) -> dict[str, tuple[str, ...]]:
-    """Delete the files of the instant; returns them by partition, in the form of plans.
+    """Delete the files of the rolled back instant; return the files, as plans list them.
 
-    The table is listed again, because the dead writer may have written files after the plan, and
-    because another writer's plan may spell absolute paths differently. A log that a compaction is
-    to read is replaced by a rollback block of the instant. (Apache Hudi keeps the log, and adds
-    such a block to the slice.)
+    The table is listed again, because the dead writer may have written files after the rollback was
+    planned, and because another writer's plan may spell absolute paths differently. A log that is
+    in the plan of a compaction must continue to exist, so it is overwritten with a rollback block.
+    (Apache Hudi keeps the log, and adds a rollback block to the slice.)
     """
     files = files_of(context, plan.instant)  # model: list files
     lease.check()
@@ -413,10 +427,11 @@ def _without(
 
 
 def _forget_undone(context: TableContext, timeline: Timeline) -> None:
-    """Remove compactions that were rolled back after completion, by a writer that then died.
+    """Remove pending compactions that were rolled back after they had completed.
 
-    In version 6 a commit may have written to the slice of such a compaction since. Then the plan is
-    kept, and the compaction is executed again. Compactions without a plan are removed, too.
+    The writer that rolled the compaction back died before it removed the plan. In table version 6,
+    a commit may have written logs to the slice of such a compaction since. Then the plan is kept,
+    and the compaction is executed again. Inflight compactions without a plan are removed, too.
     """
     for compaction in timeline.pending(*_COMPACTIONS):
         name = compaction.requested_at

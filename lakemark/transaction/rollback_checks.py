@@ -1,9 +1,9 @@
-"""Checks that an instant may be rolled back: it must be the newest commit, and nothing may need it.
+"""Checks that a commit may be rolled back: it must be the newest, and no other instant may need it.
 
-A rollback is refused if ``BaseRollbackActionExecutor`` of Apache Hudi refuses it under its eager
-policy: because of a savepoint, a later commit, or a pending commit. It is also refused if rows
-would be lost: if a planned service needs the files of the commit, or if a clean has deleted files
-that the commit replaced.
+A rollback is refused if Apache Hudi's ``BaseRollbackActionExecutor`` refuses it under the eager
+policy: because of a savepoint, a later commit, or a pending commit. A rollback is also refused if
+rows would be lost. This happens if a planned table service needs the files of the commit, or if a
+clean has deleted files that the commit replaced.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _SERVICES = (*_COMPACTIONS, Action.CLUSTERING)
 
 
 def check_no_restore(timeline: Timeline) -> None:
-    """Check that no restore is pending, because the table is then between two states.
+    """Check that no restore is pending, because a pending restore is only partly executed.
 
     Raises:
-        Refused: one is pending (``BaseHoodieWriteClient.startCommit`` refuses, too).
+        Refused: a restore is pending. ``BaseHoodieWriteClient.startCommit`` also refuses this.
     """
     pending = timeline.pending(Action.RESTORE)
     if pending:
@@ -59,12 +59,12 @@ def rollbacks_of_completed_commits(timeline: Timeline, store: TimelineStore) -> 
 
 
 def named_instant(timeline: Timeline, requested_at: str) -> Instant:
-    """Return the instant of a requested time, if such an instant can be rolled back.
+    """Return the instant with a requested time, if an instant of this kind can be rolled back.
 
     Raises:
-        InvalidConfig: there is none, or it wrote no rows.
-        Refused: it is a compaction plan without files. A clustering plan can be rolled back,
-            because it prevents commits to its file groups.
+        InvalidConfig: there is no such instant, or the instant writes no rows.
+        Refused: the instant is a compaction plan without files. (A clustering plan can be rolled
+            back, because the plan prevents commits to its file groups.)
     """
     target = timeline.find(requested_at)
     if target is None or not target.action.is_write:
@@ -82,16 +82,16 @@ def named_instant(timeline: Timeline, requested_at: str) -> Instant:
 def check_undoable(
     target: Instant, timeline: Timeline, store: TimelineStore, storage: Storage
 ) -> None:
-    """Check that without a completed instant, the table is exactly as it was before the instant.
+    """Check that a rollback of a completed instant would restore the table as it was before.
 
     Args:
         target: the completed instant.
-        timeline: the timeline that was just loaded.
-        store: reads its instants.
-        storage: the table's root.
+        timeline: the timeline, just loaded.
+        store: the reader of the timeline's instants.
+        storage: the storage of the table's root.
 
     Raises:
-        Refused: it is not; the message contains the remedy.
+        Refused: the rollback would not restore the table; the message contains the remedy.
     """
     for problem in (
         *_later(target, timeline),
@@ -120,11 +120,12 @@ def _later(target: Instant, timeline: Timeline) -> Iterator[str]:
 
 
 def _only(target: Instant, timeline: Timeline, store: TimelineStore) -> Iterator[str]:
-    """The timeline begins with the oldest active write, and files of older ones count as committed.
+    """Yield a problem if an active commit would not remain after the rollback.
 
-    Without an active write, it has no beginning: readers would find no file of the history, and the
-    next commit would write second file groups. An archiver may still have to delete an instant that
-    is in the history already, so the history decides.
+    Readers treat files as committed if their instants are older than the oldest active write.
+    Without any active write, readers would ignore the files of all archived instants, and the next
+    commit would create new file groups. An active commit that is already in the history does not
+    count, because an archiver may be about to delete it from the active timeline.
     """
     if not timeline.has_history:
         return
@@ -138,9 +139,10 @@ def _only(target: Instant, timeline: Timeline, store: TimelineStore) -> Iterator
 
 
 def _cleaned(target: Instant, store: TimelineStore, storage: Storage) -> Iterator[str]:
-    """Find cleaned files that the commit replaced: without it, their rows would be lost.
+    """Yield the files that the commit replaced and that a clean has deleted.
 
-    The clean may be archived, or may have died before it completed, so the files decide.
+    After a rollback of the commit, the rows in these files would be lost. The files are looked up
+    on storage, because the clean may be archived, or its writer may have died before it completed.
     """
     metadata = store.read_commit(target)
     for path in _files_replaced_by(target, metadata, store):
@@ -152,10 +154,10 @@ def _cleaned(target: Instant, store: TimelineStore, storage: Storage) -> Iterato
 
 
 def replaced_since(commit: Instant, timeline: Timeline, store: TimelineStore) -> set[str]:
-    """Return the paths of a commit's files in place of which later commits wrote others.
+    """Return the paths of a commit's files that later commits have replaced.
 
-    A clean may have deleted these files. Their writers have read the rows of them, so the commit
-    had completed.
+    A clean may have deleted these files. The later commits have read the rows of these files, so
+    the commit had completed.
     """
     paths: set[str] = set()
     groups: set[tuple[str, str]] = set()

@@ -1,20 +1,20 @@
 """How far the streamers of a table have read, as its commits record it.
 
-Several streamers may write one table, each under an identity of its own. Each commit records what
-is known of all of them, so none depends on how long its own last commit stays active. A copied
-entry may be older than what its streamer has committed meanwhile. So each entry says since when it
-is true, and the latest entry counts, in whichever commit it is.
+Several streamers may write one table, each under its own identity. Each commit records the progress
+of all streamers that the commit's writer knows. So a streamer's progress is not lost when its own
+last commit is archived. A copied entry may be older than what its streamer has committed meanwhile.
+So each entry contains the time since when it is true, and the latest entry of any commit counts.
 
 JSON under ``lakemark.checkpoints``::
 
     {"as_of": time, "streamers": {identity: {"checkpoint": text or null, "commit": time,
      "known_at": time, "topic_id": text, "obeyed": {key: text}}}}
 
-An empty value is left out. ``checkpoint`` is null after a reset. The default streamer, whose
+An empty value is omitted. ``checkpoint`` is null after a reset. The default streamer, whose
 identity is "", also stores its checkpoint under Apache Hudi's key (``carried_metadata``).
 
-A checkpoint is whatever the caller's ``parse`` makes of its text: a position in a source for the
-streamer that resumes there, the text itself for archival.
+The caller's ``parse`` decides the type of a checkpoint. For a streamer that resumes, it is a
+position in a source. For archival, it is the text itself.
 """
 
 from __future__ import annotations
@@ -35,32 +35,33 @@ from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.carried_metadata import applied_options, checkpoint_key
 
-#: Identity of the streamer that shares its checkpoint with Apache Hudi's streamer.
+#: The identity of the streamer that shares its checkpoint with Apache Hudi's streamer.
 DEFAULT_IDENTITY = ""
 
-#: Digits of an instant down to its second; a time that is cut there is before all of that second.
+#: Number of digits of an instant time down to the second. A time that is truncated to these digits
+#: sorts before all times of the same second.
 _TO_THE_SECOND = 14
 
-#: Commits that archival searches for the one that Apache Hudi's streamer would resume from.
+#: How many commits archival searches for the commit from which Apache Hudi's streamer would resume.
 _KEPT_FOR_APACHE_WITHIN = 500
 
-#: Instants with the extra metadata of their commits, in any order. Pending instants, and those that
-#: write no rows, are skipped. Extra metadata is read only as far back as it is needed.
+#: Instants with the extra metadata of their commits, in any order. Pending instants, and instants
+#: that write no rows, are ignored. The extra metadata of a commit is read only when it is needed.
 Commits: TypeAlias = Iterable[tuple[Instant, Mapping[str, str]]]
 
-#: Whether the commit of a requested time is still in effect. Other commits may have copied the
-#: entry of a commit that was rolled back or restored away.
+#: Returns whether the commit of a requested time has not been undone. After a commit was rolled
+#: back or restored away, other commits may still contain a copy of its entry.
 IsInEffect: TypeAlias = Callable[[str], bool]
 
 Checkpoint = TypeVar("Checkpoint")
 
 
 class DamagedCheckpoint(Permanent):
-    """A commit carries a checkpoint that cannot be read, so no run knows where to resume.
+    """A commit carries a checkpoint that cannot be parsed, so no run knows where to resume.
 
     Attributes:
-        commit: the commit; "" if it is not known.
-        key: the key of its extra metadata.
+        commit: the requested time of the commit; "" if it is not known.
+        key: the key in the commit's extra metadata.
         value: the text under this key.
     """
 
@@ -78,13 +79,13 @@ class StreamerProgress(Generic[Checkpoint]):
     """How far one streamer has read.
 
     Attributes:
-        checkpoint: where it resumes; None after a reset.
-        commit: requested time of the commit that moved the streamer there.
-        known_at: since when this is true, as a time of the timeline; "" in that commit itself,
-            which does not know its own completion time.
+        checkpoint: the checkpoint from which the streamer resumes; None after a reset.
+        commit: the requested time of the commit that moved the streamer to the checkpoint.
+        known_at: the instant time since when this progress is true. It is "" in ``commit`` itself,
+            because a commit does not know its own completion time.
         topic_id: Kafka's id of the topic; "" if it is not known.
-        key: the key of the commit that stores the checkpoint.
-        applied: options that Apache Hudi's streamer has applied.
+        key: the key of the extra metadata under which the checkpoint is stored.
+        applied: the options that Apache Hudi's streamer has applied.
     """
 
     checkpoint: Checkpoint | None
@@ -97,11 +98,11 @@ class StreamerProgress(Generic[Checkpoint]):
 
 @dataclass(frozen=True)  # no slots: an alias with a type argument can be called
 class TableProgress(Generic[Checkpoint]):
-    """What one commit records of all streamers.
+    """The progress of all streamers that one commit records.
 
     Attributes:
-        streamers: by identity.
-        as_of: all that completed up to this completion time is included.
+        streamers: the progress of each streamer, by identity.
+        as_of: the completion time up to which all completed commits are included.
     """
 
     streamers: Mapping[str, StreamerProgress[Checkpoint]] = field(default_factory=dict)
@@ -110,13 +111,13 @@ class TableProgress(Generic[Checkpoint]):
     def with_progress(
         self, identity: str, progress: StreamerProgress[Checkpoint]
     ) -> TableProgress[Checkpoint]:
-        """Return the same after one streamer has moved, or was reset."""
+        """Return the table's progress with new progress of one streamer."""
         return replace(self, streamers={**self.streamers, identity: progress})
 
 
 @dataclass(frozen=True, slots=True)
 class FoundProgress(Generic[Checkpoint]):
-    """Progress, and the commit that records it."""
+    """The progress of one streamer, and the commit in which it was found."""
 
     progress: StreamerProgress[Checkpoint]
     carrier: Instant
@@ -128,16 +129,16 @@ def decode_progress(
     known_at: str,
     parse: Callable[[str], Checkpoint],
 ) -> TableProgress[Checkpoint]:
-    """Return what a completed commit records.
+    """Return the progress of all streamers that a completed commit records.
 
     Args:
-        extra_metadata: of the commit.
+        extra_metadata: the extra metadata of the commit.
         instant: the commit.
-        known_at: since when a checkpoint under Apache Hudi's keys was true.
-        parse: makes a checkpoint of its text, or raises ``ValueError``.
+        known_at: the time since when a checkpoint under Apache Hudi's keys is true.
+        parse: parses the text of a checkpoint, or raises ``ValueError``.
 
     Raises:
-        DamagedCheckpoint: a part of it cannot be read.
+        DamagedCheckpoint: the recorded progress or a checkpoint cannot be parsed.
     """
     recorded = _parse_json(extra_metadata.get(keys.CHECKPOINTS), instant, parse)
     key = checkpoint_key(extra_metadata)
@@ -170,28 +171,30 @@ def find_newest(
     *,
     skips_damaged: bool = False,
 ) -> tuple[dict[str, FoundProgress[Checkpoint]], str]:
-    """Return the newest progress of each streamer, from the newest commit back.
+    """Return the newest progress of each streamer.
 
-    Delta commits count by completion time, newest first. Commits without a checkpoint are skipped.
-    A compaction or clustering may have copied its checkpoint when it was planned, so it counts as
-    of then. A delta commit that completed since is newer, even if it was published before.
+    Commits are searched by completion time, newest first. Commits without a checkpoint are skipped.
+    A compaction or clustering may have copied its checkpoint when it was planned, so its checkpoint
+    is dated by its requested time. A delta commit that completed after this time is newer, even if
+    it completed before the compaction.
 
-    No commit records anything later than its own completion, so the search ends early. A streamer
-    that was not found yet is searched to the end, because the writer of a commit may not have known
-    what had been archived before.
+    No commit records progress that is later than the commit's completion, so the search may end
+    early. But if the wanted streamer has not been found, all commits are searched, because a
+    commit's writer may not have known the progress in commits that were already archived.
 
     Args:
-        commits: of the table.
-        parse: as for ``decode_progress``.
-        is_in_effect: which commits count.
-        wanted: the streamer that matters; None for all.
-        skips_damaged: whether commits that cannot be read are skipped.
+        commits: the commits of the table.
+        parse: see ``decode_progress``.
+        is_in_effect: returns whether a commit has not been undone.
+        wanted: the identity of the wanted streamer; None for all streamers.
+        skips_damaged: whether to skip commits whose progress cannot be parsed.
 
     Returns:
-        By identity; and the completion time up to which everything is known.
+        The newest progress by identity, and the completion time up to which the progress includes
+        all completed commits.
 
     Raises:
-        DamagedCheckpoint: a commit that may record the newest progress cannot be read.
+        DamagedCheckpoint: the progress in a commit that may record the newest cannot be parsed.
     """
     ingest = [(i, extra) for i, extra in commits if i.is_completed and i.action.is_ingest]
     has_delta_commits = any(i.action is Action.DELTA_COMMIT for i, _ in ingest)
@@ -219,16 +222,17 @@ def find_newest(
 def commits_to_keep(commits: Commits, is_in_effect: IsInEffect) -> frozenset[str]:
     """Return the requested times of the commits that record the newest progress of each streamer.
 
-    Archival must keep these commits active, or a streamer would lose its position. A newer commit
-    of this project records the progress of all streamers, so it alone is kept then.
+    Archival must keep these commits active, or a streamer would lose its position. Every commit of
+    lakemark records the progress of all streamers, so one such commit may be enough.
 
-    Apache Hudi's streamer does not read ``lakemark.checkpoints``. So the commit that it would
-    resume from is kept as well, until the default streamer commits again, is reset, or has made no
-    commit for a long time. Commits of others do not copy its keys: a copied checkpoint may be older
-    than what Apache Hudi's streamer commits meanwhile, and it would take the copy for its own.
+    Apache Hudi's streamer does not read ``lakemark.checkpoints``. So the commit from which Apache
+    Hudi's streamer would resume is kept, too, until the default streamer commits again, is reset,
+    or has made no commit for a long time. Commits of other streamers do not copy Apache Hudi's
+    keys. Apache Hudi's streamer would treat such a copy as its own newest checkpoint, although the
+    copy may be older than what it commits meanwhile.
 
     Raises:
-        DamagedCheckpoint: a commit that may record the newest progress cannot be read.
+        DamagedCheckpoint: the progress in a commit that may record the newest cannot be parsed.
     """
     listed = list(commits)
     newest, _ = find_newest(listed, _as_text, is_in_effect)
@@ -251,16 +255,16 @@ def read_table_progress(
     *,
     skips_damaged: bool = False,
 ) -> TableProgress[Checkpoint]:
-    """Return what a timeline records of all streamers, for the next commit to repeat.
+    """Return the newest progress of all streamers, which the next commit repeats.
 
     Args:
-        store: of the timeline.
-        timeline: the active one.
-        parse: as for ``decode_progress``.
-        skips_damaged: as for ``find_newest``.
+        store: the reader of the timeline's instants.
+        timeline: the active timeline.
+        parse: see ``decode_progress``.
+        skips_damaged: see ``find_newest``.
 
     Raises:
-        DamagedCheckpoint: a commit that may record the newest progress cannot be read.
+        DamagedCheckpoint: the progress in a commit that may record the newest cannot be parsed.
         SnapshotChanged: the archive was rewritten meanwhile; call again.
         CorruptData: the archive is damaged.
     """
@@ -283,30 +287,32 @@ def encode_table_progress(known: TableProgress[Checkpoint]) -> dict[str, str]:
 
 
 def repeat_table_progress(store: TimelineStore, timeline: Timeline) -> dict[str, str]:
-    """The extra metadata of a commit that moves no streamer; errors as ``read_table_progress``.
+    """Return the extra metadata for a commit that moves no streamer.
 
-    Apache Hudi's own keys are not repeated: a commit of its streamer that is pending now may
-    complete later, and its streamer would take the older checkpoint of this commit for the newest.
+    Apache Hudi's own keys are not repeated. Otherwise Apache Hudi's streamer might later resume
+    from the copy in this commit, although a commit of its own that is pending now is newer. Raises
+    what ``read_table_progress`` raises.
     """
     return encode_table_progress(read_table_progress(store, timeline, _as_text))
 
 
 def may_lack_archived(as_of: str, timeline: Timeline) -> bool:
-    """Return whether a commit may have been archived before any other commit recorded its progress.
+    """Return whether a commit may have been archived before another commit recorded its progress.
 
-    Archival of this project keeps such commits active. That of other engines does not, and may
-    leave only commits that were written at the same time as the newest one that counts.
+    lakemark's archival keeps such commits active, but the archival of other engines does not. The
+    commits that remain active may have been written at the same time as the newest progress, so
+    that they do not contain it.
     """
     return timeline.has_history and "" < as_of < (timeline.start or "")
 
 
 def active_commits(store: TimelineStore, timeline: Timeline) -> Commits:
-    """Completed instants of an active timeline, for ``find_newest``."""
+    """Return the completed instants of an active timeline, for ``find_newest``."""
     return ((i, _ExtraMetadata(i, store.read_commit)) for i in timeline.completed())
 
 
 def archived_commits(store: TimelineStore) -> Commits:
-    """Completed instants of the archived timeline, for ``find_newest``."""
+    """Return the completed instants of the archived timeline, for ``find_newest``."""
     archive = store.load_archived()
 
     def read(instant: Instant) -> CommitMetadata:
@@ -316,10 +322,10 @@ def archived_commits(store: TimelineStore) -> Commits:
 
 
 def in_effect_on(store: TimelineStore, timeline: Timeline) -> IsInEffect:
-    """Return a function that tells whether a commit has not been undone.
+    """Return a function that returns whether a commit has not been undone.
 
-    The existence of a compaction is no proof: a restore may undo a commit, and keep a compaction
-    that copied its checkpoint.
+    The commit itself must be looked up. A commit that copied its checkpoint proves nothing: for
+    example, a restore may undo the commit but keep a compaction with the copy.
     """
 
     def is_in_effect(requested_at: str) -> bool:
@@ -334,9 +340,10 @@ def in_effect_on(store: TimelineStore, timeline: Timeline) -> IsInEffect:
 
 
 def _known_up_to(timeline: Timeline, *, is_quiet: bool) -> str:
-    """Up to which time all completed commits are on a timeline.
+    """Return the completion time up to which a timeline contains all completed commits.
 
-    In layout 1 a store may record times in seconds only, and others may complete in the same one.
+    In layout 1, a store may record completion times in whole seconds. Then other commits may still
+    complete in the newest second, so the returned time is before that second.
     """
     completed = timeline.completed(*COMMITS)
     if not completed:
@@ -358,10 +365,10 @@ def _to_json(progress: StreamerProgress[Checkpoint]) -> dict[str, object]:
 
 
 def _known_to_apache(commits: Commits, newest: str) -> set[str]:
-    """The commit with a checkpoint under Apache Hudi's keys, from ``newest`` back, if there is one.
+    """Return the last commit up to ``newest`` with a checkpoint under Apache Hudi's keys, if any.
 
-    Its streamer looks at delta commits only, if there are any (``StreamerCheckpointUtils``). A
-    compaction that copied the checkpoint does not count.
+    If there are delta commits, Apache Hudi's streamer looks only at these
+    (``StreamerCheckpointUtils``). So a compaction that copied the checkpoint does not count.
     """
     ingest = [(i, extra) for i, extra in commits if i.is_completed and i.action.is_ingest]
     read_by_apache = [c for c in ingest if c[0].action is Action.DELTA_COMMIT] or ingest
@@ -397,10 +404,12 @@ def _decode(
 
 
 def _known_at(instant: Instant, has_delta_commits: bool) -> str:
-    """When the progress that ``instant`` records under Apache Hudi's keys was known.
+    """Return the time that dates the progress that ``instant`` records under Apache Hudi's keys.
 
-    If rows arrive as delta commits, a ``commit`` is a finished compaction. (Or it is a later batch,
-    if the table was changed to copy-on-write; its request follows the last delta commit.)
+    A table service is dated by its requested time, an ingest by its completion time. If rows arrive
+    as delta commits, a ``commit`` is a completed compaction. If the table was later changed to
+    copy-on-write, a ``commit`` may also be an ingest. Its requested time can be used as well,
+    because it is later than the last delta commit.
     """
     may_be_service = instant.action is Action.REPLACE_COMMIT or (
         has_delta_commits and instant.action is Action.COMMIT
@@ -429,8 +438,8 @@ def _from_json(
 ) -> StreamerProgress[Checkpoint]:
     text, commit = entry["checkpoint"], str(entry["commit"])
     is_own = commit == instant.requested_at
-    # A commit that copied an entry unchanged did not add its completion time: it is at least the
-    # request.
+    # A commit that copied the entry unchanged did not add the entry's completion time. This time is
+    # at least the requested time.
     known_at = instant.completed_at or "" if is_own else str(entry.get("known_at") or commit)
     return StreamerProgress(
         checkpoint=None if text is None else parse(text),
@@ -442,7 +451,7 @@ def _from_json(
 
 
 class _ExtraMetadata(Mapping[str, str]):
-    """A commit's extra metadata, read when it is needed."""
+    """The extra metadata of a commit, which is read when it is first needed."""
 
     def __init__(self, instant: Instant, read: Callable[[Instant], CommitMetadata]) -> None:
         self._instant, self._read = instant, read

@@ -1,4 +1,4 @@
-"""The parts of a table that a transaction uses."""
+"""The storage, timeline, lock and settings of a table that a transaction uses."""
 
 from __future__ import annotations
 
@@ -24,8 +24,11 @@ class TableContext:
     """A table's storage and timeline, and the lock under which writers publish and roll back.
 
     Attributes:
-        metadata_updater: records each change in the metadata table before it is published.
-        multi_writer: settings of a shared table; None if the table has only one writer.
+        storage: the storage of the table's root.
+        timeline: the table's timeline.
+        lock: the table's lock.
+        metadata_updater: records each change in the metadata table before the change is published.
+        multi_writer: the settings of a shared table; None if the table has only one writer.
         runner: runs the tasks that delete many files.
     """
 
@@ -37,13 +40,14 @@ class TableContext:
     runner: Runner = field(default_factory=lambda: LocalRunner(1))
 
     def delete_files(self, paths: Sequence[str]) -> None:
-        """Delete files of the table, as ``Storage.delete``."""
+        """Delete files of the table; see ``Storage.delete``."""
         delete_files(self.storage, paths, self.runner)
 
     def generate_time(self, newest_time: str | None, slot: ClockSlot | None = None) -> str:
-        """Generate a time later than all times on the timeline, under the lock (``TimelineClock``).
+        """Return a new instant time that is later than all times on the timeline.
 
-        If writers share the table, the clocks of all of them are past this time when this returns.
+        The caller holds the lock; see ``TimelineClock``. If writers share the table, this method
+        waits until the clocks of all writers are past the new time.
         """
         generated = self.timeline.clock.next_instant(newest_time, slot)
         if self.multi_writer is not None:
@@ -52,7 +56,7 @@ class TableContext:
 
     @contextmanager
     def alive(self, instant: str) -> Iterator[None]:
-        """Run a block with a heartbeat of an instant, so that other writers do not roll it back."""
+        """Keep the heartbeat of an instant alive during a block, so that it is not rolled back."""
         if self.multi_writer is None:
             yield
             return

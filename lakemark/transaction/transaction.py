@@ -1,39 +1,39 @@
-"""The steps by which writers and services change a table.
+"""The steps by which writers and table services change a table.
 
-Each step, and what a crash right after it leaves:
+This list shows each step, and what remains after a crash right after the step:
 
 0. start a heartbeat, if writers share the table
-                     a file that expires
+                     crash: a heartbeat file remains until it expires
 1. create the requested instant
-                     a pending instant without files; the next writer rolls it back
-2. create the inflight instant
-                     the same. If writers share the table, steps 1 and 2 are done under the lock,
-                     with the timeline that was loaded there
-3. for each file: partition metafile, marker, file  (by workers, ``lakemark.write``)
-                     files of a pending instant. No reader reads them; a rollback deletes them by
-                     name
-4. list the files of failed task attempts. They are deleted in step 5, if the instant is still ours
-                     the same; after a power failure, these files may still exist
-5. take the lock, load the timeline again, and check:
-   - earlier instants of other copy-on-write commits are inflight
-   - our instant is inflight, and names our attempt; no rollback of it is pending
+                     crash: a pending instant without files remains; the next writer rolls it back
+2. create the inflight instant. If writers share the table, steps 1 and 2 are done under the lock,
+   with the timeline that was loaded under the lock
+                     crash: as after step 1
+3. for each data file: write partition metafile, marker and data file (workers, ``lakemark.write``)
+                     crash: files of a pending instant remain. No reader reads these files. The
+                     rollback finds them by their names and deletes them
+4. list the files of failed task attempts. They are deleted in step 5 if the instant is still ours
+                     crash: as after step 3
+5. acquire the lock, load the timeline again, and check:
+   - earlier copy-on-write commits of other writers are already inflight
+   - our instant is inflight and contains the name of our attempt; no rollback of it is pending
    - our heartbeat has not expired
-   - no commit that this one is based on was rolled back
+   - no commit on which our commit is based was rolled back
    - no conflicting commit has completed
-   - the precondition of the caller holds (the checkpoint)
-                     a lock that expires. The next holder deletes prepared content
-6. prepare           write the completed content; check that the lease is still valid; then
-                     generate a completion time later than all times on the timeline
-                     the same
-7. **publish**       the store creates the completed instant from the prepared content. Only this
-                     line changes what readers see. Before each attempt, lease and heartbeat are
-                     checked
+   - the caller's precondition is true (for example, the checkpoint has not changed)
+                     crash: the lock remains until it expires. The next holder deletes all prepared
+                     content
+6. prepare: write the content of the completed instant, check that the lease is still valid, and
+   generate a completion time that is later than all times on the timeline
+                     crash: as after step 5
+7. **publish**: check lease and heartbeat, then let the store create the completed instant from the
+   prepared content. Only this request changes what readers see
+                     crash: the commit is complete; prepared content and markers remain
 8. release the lock; delete the prepared content and the markers
-                     files of a completed instant that no reader reads
 
-A writer may be suspended anywhere before step 7, for any time. A rollback, and a writer that takes
-the lock over, first delete the prepared content. So step 7 of the suspended writer fails when it
-resumes (``lakemark.transaction.publication``).
+A writer may be suspended anywhere before step 7, for any time. A rollback of its instant, and a
+writer that takes over the lock, first delete the prepared content. So step 7 of the suspended
+writer fails when it resumes (``lakemark.transaction.publication``).
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ from lakemark.transaction.publication import Publication
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
 from lakemark.write.markers import drop_markers, marked_files
 
-#: Raises ``Fenced`` or ``WriteConflict`` if the table has changed in a way that the caller forbids.
+#: Raises ``Fenced`` or ``WriteConflict`` if changes of the table forbid the commit.
 Precondition = Callable[[Timeline], None]
 
-#: Returns the metadata of a commit, given the timeline of the commits before it.
+#: Returns the metadata of a commit. The argument is the timeline with all earlier commits.
 Describe = Callable[[Timeline], CommitMetadata]
 
 T = TypeVar("T")
@@ -104,7 +104,7 @@ class Transaction:
 
     @property
     def began_with(self) -> Timeline:
-        """The timeline on which the commit is based; later commits may conflict with it."""
+        """The timeline on which the commit is based. Commits that complete later may conflict."""
         return self._began_with
 
     @classmethod
@@ -114,25 +114,26 @@ class Transaction:
         """Begin a commit (steps 1 and 2).
 
         If writers share the table, the timeline is loaded and the instant is created under one
-        lease. All later commits then complete after the request, and archival keeps them active. A
-        commit that completed while this writer waited for the lock is part of the base, and not a
-        conflict. So the caller must decide with this timeline, not with an older one.
+        lease. Then all commits that are not on this timeline complete after our request, and
+        archival keeps them active. A commit that completed while this writer waited for the lock is
+        on this timeline, and is no conflict. So ``decide`` must use this timeline, and not an older
+        one.
 
-        Two writers may generate the same time. The requested instant is empty, so both would
-        consider it as their own. The inflight instant names its writer, so the second writer finds
-        it and generates another time.
+        Two writers may generate the same time. The requested file is empty, so both writers would
+        consider it as their own. The inflight file contains the id of its writer, so the second
+        writer detects the other instant and generates another time.
 
         Args:
-            context: the table.
-            action: COMMIT or DELTA_COMMIT.
-            decide: called with the timeline on which the commit is based; if it raises, no instant
-                is created.
+            context: the table's context.
+            action: ``COMMIT`` or ``DELTA_COMMIT``.
+            decide: called with the timeline on which the commit is based; if ``decide`` raises an
+                error, no instant is created.
 
         Returns:
             The transaction, and the result of ``decide``.
 
         Raises:
-            WriteConflict: other writers created each instant first.
+            WriteConflict: other writers took all the instant times that were tried.
             LeaseLost: the lease expired while this process held the lock.
         """
         if context.multi_writer is None:
@@ -151,18 +152,20 @@ class Transaction:
     def resume(
         cls, context: TableContext, pending: Instant, lock_wait_s: float = LOCK_WAIT_S
     ) -> Transaction:
-        """Begin an attempt to execute a planned service of any writer.
+        """Begin an attempt to execute a table service that any writer planned.
 
-        If another writer began an attempt and died, or abandoned it, its files are deleted first.
+        If another writer began an attempt but died or abandoned the attempt, the files of that
+        attempt are deleted first.
 
         Args:
-            context: the table.
+            context: the table's context.
             pending: the planned service.
-            lock_wait_s: how long this call and ``commit`` wait for the table's lock.
+            lock_wait_s: the time in seconds for which this call, and later ``commit``, wait for the
+                table's lock.
 
         Raises:
-            WriteConflict: another writer executes the plan, has completed or removed it, or is
-                rolling it back.
+            WriteConflict: another writer is executing the plan, has completed or removed the plan,
+                or is rolling back an attempt.
             LeaseLost: the lease expired while this process held the lock.
         """
         with context.lock.hold(lock_wait_s) as lease:
@@ -213,27 +216,28 @@ class Transaction:
         precondition: Precondition | None = None,
         describe: Describe | None = None,
     ) -> tuple[Instant, Timeline]:
-        """Publish all files of the commit, or none (steps 4 to 8).
+        """Publish all files of the commit atomically (steps 4 to 8).
 
-        May be called again after ``LockTimeout``.
+        This method may be called again after ``LockTimeout``.
 
         Args:
             metadata: the metadata of the commit.
             precondition: called under the lock.
-            describe: called under the lock, if the metadata depends on the commits before this one;
-                returns the metadata to publish, with the same files.
+            describe: called under the lock, for metadata that depends on earlier commits; returns
+                the metadata to publish, with the same files.
 
         Returns:
-            The completed instant, and the timeline that contains it.
+            The completed instant, and the timeline that contains this instant.
 
         Raises:
             Fenced: another writer rolled back or completed the instant; nothing was published.
-            AttemptLost: the same, for a planned service; the files of this attempt are deleted.
+            AttemptLost: another writer rolled back, completed or retried this planned service; the
+                files of this attempt are deleted.
             WriteConflict: another commit changed the same file groups.
-            ClusteringPlanned: a clustering of one of them is planned.
+            ClusteringPlanned: a clustering of one of the commit's file groups is planned.
             LockTimeout: another writer held the table's lock for too long.
-            HeartbeatExpired: other writers may consider this one as dead.
-            LeaseLost: another writer may have taken the lock over; nothing was published.
+            HeartbeatExpired: other writers may consider this writer dead.
+            LeaseLost: another writer may have taken over the lock; nothing was published.
             OutcomeUnknown: the store did not answer whether it published the instant.
         """
         leftovers = self._leftovers(stat.path for stat in metadata.write_stats if stat.path)
@@ -253,7 +257,7 @@ class Transaction:
         return completed, timeline.with_instant(completed)
 
     def _check_others(self, metadata: CommitMetadata, timeline: Timeline) -> None:
-        """Check that no other writer has undone the instant, or changed its file groups."""
+        """Check that no other writer has undone our instant, or changed our file groups."""
         context = self._context
         self._check_ours(timeline)  # model: check commit
         self._check_base(timeline)
@@ -269,7 +273,7 @@ class Transaction:
     def _publish_under(
         self, lease: Lease, metadata: CommitMetadata, content: bytes, timeline: Timeline
     ) -> Instant:
-        """Add the commit to the metadata table, then publish it; returns the completed instant."""
+        """Update the metadata table, then publish the commit; return the completed instant."""
         publication = Publication(self._context.timeline, lease, self.instant)
         publication.prepare(content)
         with lease.reporting_loss():
@@ -278,17 +282,20 @@ class Transaction:
         return self._publish(publication, self._context.generate_time(timeline.newest_time))
 
     def leave(self) -> None:
-        """Stop the heartbeat, so that other writers may roll back the instant if it is pending."""
+        """Stop the heartbeat. If the instant is pending, other writers may now roll it back."""
         if self._heartbeat is not None:
             self._heartbeat.stop()  # model: leave
 
     def cancel(self) -> None:
-        """Remove the instant from the timeline; only for an instant without files."""
+        """Remove the instant from the timeline. The instant must not have any files."""
         self._context.timeline.forget(self.instant)  # model: cancel
         self.leave()
 
     def _check_begun_under(self, lease: Lease) -> None:
-        """Cancel if the lease was lost: others may have committed before they saw our instant."""
+        """Remove our instant if the lease was lost, and raise ``LeaseLost``.
+
+        Without the lock, other writers may have committed before they could see our instant.
+        """
         try:
             lease.check()
         except LeaseLost:
@@ -296,10 +303,10 @@ class Transaction:
             raise
 
     def _check_attempt_under(self, lease: Lease) -> None:
-        """Delete our inflight instant if the lease was lost and the plan is gone.
+        """Delete our inflight instant if the lease was lost and the plan no longer exists.
 
-        The plan was then executed and archived before our inflight instant was created. If the plan
-        still exists, the next attempt deletes the inflight instant.
+        Then another writer executed the plan, and the instant was archived, before our inflight
+        file was created. If the plan still exists, the next attempt deletes the inflight file.
         """
         try:
             lease.check()
@@ -313,9 +320,10 @@ class Transaction:
 
     @contextmanager
     def _lock(self) -> Iterator[tuple[Lease, Timeline]]:
-        """Hold the lock and load the timeline, after earlier commits have read the table.
+        """Hold the lock and load the timeline, once earlier commits' writers have read the table.
 
-        Their writers need the lock for that, so this waits for them without the lock.
+        These writers need the lock to read the table, so this method waits for them without
+        holding the lock.
         """
         while True:
             with self._context.lock.hold(self._lock_wait_s) as lease:
@@ -335,8 +343,8 @@ class Transaction:
     def _leftovers(self, written: Iterable[str]) -> list[str]:
         """Return the files of failed task attempts, which readers must never find.
 
-        They are listed before the lock is taken, and deleted under it if the instant is still
-        ours. So they are never files of an attempt that began after ours.
+        The files are listed before the lock is acquired. They are deleted under the lock if the
+        instant is still ours. So files of an attempt that began after ours are never deleted.
         """
         announced = marked_files(self._context.storage, self.instant.requested_at)
         return sorted(set(announced) - set(written))
@@ -347,16 +355,17 @@ class Transaction:
         Raises:
             AttemptLost: another attempt at the planned service has begun, or the service was
                 completed or rolled back.
-            Fenced: another writer rolled the instant back.
+            Fenced: another writer rolled back or completed the instant.
         """
         self._check_inflight(self._context.timeline.load())
 
     def _check_ours(self, timeline: Timeline) -> None:
         """Check that our heartbeat has not expired, and that the instant is inflight and ours.
 
-        If the heartbeat of an attempt has expired, the next attempt may have completed. It deleted
-        the files that existed when it began, but not those that we have written since. So an
-        attempt that has lost its instant deletes its files, even if its heartbeat has expired.
+        If the heartbeat of our attempt has expired, another attempt may have completed. The other
+        attempt deleted the files that existed when it began, but not the files that we have written
+        since. So an attempt that has lost its instant deletes its own files, even if its heartbeat
+        has expired.
         """
         try:
             self._check_alive()
@@ -368,14 +377,14 @@ class Transaction:
 
     def _check_inflight(self, timeline: Timeline) -> None:
         reason = self._find_loss(timeline)
-        if reason and self.instant.attempt:  # any writer may execute its plan
+        if reason and self.instant.attempt:  # a table service, whose plan any writer may execute
             discard(self._context, self.instant, timeline)
             raise AttemptLost(self.instant, reason)
         if reason:
             raise Fenced(self.instant.requested_at, reason)
 
     def _find_loss(self, timeline: Timeline) -> str:
-        """Return why our instant is no longer inflight and ours; empty if it is."""
+        """Return why our instant is no longer inflight or ours; empty if it is still both."""
         name = self.instant.requested_at
         current = timeline.find(name)
         if current is None or current.state is State.REQUESTED:
@@ -393,7 +402,7 @@ class Transaction:
             self._heartbeat.check()
 
     def _check_base(self, timeline: Timeline) -> None:
-        """Check that no commit of the base was undone, for example by an operator."""
+        """Check that no commit on which ours is based was undone, for example by an operator."""
         name = self.instant.requested_at
         for restore in timeline.pending(Action.RESTORE):
             raise Fenced(name, f"{restore} is under way")
@@ -402,7 +411,11 @@ class Transaction:
                 raise Fenced(name, f"{seen}, on which it is based, was rolled back")
 
     def _publish(self, publication: Publication, completed_at: str) -> Instant:
-        """Publish (step 7). If an answer is lost, look for the instant, or request it again."""
+        """Publish the instant (step 7).
+
+        If the store's answer is lost, look for the completed instant, and publish again if it does
+        not exist.
+        """
         for attempt in range(_PUBLISH_ATTEMPTS):
             try:
                 self._check_alive()
@@ -422,7 +435,10 @@ class Transaction:
         raise OutcomeUnknown(message)
 
     def _delete_leftovers(self) -> None:
-        """Delete leftovers (step 8). Errors are logged, because the instant is completed."""
+        """Delete prepared content and markers (step 8).
+
+        Errors are only logged, because the instant is already completed.
+        """
         try:
             self._context.timeline.withdraw(self.instant)  # model: drop prepared
             drop_markers(self._context.storage, self.instant.requested_at)
@@ -430,7 +446,10 @@ class Transaction:
             _log.warning("leftovers of %s, which no reader reads, remain: %s", self.instant, error)
 
     def _find_published(self, completed_at: str) -> Instant | None:
-        """Return our completed instant if it exists; in layout 1 it has no completion time."""
+        """Return our completed instant; None if it does not exist.
+
+        In layout 1, the completion time is not compared, because the file name does not contain it.
+        """
         try:
             found = self._context.timeline.load().find(self.instant.requested_at)
             self._context.timeline.make_durable()
@@ -448,7 +467,7 @@ def _check_free(context: TableContext, pending: Instant) -> None:
 
 
 def _check_not_undone(context: TableContext, pending: Instant, timeline: Timeline) -> None:
-    """Check that no rollback is pending, because it would delete the files of a new attempt."""
+    """Check that no rollback of the service is pending. It would delete a new attempt's files."""
     for rollback in _rollbacks_of(context, pending.requested_at, timeline):
         message = f"{rollback} of an attempt at {pending} has not completed"
         raise WriteConflict(message)
@@ -464,14 +483,17 @@ def _rollbacks_of(
 
 @contextmanager
 def _heartbeat(context: TableContext, instant: str) -> Iterator[Heartbeat | None]:
-    """Start the heartbeat of an instant, and stop it if the block, which requests it, fails."""
+    """Start the heartbeat of an instant, and stop the heartbeat if the block fails.
+
+    The block creates the instant.
+    """
     if context.multi_writer is None:
         yield None
         return
     heartbeat = context.multi_writer.heartbeat(context.storage, instant)
     try:
         yield heartbeat
-    except AlreadyExists:  # instant and heartbeat file belong to another writer
+    except AlreadyExists:  # the instant and the heartbeat file belong to another writer
         heartbeat.abandon()
         raise
     except BaseException:

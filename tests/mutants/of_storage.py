@@ -82,7 +82,7 @@ _LOCKS = (
     ),
     Mutant(
         _LOCK,
-        "            self._valid_claim()  # reading may have taken long\n",
+        "            self._valid_claim()  # the lease may have expired while the record was read\n",
         "",
         "a look at the lock that lasted longer than the lease passes",
         _OF_LOCKS,

@@ -145,7 +145,7 @@ _ATTEMPTS = (
     ),
     Mutant(
         _ROLLBACK,
-        "        lease.check()  # without the lock, another attempt may have begun by now\n",
+        "        lease.check()  # if the lock was lost, another attempt may have begun by now\n",
         "        pass\n",
         "a late rollback removes the inflight instant of the attempt that followed",
         _OF_ATTEMPTS,
@@ -371,7 +371,7 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        "    lease.check()  # right before the step, because planning lists the table\n",
+        "    lease.check()  # only now, because planning lists the table, which may take long\n",
         "",
         "a rollback is requested without the lock, of a commit that others have built on",
         _OF_CHECKS,
@@ -812,8 +812,8 @@ _SLICES = (
     ),
     Mutant(
         "lakemark/transaction/rollback.py",
-        "        timeline = context.timeline.load()  # its target is gone, and so is the plan",
-        "        pass  # its target is gone, and so is the plan",
+        "        timeline = context.timeline.load()  # the rollback changed the timeline",
+        "        pass  # the rollback changed the timeline",
         "a start fails beside a compaction whose rollback died",
         ("tests/unit/transaction/test_rollback.py",),
     ),

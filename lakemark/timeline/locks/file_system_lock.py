@@ -1,17 +1,18 @@
-"""The lock provider ``file_system``: a local disk, shared with Apache Hudi.
+"""The lock provider ``file_system``, for a table on a local disk that Apache Hudi also writes.
 
-The lock file of Apache Hudi's ``FileSystemBasedLockProvider`` is ``.hoodie/lock``. It exists while
-a writer holds the lock. Apache Hudi writes nothing into it, and takes it over by its age alone
-(``hoodie.write.lock.filesystem.expire``, in minutes; 0: never).
+The lock file of Apache Hudi's ``FileSystemBasedLockProvider`` is ``.hoodie/lock``. The file exists
+while a writer holds the lock. Apache Hudi writes nothing into the file. It takes over another
+writer's lock when the file is older than ``hoodie.write.lock.filesystem.expire`` (in minutes;
+0: never).
 
-Writers of this project first acquire their own numbered file (``GenerationStorageLock``). So they
-exclude each other without ``.hoodie/lock``, and also exclude those that use the provider
-``storage``. Once a writer holds its number, a ``.hoodie/lock`` that exists belongs to Apache Hudi,
-or a dead writer of this project left it.
+lakemark's writers first acquire a numbered lock file (``GenerationStorageLock``). The numbered file
+excludes lakemark's other writers, including writers with the provider ``storage``. If
+``.hoodie/lock`` exists when a lakemark writer holds the numbered file, ``.hoodie/lock`` belongs to
+Apache Hudi or was left by a dead lakemark writer.
 
-Hadoop checks whether the file exists and creates it in two steps, so it may overwrite a file that
-was created in between. So this provider reads the file again after a pause, and checks the claim
-(``is_current``) before each step that the lock protects.
+Hadoop first checks that ``.hoodie/lock`` does not exist and then creates the file, so Hadoop may
+overwrite a file that was created in between. Therefore this provider reads the file again after a
+pause, and checks the claim (``is_current``) before each step that the lock protects.
 """
 
 from __future__ import annotations
@@ -28,18 +29,18 @@ from lakemark.timeline.locks.storage_lock import GenerationStorageLock
 
 APACHE_LOCK_PATH = ".hoodie/lock"
 
-#: How long after its check Hadoop may still create the file.
+#: Longest time between Hadoop's check that the file is absent and Hadoop's creation of the file.
 _HADOOP_CREATE_S = 0.01
 
 
 class FileSystemLock:
-    """A ``LockProvider`` on a local disk, shared with Apache Hudi.
+    """A ``LockProvider`` on a local disk that also respects Apache Hudi's lock file.
 
     Args:
-        storage: a local disk, at the table's root.
-        expire_minutes: age at which Apache Hudi's lock counts as left by a dead writer; 0: never.
-            It must equal Apache Hudi's own setting.
-        now_ms: the writers' clock, epoch milliseconds.
+        storage: the storage of the table's root; it must be a local disk.
+        expire_minutes: the age of Apache Hudi's lock file, in minutes, after which its writer is
+            considered dead; 0: never. Must equal ``hoodie.write.lock.filesystem.expire``.
+        now_ms: returns this machine's time in epoch milliseconds.
     """
 
     def __init__(self, storage: Storage, expire_minutes: int, now_ms: Callable[[], int]) -> None:
@@ -59,7 +60,7 @@ class FileSystemLock:
         return None
 
     def replace_record(self, claim: Claim, record: LockRecord) -> Claim | None:
-        """See ``LockProvider.replace_record``; a release deletes ``.hoodie/lock`` first."""
+        """See ``LockProvider.replace_record``; a release first deletes ``.hoodie/lock``."""
         is_current = self.is_current(claim)
         if record.expired or not record.valid_until_ms:
             if is_current:
@@ -81,7 +82,7 @@ class FileSystemLock:
         return self._ours.holder()
 
     def _create_lock_file(self, ours: LockRecord) -> bool:
-        """Create ``.hoodie/lock``; false if Apache Hudi created or overwrites it."""
+        """Create ``.hoodie/lock``; return false if Apache Hudi created or overwrote the file."""
         seen = self._read()
         if seen is not None and (not self._is_apaches(seen) or self._is_expired()):
             self._storage.delete([APACHE_LOCK_PATH])

@@ -1,6 +1,6 @@
 """The lock provider ``in_process``: the lock is in the memory of this process.
 
-It is for a table that only threads of this process write (``InProcessLockProvider``).
+Use this provider if only threads of this process write the table (``InProcessLockProvider``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class InProcessLock:
     """A ``LockProvider`` that stores nothing outside the process.
 
     Args:
-        url: of the table.
+        url: the table's URL.
     """
 
     def __init__(self, url: str) -> None:

@@ -1,6 +1,6 @@
-"""Protocol of a lock provider, and the record of the holder that it stores.
+"""The protocol of a lock provider, and the lock record that a provider stores.
 
-The record is the one of Apache Hudi's ``StorageBasedLockProvider``, one line of JSON:
+The record has the format of Apache Hudi's ``StorageBasedLockProvider``, one line of JSON:
 
     {"validUntil":1767225600000,"owner":"2f1c…","expired":false}
 """
@@ -16,7 +16,7 @@ from lakemark.errors import CorruptData
 
 LOCK_FOLDER = ".hoodie/.locks"
 
-#: The lock file of ``storage_lock``. Messages name the lock by it, whichever provider stores it.
+#: The lock file of ``storage_lock``. Messages of all providers call the lock by this path.
 LOCK_PATH = f"{LOCK_FOLDER}/table_lock.json"
 
 
@@ -25,9 +25,9 @@ class LockRecord:
     """The holder of the lock, and the end of its lease (``StorageLockData`` of Apache Hudi).
 
     Attributes:
-        owner: unique to one acquisition.
-        valid_until_ms: epoch milliseconds. Unless the holder renews the lease, the lock is free
-            after this time.
+        owner: a random name, different for each acquisition.
+        valid_until_ms: the end of the lease in epoch milliseconds. Unless the holder renews the
+            lease, the lock is free after this time.
         expired: whether the holder released the lock.
     """
 
@@ -36,7 +36,7 @@ class LockRecord:
     expired: bool = False
 
     def to_bytes(self) -> bytes:
-        """Encode the record as it is stored."""
+        """Encode the record for storage."""
         fields = {
             "validUntil": self.valid_until_ms,
             "owner": self.owner,
@@ -64,12 +64,14 @@ class LockRecord:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A stored record that no other writer contests: its owner holds the lock.
+    """A stored lock record whose owner holds the lock.
 
     Attributes:
-        record: what was stored.
-        version: identifies the write: the store's version, or the number of the generation.
-        taken_over: whether the previous holder may not have released the lock. It may resume.
+        record: the stored record.
+        version: the version of the lock file on an object store, or the number of the lock file on
+            a local disk.
+        taken_over: whether the previous holder may have failed to release the lock. Then that
+            holder may still be running.
     """
 
     record: LockRecord
@@ -77,42 +79,42 @@ class Claim:
     taken_over: bool = field(default=False, compare=False)
 
     def released_unused(self) -> LockRecord:
-        """Return the record that frees the lock after nothing was done under it.
+        """Return the record that frees the lock if the claim was not used.
 
-        If the previous holder had not released the lock, this record does not either. So the next
-        holder knows that it takes over.
+        If the previous holder did not release the lock, the record is not marked as released
+        either. So the next holder's claim has ``taken_over``, too.
         """
         return replace(self.record, valid_until_ms=0, expired=not self.taken_over)
 
 
 class LockProvider(Protocol):
-    """Stores the record of one table's lock, so that exactly one writer acquires it."""
+    """Stores the record of one table's lock, so that at most one writer holds the lock."""
 
     def try_acquire(self, ours: LockRecord, is_free: Callable[[LockRecord], bool]) -> Claim | None:
         """Store our record if the lock is free.
 
         Args:
-            ours: has an owner of its own. If an earlier call stored it and its answer was lost, the
-                lock counts as acquired.
-            is_free: whether a stored record leaves the lock free.
+            ours: the record to store. If an earlier call stored a record of this owner but the
+                store's answer was lost, the lock counts as acquired.
+            is_free: returns whether a stored record is released or expired.
 
         Returns:
-            None if another writer holds the lock.
+            The claim; None if another writer holds the lock.
         """
         ...
 
     def replace_record(self, claim: Claim, record: LockRecord) -> Claim | None:
-        """Replace the record of a claim: renew or release it.
+        """Replace the record of a claim, to renew or release the lock.
 
         Returns:
-            None if another writer has acquired the lock since.
+            The new claim; None if another writer has acquired the lock since.
         """
         ...
 
     def is_current(self, claim: Claim) -> bool:
-        """Return whether the claim is still the one that is stored."""
+        """Return whether the stored lock record is still that of the claim."""
         ...
 
     def holder(self) -> str:
-        """Name the current holder, for messages."""
+        """Return the current holder's name, for messages."""
         ...

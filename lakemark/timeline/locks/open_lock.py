@@ -1,4 +1,4 @@
-"""Opens the lock of a table with the provider of a name."""
+"""Opens the lock of a table with a lock provider."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from lakemark.timeline.prepared import ANNOUNCED_PROPERTIES, all_prepared, withd
 
 
 class LockProviderName(StrEnum):
-    """The lock providers; all writers of a table must use the same.
+    """The lock providers. All writers of a table must use the same provider.
 
     Attributes:
-        STORAGE: the lock is on the table's storage. On a store with compare-and-swap it is the lock
-            of Apache Hudi's ``StorageBasedLockProvider``. On a local disk only writers of this
-            project use it.
-        FILE_SYSTEM: on a local disk, shared with Apache Hudi's ``FileSystemBasedLockProvider``.
-        IN_PROCESS: in the memory of this process.
+        STORAGE: the lock is a file on the table's storage. On a store with compare-and-swap, Apache
+            Hudi's ``StorageBasedLockProvider`` uses the same file. On a local disk, the lock
+            excludes only lakemark's writers.
+        FILE_SYSTEM: the lock is a file on a local disk. Apache Hudi's
+            ``FileSystemBasedLockProvider`` uses the same file.
+        IN_PROCESS: the lock is in the memory of this process.
     """
 
     STORAGE = "storage"
@@ -48,10 +49,10 @@ def open_lock(
     """Open the lock of the table at a storage's root.
 
     Args:
-        storage: the table's root.
-        lease_s: for how long a lease is valid unless it is renewed.
-        clock: this machine's by default; tests pass another.
-        provider: stores the lock.
+        storage: the storage of the table's root.
+        lease_s: the time in seconds after which a lease expires if it is not renewed.
+        clock: the clock of the lease; by default this machine's clock.
+        provider: the lock provider.
         expire_minutes: see ``FileSystemLock``.
 
     Raises:
@@ -63,10 +64,10 @@ def open_lock(
 
 
 def _withdraw_prepared(storage: Storage, lease: Lease) -> None:
-    """Delete the prepared content of all other writers.
+    """Delete the prepared content of all instants of the table and of its metadata table.
 
-    The lease is checked after the listing. So content that the next holder prepares is not in the
-    list.
+    The lease is checked after the listing. If the lease is still valid then, the list cannot
+    contain content that the next holder of the lock prepared.
     """
     paths = all_prepared(storage)  # model: take over
     lease.check_time()

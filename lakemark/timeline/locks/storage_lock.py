@@ -1,14 +1,15 @@
 """The lock provider ``storage``: the lock is on the table's storage.
 
-There are two ways, by what the store can do:
+There are two classes, because a local disk has no conditional replace:
 
-- ``ConditionalStorageLock``: ``.hoodie/.locks/table_lock.json``, created if absent and replaced by
-  version. This is the protocol of Apache Hudi's ``StorageBasedLockProvider``, so Apache Hudi and
-  this project exclude each other.
-- ``GenerationStorageLock``, for a local disk, which has no conditional replace: each holder creates
-  a new file ``table_lock.json.<n>``. The holder is the owner of the file with the highest number. A
-  writer creates the next number only if the records of all lower numbers are free, and checks them
-  again afterwards.
+- ``ConditionalStorageLock`` is for a store with compare-and-swap. The file
+  ``.hoodie/.locks/table_lock.json`` is created if it is absent, and replaced only if its version is
+  unchanged. This is the protocol of Apache Hudi's ``StorageBasedLockProvider``, so Apache Hudi and
+  lakemark exclude each other.
+- ``GenerationStorageLock`` is for a local disk. Each holder creates a new file
+  ``table_lock.json.<n>``, and the owner of the file with the highest number holds the lock. A
+  writer creates the next number only if the records of all lower numbers are released or expired,
+  and checks these records again afterwards.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class ConditionalStorageLock:
             claim = self.replace_record(seen, ours)
             return claim and replace(claim, taken_over=not seen.record.expired)
         if seen is not None and seen.record.owner == ours.owner:
-            return replace(seen, taken_over=True)  # the answer of the write was lost
+            # An earlier call stored the record, but the store's answer to that call was lost.
+            return replace(seen, taken_over=True)
         return None
 
     def replace_record(self, claim: Claim, record: LockRecord) -> Claim | None:
@@ -76,9 +78,9 @@ class GenerationStorageLock:
     def try_acquire(self, ours: LockRecord, is_free: Callable[[LockRecord], bool]) -> Claim | None:
         """See ``LockProvider.try_acquire``.
 
-        The records are read before and after the new file is created. The second read detects a
-        file with a higher number, if this process was paused, and a record that its owner renewed
-        in between.
+        The records are read before and after the new file is created, because this process may have
+        been paused in between. The second read detects a file with a higher number, and a record
+        that its owner renewed in between.
         """
         seen = self._records()
         highest = max(seen, default=0)
@@ -127,8 +129,8 @@ class GenerationStorageLock:
         if overtaken or not all(map(is_free, others.values())):
             self._storage.delete([_generation_path(claim.version)])
             return None
-        # The previous file is kept, because a listing during a change shows at least one of the
-        # last two.
+        # The previous file is kept. A listing that overlaps changes of the folder may miss files,
+        # but shows at least one of the last two.
         old = [_generation_path(str(other)) for other in others if other < number - 1]
         self._storage.delete(old)
         return claim
@@ -148,10 +150,10 @@ class GenerationStorageLock:
 
 
 def _record_of(data: bytes, path: str) -> LockRecord:
-    """Parse a holder's record.
+    """Parse a lock record. If the file is truncated, return an expired record.
 
-    Files appear whole, so a file that was cut was cut by a power failure, which also ended the
-    holder.
+    Files are created atomically, so only a power failure can truncate a file. The power failure
+    also ended the holder's process.
     """
     is_cut = not data.endswith(b"}")
     return LockRecord("", 0) if is_cut else LockRecord.parse(data, path)

@@ -1,16 +1,16 @@
 """The table's lock: one writer at a time publishes, rolls back or changes the table's properties.
 
 Invariants:
-- At most one lease is valid at any time, among threads, processes and machines whose clocks differ
-  by no more than ``CLOCK_DRIFT_MS`` (Apache Hudi's own bound).
-- A lease ends when it is released or when its time is over, even if its holder has died. While a
-  live process is in a ``hold`` block, the lease is renewed.
-- After a pause, a lease may have expired. So ``Lease.check`` is called before each step that the
-  lease protects.
-- A writer that takes the lock over from a holder that did not release it first deletes everything
-  that is prepared for publication. If that holder resumes, it can publish nothing.
-- After a failure, the lock is released only once nothing prepared is left, because a publication
-  without an answer may still be carried out.
+- At most one lease is valid at any time, if the clocks of all machines differ by at most
+  ``CLOCK_DRIFT_MS`` (Apache Hudi's bound). This includes threads, processes and machines.
+- A lease ends when it is released or when it expires, even if its holder has died. While a live
+  process is in a ``hold`` block, the lease is renewed.
+- After a pause of the process, its lease may have expired. So ``Lease.check`` is called before each
+  step that the lease protects.
+- If a holder did not release the lock, the next holder first deletes all prepared content (see
+  ``prepared``). So a holder that resumes after it lost the lock can publish nothing.
+- After a failure, all prepared content is deleted before the lock is released. Otherwise the store
+  could still execute a publication whose answer was lost.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from lakemark.errors import (
 )
 from lakemark.timeline.locks.lock_provider import LOCK_PATH, Claim, LockProvider, LockRecord
 
-#: By how much the clocks of two writers may differ (``StorageBasedLockProvider``).
+#: The largest allowed difference between two writers' clocks (``StorageBasedLockProvider``).
 CLOCK_DRIFT_MS = 500
 
 DEFAULT_LEASE_S = 60.0
 
-#: How often a held lease is renewed before it expires; two of the renewals may fail.
+#: How often a held lease is renewed within its duration. Two consecutive renewals may fail.
 _RENEWALS = 3
 
 _FIRST_PAUSE_S = 0.02
 _LONGEST_PAUSE_S = 1.0
 
-#: Errors that are valid even if the lease was lost.
+#: Errors that are raised unchanged even if the lease was lost; see ``Lease.reporting_loss``.
 _VALID_WITHOUT_LEASE = (Retriable, OutcomeUnknown, Fenced, Refused, InvalidConfig)
 
 _TAKEN, _RELEASED, _EXPIRED = "was taken by another writer", "was released", "has expired"
@@ -57,7 +57,10 @@ _log = logging.getLogger(__name__)
 
 
 class LeaseLost(Retriable):
-    """The lease has expired, or another writer holds the lock; its holder must change nothing."""
+    """The lease is no longer valid, so its holder must not change the table.
+
+    The lease has expired, was released, or another writer has acquired the lock.
+    """
 
     def __init__(self, path: str, owner: str, reason: str) -> None:
         super().__init__(f"lease {owner} of lock {path} {reason}; acquire the lock and start again")
@@ -68,11 +71,11 @@ class Clock(Protocol):
     """The clock that a lock uses."""
 
     def now_ms(self) -> int:
-        """Epoch milliseconds."""
+        """Return the current time in epoch milliseconds."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for a number of seconds."""
         ...
 
 
@@ -80,18 +83,18 @@ class SystemClock:
     """This machine's clock."""
 
     def now_ms(self) -> int:
-        """Epoch milliseconds."""
+        """Return the current time in epoch milliseconds."""
         return time.time_ns() // 1_000_000
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait for a number of seconds."""
         time.sleep(seconds)
 
 
 class Lease:
-    """The right to change the table until a time; ``TableLock.acquire`` returns it.
+    """The right to change the table until a time, which ``TableLock.acquire`` returns.
 
-    It may be shared by threads.
+    Threads may share a lease.
     """
 
     def __init__(self, provider: LockProvider, claim: Claim, lease_s: float, clock: Clock) -> None:
@@ -103,19 +106,20 @@ class Lease:
         self._mutex = threading.RLock()
 
     def remaining_s(self) -> float:
-        """Seconds for which it is still valid, by this machine's clock; 0 if it is not."""
+        """Return for how many seconds the lease is still valid by this machine's clock, or 0."""
         if self._claim is None:
             return 0.0
         return max(0.0, (self._claim.record.valid_until_ms - self._clock.now_ms()) / 1000)
 
     def check(self) -> None:
-        """Check that it is still valid, by the clock and by the stored record.
+        """Check by the clock and by the stored record that the lease is still valid.
 
-        If less than half of its time is left, it is renewed. So the next step has at least half of
-        it: more than a store needs to answer one request or to give up.
+        If less than half of the lease's duration remains, the lease is renewed. So at least half of
+        the duration remains for the next step. A request to the store is answered or given up in
+        less time.
 
         Raises:
-            LeaseLost: it is not valid.
+            LeaseLost: the lease is not valid.
         """
         with self._mutex:
             claim = self._valid_claim()
@@ -123,26 +127,29 @@ class Lease:
                 self.renew()
             elif not self._provider.is_current(claim):  # model: check lease
                 raise self._lost(_TAKEN)
-            self._valid_claim()  # reading may have taken long
+            self._valid_claim()  # the lease may have expired while the record was read
 
     def check_time(self) -> None:
-        """Check that it has not expired, by the clock alone; until then no writer takes over.
+        """Check by the clock alone that the lease has not expired.
+
+        This is enough to exclude other writers, because no writer takes over an unexpired lease.
 
         Raises:
-            LeaseLost: it has expired.
+            LeaseLost: the lease has expired, or was released.
         """
         with self._mutex:
             self._valid_claim()  # model: check time of lease
 
     @contextmanager
     def reporting_loss(self, valid: tuple[type[HudiError], ...] = ()) -> Iterator[None]:
-        """Run a block, and report the loss of the lease if it may have caused an error.
+        """Run a block, and raise ``LeaseLost`` instead of an error that the loss may have caused.
 
         Args:
-            valid: errors that are valid even if the lease was lost.
+            valid: errors that are raised unchanged even if the lease was lost.
 
         Raises:
-            LeaseLost: the block failed with another error, and the lease is not valid.
+            LeaseLost: the block failed with an error that is not in ``valid``, and the lease is no
+                longer valid.
         """
         try:
             yield
@@ -157,10 +164,10 @@ class Lease:
             raise
 
     def renew(self) -> None:
-        """Extend it: its time starts again now.
+        """Extend the lease: its full duration starts again now.
 
         Raises:
-            LeaseLost: it was no longer valid.
+            LeaseLost: the lease was no longer valid.
         """
         with self._mutex:
             claim = self._valid_claim()
@@ -170,7 +177,7 @@ class Lease:
                 raise self._lost(_TAKEN)
 
     def release(self) -> None:
-        """Release the lock. Does nothing if the lease is no longer valid or already released."""
+        """Release the lock, unless another writer has acquired it or it was already released."""
         with self._mutex:
             claim, self._claim = self._claim, None
             if claim is None:
@@ -194,7 +201,7 @@ class Lease:
 
 
 class TableLock:
-    """One table's lock; may be shared by threads. Not re-entrant."""
+    """The lock of one table. Threads may share the object. The lock is not re-entrant."""
 
     def __init__(
         self,
@@ -212,7 +219,7 @@ class TableLock:
         """Wait until the lock is free, and acquire it.
 
         Raises:
-            LockTimeout: another owner held it for ``wait_s``.
+            LockTimeout: another owner held the lock for ``wait_s``.
             StorageUnavailable: the store did not answer for ``wait_s``.
             CorruptData: the lock file is not a lock record.
         """
@@ -228,17 +235,17 @@ class TableLock:
     def hold(self, wait_s: float) -> Iterator[Lease]:
         """Hold the lock for a ``with`` block; see ``acquire``.
 
-        The lease is renewed while the block runs. Without that, the metadata table's compaction of
-        10,000 files, which took a minute on a busy machine, could never complete.
-        ``StorageBasedLockProvider`` of Apache Hudi does the same.
+        The lease is renewed while the block runs, as in Apache Hudi's
+        ``StorageBasedLockProvider``. Without renewal, long steps could never complete. For example,
+        the metadata table's compaction of 10,000 files took a minute on a busy machine.
 
-        If the block fails, a publication without an answer may still be carried out. So the
-        prepared content is deleted before the lock is released. If deleting fails, too, the lock is
-        not released: the lease expires, and the next holder deletes the content.
+        If the block fails, the store may still execute a publication whose answer was lost. So the
+        prepared content is deleted before the lock is released. If this deletion also fails, the
+        lock is not released. Then the lease expires, and the next holder deletes the content.
 
         Raises:
-            LeaseLost: the block failed because a file was missing or had other content, and the
-                lease has expired: another writer may have changed the table.
+            LeaseLost: the block failed, for example because a file was missing, and the lease is no
+                longer valid. Another writer may have changed the table.
         """
         lease, ended = self.acquire(wait_s), threading.Event()
         every_s = self._lease_s / _RENEWALS
@@ -254,10 +261,14 @@ class TableLock:
             raise
         ended.set()
         # model: release
-        lease.release()  # it is not renewed from here on
+        lease.release()  # the renewing thread has been told to end
 
     def _try_acquire(self, owner: str, started_ms: int, wait_s: float) -> Lease | None:
-        """Try once; raises if the lock is not free and the time is over."""
+        """Try once to acquire the lock; return None if the lock is held.
+
+        Raises:
+            LockTimeout, StorageUnavailable: the attempt failed, and ``wait_s`` has passed.
+        """
         record = LockRecord(owner, _end_ms(self._clock, self._lease_s))
         failure: StorageUnavailable | None = None
         try:
@@ -274,7 +285,7 @@ class TableLock:
         raise failure or LockTimeout(LOCK_PATH, self._provider.holder(), waited_s)
 
     def _lease_of(self, claim: Claim) -> Lease:
-        """Make the lease of a claim, after the content of a previous holder is withdrawn."""
+        """Return the lease of a claim. After a takeover, first delete all prepared content."""
         lease = Lease(self._provider, claim, self._lease_s, self._clock)
         if claim.taken_over:
             try:
@@ -290,7 +301,7 @@ class TableLock:
 
 
 def _keep(lease: Lease, every_s: float, ended: threading.Event) -> None:
-    """Renew a lease until its block has ended. If it is lost, the next ``check`` raises."""
+    """Renew a lease until ``ended`` is set. If the lease is lost, the next ``check`` raises."""
     while not ended.wait(every_s):
         try:
             lease.renew()
