@@ -118,7 +118,7 @@ def _check_sequence(table: OpenTable, version: FormatVersion) -> None:
     if is_mysql and schema is not None and MYSQL_SEQUENCE not in schema.names:
         message = (
             f"table {table.location.url} merges with {Payload.MYSQL_DEBEZIUM} and has no column "
-            f"{MYSQL_SEQUENCE}, by which version {version:d} orders its rows; leave the table in "
+            f"{MYSQL_SEQUENCE}, by which version {version:d} orders its rows; keep the table at "
             "version 9"
         )
         raise Refused(message)
@@ -144,7 +144,7 @@ def _check_keys(table: OpenTable, version: FormatVersion) -> None:
     message = (
         f"table {place} has the key generator COMPLEX with one field, and its record keys are "
         f"values alone, as Hudi 0.14.1 to 1.0.2 wrote them; Apache Hudi writes '{field}:<value>' "
-        f"in version 9, so each update would become a second row; leave the table in version "
+        f"in version 9, so each update would become a second row; keep the table at version "
         f"{table.version:d} (Apache Hudi continues it with "
         "hoodie.write.complex.keygen.new.encoding=true), or rewrite it"
     )

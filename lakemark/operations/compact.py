@@ -193,8 +193,8 @@ def _columns_as_of(table: OpenTable, requested_at: str) -> pa.Schema:
     schemas = [without_meta_columns(avro.to_arrow(t)) for t in dict.fromkeys(texts) if t]
     if not schemas:
         message = (
-            f"compaction {requested_at} of {table.location.url} cannot be done: no commit of the "
-            "active timeline names the table's columns; write to the table, then try again"
+            f"compaction {requested_at} of {table.location.url} cannot be executed: no commit on "
+            "the active timeline contains the table's columns; write to the table, then try again"
         )
         raise Refused(message)
     return reduce(lambda newer, older: unite_schemas(newer, older, table.location.url), schemas)

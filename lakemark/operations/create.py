@@ -91,7 +91,7 @@ def check_empty(storage: Storage) -> None:
     foreign = [f for f in folders if f != ".hoodie"] + [info.path for info in objects]
     if foreign:
         message = (
-            f"{storage.location.url} is not empty and no Hudi table (it holds "
+            f"{storage.location.url} is not empty and is not a Hudi table (it contains "
             f"{sorted(foreign)[0]!r}); name an empty folder, or an existing table"
         )
         raise InvalidConfig(message)
@@ -126,7 +126,7 @@ def create_with_schema(
     """
     storage = open_storage(location)
     if storage.head(PROPERTIES_PATH) is not None:
-        message = f"{location.url} is a table already; use lakemark.open"
+        message = f"{location.url} is already a table; use lakemark.open"
         raise InvalidConfig(message)
     columns = check_columns(schema)
     check_new_table(spec, columns, buckets, location.url)

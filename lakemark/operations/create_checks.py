@@ -91,8 +91,8 @@ def check_new_table(spec: TableSpec, columns: pa.Schema, buckets: int, url: str)
     for name in columns.names:
         if is_reserved(name) and name not in _COLUMNS_OF_USERS:
             message = (
-                f"column {name!r} has the prefix of Hudi's own columns, which its readers leave "
-                "out; rename the column"
+                f"column {name!r} has the prefix of Hudi's own columns, which readers omit; "
+                "rename the column"
             )
             raise InvalidConfig(message)
     if not spec.record_key:

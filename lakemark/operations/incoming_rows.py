@@ -106,7 +106,7 @@ def in_table_columns(rows: pa.Table, columns: pa.Schema, table_url: str) -> pa.T
         )
         raise InvalidConfig(message)
     if len(set(names)) < len(names):
-        message = f"the rows have two columns of one name: {', '.join(names)}"
+        message = f"the rows have two columns with the same name: {', '.join(names)}"
         raise InvalidConfig(message)
     arrays = [
         _converted(rows.column(field.name), field, table_url)
@@ -166,7 +166,7 @@ class RowChanges:
         key_fields = ", ".join(config.record_key_fields)
         _check(_mask(keys.is_null()), rows, f"the record key ({key_fields}) is null or empty")
         ambiguous = _mask(self.generator.find_ambiguous_keys(rows))
-        _check(ambiguous, rows, f"the record key ({key_fields}) is spelled like that of others")
+        _check(ambiguous, rows, f"the record key ({key_fields}) has the same text as other keys")
         named = ", ".join(config.partition_fields)
         _check(_mask(paths.is_null()), rows, f"the value of {named} cannot name a partition")
         unknown = self.marks.find_unknown_operations(rows)

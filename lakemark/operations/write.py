@@ -309,8 +309,8 @@ def _as_table(rows: Rows, columns: pa.Schema) -> pa.Table:
     for one in batches:
         if not isinstance(one, pa.RecordBatch):
             message = (
-                f"rows are or contain {repr(one)[:80]}, which is no record batch; pass an Arrow "
-                "table, for dictionaries pyarrow.Table.from_pylist(…)"
+                f"rows are or contain {repr(one)[:80]}, which is not a record batch; pass an Arrow "
+                "table (convert dictionaries with pyarrow.Table.from_pylist)"
             )
             raise InvalidConfig(message)
     if not batches:

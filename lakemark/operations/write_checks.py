@@ -59,8 +59,8 @@ def check_hashing(table: OpenTable) -> None:
         message = (
             f"table {table.location.url} has a bucket index whose buckets differ by partition or "
             f"change over time, as {stored.path} shows (hoodie.bucket.index.partition.expressions, "
-            "or the engine CONSISTENT_HASHING); it is not written here; write to another path, or "
-            "with Apache Hudi"
+            "or the engine CONSISTENT_HASHING); lakemark does not write such a table; write to "
+            "another path, or with Apache Hudi"
         )
         raise Unsupported(message)
 
@@ -119,7 +119,7 @@ def _check_defaults(table: OpenTable, newest: CommitMetadata) -> None:
         if field.get("default") is not None:
             message = (
                 f"column {field['name']} of table {table.location.url} has the default "
-                f"{field['default']!r}, which its partial updates ({fills_defaults}) fill; columns "
-                "written here have no default but null; write to another path"
+                f"{field['default']!r}, which its partial updates ({fills_defaults}) use; lakemark "
+                "writes no defaults except null; write to another path"
             )
             raise Unsupported(message)

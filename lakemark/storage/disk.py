@@ -98,8 +98,8 @@ def link(source: str, full_path: str) -> None:
         if error.errno not in _NO_HARD_LINKS:
             raise
         message = (
-            f"{full_path}: no hard link ({error.strerror}); keep the table on one disk that "
-            "supports hard links"
+            f"{full_path}: cannot create a hard link ({error.strerror}); keep the table on one "
+            "disk that supports hard links"
         )
         raise Unsupported(message) from error
 

@@ -278,7 +278,9 @@ class LocalStorage:
     def _missing_prepared(self, prepared: str, path: str) -> HudiError:
         if self.head(path) is None:
             return NotFound(f"{prepared} does not exist, and {path} was not created from it")
-        return OutcomeUnknown(f"{prepared} does not exist, but {path} does: check which writer's")
+        return OutcomeUnknown(
+            f"{prepared} does not exist, but {path} exists; check which writer created it"
+        )
 
 
 class _LocalStreamingFile:

@@ -220,7 +220,7 @@ class ObjectStorage:
             if self.head(path) is None:
                 message = f"{prepared} does not exist, and {path} was not created from it"
                 raise NotFound(message) from error
-            message = f"{prepared} does not exist, but {path} does: check which writer's"
+            message = f"{prepared} does not exist, but {path} exists; check which writer created it"
             raise OutcomeUnknown(message) from error
 
     def delete(self, paths: Iterable[str]) -> None:

@@ -35,7 +35,7 @@ def check_conditional_puts(storage: Storage) -> None:
         if storage.supports_compare_and_swap:
             _check_replace(storage, probe)
         storage.delete([probe])
-        _expect(storage, NotFound, "a copy of nothing", lambda: storage.publish(probe, other))
+        _expect(storage, NotFound, "a copy of no object", lambda: storage.publish(probe, other))
     finally:
         with suppress(HudiError):
             storage.delete([probe, other])
@@ -62,7 +62,7 @@ def _check_replace(storage: Storage, path: str) -> None:
     _expect(
         storage,
         PreconditionFailed,
-        "a put over another version",
+        "a put that replaces another version",
         lambda: storage.replace(path, b"third", stale),
     )
 

@@ -30,7 +30,7 @@ def read_properties(storage: Storage) -> TableProperties:
             continue
     message = (
         f"no Hudi table at {storage.location.url} (no {PROPERTIES_PATH}); check the path: a "
-        "table's folder contains .hoodie, which lakemark.create or a first batch makes"
+        "table's folder contains .hoodie, which lakemark.create or the first batch creates"
     )
     raise TableNotFound(message)
 

@@ -189,7 +189,7 @@ def _instant(entry: Record, path: str) -> Instant | None:
 def _records(block: LogBlock) -> Iterator[Record]:
     """Yield the records of a block, decoded one by one because archives are rarely read."""
     if block.type is not BlockType.AVRO_DATA:
-        raise block.corrupt(expected="a whole block of Avro records", actual=block.type.name)
+        raise block.corrupt(expected="a complete block of Avro records", actual=block.type.name)
     content = block.content.read()
     try:
         check_bounded(block.avro_schema, block.path)

@@ -330,8 +330,8 @@ class LsmHistory:
 
     def _no_manifest(self, version: int) -> CorruptData:
         remedy = (
-            "no manifest; copy it back from a backup of the table, or write one that lists every "
-            "Parquet file of the folder"
+            "no manifest; copy it back from a backup of the table, or write a manifest that lists "
+            "every Parquet file of the folder"
         )
         return CorruptData(
             self._path_of(version), None, '{"files": [{"fileName": …, "fileLen": …}, …]}', remedy

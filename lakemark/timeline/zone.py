@@ -198,8 +198,8 @@ def _clock_in_doubt(url: str, evidence: ZoneEvidence) -> TimelineClock:
     )
     doubt = (
         f"{_property(url, LOCAL)}: its instant times are in the local time of its writers, and the "
-        f"zone is not known ({seen}; this machine is at {own}). To write it, name the zone of its "
-        f"other writers: {SETTING}: America/New_York, or --timeline-timezone"
+        f"zone is not known ({seen}; this machine is at {own}). To write to the table, name the "
+        f"zone of its other writers: {SETTING}: America/New_York, or --timeline-timezone"
     )
     return TimelineClock(zone, doubt)
 
@@ -210,11 +210,11 @@ def _contradicted(url: str, setting: str, evidence: ZoneEvidence) -> str:
         f"{_shown_offsets(evidence)}; "
     )
     if evidence.offset is not None:
-        return f"{seen}name the zone that the table's other writers are in"
+        return f"{seen}name the zone of the table's other writers"
     return (
         f"{seen}writers in two zones generate instants out of order, which loses rows: give all "
-        f"writers one zone, and commit with Apache Hudi in it until the newest {_MOST_SIGHTINGS} "
-        "commits show it"
+        "writers one zone, and commit with Apache Hudi in that zone until the newest "
+        f"{_MOST_SIGHTINGS} commits show it"
     )
 
 

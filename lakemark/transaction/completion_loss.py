@@ -88,13 +88,13 @@ def _find_dependents(context: TableContext, name: str, timeline: Timeline) -> It
     for instant in later:
         if instant.is_completed and instant.action in COMMITS:
             if _replaces_file_of(name, context.timeline.read_commit(instant)):
-                yield f"{instant} replaced a base file of it"
+                yield f"{instant} replaced one of its base files"
     if context.timeline.version.logs_name_their_slice:
         return
     for planned in timeline.pending(Action.COMPACTION):
         for operation in context.timeline.read_pending_compaction(planned).operations:
             if any(_instant_of(log) == name for log in operation.log_files):
-                yield f"{planned} contains logs of it"
+                yield f"{planned} contains some of its logs"
 
 
 def _replaces_file_of(name: str, commit: CommitMetadata) -> bool:

@@ -121,7 +121,7 @@ class Heartbeat:
             try:
                 self._beat()
             except StorageUnavailable as error:
-                _log.warning("no heartbeat of instant %s: %s", self._instant, error)
+                _log.warning("the heartbeat of %s was not updated: %s", self._instant, error)
 
     def _beat(self) -> None:
         with self._beating:

@@ -146,7 +146,7 @@ def roll_back(context: TableContext, target: Instant) -> bool:
             drop_markers(context.storage, target.requested_at)
         if context.multi_writer is not None:
             return True
-    raise Fenced(target.requested_at, "another writer rolled it back; the newer writer goes on")
+    raise Fenced(target.requested_at, "another writer rolled it back; the newer writer continues")
 
 
 def plan_rollback(context: TableContext, requested_at: str) -> RollbackPlan:
@@ -216,7 +216,7 @@ def _recover(context: TableContext, suspects: Collection[str], lease: Lease) -> 
     undone = []
     for rollback in (i for i in abandoned if i.action is Action.ROLLBACK):
         if not _is_planned(context, rollback) or _is_obsolete(context, rollback, timeline):
-            _log.warning("%s is removed: it was completed, or its target is needed", rollback)
+            _log.warning("%s is removed: it has completed, or its target must be kept", rollback)
             context.timeline.forget(rollback)
             forget_heartbeat(context.storage, rollback.requested_at)
         else:
@@ -436,7 +436,7 @@ def _forget_undone(context: TableContext, timeline: Timeline) -> None:
     for compaction in timeline.pending(*_COMPACTIONS):
         name = compaction.requested_at
         if forget_unplanned(context, compaction):
-            _log.warning("%s is removed: it appeared after its plan was removed", compaction)
+            _log.warning("%s is removed: it was created after its plan was removed", compaction)
         elif any(
             plan.instant == name and plan.action not in _COMPACTIONS
             for plan in rollbacks_since(context.timeline, name, timeline)

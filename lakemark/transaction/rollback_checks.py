@@ -133,8 +133,8 @@ def _only(target: Instant, timeline: Timeline, store: TimelineStore) -> Iterator
     newest = max(others, default=None)
     if newest is None or find_completed(store.load_archived(), [newest]):
         yield (
-            "all commits before it are archived, and readers find their files only with an active "
-            "commit; keep it, and write the right rows over it"
+            "all earlier commits are archived, and readers find archived commits' files only if "
+            "there is an active commit; keep this commit, and overwrite its rows"
         )
 
 

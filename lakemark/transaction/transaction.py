@@ -185,7 +185,7 @@ class Transaction:
                 content = inflight_content(action, context.timeline.version, uuid4().hex)
                 context.timeline.create(requested.inflight(), content)  # model: start commit
                 return cls(context, requested.inflight(), timeline, heartbeat, LOCK_WAIT_S)
-        message = f"instant {newest_time} and those before it were taken by other writers"
+        message = f"other writers took instant {newest_time} and all earlier times that were tried"
         raise WriteConflict(message)
 
     @classmethod
@@ -388,9 +388,9 @@ class Transaction:
         name = self.instant.requested_at
         current = timeline.find(name)
         if current is None or current.state is State.REQUESTED:
-            return "another writer rolled it back; the newer writer goes on"
+            return "another writer rolled it back; the newer writer continues"
         if current.is_completed:
-            return "it is completed already"
+            return "it has already completed"
         for rollback in _rollbacks_of(self._context, name, timeline):
             return f"rollback {rollback.requested_at} is about to remove it"
         if self.instant.attempt and not has_instant(self._context, self.instant):
@@ -430,7 +430,7 @@ class Transaction:
                 break
         message = (
             f"the store did not say whether instant {self.instant.requested_at} was published; "
-            "the next start reads the timeline and goes on from what it finds"
+            "the next start reads the timeline to find out"
         )
         raise OutcomeUnknown(message)
 
@@ -443,7 +443,7 @@ class Transaction:
             self._context.timeline.withdraw(self.instant)  # model: drop prepared
             drop_markers(self._context.storage, self.instant.requested_at)
         except StorageUnavailable as error:
-            _log.warning("leftovers of %s, which no reader reads, remain: %s", self.instant, error)
+            _log.warning("files that no reader reads remain of %s: %s", self.instant, error)
 
     def _find_published(self, completed_at: str) -> Instant | None:
         """Return our completed instant; None if it does not exist.

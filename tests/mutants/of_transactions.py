@@ -218,7 +218,7 @@ _COMPLETION = (
     ),
     Mutant(
         _TRANSACTION,
-        '        if current.is_completed:\n            return "it is completed already"\n',
+        '        if current.is_completed:\n            return "it has already completed"\n',
         "",
         "a compaction that another writer completed is published a second time",
         _OF_TRANSACTIONS,

@@ -137,7 +137,7 @@ def test_commit_whose_logs_are_in_a_compaction_plan_counts_as_completed() -> Non
     assert requested is not None
     as_of_another(storage, newest)
     lose(storage, newest)
-    assert_kept(storage, newest, "contains logs of it")
+    assert_kept(storage, newest, "contains some of its logs")
 
 
 def test_commit_whose_base_files_were_replaced_counts_as_completed() -> None:
@@ -146,4 +146,4 @@ def test_commit_whose_base_files_were_replaced_counts_as_completed() -> None:
     _, middle, _ = (_commit(storage, ts) for ts in (1, 2, 3))
     as_of_another(storage, middle)
     lose(storage, middle)
-    assert_kept(storage, middle, "replaced a base file of it")
+    assert_kept(storage, middle, "replaced one of its base files")

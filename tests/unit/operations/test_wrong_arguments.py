@@ -46,7 +46,7 @@ def test_upsert_without_rows_adds_no_column_later(table: lakemark.Table) -> None
 
 @pytest.mark.parametrize("given", [None, "abc", [{"id": "1"}], {"id": ["1"]}, 5], ids=repr)
 def test_rows_that_are_not_arrow_are_refused(table: lakemark.Table, given: Any) -> None:
-    with pytest.raises(lakemark.InvalidConfig, match="is no record batch; pass an Arrow"):
+    with pytest.raises(lakemark.InvalidConfig, match="is not a record batch; pass an Arrow"):
         table.upsert(given)
 
 

@@ -121,7 +121,7 @@ def test_a_refused_pipeline_leaves_another_ones_tables_as_they_were(
 def test_no_table_is_created_if_the_other_location_is_invalid(tmp_path: Path, place: str) -> None:
     (tmp_path / place).mkdir()
     (tmp_path / place / "notes.txt").write_text("mine")
-    with pytest.raises(InvalidConfig, match=rf"{place} is not empty and no Hudi table"):
+    with pytest.raises(InvalidConfig, match=rf"{place} is not empty and is not a Hudi table"):
         opened(tmp_path)
     assert files(tmp_path) == {f"{place}/notes.txt": b"mine"}
 

@@ -141,7 +141,7 @@ def test_new_table_with_partitions_by_a_timestamp_is_refused_before_spark(tmp_pa
 def test_folder_that_is_not_a_table_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()
     (tmp_path / name / "notes.txt").write_text("mine")
-    with pytest.raises(InvalidConfig, match=f"{name} is not empty and no Hudi table"):
+    with pytest.raises(InvalidConfig, match=f"{name} is not empty and is not a Hudi table"):
         check(config_of(tmp_path), "table " if name == "rows" else "dead-letter table ")
 
 

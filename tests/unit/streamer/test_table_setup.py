@@ -288,7 +288,7 @@ def test_an_index_that_is_not_kept_is_refused_until_dropping_it_is_asked_for(ind
 
 def test_folder_without_a_table_is_not_changed(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(InvalidConfig, match=r"no Hudi table \(it holds 'notes.txt'\)"):
+    with pytest.raises(InvalidConfig, match=r"not a Hudi table \(it contains 'notes.txt'\)"):
         create_table(StorageLocation(str(tmp_path)), spec())
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 

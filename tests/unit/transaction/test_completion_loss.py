@@ -148,7 +148,7 @@ def test_a_damaged_inflight_file_does_not_say_that_the_commit_is_ours() -> None:
 def test_a_later_commit_over_its_base_file_proves_it(version: FormatVersion) -> None:
     case = Case(version)
     case.write_over(case.at.begin(Action.COMMIT))
-    refused(case, "replaced a base file of it")
+    refused(case, "replaced one of its base files")
 
 
 def test_a_later_commit_over_other_files_or_one_that_has_not_completed_proves_nothing() -> None:
@@ -178,4 +178,4 @@ def test_a_compaction_planned_over_its_logs_proves_it_where_logs_name_their_comm
     if version is V6:
         case.check()
     else:
-        refused(case, "contains logs of it")
+        refused(case, "contains some of its logs")

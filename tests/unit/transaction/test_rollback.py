@@ -481,7 +481,7 @@ def test_what_is_left_of_an_instant_that_another_undid_is_deleted_by_its_writer(
     if mode is Mode.MULTIPLE:
         assert roll_back(replaced.table.context, instant)
     else:
-        with pytest.raises(Fenced, match="the newer writer goes on"):
+        with pytest.raises(Fenced, match="the newer writer continues"):
             roll_back(replaced.table.context, instant)
     assert late not in data_files(table.storage)
     assert marked_files(table.storage, instant.requested_at) == []
@@ -546,7 +546,7 @@ def test_only_commit_that_is_not_archived_is_not_rolled_back(
     kept = [name for name in active if name not in archived]
     for name in reversed(kept[1:]):
         roll_back_named(table.open().table.context, name)
-    with pytest.raises(Refused, match="all commits before it are archived"):
+    with pytest.raises(Refused, match="all earlier commits are archived"):
         roll_back_named(table.open().table.context, kept[0])
     expected = 8 - len(kept) + 1
     assert table.rows() == {"a": expected}

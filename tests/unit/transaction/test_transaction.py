@@ -168,7 +168,7 @@ def test_a_compaction_that_another_writer_completed_is_not_published_again(
     assert first._transaction is not None
     assert first._transaction._heartbeat is not None
     first._transaction._heartbeat._beaten_at_s = clock.time()  # as a clock that was set back
-    with pytest.raises(WriteConflict, match="it is completed already"):
+    with pytest.raises(WriteConflict, match="it has already completed"):
         first._transaction.commit(CommitMetadata(compacted=True))
     timeline = table.open().table.timeline
     assert [i.requested_at for i in timeline.completed(Action.COMMIT)] == [planned.requested_at]
@@ -207,7 +207,7 @@ def test_a_commit_that_appears_completed_is_not_published_again(clock: VirtualTi
     ours = table.open()
     written = write_files(ours, [Row("b", 2, 2)])
     complete_as_apache(ours, written)
-    with pytest.raises(Fenced, match="it is completed already"):
+    with pytest.raises(Fenced, match="it has already completed"):
         ours.commit(written, {})
     assert table.rows() == {"a": 1, "b": 2}
 
