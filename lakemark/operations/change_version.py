@@ -93,7 +93,8 @@ def change_table_version(
 def _checked_fields(table: OpenTable, version: FormatVersion) -> tuple[str, ...] | None:
     """Check keys and columns, and return the partition fields with their types.
 
-    None if the new version needs no types, or if the table's properties already contain them.
+    Types are returned only for a custom key generator, if the new version needs the types and the
+    table's properties do not contain them; otherwise None.
     """
     _check_keys(table, version)
     _check_sequence(table, version)

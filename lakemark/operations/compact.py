@@ -203,7 +203,8 @@ def _columns_as_of(table: OpenTable, requested_at: str) -> pa.Schema:
 def _was_known(commit: Instant, requested_at: str, version: FormatVersion) -> bool:
     """Return whether a commit had completed when a compaction was planned.
 
-    In table version 6, the requested time is compared, because the completion time is unreliable.
+    In table version 6, the requested time is compared, because this version does not record when a
+    commit completed.
     """
     when = commit.requested_at if version.logs_name_their_slice else commit.completed_at
     return (when or "") < requested_at

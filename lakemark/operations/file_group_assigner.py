@@ -25,7 +25,7 @@ class FileGroupAssignment:
         slices: for each bucket, the file slice to which a commit writes.
         partitions: the partitions that have a partition metafile.
         readable: for each file group with a pending compaction, the file slice that queries read.
-            It differs from the slice in ``slices``, which the compaction plan begins.
+            The slice in ``slices`` is the next one, which the compaction plan has opened.
     """
 
     slices: Mapping[Bucket, FileSlice]

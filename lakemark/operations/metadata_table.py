@@ -93,7 +93,7 @@ def maintain_metadata_table(table: OpenTable, policies: MetadataPolicies) -> Mai
 def compact_and_maintain_metadata_table(
     table: OpenTable, policies: MetadataPolicies
 ) -> Maintained | None:
-    """Compact, clean and archive the metadata table if due, in a process without own commits."""
+    """Compact, clean and archive the metadata table, even before this process has committed."""
     if not table.properties.metadata_partitions:
         return None
     compact_metadata_table(table)

@@ -157,7 +157,7 @@ class TableWriter:
         )
 
     def evolve(self, schema: pa.Schema) -> None:
-        """Use ``schema`` from the next ``begin`` on."""
+        """Write the columns of ``schema`` from the next ``begin`` on."""
         self.schema = schema
         for text in ("_schema_text", "_schema_with_meta_text"):
             self.__dict__.pop(text, None)
@@ -276,7 +276,7 @@ class TableWriter:
     def compactions_to_do(
         self, policy: CompactionPolicy, skipped: Collection[str] = ()
     ) -> list[Planned]:
-        """Return pending compactions of any writer. Without one, plan a compaction if it is due.
+        """Return the pending compactions of any writer. If there are none, plan one that is due.
 
         While a compaction is pending, no other is planned, so that plans do not accumulate.
 

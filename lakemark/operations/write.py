@@ -1,9 +1,9 @@
 """Writes rows of this process to an open table. Each upsert or delete is one commit.
 
 The steps of a commit are the same as for a batch of a stream (``TableWriter``). If a commit
-conflicts with another writer's commit, it is rolled back and written again, based on the new
-timeline. This is safe, because no reader saw the first attempt, and a delete searches its rows
-again.
+conflicts with another writer's commit, our commit is rolled back and written again, based on the
+new timeline. This is safe, because no reader saw the first attempt, and a delete searches for its
+rows again.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Checks that a writer would write the same keys, partition paths and buckets as the stored rows.
 
-``lakemark.index.stored_rows`` compares them. The check runs whenever a writer opens a table. It
-runs even if lakemark wrote all commits on the timeline, because other writers' commits may have
-been archived. It reads a few rows of at most eight file groups, so its duration does not depend on
-the size of the table.
+``lakemark.index.stored_rows`` makes the comparison. The check runs whenever a writer opens a table,
+even if lakemark wrote all commits on the timeline, because other writers' commits may have been
+archived. The check reads a few rows of at most eight file groups, so its duration does not depend
+on the size of the table.
 """
 
 from __future__ import annotations

@@ -92,8 +92,8 @@ class Unsynced:
     If the system failed to force a file, every ``sync`` raises the error until the file is deleted
     or replaced. The reason is that Linux reports a failure only once, and then treats the lost
     pages as written. In contrast, the next ``sync`` forces a folder again, because the file system
-    keeps a folder's changes in its journal. It also forces a file again that could not be opened,
-    because then nothing was lost.
+    keeps a folder's changes in its journal. A file that could not be opened is also forced again,
+    because nothing was lost.
     """
 
     def __init__(self, root: str) -> None:
@@ -317,7 +317,7 @@ def _in_threads(function: Callable[[str], T], full_paths: Sequence[str]) -> list
 
 @cache
 def _shared_threads(_process_id: int, count: int) -> ThreadPoolExecutor:
-    """Return the shared threads of a process. The process id is an argument because of forks.
+    """Return the shared threads of a process, which a forked process does not inherit.
 
     A commit of a few records forces files about seven times, and starting threads each time took a
     seventh of the commit's time (``docs/performance.md``). Only small sets of files use the shared

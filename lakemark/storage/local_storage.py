@@ -250,7 +250,7 @@ class LocalStorage:
         return folders, objects, is_whole
 
     def _leads_into_table(self, entry: os.DirEntry[str]) -> bool:
-        """Return whether a folder is a link to a folder inside the table or to a parent of it.
+        """Return whether a folder is a link to a folder in the table, or to a parent of the table.
 
         The files behind such a link would be listed twice, or endlessly. Any other link is
         followed, because users move partitions to other disks in this way.
@@ -351,7 +351,7 @@ def _check_below_root(folder: str) -> None:
     """Check that a folder is below the root. Names that lakemark never writes are allowed.
 
     A partition of another writer may have such a name. Reading its files raises ``InvalidPath``.
-    Without this exception, the partition's rows would be missing silently.
+    If the folder were hidden instead, queries would silently miss the partition's rows.
     """
     if folder and any(segment in ("", ".", "..") for segment in folder.split("/")):
         message = f"not a folder inside the table: {folder!r}"

@@ -42,7 +42,7 @@ def check_conditional_puts(storage: Storage) -> None:
 
 
 def _create_first(storage: Storage, path: str) -> None:
-    """Write the first object. Errors contain the storage's URL, because users know no probe."""
+    """Write the first object. Errors name the storage, because users do not know the object."""
     try:
         storage.create(path, b"first")
     except NotFound:

@@ -15,7 +15,7 @@ _CONTENT = "a file before it is sent to the object store"
 
 
 class SpooledFile:
-    """A ``StreamingFile`` that is sent when it is complete, so that the store keeps no partial one.
+    """A ``StreamingFile`` that is sent only when complete, so that no partial uploads remain.
 
     Args:
         send: creates the object from the file, which is at its start, and from its size in bytes.

@@ -16,7 +16,8 @@
   failure may lose the object, and may restore a deleted object. It may truncate an object only if
   the writer has allowed that (``may_be_cut``) or if the object was written as a stream.
 - Every method raises ``StorageUnavailable`` if the store does not answer in time. Then it is
-  unknown whether a write was executed. Call the method again with the same arguments, or read.
+  unknown whether a write was executed. Call the method again with the same arguments, or read the
+  object.
 """
 
 from __future__ import annotations
@@ -154,7 +155,8 @@ class Storage(Protocol):
         """Open an object for random access by pyarrow (``read``, ``seek``, ``tell``).
 
         Raises:
-            NotFound: there is no such object. Reading raises this, too, if the object was deleted.
+            NotFound: there is no such object. If the object is deleted later, reading from the file
+                may raise this error, too.
         """
         ...
 

@@ -97,9 +97,9 @@ class TimelineArchive:
         writer.merge_files()
 
     def _states(self, instants: Sequence[Instant]) -> Mapping[tuple[str, Action], list[Instant]]:
-        """Return the states of the given instants in the folder, by requested time and action.
+        """Return all states of the instants for which a file exists.
 
-        The action is the one as which the instant completes.
+        The keys are the requested time and the action as which the instant completes.
         """
         found: dict[tuple[str, Action], list[Instant]] = {
             (i.requested_at, i.action): [] for i in instants

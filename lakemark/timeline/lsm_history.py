@@ -303,7 +303,7 @@ class LsmHistory:
         raise self._no_manifest(1)
 
     def _recovered(self, version: int, newest: int) -> list[ManifestFile]:
-        """Return the files of an older manifest, and files in no manifest with other instants."""
+        """Return an older manifest's files, and files without a manifest that add instants."""
         sizes = {i.name: i.size_bytes for i in self._storage.list_folder(self.folder)[1]}
         named = self.manifest(version)
         for file in named:

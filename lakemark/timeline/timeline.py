@@ -65,14 +65,14 @@ class Timeline:
         return replace(self, archived_time=_unknown)
 
     def completed(self, *actions: Action) -> tuple[Instant, ...]:
-        """Return completed instants, ordered by completion time. No actions means all actions."""
+        """Return completed instants, by default of all actions, ordered by completion time."""
         chosen = (
             i for i in self.instants if i.is_completed and (not actions or i.action in actions)
         )
         return tuple(sorted(chosen, key=lambda i: (i.completed_at or "", i.requested_at)))
 
     def pending(self, *actions: Action) -> tuple[Instant, ...]:
-        """Return requested and inflight instants, oldest first. No actions means all actions."""
+        """Return requested and inflight instants, by default of all actions, oldest first."""
         pending = (i for i in self.instants if not i.is_completed)
         return tuple(i for i in pending if not actions or i.action in actions)
 
@@ -108,7 +108,7 @@ class Timeline:
         return instant.is_completed or self._late_time(requested_at) is not None
 
     def is_archived(self, requested_at: str) -> bool:
-        """Return whether an instant of that time would be archived, whether it existed or not."""
+        """Return whether an instant of that time was archived, provided that it ever existed."""
         return self.has_history and self.start is not None and requested_at < self.start
 
     def completed_at(self, requested_at: str) -> str | None:

@@ -51,7 +51,7 @@ class Sighting:
 
     @property
     def offset(self) -> timedelta | None:
-        """The zone's offset from UTC that follows from the two times; None if none follows."""
+        """The zone's offset from UTC, derived from the two times; None if that is not possible."""
         # This is exactly the offset minus the time between the request and the file's creation.
         difference = self._wall_time - self.written_at
         offset = _STEP * -((-difference - _EARLIEST_WRITE) // _STEP)
@@ -98,7 +98,7 @@ class ZoneEvidence:
 
     @property
     def offsets(self) -> list[timedelta]:
-        """The offset of each commit; empty if a commit has none, or if there are too few."""
+        """The offset of each commit; empty if a commit has no offset or there are too few."""
         known = [offset for one in self.sightings if (offset := one.offset) is not None]
         return known if len(known) >= max(len(self.sightings), _FEWEST_SIGHTINGS) else []
 
@@ -111,7 +111,7 @@ class ZoneEvidence:
         return known[-1]
 
     def agrees_with(self, zone: tzinfo | None) -> bool:
-        """Return whether every commit was requested in the zone (None: that of this process)."""
+        """Return whether every commit was requested in the zone; None: the process's own zone."""
         return self.offset is not None and all(one.is_in(zone) for one in self.sightings)
 
     def contradicts(self, zone: tzinfo) -> bool:

@@ -17,8 +17,8 @@ these before it creates its own inflight instant. The first attempt may still wr
 that. Readers skip these files, because the completed commit does not name them.
 
 Apache Hudi leaves the content of the inflight instant empty, so its attempts have no name. It names
-its data files after its tasks. Before it begins an attempt, it rolls back every earlier attempt,
-also lakemark's (``BaseHoodieTableServiceClient.compact``).
+its data files after its tasks. Before Apache Hudi begins an attempt, it rolls back every earlier
+attempt, including lakemark's (``BaseHoodieTableServiceClient.compact``).
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 The file is ``.hoodie/.heartbeat/<requested time>``, and it is empty. Its modification time is the
 time of the last heartbeat (``HoodieHeartbeatClient`` of Apache Hudi). A writer starts the heartbeat
 before it requests its instant, and repeats it after each interval. If the last heartbeat is too
-old, the heartbeat has expired, and other writers consider the writer dead. Each writer checks its
-own heartbeat, too. If it has expired, the writer publishes nothing and does not restart the
-heartbeat.
+old, the heartbeat has expired, and other writers consider the writer dead. Each writer also checks
+its own heartbeat. If its own heartbeat has expired, a writer publishes nothing and does not restart
+the heartbeat.
 """
 
 from __future__ import annotations

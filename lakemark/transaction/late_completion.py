@@ -2,9 +2,9 @@
 
 The store creates a completed instant by copying its prepared content. The store may execute this
 copy late. For example, the store has read the content, but the writer receives no answer and gives
-up. Then another writer rolls the instant back, and only then the store writes the copy. Now the
-instant is completed, but its files were deleted. Its checkpoint claims that its rows were read. So
-the instant is undone again, as the rollback intended.
+up. Then another writer rolls the instant back, and only after that the store writes the copy. Now
+the instant is completed, but its files were deleted. Its checkpoint claims that its rows were
+committed. So the instant is undone again, as the rollback intended.
 
 Compactions, log compactions and clusterings are not checked. Their plans outlive a rollback, so
 another attempt may rightly complete with the same requested time.

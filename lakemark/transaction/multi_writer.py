@@ -34,9 +34,9 @@ class MultiWriter:
     Attributes:
         heartbeats: decides when a writer is considered dead.
         clock_skew_ms: how far the clocks of the writers may differ. A writer that has generated a
-            time holds the lock for at least this time, as ``SkewAdjustingTimeGenerator`` does
-            (200 ms). So the next holder generates a later time even if it does not read the
-            timeline, as Apache Hudi.
+            time holds the lock for at least this duration, as ``SkewAdjustingTimeGenerator`` does
+            (200 ms). So the next holder generates a later time even without reading the timeline.
+            Apache Hudi does not read the timeline to generate a time.
     """
 
     heartbeats: HeartbeatPolicy = field(default_factory=HeartbeatPolicy)

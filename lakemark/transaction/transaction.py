@@ -287,7 +287,7 @@ class Transaction:
             self._heartbeat.stop()  # model: leave
 
     def cancel(self) -> None:
-        """Remove the instant from the timeline. The instant must not have any files."""
+        """Remove the instant from the timeline. No data files may have been written for it."""
         self._context.timeline.forget(self.instant)  # model: cancel
         self.leave()
 
@@ -467,7 +467,7 @@ def _check_free(context: TableContext, pending: Instant) -> None:
 
 
 def _check_not_undone(context: TableContext, pending: Instant, timeline: Timeline) -> None:
-    """Check that no rollback of the service is pending. It would delete a new attempt's files."""
+    """Check that no rollback is pending, because it would delete the files of a new attempt."""
     for rollback in _rollbacks_of(context, pending.requested_at, timeline):
         message = f"{rollback} of an attempt at {pending} has not completed"
         raise WriteConflict(message)

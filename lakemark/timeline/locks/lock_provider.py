@@ -16,7 +16,7 @@ from lakemark.errors import CorruptData
 
 LOCK_FOLDER = ".hoodie/.locks"
 
-#: The lock file of ``storage_lock``. Messages of all providers call the lock by this path.
+#: The lock file of ``storage_lock``. All providers use this path as the lock's name in messages.
 LOCK_PATH = f"{LOCK_FOLDER}/table_lock.json"
 
 

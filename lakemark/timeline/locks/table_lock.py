@@ -1,8 +1,8 @@
 """The table's lock: one writer at a time publishes, rolls back or changes the table's properties.
 
 Invariants:
-- At most one lease is valid at any time, if the clocks of all machines differ by at most
-  ``CLOCK_DRIFT_MS`` (Apache Hudi's bound). This includes threads, processes and machines.
+- At most one lease is valid at any time among all threads, processes and machines. This requires
+  that the machines' clocks differ by at most ``CLOCK_DRIFT_MS`` (Apache Hudi's bound).
 - A lease ends when it is released or when it expires, even if its holder has died. While a live
   process is in a ``hold`` block, the lease is renewed.
 - After a pause of the process, its lease may have expired. So ``Lease.check`` is called before each
@@ -106,7 +106,7 @@ class Lease:
         self._mutex = threading.RLock()
 
     def remaining_s(self) -> float:
-        """Return for how many seconds the lease is still valid by this machine's clock, or 0."""
+        """Return the seconds until the lease expires by this machine's clock; 0 if not valid."""
         if self._claim is None:
             return 0.0
         return max(0.0, (self._claim.record.valid_until_ms - self._clock.now_ms()) / 1000)
@@ -261,7 +261,7 @@ class TableLock:
             raise
         ended.set()
         # model: release
-        lease.release()  # the renewing thread has been told to end
+        lease.release()  # the lease is not renewed any more
 
     def _try_acquire(self, owner: str, started_ms: int, wait_s: float) -> Lease | None:
         """Try once to acquire the lock; return None if the lock is held.
