@@ -98,7 +98,7 @@ class CachedSnapshot:
         """Load the timeline; keep the view only if the timeline has not changed.
 
         Args:
-            loaded: the timeline, if the caller has just loaded it; None to load it here.
+            loaded: the timeline, if the caller has just loaded it; None to load the timeline.
 
         Raises:
             Refused: the table was upgraded or downgraded since it was opened.
@@ -177,7 +177,7 @@ class CachedSnapshot:
                 pass
             except CorruptData:
                 # Another process may have rebuilt the metadata table since its folders were listed.
-                # In table version 6, the first files of the new one have the same names.
+                # In table version 6, the new metadata table's first files have the same names.
                 if self._metadata is None:
                     raise
             self._timeline = self._store.load()

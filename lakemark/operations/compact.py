@@ -120,7 +120,7 @@ class Compaction:
         return cls(table, execution, SliceRewriter(context, log_sizes))
 
     def rewrite(self, runner: Runner) -> list[WriteStat]:
-        """Write the new base files. No reader sees them before ``publish``.
+        """Write the new base files, which no reader sees before ``publish``.
 
         Raises:
             ContentMismatch: an earlier attempt wrote different content; call ``undo``, and begin

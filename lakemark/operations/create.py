@@ -50,9 +50,9 @@ def create_on(
 ) -> OpenTable:
     """Create an empty table.
 
-    The folder is a table once its properties file exists, which is created atomically. So after a
-    crash there is no table, or a table that may lack its metadata table. The next writer then
-    builds the metadata table.
+    The folder becomes a table when the properties file is created, which is one atomic step. So
+    after a crash there is no table, or a table that may lack its metadata table. The next writer
+    then builds the metadata table.
 
     Args:
         storage: the storage of the table's root, which must be empty.
@@ -107,8 +107,8 @@ def create_with_schema(
 ) -> OpenTable:
     """Create a table with columns. Its first commit records the columns and the bucket count.
 
-    After a crash before this commit, the table's columns are in its properties, and the next write
-    records them.
+    After a crash before this commit, the table's columns are in the table's properties, and the
+    next write records the columns in a commit.
 
     Args:
         location: the location of the table.

@@ -1,8 +1,8 @@
 """An open table: its storage, timeline, lock and metadata table, opened when they are needed.
 
-``lakemark.Table`` is the facade for users. A query opens neither the lock nor the writer of the
-metadata table, because only an operation that changes the table needs these. Their modules are
-imported only when they are needed, because the import takes longer than a query of a small table.
+``lakemark.Table`` is the facade for users. Only an operation that changes the table needs the lock
+and the writer of the metadata table, so a query does not open them. The modules of both are
+imported only when needed, because the import takes longer than a query of a small table.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class OpenTable:
         )
 
     def with_properties(self, properties: TableProperties) -> OpenTable:
-        """Return this table with new properties, after a version change. The lock is the same."""
+        """Return this table with new properties, after a version change, but with the same lock."""
         return OpenTable(
             self.storage,
             properties,
@@ -341,8 +341,8 @@ def open_table(
         location: the location of the table.
         mergers: the users' mergers, in order of preference. A table in merge mode ``CUSTOM`` is
             read with the first merger that has the table's merge strategy id.
-        timezone: the IANA name of the time zone of the table's instants. It is needed if the
-            timeline is in local time (``hoodie.table.timeline.timezone=LOCAL``).
+        timezone: the IANA name of the time zone of the table's instants, for a table whose timeline
+            is in local time (``hoodie.table.timeline.timezone=LOCAL``).
         coordination: how this writer coordinates with other writers; None for the only writer, with
             the default lock.
         runner: runs tasks; None to run them in threads of this process.

@@ -89,9 +89,9 @@ class TableWriter:
     def clear_dead(self) -> list[str]:
         """Roll back the instants of writers of a shared table that died since ``recover``.
 
-        The cached timeline, as of the last ``recover`` or ``commit``, decides whether storage is
-        read. It is read only if an instant has been pending for longer than a heartbeat takes to
-        expire, or completed after its rollback.
+        Storage is read only if the cached timeline, as of the last ``recover`` or ``commit``, shows
+        a reason: an instant has been pending for longer than a heartbeat takes to expire, or an
+        instant completed after its rollback.
         """
         multi_writer = self.table.context.multi_writer
         pending = self.table.timeline.pending(Action.ROLLBACK, *COMMITS)

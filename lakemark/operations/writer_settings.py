@@ -27,7 +27,7 @@ class WriterSettings:
     metadata_table: bool = True
 
     def bucket_metadata(self) -> dict[str, str]:
-        """Return the bucket count and hash fields to record in commits. No property has them."""
+        """Return the bucket count and hash fields for commits, as no table property has them."""
         hashed = self.index.hash_fields or self.index.key_fields
         return {
             keys.BUCKET_COUNT: str(self.index.bucket_count),

@@ -7,9 +7,9 @@ once. Heartbeats and locks are not forced, because no process needs them after a
 parent folder is not forced if it has not changed since it was last forced. A publication must be
 short, so it forces only its own file and folders (``sync_content``, ``sync_name``).
 
-There is one ``Unsynced`` for each root in a process. It is not part of a ``LocalStorage``, because
-tasks in threads open a table's location again. A worker process forces its own files before its
-task ends (``sync_process``), because the driver does not know these files.
+A process has one ``Unsynced`` for each root. All ``LocalStorage`` objects of the root share this
+``Unsynced``, because tasks in threads open a table's location again. A worker process forces its
+own files before its task ends (``sync_process``), because the driver does not know these files.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class _Note:
     """A note that a path must be forced. A later note of the same path is another object.
 
     Attributes:
-        is_changed: whether the path itself has changed. A parent folder higher up is noted with
-            false; it is forced only if the time of its last change differs.
+        is_changed: whether the path itself has changed. False for the parents of a changed folder;
+            a parent is forced only if the time of the parent's last change differs.
         turn: the lock of the thread that forces the path. If two threads force a file, Linux
             reports a lost page to only one of them. So the second thread waits until the first has
             recorded the error.
@@ -159,7 +159,7 @@ class Unsynced:
         return not _OF_RUNNING_PROCESSES.match(full_path, len(self._root))
 
     def _sync(self, full_paths: Set[str]) -> None:
-        """Force the given paths, as far as they were noted."""
+        """Force those of the given paths that have a note."""
         with self._changing:
             notes = {p: self._notes[p] for p in full_paths if p in self._notes}
         paths = sorted(p for p in notes if self._must_force(p, notes[p]))

@@ -10,8 +10,9 @@ Invariants:
   would refuse the file because of a stale checksum, but it accepts a file without a checksum.
 
 The code calls the operating system directly, and does not use obstore's ``LocalStore``. That class
-cannot stream into a create-only file and hides the error number. It fails to list a folder with a
-single foreign name that contains a control character. It took 2.5 times as long for a small file.
+cannot stream into a create-only file, and hides the error number. A single foreign name with a
+control character makes its whole listing fail. Also, ``LocalStore`` took 2.5 times as long for a
+small file.
 
 ``create`` and ``put`` force a file to the disk before the file becomes visible, so that no power
 failure truncates the file. All other changes are forced by ``make_durable`` (``durability``).
@@ -220,8 +221,8 @@ class LocalStorage:
         """List a folder as it was at one moment, unless the folder keeps changing.
 
         All names are read first, and then the size of each file. If a file was deleted in between,
-        a new file may have replaced it (as for lock files), which is not among the names. So the
-        folder is listed again.
+        a new file may have replaced the deleted file, as lock files do. The names do not contain
+        the new file, so the folder is listed again.
         """
         for _ in range(_SCANS):
             folders, objects, is_whole = self._scan_once(folder)

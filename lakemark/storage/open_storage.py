@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 #: lakemark's own storage option: the time in seconds for which a failing request is retried.
 RETRY_TIMEOUT_S = "retry_timeout_s"
 
-# With this default, a dead endpoint is reported after about half a minute. It takes longer than the
-# timeout, because after a write without an answer, the object is read.
+# With this default, a dead endpoint is reported after about half a minute. This is longer than the
+# timeout, because after a write without an answer, the object is read, too.
 _DEFAULT_RETRY_TIMEOUT_S = 10.0
 _TIMEOUT = "20s"
 _CONNECT_TIMEOUT = "5s"

@@ -65,9 +65,9 @@ def replace_properties(
     object store compares the version in the same request. On a local disk, the properties are
     compared right before they are written.
 
-    Files that the new properties name are made durable before the properties are written. The
-    properties are durable when this function returns, so the caller may then delete files that
-    they no longer name.
+    Files that the new properties name are made durable before the properties are written. When this
+    function returns, the new properties are durable, too. So the caller may then delete files that
+    only the old properties name.
 
     Args:
         storage: the storage of the table's root.

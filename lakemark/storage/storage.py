@@ -11,10 +11,10 @@
 - A folder exists as long as it contains an object at any depth.
 - Paths are relative, with ``/`` between segments, and without ``..``, empty segments or control
   characters.
-- A listing never hides a folder. It hides only files: staging files and checksums.
+- A listing never hides a folder. Only files are hidden, namely staging files and checksums.
 - An object survives a power failure once ``make_durable`` has returned. Before that, a power
-  failure may lose the object, and may restore a deleted object. It may truncate an object only if
-  the writer has allowed that (``may_be_cut``) or if the object was written as a stream.
+  failure may lose the object, and may restore a deleted object. An object can be truncated only if
+  the writer has allowed this (``may_be_cut``), or if the object was written as a stream.
 - Every method raises ``StorageUnavailable`` if the store does not answer in time. Then it is
   unknown whether a write was executed. Call the method again with the same arguments, or read the
   object.
@@ -57,7 +57,7 @@ class PreconditionFailed(HudiError):
 
 @dataclass(frozen=True, slots=True)
 class StorageLocation:
-    """The location of a table and the options to access it. It can be pickled for workers.
+    """The location of a table, and the options for access. The object can be pickled for workers.
 
     Attributes:
         url: ``file:///…`` or a plain local path, ``s3://bucket/prefix`` (``s3a://``), ``gs://``,

@@ -3,9 +3,9 @@
 The files are named ``.commits_.archive.<n>_<token>``; a file with a larger n is newer. An instant
 has one entry for each of its states, and the entry of the completed state contains the metadata.
 File names contain no times, so the files are read from the newest to the oldest. The file
-``mergeArchivePlan`` exists while small files are being merged. Until the first small file is
-deleted, the merged file may be incomplete. Until then, the merged file is skipped, because the
-small files still contain all of its entries. Source: ``ArchivedTimelineV1``,
+``mergeArchivePlan`` exists while small files are being merged. As long as all small files exist,
+the merged file may be incomplete. Then the merged file is skipped, because the small files still
+contain all of its entries. Source: ``ArchivedTimelineV1``,
 ``ArchivedTimelineLoaderV1``, ``TimelineArchiverV1`` of Apache Hudi 1.2.0.
 """
 
@@ -46,7 +46,7 @@ METADATA_FIELDS: Mapping[str, str] = {
     Action.INDEXING: "hoodieIndexCommitMetadata",
 }
 
-#: For each completed action: the action while the instant is pending, and the entry's plan field.
+#: For each completed action, the action of the pending instant, and the entry's plan field.
 PLAN_FIELDS: Mapping[str, tuple[Action, str]] = {
     Action.COMMIT: (Action.COMPACTION, "hoodieCompactionPlan"),
     Action.DELTA_COMMIT: (Action.LOG_COMPACTION, "hoodieCompactionPlan"),

@@ -1,8 +1,8 @@
 """Encodes and decodes the content of the timeline's files.
 
-Commits, delta commits and replace commits are JSON text in layout 1. In layout 2, they are Avro
-containers of one record with the same field names. Plans and all other instants are Avro containers
-of one record in both layouts. Source: ``CommitMetadataSerDeV1``, ``…V2`` of Apache Hudi 1.2.0.
+Commits, delta commits and replace commits are JSON text in layout 1, and Avro containers of one
+record with the same field names in layout 2. Plans and all other instants are Avro containers of
+one record in both layouts. Source: ``CommitMetadataSerDeV1``, ``…V2`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations

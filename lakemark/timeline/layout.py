@@ -60,10 +60,10 @@ class TimelineLayout(Protocol):
         ...
 
     def parse(self, name: str) -> Instant | None:
-        """Return the instant that a file name denotes; None if the file is not an instant's.
+        """Return the instant of a file name; None if the name is not that of an instant's file.
 
         If the name of a completed file has no completion time, the completion time is set to the
-        requested time. ``TimelineReader`` then replaces it with the file's modification time.
+        requested time. ``TimelineReader`` later replaces this time by the file's modification time.
 
         Args:
             name: the file's name, without its folder.

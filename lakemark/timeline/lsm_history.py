@@ -10,7 +10,7 @@ Each archival (``lsm_writer``) adds a file to layer 0, and a manifest. When a la
 these files are merged into one file of the next layer. A manifest is created, never replaced. So if
 two archivers create the next version at the same time, one of them fails. A file that no manifest
 names any more is deleted three versions later, so a slow reader may fail to find a file. An upgrade
-from version 6 keeps the old archive, and copies its instants here in the order in which it reads
+from version 6 keeps the old archive, and copies the old instants to Parquet files without sorting
 them. So in an upgraded table, file names do not show the range of requested times. Source:
 ``LSMTimeline``, ``LSMTimelineWriter``, ``ArchivedTimelineLoaderV2`` of Apache Hudi 1.2.0.
 
@@ -181,8 +181,8 @@ class LsmHistory:
         The store's version is for a conditional replace.
 
         Returns:
-            The number, or None if the file is missing or damaged. Then the store's version of the
-            file, or None if the file is missing.
+            A pair. The number is None if the file is missing or damaged. The store's version of the
+            file is None if the file is missing.
         """
         try:
             data, version = self._storage.read_versioned(f"{self.folder}/{VERSION_FILE}")
@@ -262,7 +262,7 @@ class LsmHistory:
         return self._newest_from(self.pointer()[0])
 
     def _newest_from(self, stated: int | None) -> tuple[int, list[ManifestFile]] | None:
-        """Return the newest version's number and files; ``stated`` is that in ``_version_``."""
+        """Return the newest version's number and files. ``_version_`` contains ``stated``."""
         if stated is not None:
             try:
                 return stated, self._manifest(stated)

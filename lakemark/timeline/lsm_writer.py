@@ -1,12 +1,12 @@
 """Writes the archive of table versions 8 and 9 (see ``lsm_history``).
 
-A manifest is created, never replaced. Afterwards its number is written to ``_version_``, where
-readers find it. If an archiver dies before it writes the manifest, no manifest names its data file,
-and the next archival deletes that file. If an archiver dies after it wrote the manifest, the next
-archival continues from that manifest. An archiver holds the table's lock; an archiver that has lost
-the lock and resumes does no harm (see ``LsmWriter``). Apache Hudi replaces an existing manifest of
-the same number, so Apache Hudi must not archive at the same time. Source: ``LSMTimelineWriter`` of
-Apache Hudi 1.2.0.
+A manifest is created, never replaced. Afterwards the manifest's number is written to ``_version_``,
+where readers find the number. If an archiver dies before it writes the manifest, no manifest names
+its data file, and the next archival deletes that file. If an archiver dies after it wrote the
+manifest, the next archival continues from that manifest. An archiver holds the table's lock. If it
+loses the lock and resumes later, it does no harm (see ``LsmWriter``). Apache Hudi replaces an
+existing manifest of the same number, so Apache Hudi must not archive at the same time. Source:
+``LSMTimelineWriter`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations

@@ -79,9 +79,9 @@ class Timeline:
     def find(self, requested_at: str) -> Instant | None:
         """Find an instant, in its latest state, by its requested time; None if there is none.
 
-        A savepoint has the requested time of its commit. It is returned only if it is completed and
-        the commit is missing. An instant with an old time of 14 digits is also found by the 17
-        digits of the same second's last millisecond.
+        A savepoint has the requested time of its commit. A savepoint is returned only if the
+        savepoint is completed and the commit is missing. An instant with an old time of 14 digits
+        is also found by the 17 digits of the last millisecond of that second.
         """
         found = self._by_name.get(requested_at)
         if found is None and len(requested_at) == _MILLIS_DIGITS:
@@ -93,10 +93,11 @@ class Timeline:
         """Return whether data files with that instant's requested time may be read.
 
         An instant may be missing from the active timeline because it was archived or because it was
-        rolled back. If it was requested before the first active write, it was archived, so it has
-        completed (``CompletionTimeQueryViewV2.isCompleted``). If no instant was ever archived, it
-        was rolled back; files that a late writer still writes for it are ignored. A late writer may
-        also make a compaction inflight again after it completed and was archived (see ``start``).
+        rolled back. If the instant was requested before the first active write, it was archived, so
+        it has completed (``CompletionTimeQueryViewV2.isCompleted``). If no instant was ever
+        archived, the instant was rolled back, so files that a late writer still writes for the
+        instant are ignored. A pending instant may also have completed: a late writer can make a
+        compaction inflight again that has completed and was archived (see ``start``).
 
         Raises:
             SnapshotChanged, CorruptData: the instant is pending and late, and the archive could not
@@ -162,9 +163,9 @@ class Timeline:
     def is_in_doubt(self, requested_at: str) -> bool:
         """Return whether an instant that seems archived is newer than a pending write.
 
-        Either the pending write is late (see ``start``), or it only seems so. An archival keeps the
-        newest commit before a pending write, but this commit may have been rolled back since. In
-        the second case, the instant was rolled back, too, and was not archived.
+        There are two explanations. Either the pending write is late (see ``start``). Or the pending
+        write is not late, but the commit that an archival kept because of it was rolled back since.
+        In the second case, the instant was also rolled back, and was not archived.
         """
         pending = next((i.requested_at for i in self.pending() if i.action.is_write), None)
         return pending is not None and requested_at > pending and self.is_archived(requested_at)

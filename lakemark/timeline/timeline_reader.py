@@ -47,8 +47,8 @@ class TimelineReader:
 
     Attributes:
         version: the table's format version.
-        judged: instants that are not active and were found not to be rolled back, by requested
-            time. They are not looked up in the history again.
+        judged: the requested times of instants that were looked up in the history and found not to
+            be rolled back. These instants are not looked up again.
     """
 
     def __init__(
@@ -213,8 +213,8 @@ class TimelineReader:
         """Return the plan of a pending compaction; an empty plan if the plan was removed.
 
         A compaction is inflight without a plan if its inflight file was created after the plan had
-        been removed: the writer was paused, or the store executed the request late. Such a
-        compaction cannot complete; ``recover`` removes it.
+        been removed. This happens if the writer was paused, or if the store executed the request
+        late. Such a compaction cannot complete; ``recover`` removes it.
 
         Raises:
             SnapshotChanged, CorruptData: see ``read_compaction_plan``.

@@ -3,7 +3,7 @@
 The active timeline alone does not show this. A rollback may have been archived, so that no active
 rollback names the undone instant. Or a compaction was rolled back, executed again, completed and
 archived. Then an active rollback names the compaction, although its files must be read. The history
-shows the truth in both situations.
+shows in both situations whether the instant was undone.
 """
 
 from __future__ import annotations

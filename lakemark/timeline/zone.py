@@ -1,14 +1,14 @@
 """Finds the time zone of a table's timeline (``hoodie.table.timeline.timezone``).
 
 The property is ``UTC`` or ``LOCAL``. ``LOCAL``, the default of Apache Hudi, means the default zone
-of each JVM that writes the table, so the property does not name the zone. Then lakemark uses the
-zone in the setting ``table.timeline_timezone``. Without this setting, lakemark uses this machine's
-zone if the table's instants have the same offset from UTC.
+of each JVM that writes the table, so the property does not name the zone. For ``LOCAL``, lakemark
+uses the zone in the setting ``table.timeline_timezone``. Without this setting, lakemark uses this
+machine's zone, if the table's instants show that the zone is right.
 
 The offset is derived from the files of requested commits. Such a file is written right after its
 instant time was generated. So the instant time and the file's modification time differ by the
-zone's offset. Files that were copied later have other modification times. Then the differences are
-not the same for all of the newest instants, so no offset is derived.
+zone's offset. Files that were copied later have other modification times. With such files, the
+difference is not the same for all of the newest instants, so no offset is derived.
 """
 
 from __future__ import annotations

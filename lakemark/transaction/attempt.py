@@ -16,9 +16,9 @@ An attempt that died leaves its inflight instant, and maybe data files. The next
 these before it creates its own inflight instant. The first attempt may still write files after
 that. Readers skip these files, because the completed commit does not name them.
 
-Apache Hudi leaves the content of the inflight instant empty, so its attempts have no name. It names
-its data files after its tasks. Before Apache Hudi begins an attempt, it rolls back every earlier
-attempt, including lakemark's (``BaseHoodieTableServiceClient.compact``).
+Apache Hudi leaves the content of the inflight instant empty, so its attempts have no name. The
+names of its data files contain the task. Before Apache Hudi begins an attempt, it rolls back every
+earlier attempt, including lakemark's (``BaseHoodieTableServiceClient.compact``).
 """
 
 from __future__ import annotations

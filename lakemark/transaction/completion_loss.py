@@ -1,4 +1,4 @@
-"""Detects a pending commit that had completed before its completed file was lost.
+"""Detects a pending commit that had already completed, but whose completed file was lost.
 
 Without that file, the commit looks like a commit of a dead writer. But its rows are acknowledged,
 so the commit must not be rolled back. An entry in the metadata table does not prove that the commit
@@ -9,17 +9,17 @@ in between leaves the same entry. These are proofs:
 - lakemark wrote the commit, the metadata table contains the commit, and the commit has data files,
   but neither markers nor prepared content exist. A marker is created before its data file. When the
   commit has completed, its writer deletes the markers and the prepared content. A rollback also
-  deletes them, but it deletes the markers last, after the instant. Missing markers alone are no
-  proof, because a user may have deleted them. So the commit must also be in the metadata table,
-  which contains few commits of dead writers.
+  deletes both, but it deletes the markers last, after the instant. Missing markers alone are no
+  proof, because a user may have deleted the markers. So the commit must also be in the metadata
+  table, which contains few commits of dead writers.
 - Another commit replaced a base file of the commit, or a compaction of the commit's logs was
   planned. Writers see these files only after the commit has completed. Compaction plans are not
-  checked in table version 6, because its log names do not contain their commit, and because a plan
-  may contain a log that is still being written.
+  checked in table version 6, for two reasons: in that version, the name of a log does not contain
+  the commit, and a plan may contain a log that is still being written.
 
-If markers or prepared content exist, only a savepoint is a proof. So if the completed file is lost
-before the writer has deleted the prepared content, the commit looks exactly like a commit of a dead
-writer, and is rolled back.
+If markers or prepared content exist, only a savepoint is a proof. So the completed file may be lost
+before the writer has deleted the prepared content. Then the commit looks exactly like a commit of a
+dead writer, and is rolled back.
 """
 
 from __future__ import annotations

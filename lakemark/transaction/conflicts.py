@@ -7,15 +7,16 @@
   the compaction creates. But in table version 6, the name of a log contains its slice from the
   beginning. So the new slice of a compaction that was planned in between would not contain the log.
   Therefore such a compaction is a conflict.
-- A clustering replaces whole file groups. It conflicts as soon as it is planned, because rows that
+- A clustering replaces whole file groups. A planned clustering already conflicts, because rows that
   are written after the plan would be lost. If the heartbeat of the clustering's writer is alive,
   the commit may be retried. Otherwise the commit is refused, and an operator must remove the plan,
   because Apache Hudi cannot execute the plan in a table with a bucket index.
 
-Apache Hudi reads the table after it has requested its instant. It treats commits that complete in
-between as part of its base. In a copy-on-write table, the names of its new slices then contain an
-earlier time than the slices that they replace, so no reader finds its rows. Therefore lakemark does
-not publish a commit before such a writer has read the table (``earlier_unseen_commits``).
+An Apache Hudi writer reads the table after it has requested its instant, and treats commits that
+complete in between as part of its base. In a copy-on-write table, its new slices then have an
+earlier time in their names than the slices of those commits, so no reader finds its rows. Therefore
+lakemark does not publish a commit before such a writer has read the table
+(``earlier_unseen_commits``).
 
 Source: ``SimpleConcurrentFileWritesConflictResolutionStrategy`` (of table version 8 and later) and
 ``BucketIndexConcurrentFileWritesConflictResolutionStrategy``. ``lakemark.transaction.transaction``
@@ -39,7 +40,7 @@ from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.heartbeat import is_fresh
 from lakemark.transaction.multi_writer import MultiWriter
 
-#: The partition of a file group, and its bucket; its file id if the table has no buckets.
+#: A file group: its partition, and its bucket (or its file id if the table has no buckets).
 _FileGroup: TypeAlias = tuple[str, int | str]
 
 #: Actions of pending instants that complete as replace commits.
@@ -135,10 +136,10 @@ def earlier_unseen_commits(
     """Return earlier requested commits whose writers may not have read the table yet.
 
     If our commit were published first, such a commit would be based on ours, but ours would hide
-    its rows, because our slices have later names. Two kinds of earlier commits are omitted, because
-    their writers have already read the table, so they detect the conflict: inflight commits, and
-    commits that were requested longer ago than a heartbeat takes to expire. For a delta commit the
-    result is empty, because the completion time of a log decides its order.
+    its rows, because our slices have later names. Inflight commits are omitted, and so are commits
+    that were requested longer ago than a heartbeat takes to expire. The writers of both have
+    already read the table, so they detect the conflict. If our commit is a delta commit, the result
+    is empty, because the completion time of a log decides its order.
     """
     if multi_writer is None or ours.action is not Action.COMMIT:
         return []

@@ -97,8 +97,8 @@ class Heartbeat:
     def stop(self) -> None:
         """Stop the heartbeat and delete its file. A second call has no effect.
 
-        If the heartbeat has expired, the file is kept until it is cleared as expired. It may belong
-        to another attempt at the same instant, because the file is named after the instant.
+        If the heartbeat has expired, another attempt at the same instant may use the same file,
+        because the file is named after the instant. So an expired file is kept.
         """
         with self._beating:
             if self._stopped.is_set():

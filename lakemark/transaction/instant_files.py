@@ -72,10 +72,10 @@ def _find_writer(
 ) -> None:
     """Find the instant whose blocks a log contains, and add the log to the instant's files.
 
-    The result of the markers is corrected, too. A marker may name an older log to which a commit
-    was going to append; such a log must not be deleted. A log that was last changed long before the
-    first of the instants is not opened. An unreadable log is skipped, because queries report it.
-    But if a marker names the log, the error is raised.
+    A log is removed from an instant's files if a marker names the log but its blocks are those of
+    another instant. The commit was going to append to such a log, which must not be deleted. A log
+    that was last changed long before the first of the instants is not opened. An unreadable log is
+    skipped, because queries report it. But if a marker names the log, the error is raised.
     """
     marked = [paths for paths in found.values() if info.path in paths]
     if not marked and (not found or info.modified_at < clock.parse(min(found)) - _LONGEST_SKEW):
@@ -168,7 +168,7 @@ def awaited_logs(store: TimelineStore, timeline: Timeline) -> set[str]:
 
 
 def as_planned(storage: Storage, paths: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return files as rollback plans list them: absolute paths, grouped by partition."""
+    """Return files in the form of ``RollbackPlan.files``: absolute paths, by partition."""
     root = storage.location.url.rstrip("/")
     partitions: dict[str, tuple[str, ...]] = {}
     for path in paths:
@@ -178,5 +178,5 @@ def as_planned(storage: Storage, paths: Iterable[str]) -> dict[str, tuple[str, .
 
 
 def names_of(files: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """Return the names of a plan's files without folders, grouped by partition."""
+    """Return the names of a plan's files without folders, by partition."""
     return {folder: [path.rpartition("/")[2] for path in paths] for folder, paths in files.items()}

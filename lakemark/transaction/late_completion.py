@@ -3,8 +3,8 @@
 The store creates a completed instant by copying its prepared content. The store may execute this
 copy late. For example, the store has read the content, but the writer receives no answer and gives
 up. Then another writer rolls the instant back, and only after that the store writes the copy. Now
-the instant is completed, but its files were deleted. Its checkpoint claims that its rows were
-committed. So the instant is undone again, as the rollback intended.
+the instant is completed, but its files were deleted, and its checkpoint wrongly claims that its
+rows were committed. So the instant is rolled back again.
 
 Compactions, log compactions and clusterings are not checked. Their plans outlive a rollback, so
 another attempt may rightly complete with the same requested time.

@@ -263,10 +263,10 @@ def _is_planned(context: TableContext, rollback: Instant) -> bool:
 def _is_obsolete(context: TableContext, rollback: Instant, timeline: Timeline) -> bool:
     """Return whether a pending rollback must not be executed, because its target must be kept.
 
-    The target must be kept if it was archived meanwhile. It must also be kept if it completed after
-    the rollback was requested or if later instants need it, provided that the rollback has deleted
-    none of its files. A clean may have deleted files that later commits replaced, so these files
-    are ignored.
+    The target must be kept if it was archived meanwhile. The target must also be kept if it
+    completed after the rollback was requested, or if later instants need the target. But this is
+    possible only if the rollback has not yet deleted files of the target. A clean may have deleted
+    files that later commits replaced, so these files are ignored.
 
     There are two causes. First, Apache Hudi publishes an instant without a check for a pending
     rollback of the instant. So its writer may publish after its heartbeat has expired, while the
@@ -380,8 +380,8 @@ def _start(context: TableContext, rollback: Instant, lease: Lease) -> None:
     """Create the inflight file of a requested rollback.
 
     If the lock was lost meanwhile, another process may have completed and archived the rollback
-    before the inflight file was created. Then the file is deleted. If this process dies before
-    that, ``recover`` deletes the file.
+    before the inflight file was created. In this situation, the inflight file is deleted again. If
+    this process dies before it deletes the file, ``recover`` deletes the file.
 
     Raises:
         LeaseLost: another process may have taken over the rollback.
@@ -403,12 +403,12 @@ def _delete_files(
     awaited: Collection[str],
     lease: Lease,
 ) -> dict[str, tuple[str, ...]]:
-    """Delete the files of the rolled back instant; return the files, as plans list them.
+    """Delete the files of the rolled back instant; return them in the form of ``plan.files``.
 
     The table is listed again, because the dead writer may have written files after the rollback was
     planned, and because another writer's plan may spell absolute paths differently. A log that is
-    in the plan of a compaction must continue to exist, so it is overwritten with a rollback block.
-    (Apache Hudi keeps the log, and adds a rollback block to the slice.)
+    in the plan of a compaction must continue to exist. So such a log is overwritten with a rollback
+    block. (Apache Hudi keeps the log, and adds a rollback block to the slice.)
     """
     files = files_of(context, plan.instant)  # model: list files
     lease.check()

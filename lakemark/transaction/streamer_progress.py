@@ -3,7 +3,8 @@
 Several streamers may write one table, each under its own identity. Each commit records the progress
 of all streamers that the commit's writer knows. So a streamer's progress is not lost when its own
 last commit is archived. A copied entry may be older than what its streamer has committed meanwhile.
-So each entry contains the time since when it is true, and the latest entry of any commit counts.
+So each entry contains the time from which on the entry is true. Among all commits' entries for a
+streamer, the entry with the latest time is used.
 
 JSON under ``lakemark.checkpoints``::
 
@@ -81,7 +82,7 @@ class StreamerProgress(Generic[Checkpoint]):
     Attributes:
         checkpoint: the checkpoint from which the streamer resumes; None after a reset.
         commit: the requested time of the commit that moved the streamer to the checkpoint.
-        known_at: the instant time since when this progress is true. It is "" in ``commit`` itself,
+        known_at: the instant time from which on this progress is true; "" in ``commit`` itself,
             because a commit does not know its own completion time.
         topic_id: Kafka's id of the topic; "" if it is not known.
         key: the key of the extra metadata under which the checkpoint is stored.
@@ -134,7 +135,7 @@ def decode_progress(
     Args:
         extra_metadata: the extra metadata of the commit.
         instant: the commit.
-        known_at: the time since when a checkpoint under Apache Hudi's keys is true.
+        known_at: the time from which on a checkpoint under Apache Hudi's keys is true.
         parse: parses the text of a checkpoint, or raises ``ValueError``.
 
     Raises:
@@ -174,9 +175,9 @@ def find_newest(
     """Return the newest progress of each streamer.
 
     Commits are searched by completion time, newest first. Commits without a checkpoint are skipped.
-    A compaction or clustering may have copied its checkpoint when it was planned, so its checkpoint
-    is dated by its requested time. A delta commit that completed after this time is newer, even if
-    it completed before the compaction.
+    A compaction or a clustering may have copied a checkpoint when it was planned, so this copy is
+    dated by the requested time. The progress of a delta commit that completed after the requested
+    time is newer, even if the delta commit completed before the compaction.
 
     No commit records progress that is later than the commit's completion, so the search may end
     early. But if the wanted streamer has not been found, all commits are searched, because a
@@ -289,8 +290,8 @@ def encode_table_progress(known: TableProgress[Checkpoint]) -> dict[str, str]:
 def repeat_table_progress(store: TimelineStore, timeline: Timeline) -> dict[str, str]:
     """Return the extra metadata for a commit that moves no streamer.
 
-    Apache Hudi's own keys are not repeated. Otherwise Apache Hudi's streamer might later resume
-    from the copy in this commit, although a commit of its own that is pending now is newer. Raises
+    Apache Hudi's own keys are not repeated. A commit of Apache Hudi's streamer that is pending now
+    may complete later. The streamer would then resume from the older copy in this commit. Raises
     what ``read_table_progress`` raises.
     """
     return encode_table_progress(read_table_progress(store, timeline, _as_text))
@@ -408,8 +409,8 @@ def _known_at(instant: Instant, has_delta_commits: bool) -> str:
 
     A table service is dated by its requested time, an ingest by its completion time. If rows arrive
     as delta commits, a ``commit`` is a completed compaction. If the table was later changed to
-    copy-on-write, a ``commit`` may also be an ingest. Its requested time can be used as well,
-    because it is later than the last delta commit.
+    copy-on-write, a ``commit`` may also be an ingest. The requested time of such an ingest can be
+    used as well, because it is later than the last delta commit.
     """
     may_be_service = instant.action is Action.REPLACE_COMMIT or (
         has_delta_commits and instant.action is Action.COMMIT

@@ -12,7 +12,7 @@ This list shows each step, and what remains after a crash right after the step:
 3. for each data file: write partition metafile, marker and data file (workers, ``lakemark.write``)
                      crash: files of a pending instant remain. No reader reads these files. The
                      rollback finds them by their names and deletes them
-4. list the files of failed task attempts. They are deleted in step 5 if the instant is still ours
+4. list the files of failed task attempts, which step 5 deletes if the instant is still ours
                      crash: as after step 3
 5. acquire the lock, load the timeline again, and check:
    - earlier copy-on-write commits of other writers are already inflight
@@ -287,7 +287,7 @@ class Transaction:
             self._heartbeat.stop()  # model: leave
 
     def cancel(self) -> None:
-        """Remove the instant from the timeline. No data files may have been written for it."""
+        """Remove the instant from the timeline. The caller has written no data files for it."""
         self._context.timeline.forget(self.instant)  # model: cancel
         self.leave()
 
@@ -384,7 +384,7 @@ class Transaction:
             raise Fenced(self.instant.requested_at, reason)
 
     def _find_loss(self, timeline: Timeline) -> str:
-        """Return why our instant is no longer inflight or ours; empty if it is still both."""
+        """Return the reason why our instant is lost; "" if it is still inflight and ours."""
         name = self.instant.requested_at
         current = timeline.find(name)
         if current is None or current.state is State.REQUESTED:

@@ -1,9 +1,9 @@
 """The lock provider ``file_system``, for a table on a local disk that Apache Hudi also writes.
 
 The lock file of Apache Hudi's ``FileSystemBasedLockProvider`` is ``.hoodie/lock``. The file exists
-while a writer holds the lock. Apache Hudi writes nothing into the file. It takes over another
-writer's lock when the file is older than ``hoodie.write.lock.filesystem.expire`` (in minutes;
-0: never).
+while a writer holds the lock. Apache Hudi writes nothing into the file. Apache Hudi takes over the
+lock of another writer when the file is older than ``hoodie.write.lock.filesystem.expire`` (in
+minutes; 0: never).
 
 lakemark's writers first acquire a numbered lock file (``GenerationStorageLock``). The numbered file
 excludes lakemark's other writers, including writers with the provider ``storage``. If
@@ -38,8 +38,8 @@ class FileSystemLock:
 
     Args:
         storage: the storage of the table's root; it must be a local disk.
-        expire_minutes: the age of Apache Hudi's lock file, in minutes, after which its writer is
-            considered dead; 0: never. Must equal ``hoodie.write.lock.filesystem.expire``.
+        expire_minutes: the age in minutes at which Apache Hudi's lock file is treated as left by a
+            dead writer; 0: never. Must equal ``hoodie.write.lock.filesystem.expire``.
         now_ms: returns this machine's time in epoch milliseconds.
     """
 
