@@ -146,7 +146,7 @@ class CachedSnapshot:
             self._view = self._view.with_compaction_plan(requested.requested_at, plan)
 
     def carry_start(self, inflight: Instant) -> None:
-        """Add the inflight instant of a plan that we started to execute to the timeline."""
+        """Add to the timeline the inflight instant of a plan that we have started to execute."""
         self._timeline = self.timeline.with_instant(inflight)
 
     def carry_clean(self, instant: Instant, plan: CleanPlan, timeline: Timeline) -> None:

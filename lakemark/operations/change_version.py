@@ -33,8 +33,8 @@ class PlannedChange:
     Attributes:
         rolled_back: the pending instants of dead writers, which are rolled back.
         compacted: the slices whose logs are merged by compactions.
-        change: the change of the table itself. A change that is only planned does not include the
-            instants that the compactions will add to the timeline.
+        change: the change of the table itself. Before it is executed, the change lacks the instants
+            that the compactions add to the timeline.
     """
 
     rolled_back: tuple[str, ...]

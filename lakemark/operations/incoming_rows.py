@@ -1,8 +1,8 @@
 """Converts the rows that a caller passes to the columns of a table, and to changes of the table.
 
 Columns are matched by name. A column that the caller omits becomes null. A value is converted only
-if its type is of the same kind as the column's type (any integer for an integer, a time for a
-time), and only if no information is lost.
+if its type is of the same kind as the column's type, for example one integer type to another. A
+conversion that would lose information is refused with an error.
 """
 
 from __future__ import annotations

@@ -33,8 +33,8 @@ def restore_table(table: OpenTable, restore_to: str | None) -> list[RollbackPlan
 
     Args:
         table: the open table.
-        restore_to: the requested time of the commit, which is also that of its savepoint. None to
-            complete a pending restore.
+        restore_to: the requested time of the commit. A savepoint has the same time as its commit.
+            None to complete a pending restore.
 
     Returns:
         The deleted files of each undone instant.

@@ -27,7 +27,7 @@ def plan_savepoint(
 def create_savepoint(
     table: OpenTable, requested_at: str, user: str = "", comment: str = ""
 ) -> SavepointMetadata:
-    """Create a savepoint, which keeps all files that a query as of a completed commit reads.
+    """Create a savepoint of a completed commit, which keeps the table's files as of that commit.
 
     Args:
         table: the open table.

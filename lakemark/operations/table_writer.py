@@ -260,10 +260,10 @@ class TableWriter:
     ) -> list[tuple[Instant, CommitMetadata]]:
         """Execute pending compactions of any writer, then plan and execute a compaction if due.
 
-        A compaction is skipped if another writer executes it (commands may do so even if the table
-        is not shared), or if it conflicts with other commits. The cached timeline, as of the last
-        ``recover`` or ``commit``, decides whether a compaction is due. The plan is then made from a
-        newly loaded timeline.
+        A compaction is skipped if it conflicts with other commits, or if another writer executes
+        it. Even if the table is not shared, a command may execute a compaction. The cached
+        timeline, as of the last ``recover`` or ``commit``, decides whether a compaction is due. The
+        plan is then made from a newly loaded timeline.
 
         Raises:
             ContentMismatch: an earlier attempt, for example of another release, wrote different

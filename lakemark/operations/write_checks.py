@@ -1,7 +1,7 @@
 """Checks that a writer would write the same keys, partition paths and buckets as the stored rows.
 
-``lakemark.index.stored_rows`` makes the comparison. The check runs whenever a writer opens a table,
-even if lakemark wrote all commits on the timeline, because other writers' commits may have been
+``lakemark.index.stored_rows`` makes the comparison. The check runs whenever a writer opens a table.
+It runs even if lakemark wrote all active commits, because commits of other writers may have been
 archived. The check reads a few rows of at most eight file groups, so its duration does not depend
 on the size of the table.
 """

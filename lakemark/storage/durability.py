@@ -105,7 +105,7 @@ class Unsynced:
         self._changing = Lock()
 
     def __reduce__(self) -> tuple[Callable[[str], Unsynced], tuple[str]]:
-        """Unpickle to the object that the other process has for this root."""
+        """Unpickle to the other process's own ``Unsynced`` of the same root."""
         return unsynced_below, (self._root,)
 
     def note_new_file(self, full_path: str) -> None:

@@ -59,11 +59,11 @@ def replace_properties(
 ) -> None:
     """Replace the properties of an existing table. The caller holds the table's lock.
 
-    The file is replaced atomically, so no backup is written. A process that was paused must not
-    write properties that are derived from outdated properties, because these could name a timeline
-    that was deleted in the meantime. So the stored properties are compared with ``before``. An
-    object store compares the version in the same request. On a local disk, the properties are
-    compared right before they are written.
+    The file is replaced atomically, so no backup is written. A paused process may hold outdated
+    properties. It must not write them, because they could name a timeline that was deleted in the
+    meantime. So the stored properties are compared with ``before``. An object store compares the
+    file's version in the same request. On a local disk, the properties are compared right before
+    they are written.
 
     Files that the new properties name are made durable before the properties are written. When this
     function returns, the new properties are durable, too. So the caller may then delete files that

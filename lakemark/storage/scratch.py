@@ -92,7 +92,7 @@ def _temporary_folder() -> str:
 
 @cache
 def scratch_of_this_process(purpose: str) -> Path:
-    """Return a scratch folder that this process keeps until it exits, the same at each call."""
+    """Return this process's scratch folder for a purpose, which is kept until the process exits."""
     opened = ExitStack()
     atexit.register(opened.close)
     return opened.enter_context(scratch_folder(purpose))

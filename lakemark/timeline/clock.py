@@ -65,8 +65,8 @@ class ClockSlot(IntEnum):
     """Even milliseconds for table services, odd ones for ingests, so that no two times are equal.
 
     A table service generates its instant time under the lock, but an ingest does not. Without
-    slots, an ingest that was paused for long could reuse the requested time of a service's instant,
-    and would write files with that time.
+    slots, an ingest that was paused for long could have the requested time of a service's instant.
+    The files of both would then have the same time in their names.
     """
 
     SERVICE = 0

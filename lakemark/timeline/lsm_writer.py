@@ -103,9 +103,9 @@ class LsmWriter:
       has already created a manifest of that number, the creation fails, and no manifest names the
       data files.
     - The number in ``_version_`` only increases.
-    - It deletes only files that existed before it created its manifest and that no kept manifest
-      names. The writer of such a file can no longer name the file in a manifest, because the
-      manifest of that number exists.
+    - It deletes only files that no kept manifest names. These files existed before it created its
+      own manifest. So their writer can no longer name them in a manifest, because the manifest of
+      that number already exists.
 
     Args:
         storage: the table's storage.

@@ -149,8 +149,8 @@ class Timeline:
         Late pending writes do not count. A pending write is late if there is a history and the
         write is older than every completed write. An archival keeps the newest commit before a
         pending write. So a late write was created after the archival, by a writer that had lost the
-        lock. If late writes counted, archived instants that are newer would not be recognised as
-        archived. Apache Hudi counts late writes.
+        lock. If a late write counted, archived instants that are newer than the late write would
+        not be recognised as archived. Apache Hudi counts late writes.
 
         Cleans and rollbacks are ignored, because they may stay active after the commits around them
         were archived. Source: ``BaseHoodieTimeline.getFirstNonSavepointCommit`` of the write

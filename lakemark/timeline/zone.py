@@ -111,11 +111,11 @@ class ZoneEvidence:
         return known[-1]
 
     def agrees_with(self, zone: tzinfo | None) -> bool:
-        """Return whether every commit was requested in the zone; None: the process's own zone."""
+        """Return whether every commit was requested in the zone. None is this process's zone."""
         return self.offset is not None and all(one.is_in(zone) for one in self.sightings)
 
     def contradicts(self, zone: tzinfo) -> bool:
-        """Return whether a commit was requested in another zone; false without ``offsets``."""
+        """Return whether a commit was requested in another zone. False if ``offsets`` is empty."""
         return bool(self.offsets) and not all(one.is_in(zone) for one in self.sightings)
 
 

@@ -1,7 +1,7 @@
 """Attempts to execute a planned table service, for example a compaction.
 
 A plan outlives the writer that executes it. If the writer dies, is rolled back, or is considered
-dead, another writer executes the plan again, with the same instant and the same file ids. The first
+dead, another writer executes the plan again. The instant and the file ids stay the same. The first
 writer may resume at any time. So each attempt has a random name. This name is in the content of the
 inflight instant, in the names of the attempt's data files and in the name of its prepared content.
 Therefore:

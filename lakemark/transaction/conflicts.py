@@ -9,7 +9,7 @@
   Therefore such a compaction is a conflict.
 - A clustering replaces whole file groups. A planned clustering already conflicts, because rows that
   are written after the plan would be lost. If the heartbeat of the clustering's writer is alive,
-  the commit may be retried. Otherwise the commit is refused, and an operator must remove the plan,
+  the commit may be retried. Otherwise the commit is refused. Then an operator must remove the plan,
   because Apache Hudi cannot execute the plan in a table with a bucket index.
 
 An Apache Hudi writer reads the table after it has requested its instant, and treats commits that
@@ -78,9 +78,9 @@ def check_conflicts(
         is_executed: returns whether the heartbeat of a planned clustering's writer is alive.
 
     Raises:
-        WriteConflict: a commit that completed in between changed one of our file groups, a
-            clustering of our file groups is being executed, a file slice to which we wrote was
-            rolled back, or a commit was archived that was pending when ours began.
+        WriteConflict: a commit that completed in between changed one of our file groups; or a
+            clustering of one of our file groups is being executed; or a file slice to which we
+            wrote was rolled back; or a commit that was pending when ours began was archived.
         ClusteringPlanned: a clustering of one of our file groups is planned, and no live writer
             executes the plan.
     """
@@ -135,8 +135,8 @@ def earlier_unseen_commits(
 ) -> list[Instant]:
     """Return earlier requested commits whose writers may not have read the table yet.
 
-    If our commit were published first, such a commit would be based on ours, but ours would hide
-    its rows, because our slices have later names. Inflight commits are omitted, and so are commits
+    If our commit were published first, such a commit would be based on ours. But our slices have
+    later names, so they would hide its rows. Inflight commits are omitted, and so are commits
     that were requested longer ago than a heartbeat takes to expire. The writers of both have
     already read the table, so they detect the conflict. If our commit is a delta commit, the result
     is empty, because the completion time of a log decides its order.

@@ -106,8 +106,8 @@ def has_all_files(
 ) -> bool:
     """Return whether all files of a completed commit still exist with their recorded size.
 
-    The files in ``replaced``, which later commits have replaced, may be missing, and so may the
-    files with the change data of these files.
+    The files in ``replaced`` and their change data files may be missing, because later commits have
+    replaced these files.
     """
     sizes: dict[str, int] = {}
     for stat in context.timeline.read_commit(commit).write_stats:
@@ -121,8 +121,8 @@ def has_all_files(
 def has_rollback_block(context: TableContext, path: str, instant: str) -> bool:
     """Return whether a later rollback block in the file slice of a log targets an instant.
 
-    In table version 6, Apache Hudi rolls a log back by such a block. The log remains in the table,
-    in compaction plans and in the metadata table.
+    In table version 6, Apache Hudi rolls back a log by adding such a block. The log remains in the
+    table, in compaction plans and in the metadata table.
     """
     folder, _, name = path.rpartition("/")
     log = LogFileName.parse(name)

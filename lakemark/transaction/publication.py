@@ -6,10 +6,10 @@
 2. ``publish``  the store creates the completed instant from this content, and fails if the content
                 was deleted
 
-So a writer that was suspended between the two steps, or whose requests were delayed, publishes
-nothing if another lakemark writer has taken over the lock. But Apache Hudi deletes nothing when it
-takes over a lock. Therefore the lease is also checked right before each attempt to publish. Then at
-least half of the lease's duration remains for the single request that publishes.
+A writer may be suspended between the two steps, or its requests may be delayed. If another lakemark
+writer has taken over the lock meanwhile, such a writer publishes nothing. But Apache Hudi deletes
+nothing when it takes over a lock. Therefore the lease is also checked right before each attempt to
+publish. Then at least half of the lease's duration remains for the single request that publishes.
 """
 
 from __future__ import annotations

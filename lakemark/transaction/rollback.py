@@ -405,9 +405,9 @@ def _delete_files(
 ) -> dict[str, tuple[str, ...]]:
     """Delete the files of the rolled back instant; return them in the form of ``plan.files``.
 
-    The table is listed again, because the dead writer may have written files after the rollback was
-    planned, and because another writer's plan may spell absolute paths differently. A log that is
-    in the plan of a compaction must continue to exist. So such a log is overwritten with a rollback
+    The table is listed again for two reasons: the dead writer may have written files after the
+    rollback was planned, and another writer's plan may spell absolute paths differently. A log in
+    the plan of a compaction must continue to exist. So such a log is overwritten with a rollback
     block. (Apache Hudi keeps the log, and adds a rollback block to the slice.)
     """
     files = files_of(context, plan.instant)  # model: list files

@@ -180,8 +180,8 @@ def find_newest(
     time is newer, even if the delta commit completed before the compaction.
 
     No commit records progress that is later than the commit's completion, so the search may end
-    early. But if the wanted streamer has not been found, all commits are searched, because a
-    commit's writer may not have known the progress in commits that were already archived.
+    early. But if the wanted streamer has not been found, all commits are searched. The reason is
+    that a commit's writer may not have known the progress in archived commits.
 
     Args:
         commits: the commits of the table.
@@ -195,7 +195,7 @@ def find_newest(
         all completed commits.
 
     Raises:
-        DamagedCheckpoint: the progress in a commit that may record the newest cannot be parsed.
+        DamagedCheckpoint: a commit that may record the newest progress cannot be parsed.
     """
     ingest = [(i, extra) for i, extra in commits if i.is_completed and i.action.is_ingest]
     has_delta_commits = any(i.action is Action.DELTA_COMMIT for i, _ in ingest)
@@ -233,7 +233,7 @@ def commits_to_keep(commits: Commits, is_in_effect: IsInEffect) -> frozenset[str
     copy may be older than what it commits meanwhile.
 
     Raises:
-        DamagedCheckpoint: the progress in a commit that may record the newest cannot be parsed.
+        DamagedCheckpoint: a commit that may record the newest progress cannot be parsed.
     """
     listed = list(commits)
     newest, _ = find_newest(listed, _as_text, is_in_effect)
@@ -265,7 +265,7 @@ def read_table_progress(
         skips_damaged: see ``find_newest``.
 
     Raises:
-        DamagedCheckpoint: the progress in a commit that may record the newest cannot be parsed.
+        DamagedCheckpoint: a commit that may record the newest progress cannot be parsed.
         SnapshotChanged: the archive was rewritten meanwhile; call again.
         CorruptData: the archive is damaged.
     """
@@ -300,9 +300,9 @@ def repeat_table_progress(store: TimelineStore, timeline: Timeline) -> dict[str,
 def may_lack_archived(as_of: str, timeline: Timeline) -> bool:
     """Return whether a commit may have been archived before another commit recorded its progress.
 
-    lakemark's archival keeps such commits active, but the archival of other engines does not. The
-    commits that remain active may have been written at the same time as the newest progress, so
-    that they do not contain it.
+    lakemark's archival keeps such commits active, but the archival of other engines does not. It
+    may keep only commits that were written at the same time as the newest progress. Such commits
+    do not contain the newest progress.
     """
     return timeline.has_history and "" < as_of < (timeline.start or "")
 
@@ -325,8 +325,8 @@ def archived_commits(store: TimelineStore) -> Commits:
 def in_effect_on(store: TimelineStore, timeline: Timeline) -> IsInEffect:
     """Return a function that returns whether a commit has not been undone.
 
-    The commit itself must be looked up. A commit that copied its checkpoint proves nothing: for
-    example, a restore may undo the commit but keep a compaction with the copy.
+    The commit itself must be looked up. Another commit with a copy of the checkpoint proves
+    nothing. For example, a restore may undo the commit, but keep a compaction with the copy.
     """
 
     def is_in_effect(requested_at: str) -> bool:
@@ -405,7 +405,7 @@ def _decode(
 
 
 def _known_at(instant: Instant, has_delta_commits: bool) -> str:
-    """Return the time that dates the progress that ``instant`` records under Apache Hudi's keys.
+    """Return the time by which to date the progress under Apache Hudi's keys in ``instant``.
 
     A table service is dated by its requested time, an ingest by its completion time. If rows arrive
     as delta commits, a ``commit`` is a completed compaction. If the table was later changed to

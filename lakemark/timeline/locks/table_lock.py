@@ -142,7 +142,7 @@ class Lease:
 
     @contextmanager
     def reporting_loss(self, valid: tuple[type[HudiError], ...] = ()) -> Iterator[None]:
-        """Run a block, and raise ``LeaseLost`` instead of an error that the loss may have caused.
+        """Run a block, and replace its errors with ``LeaseLost`` if the lease was lost meanwhile.
 
         Args:
             valid: errors that are raised unchanged even if the lease was lost.
