@@ -10,9 +10,8 @@ Invariants:
   would refuse the file because of a stale checksum, but it accepts a file without a checksum.
 
 The code calls the operating system directly, and does not use obstore's ``LocalStore``. That class
-cannot stream into a create-only file, and hides the error number. A single foreign name with a
-control character makes its whole listing fail. Also, ``LocalStore`` took 2.5 times as long for a
-small file.
+cannot stream into a create-only file, and hides the error number. It fails to list a folder if one
+file name contains a control character. For a small file, ``LocalStore`` took 2.5 times as long.
 
 ``create`` and ``put`` force a file to the disk before the file becomes visible, so that no power
 failure truncates the file. All other changes are forced by ``make_durable`` (``durability``).

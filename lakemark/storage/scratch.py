@@ -53,7 +53,7 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
 
 @contextmanager
 def temporary_writes(content: str) -> Iterator[None]:
-    """Run a block that writes temporary files, and convert the error of a full disk.
+    """Run a block that writes temporary files; if the disk is full, raise ``StorageUnavailable``.
 
     Args:
         content: a description of the content, for the message.

@@ -1,7 +1,7 @@
 """Finds archived instants without reading the whole archive.
 
 An archive is a set of immutable files. Each file contains the instants of a range of requested
-times. A file is read only when an instant or a range is requested that the file may contain.
+times. A file is read only when a caller requests an instant or a range that the file may contain.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lakemark.timeline.content import Record, build_commit
 
 
 class Part(StrEnum):
-    """The metadata or the plan of an archived instant; the value names the history's column.
+    """The metadata or the plan of an archived instant. The value is a column name of the history.
 
     Attributes:
         METADATA: the content of the instant's completed file.

@@ -153,9 +153,9 @@ class LsmHistory:
     def head(self) -> HistoryHead:
         """Return the newest version, from which a writer builds the next version.
 
-        A manifest may be newer than the one that ``_version_`` names, or ``_version_`` may be
-        missing. Then the writer of the newest manifest died. This manifest is used if it can be
-        read and its files exist, because a writer writes the files before the manifest.
+        If the writer of the newest manifest died, ``_version_`` is missing or contains the number
+        of an older manifest. Then the newest manifest is still used, if it can be read and its
+        files exist. It is complete, because a writer writes the files before the manifest.
 
         Raises:
             CorruptData: the newest manifest is damaged, or every manifest is lost.
@@ -303,7 +303,7 @@ class LsmHistory:
         raise self._no_manifest(1)
 
     def _recovered(self, version: int, newest: int) -> list[ManifestFile]:
-        """Return an older manifest's files, and files without a manifest that add instants."""
+        """Return an older manifest's files, and unlisted files that contain further instants."""
         sizes = {i.name: i.size_bytes for i in self._storage.list_folder(self.folder)[1]}
         named = self.manifest(version)
         for file in named:

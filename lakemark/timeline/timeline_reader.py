@@ -262,7 +262,7 @@ class TimelineReader:
         return [i for i in timeline.pending(*COMMITS) if not self.is_clustering(i)]
 
     def read_rollback_plan(self, requested_at: str) -> RollbackPlan:
-        """Return the plan of a pending rollback. The plan of a completed one may be archived."""
+        """Return the plan of a pending rollback. Later, the plan may be archived."""
         requested = Instant(requested_at, Action.ROLLBACK, State.REQUESTED)
         return self._read_as(RollbackPlan.from_record, requested)
 

@@ -98,7 +98,7 @@ class ZoneEvidence:
 
     @property
     def offsets(self) -> list[timedelta]:
-        """The offset of each commit; empty if a commit has no offset or there are too few."""
+        """The offset of each commit. Empty if a commit has none, or if commits are too few."""
         known = [offset for one in self.sightings if (offset := one.offset) is not None]
         return known if len(known) >= max(len(self.sightings), _FEWEST_SIGHTINGS) else []
 

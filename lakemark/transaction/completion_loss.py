@@ -17,9 +17,9 @@ in between leaves the same entry. These are proofs:
   checked in table version 6, for two reasons: in that version, the name of a log does not contain
   the commit, and a plan may contain a log that is still being written.
 
-If markers or prepared content exist, only a savepoint is a proof. So the completed file may be lost
-before the writer has deleted the prepared content. Then the commit looks exactly like a commit of a
-dead writer, and is rolled back.
+If markers or prepared content exist, only a savepoint is a proof. Suppose that the completed file
+is lost before the writer has deleted the prepared content. Then the commit looks exactly like a
+commit of a dead writer, and is rolled back.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ _PLANS = (Action.COMPACTION, Action.LOG_COMPACTION)
 
 
 def rolled_back_and_completed(store: TimelineStore, timeline: Timeline) -> list[Instant]:
-    """Return the completed commits that a completed rollback or restore had undone.
+    """Return the commits that are completed, although a rollback or a restore has undone them.
 
     Args:
         store: the reader of the timeline's instants.

@@ -269,11 +269,11 @@ def _is_obsolete(context: TableContext, rollback: Instant, timeline: Timeline) -
     files that later commits replaced, so these files are ignored.
 
     There are two causes. First, Apache Hudi publishes an instant without a check for a pending
-    rollback of the instant. So its writer may publish after its heartbeat has expired, while the
-    process that executes the rollback is dead. The rows are then acknowledged, and later instants
-    may need them. Second, a process that was about to roll back a completed instant may have died
-    or lost the lock before it deleted files. Later commits may have replaced the target's files
-    since.
+    rollback of the instant. So a writer whose heartbeat has expired may still publish the target,
+    if the process that was to execute the rollback is dead. The rows are then acknowledged, and
+    later instants may need them. Second, a process that was about to roll back a completed instant
+    may have died or lost the lock before it deleted files. Later commits may have replaced the
+    target's files since.
     """
     name = context.timeline.read_rollback_plan(rollback.requested_at).instant
     target = timeline.find(name)

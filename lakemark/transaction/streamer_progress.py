@@ -300,9 +300,9 @@ def repeat_table_progress(store: TimelineStore, timeline: Timeline) -> dict[str,
 def may_lack_archived(as_of: str, timeline: Timeline) -> bool:
     """Return whether a commit may have been archived before another commit recorded its progress.
 
-    lakemark's archival keeps such commits active, but the archival of other engines does not. It
-    may keep only commits that were written at the same time as the newest progress. Such commits
-    do not contain the newest progress.
+    lakemark's archival keeps such commits active, but the archival of other engines does not. After
+    such an archival, the active commits may all have been written at the same time as the archived
+    commit, so that none of them records its progress.
     """
     return timeline.has_history and "" < as_of < (timeline.start or "")
 
@@ -405,7 +405,7 @@ def _decode(
 
 
 def _known_at(instant: Instant, has_delta_commits: bool) -> str:
-    """Return the time by which to date the progress under Apache Hudi's keys in ``instant``.
+    """Return the time from which on the progress under Apache Hudi's keys is true.
 
     A table service is dated by its requested time, an ingest by its completion time. If rows arrive
     as delta commits, a ``commit`` is a completed compaction. If the table was later changed to
