@@ -1,1 +1,1 @@
-"""The metadata table: what a table keeps about its own files, in ``.hoodie/metadata``."""
+"""The metadata table in ``.hoodie/metadata``, which lists and indexes the data table's files."""

@@ -1,13 +1,13 @@
 """Finds pending commits of a metadata table that no writer will complete.
 
-A commit is written to the metadata table before the data instant completes. If the process stops in
-between, the rollback of the data instant also undoes the commit in the metadata table. But the
-process may resume after that rollback, request its commit in the metadata table late, and die. A
-pending commit keeps everything after it from being cleaned and archived.
+A writer commits to the metadata table before its data instant completes. If the writer dies in
+between, the rollback of the data instant also undoes the commit in the metadata table. But a
+suspended writer may resume after that rollback, request its commit in the metadata table, and die.
+Such a pending commit prevents cleaning and archival of all later instants.
 
 Source: Apache Hudi rolls back every pending commit of the metadata table before it writes there
-(``HoodieFailedWritesCleaningPolicy.EAGER``). With streaming writes it begins the commit together
-with the data instant, and another attempt of that instant rolls it back
+(``HoodieFailedWritesCleaningPolicy.EAGER``). With streaming writes, Apache Hudi begins the commit
+together with the data instant, and the next attempt at the data instant rolls the commit back
 (``HoodieBackedTableMetadataWriter.startCommit``).
 """
 

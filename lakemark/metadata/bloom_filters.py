@@ -24,7 +24,7 @@ class BloomFilters:
     """Reads the partition ``bloom_filters``.
 
     Attributes:
-        metadata: holds the filters.
+        metadata: the metadata table that contains the filters.
         partition: ``bloom_filters``, or the partition of an expression index of bloom filters.
     """
 
@@ -32,14 +32,14 @@ class BloomFilters:
     partition: str = PartitionKind.BLOOM_FILTERS.stored_name
 
     def of_files(self, files: Iterable[tuple[str, str]]) -> dict[tuple[str, str], BloomFilter]:
-        """Return the filters of these files, as far as there are any.
+        """Return the bloom filter of each file that has one, by partition path and file name.
 
         Args:
             files: partition path and name of each base file.
 
         Raises:
-            SnapshotChanged: the metadata table was compacted in the meantime: open it again.
-            CorruptData: its bytes, or those of a filter, do not match the format.
+            SnapshotChanged: the metadata table was compacted in the meantime; open it again.
+            CorruptData: bytes of the metadata table or of a filter do not match the format.
             Unsupported: the type of a filter is unknown.
         """
         names = {bloom_filter_key(*file).decode(): file for file in files}

@@ -1,9 +1,9 @@
 """Builds the metadata table of a data table from a listing of its storage, or drops it.
 
-The table's properties name the partitions of the metadata table last. So no reader uses what a
-crash leaves, and it is deleted before the next attempt. Files of pending instants are omitted;
-their commits will add them. Source: ``initializeFromFilesystem`` of
-``HoodieBackedTableMetadataWriter``, Apache Hudi 1.2.0.
+As the last step, the partitions of the metadata table are added to the data table's properties. So
+no reader uses the files that a crash leaves behind, and those files are deleted before the next
+attempt. Files of pending instants are omitted, because their commits will add them. Source:
+``initializeFromFilesystem`` of ``HoodieBackedTableMetadataWriter``, Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from lakemark.view.file_lister import DataFile, StorageFileLister
 from lakemark.view.file_system_view import FileSystemView
 from lakemark.view.view_loader import load_view
 
-#: Each partition, the prefix of the ids of its file groups, and their number.
+#: For each partition: its kind, the prefix of its file group ids, and the number of file groups.
 PARTITIONS = (
     (PartitionKind.FILES, "files-", 1),
     (PartitionKind.COLUMN_STATS, "col-stats-", 2),
@@ -109,11 +109,13 @@ def has_completed_blocks(
 def drop_metadata_table(
     storage: Storage, properties: TableProperties, check_lease: Callable[[], None]
 ) -> TableProperties:
-    """Delete a metadata table, complete or not; under the data table's lock.
+    """Delete a complete or partial metadata table; the caller holds the data table's lock.
 
-    It is removed from the properties first, because a ``files`` partition without some of its files
-    hides rows from readers. If they do not name it, a process may have died while it built it, or
-    the store did not answer; its request to name the table in the properties must not succeed late.
+    The metadata table is first removed from the properties, because readers would miss rows if
+    files of the ``files`` partition were gone. If the properties do not name the metadata table
+    although its files exist, the process that built it may have died, or received no answer from
+    the store. A request of that process to add the metadata table to the properties must not
+    succeed late.
 
     Args:
         storage: the data table's root.
@@ -151,18 +153,19 @@ def build_metadata_table(
     check_lease: Callable[[], None],
     clock: TimelineClock,
 ) -> TableProperties:
-    """Build the metadata table; under the data table's lock.
+    """Build the metadata table; the caller holds the data table's lock.
 
     Args:
         storage: the data table's root.
-        properties: the data table's; without a metadata table.
-        timeline: the data table's, just loaded.
-        columns: names and types of the columns with statistics; empty before there is a schema.
+        properties: the data table's properties, which name no metadata table.
+        timeline: the data table's timeline, just loaded.
+        columns: names and types of the columns with statistics; empty if the table has no schema
+            yet.
         check_lease: raises if the lock was lost.
-        clock: the data table's, which the metadata table shares.
+        clock: the data table's clock, which the metadata table shares.
 
     Returns:
-        The properties with the metadata table.
+        The properties, which now name the metadata table.
 
     Raises:
         CorruptData, Unsupported: a data file cannot be read.
@@ -211,7 +214,7 @@ def _file_ranges(
     columns: pa.Schema,
     check_lease: Callable[[], None],
 ) -> dict[str, dict[str, ColumnRanges]]:
-    """Return the column ranges of each file, by partition path and file name."""
+    """Return the column ranges of each file, by partition path, then by file name."""
     found: dict[str, dict[str, ColumnRanges]] = {}
     for partition, listed in files.items():
         found[partition] = {}
@@ -230,10 +233,10 @@ def _first_records(
     """Return the first records of each partition of the metadata table.
 
     Args:
-        files: of the data table, by partition path.
-        ranges: of these files, by partition path and file name.
-        latest: paths of the files that queries read, which partition statistics cover.
-        version: of the column statistics.
+        files: files of the data table, by partition path.
+        ranges: column ranges of these files, by partition path and file name.
+        latest: paths of the files that queries read; partition statistics cover only these.
+        version: format version of the column statistics.
     """
     of_files = [
         StatisticsEntry(partition, name, one)

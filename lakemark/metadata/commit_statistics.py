@@ -1,8 +1,8 @@
-"""Column statistics of a commit: of its files, and of the partitions that it changes.
+"""Creates the column statistics of a commit's files, and of the partitions that it changes.
 
-The ranges of a partition are carried from commit to commit (``WriterState.ranges``), so that most
-commits read no statistics. They are derived again (``column_stats.derive``) if the commit replaces
-files, or if it has a column that the partition's ranges lack.
+The writer keeps the ranges of a partition from commit to commit (``WriterState.ranges``), so that
+most commits read no statistics. The ranges are derived again (``column_stats.derive``) if a commit
+replaces files, or if a commit has a column that the partition's ranges lack.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ _PARTITIONS = PartitionKind.PARTITION_STATS.stored_name
 
 
 class _PartitionRanges(NamedTuple):
-    """Ranges of the partitions that a commit changes, with its own files.
+    """Column ranges of the partitions that a commit changes; the commit's files are included.
 
     Attributes:
-        ranges: by partition path.
-        read: the ranges that were read from files without statistics.
+        ranges: column ranges by partition path.
+        read: ranges that were read from files, because the files had no statistics.
         emptied: partitions whose last row the commit removes.
     """
 
@@ -65,7 +65,7 @@ class _PartitionRanges(NamedTuple):
 
 
 class CommitStatistics:
-    """Records of ``column_stats`` and ``partition_stats`` for the commits of one table.
+    """Creates the ``column_stats`` and ``partition_stats`` records for the commits of one table.
 
     Args:
         loader: opens the table and its metadata table.
@@ -83,13 +83,13 @@ class CommitStatistics:
         timeline: Timeline,
         check_not_fenced: Callable[[], None],
     ) -> dict[str, RecordChanges]:
-        """Return the changes of the statistics' partitions, as far as the metadata table has them.
+        """Return a commit's changes to those statistics partitions that the metadata table has.
 
         Args:
-            state: of the metadata table; updated with the commit's ranges and columns.
-            instant: about to be published.
-            metadata: of the commit.
-            timeline: the data table's, just loaded, under its lock.
+            state: state of the metadata table; the commit's ranges and columns are added to it.
+            instant: instant of the commit, which is about to be published.
+            metadata: metadata of the commit.
+            timeline: the data table's timeline, just loaded, under its lock.
             check_not_fenced: raises if the instant was rolled back.
 
         Raises:
@@ -121,9 +121,9 @@ class CommitStatistics:
         return changes
 
     def _with_file_ranges(self, commit: CommitMetadata) -> CommitMetadata:
-        """Add the ranges of files that have none.
+        """Add column ranges to the write stats that have none.
 
-        Their writer started before there was a metadata table.
+        The writer of such a file started before the metadata table existed.
         """
         if all(stat.column_ranges is not None for stat in commit.write_stats if stat.path):
             return commit
@@ -132,7 +132,7 @@ class CommitStatistics:
         return replace(commit, write_stats=tuple(stats))
 
     def _indexed_columns(self, commit: CommitMetadata) -> pa.Schema:
-        """Return the columns with statistics of the table as of a commit."""
+        """Return the columns that have statistics, according to the schema of a commit."""
         avro_schema = json.loads(commit.extra_metadata[keys.SCHEMA])
         schema = table_schema(avro_schema, read_properties(self._storage))
         names = indexed_columns(schema, self._instants.version)
@@ -158,11 +158,12 @@ class CommitStatistics:
         timeline: Timeline,
         files: Mapping[str, Sequence[ColumnRanges]],
     ) -> RemainingRanges:
-        """Return the ranges of these partitions without the commit's own files.
+        """Return the ranges of these partitions, without the commit's own files.
 
-        Known ranges are used if they have every column of the commit. They are derived again if the
-        commit replaces files, if they may be outdated, or if a column is new: files of other
-        writers may have values of it.
+        Known ranges are used if they include every column of the commit. Ranges are derived again
+        if the commit replaces files, or if the stored ranges may be outdated. They are also derived
+        again if they lack a column of the commit, because files of other writers may have values of
+        that column.
         """
         losing = partitions_that_lose_files(commit[1])
         if any(not one.columns for path in losing for one in files.get(path, ())):
@@ -199,9 +200,10 @@ class CommitStatistics:
     def _nulls_of_new_columns(
         self, state: WriterState, written: Mapping[str, ColumnRanges], timeline: Timeline
     ) -> list[StatisticsEntry]:
-        """Return the entries without values for the other partitions, if the commit adds a column.
+        """Return entries of the commit's new columns for the partitions that it does not write.
 
-        Without them, Apache Hudi finds no row of these partitions for any filter on the column.
+        The entries count only nulls. Without such an entry, Apache Hudi finds no row of the
+        partition for any filter on the new column.
         """
         columns = _columns_of(written.values())
         new = pa.schema([f for f in columns if f.name not in state.committed_columns])
@@ -232,11 +234,12 @@ class CommitStatistics:
 
 
 def _is_write_before(instant: Instant, timeline: Timeline) -> bool:
-    """Return whether a write is pending that was requested earlier, and may complete later.
+    """Return whether a write is pending that was requested before the instant.
 
-    Readers merge the records of a partition by the requested times of their commits, so they merge
-    the record of that write before this one. This one must therefore widen it, and not replace it.
-    A table service adds no values.
+    That write may complete after the instant. Readers merge the records of a partition in the order
+    of the requested times of their commits, so they merge the record of that write first. The
+    record of the instant must therefore widen that record, and not replace it. Table services are
+    ignored, because they add no values.
     """
     return any(
         one.action.is_write and not one.action.is_table_service
@@ -246,12 +249,12 @@ def _is_write_before(instant: Instant, timeline: Timeline) -> bool:
 
 
 def _partitions_of(statistics: PartitionStatistics, field: pa.Field) -> set[str]:
-    """Return the partitions that have a record of a column."""
+    """Return the partitions that have a statistics record of a column."""
     return {*statistics.of_column(field.name, field.type)["partition_path"].to_pylist()}
 
 
 def _missing_in(columns: pa.Schema, path: str, have: Mapping[str, Collection[str]]) -> pa.Schema:
-    """Return the columns of which a partition has no record."""
+    """Return the columns for which a partition has no statistics record."""
     return pa.schema([f for f in columns if path not in have.get(f.name, ())])
 
 

@@ -1,9 +1,10 @@
 """Checks that a metadata table contains every commit and clean of its data table, and no others.
 
-If it lacks a commit, the commit's rows are hidden. If it lacks a clean, or has a commit that the
-data table does not have, it lists files that do not exist. Such a metadata table must not be used,
-and it does not repair itself. Rollbacks and restores are not compared: Apache Hudi 1.2.0 writes
-them to the metadata table under times of their own, and the commits that they undo are gone.
+If the metadata table lacks a commit, readers do not see the commit's rows. If the metadata table
+lacks a clean, or has a commit that the data table does not have, it lists files that do not exist.
+Such a metadata table must not be used, and later commits do not repair it. Rollbacks and restores
+are not compared, because Apache Hudi 1.2.0 writes them to the metadata table with different
+requested times, and the commits that they undo no longer exist.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from lakemark.model.action import COMMITS, Action
 from lakemark.model.instant import Instant
 from lakemark.timeline.timeline import Timeline
 
-#: Actions that have the same requested time in the metadata table.
+#: Actions whose instants have the same requested time in the data table and the metadata table.
 SHARED_ACTIONS = (*COMMITS, Action.CLEAN)
 
 _NO_MILLIS = "000"
@@ -26,10 +27,10 @@ def find_inconsistency(data: Timeline, metadata: Timeline) -> str | None:
 
     Args:
         data: the data table's timeline, while no other writer publishes.
-        metadata: the metadata table's.
+        metadata: the metadata table's timeline.
 
     Returns:
-        What is wrong with the metadata table; None if nothing is.
+        A description of the first inconsistency; None if the timelines match.
     """
     missing = next((i for i in _expected(data, metadata) if not _has(metadata, i)), None)
     if missing is not None:
@@ -45,9 +46,9 @@ def find_inconsistency_for_readers(data: Timeline, metadata: Timeline) -> str | 
 
     Args:
         data: the data table's timeline, loaded before ``metadata``. A commit reaches the metadata
-            table first, so all commits of ``data`` must be there. Commits of the metadata table
-            that were requested after ``data`` was loaded are ignored.
-        metadata: the metadata table's.
+            table first, so ``metadata`` must have all commits of ``data``. Commits of the metadata
+            table that were requested after ``data`` was loaded are ignored.
+        metadata: the metadata table's timeline.
     """
     newest = data.newest_time or ""
     seen = [i for i in metadata.instants if i.requested_at <= newest]
@@ -55,14 +56,19 @@ def find_inconsistency_for_readers(data: Timeline, metadata: Timeline) -> str | 
 
 
 def _expected(data: Timeline, metadata: Timeline) -> list[Instant]:
-    """Instants that completed after the metadata table was built, and are not archived there."""
+    """Return the data table's instants that the metadata table's active timeline must have.
+
+    These instants completed after the metadata table was built. If the instant that built it is
+    archived, they were requested after the start of the metadata table's active timeline.
+    """
     shared, first = data.completed(*SHARED_ACTIONS), first_initial(metadata)
     if first is None:
         start = metadata.start or ""
         return [i for i in shared if i.requested_at > start]
     listed_at = first.completed_at or "9"
     if first.is_legacy and listed_at.endswith(_NO_MILLIS):
-        # The store reports times to the second, so an instant of that second may be older.
+        # The completion time is a modification time in whole seconds. So an instant of the same
+        # second may have completed before the files were listed.
         listed_at = listed_at.removesuffix(_NO_MILLIS) + "999"
     return [i for i in shared if (i.completed_at or "") > listed_at]
 
@@ -73,7 +79,10 @@ def _has(metadata: Timeline, instant: Instant) -> bool:
 
 
 def _unknown_commits(data: Timeline, metadata: Timeline) -> list[str]:
-    """Return the commits that match no instant of the data table, except those of restores."""
+    """Return the metadata table's commits that match no instant of the data table.
+
+    Commits that a restore made are omitted.
+    """
     start, restores = data.start, data.completed(Action.RESTORE)
     return [
         i.requested_at
@@ -82,7 +91,7 @@ def _unknown_commits(data: Timeline, metadata: Timeline) -> list[str]:
         and data.find(i.requested_at[:MILLIS_DIGITS]) is None
         and (start is None or i.requested_at > start)
         and not any(r.requested_at < i.requested_at < (r.completed_at or "") for r in restores)
-        # In version 6, cleans are archived before older commits, and so are the commits after a
-        # savepoint.
+        # In version 6, cleans and the commits after a savepoint are archived before older commits.
+        # So an instant that is newer than the start may be archived.
         and data.archived_time(i.requested_at[:MILLIS_DIGITS]) is None
     ]

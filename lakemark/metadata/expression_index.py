@@ -1,10 +1,10 @@
-"""Expression indexes: statistics or bloom filters of the values of a function of a column.
+"""Reads expression indexes: statistics or bloom filters of a function of a column.
 
-Each has its own partition ``expr_index_<name>``, in the format of ``column_stats`` or
-``bloom_filters``, under the name of the column. An index of statistics also contains those of whole
-partitions; their keys have ``__partition_stat__`` before the partition. Source:
-``HoodieExpressionIndex``, ``HoodieTableMetadataUtil.getPartitionStatsIndexKey`` of Apache Hudi
-1.2.0.
+Each index has its own partition ``expr_index_<name>`` of the metadata table, in the format of
+``column_stats`` or ``bloom_filters``. Its records contain the name of the column. An index of
+statistics also has records for whole partitions of the data table. The keys of these records have
+``__partition_stat__`` before the partition. Source: ``HoodieExpressionIndex``,
+``HoodieTableMetadataUtil.getPartitionStatsIndexKey`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lakemark.metadata.index_definition import DEFINITIONS_PATH, IndexDefinition
 from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.partition_kind import PartitionKind
 
-#: Precedes the partition in the keys of whole partitions.
+#: Precedes the partition in the keys of records for whole partitions.
 OF_PARTITIONS = "__partition_stat__"
 
 _COLUMN_STATS = PartitionKind.COLUMN_STATS
@@ -34,8 +34,8 @@ class ExpressionIndex:
     """Reads one partition ``expr_index_<name>``.
 
     Attributes:
-        metadata: holds the index.
-        definition: of the index.
+        metadata: the metadata table that contains the index.
+        definition: the definition of the index.
     """
 
     metadata: MetadataTable
@@ -43,7 +43,7 @@ class ExpressionIndex:
 
     @classmethod
     def of(cls, metadata: MetadataTable, partition: str) -> ExpressionIndex:
-        """Return the index in that partition.
+        """Return the index in a partition of the metadata table.
 
         Raises:
             CorruptData: the table has no definition of the index.
@@ -63,15 +63,15 @@ class ExpressionIndex:
         """Return the statistics of the expression by file.
 
         Args:
-            data_type: of the expression.
-            partitions: paths of the partitions whose files to look up; None for all.
+            data_type: type of the expression's values.
+            partitions: paths of the partitions whose files are looked up; None for all partitions.
 
         Returns:
-            ``statistics_schema("file_name", data_type)``.
+            A table with the schema ``statistics_schema("file_name", data_type)``.
 
         Raises:
             InvalidConfig: this is an index of bloom filters.
-            SnapshotChanged, CorruptData, Unsupported: as ``ColumnStatistics.of_column``.
+            SnapshotChanged, CorruptData, Unsupported: as for ``ColumnStatistics.of_column``.
         """
         self._check_kind(_COLUMN_STATS)
         statistics = ColumnStatistics(self.metadata, self.definition.partition)
@@ -80,24 +80,26 @@ class ExpressionIndex:
     def of_partitions(
         self, data_type: pa.DataType, partitions: Sequence[str] | None = None
     ) -> pa.Table:
-        """Return statistics of the expression by partition; arguments and errors as ``of_files``.
+        """Return the statistics of the expression by partition.
+
+        Arguments and errors are as for ``of_files``.
 
         Returns:
-            ``statistics_schema("partition_path", data_type)``.
+            A table with the schema ``statistics_schema("partition_path", data_type)``.
         """
         self._check_kind(_COLUMN_STATS)
         statistics = PartitionStatistics(self.metadata, self.definition.partition, OF_PARTITIONS)
         return statistics.of_column(self.column, data_type, partitions)
 
     def bloom_filters(self, files: Iterable[tuple[str, str]]) -> dict[tuple[str, str], BloomFilter]:
-        """Bloom filters of the expression's values in each file.
+        """Return, for each file, the bloom filter of the expression's values.
 
         Args:
             files: partition path and name of each base file.
 
         Raises:
             InvalidConfig: this is an index of statistics.
-            SnapshotChanged, CorruptData, Unsupported: as ``BloomFilters.of_files``.
+            SnapshotChanged, CorruptData, Unsupported: as for ``BloomFilters.of_files``.
         """
         self._check_kind(_BLOOM_FILTERS)
         return BloomFilters(self.metadata, self.definition.partition).of_files(files)

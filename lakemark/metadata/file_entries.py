@@ -1,10 +1,12 @@
 """Decodes the map of files in a record of the ``files`` partition.
 
-A map has an entry for each file of a partition, so a few records may contain very many entries. The
-start of each entry is found one by one; then all entries are read together.
+A map has an entry for each file of a partition, so a few records may contain very many entries. A
+loop finds the start and the end of each entry; then all entries are decoded together.
 
-    blocks of  long count, below 0 with the block's bytes after it; entries: string name, long size,
-               boolean deleted; 0 ends the map
+    map      blocks, then a count of 0
+    block    long count, then that many entries; if the count is negative, its absolute value is the
+             number of entries, and the size of the block in bytes (long) follows the count
+    entry    string name, long size, boolean deleted
 
 Source: ``HoodieMetadataFileInfo`` of Apache Hudi 1.2.0; Avro 1.11, "Binary Encoding".
 """
@@ -36,7 +38,7 @@ def read_file_entries(cursors: Cursors) -> pa.ListArray:
     """Read the next map of each row, as a list of ``ENTRY``.
 
     Raises:
-        CorruptData: the bytes are not such a map.
+        CorruptData: the bytes of a row are not a map of files.
         pyarrow.ArrowException: a name is not UTF-8.
     """
     walk = _Walk(cursors)
@@ -58,7 +60,7 @@ def read_file_entries(cursors: Cursors) -> pa.ListArray:
 
 
 class _Walk:
-    """Steps over maps, and records where each of their entries begins and ends."""
+    """Steps over maps, and records where each entry begins and ends."""
 
     def __init__(self, cursors: Cursors) -> None:
         self.starts: list[int] = []
@@ -66,7 +68,10 @@ class _Walk:
         self._data, self._path = cursors.data.data, cursors.path
 
     def map(self, at: int, end: int) -> int:
-        """Step over the map that begins at ``at``; returns its end, which is at most ``end``."""
+        """Step over the map that begins at ``at``, and return where the map ends.
+
+        The map must end at or before ``end``.
+        """
         count, at = self._long(at, end)
         while count:
             if count < 0:

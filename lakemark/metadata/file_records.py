@@ -1,4 +1,4 @@
-"""Encodes records of the partition ``files``: the table's partitions, and the files of each.
+"""Encodes records of the partition ``files``, which lists the table's partitions and their files.
 
 Source: ``createPartitionListRecord``, ``createPartitionFilesRecord`` of ``HoodieMetadataPayload``,
 Apache Hudi 1.2.0.
@@ -21,7 +21,7 @@ from lakemark.model.file_slice import ALL_PARTITIONS
 _ALL_PARTITIONS_TYPE, _FILES_TYPE = 1, 2
 _END_OF_MAP = b"\x00"
 
-#: Name, size, and whether the file is deleted.
+#: Name and size of a file, and whether the file is deleted.
 _Entry: TypeAlias = tuple[str, int, bool]
 
 
@@ -30,8 +30,8 @@ class FilesOfPartition:
     """Changes to the files of one partition of the table.
 
     Attributes:
-        partition_path: "" if the table has no partitions.
-        sizes_bytes: sizes of added files by name, without folders; greater than 0.
+        partition_path: path of the partition; "" if the table is not partitioned.
+        sizes_bytes: sizes of the added files, all greater than 0, by file name without folders.
         removed: names of deleted files.
     """
 
@@ -40,7 +40,7 @@ class FilesOfPartition:
     removed: Collection[str] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what readers refuse: an empty file, and a file that is both added and deleted."""
+        """Refuse an empty file, and a file that is both added and deleted, as readers do."""
         assert all(size > 0 for size in self.sizes_bytes.values()), self
         assert self.sizes_bytes.keys().isdisjoint(self.removed), self
 
@@ -50,13 +50,13 @@ def encode_files(
     partitions: Iterable[str] = (),
     removed_partitions: Iterable[str] = (),
 ) -> RecordChanges:
-    """Encode the changes of the partition ``files``.
+    """Encode changes to the records of the partition ``files``.
 
-    Without arguments, the result is the listing of a table without partitions.
+    If all arguments are empty, the result is one record, which lists no partitions.
 
     Args:
-        files: at most one for each partition.
-        partitions: paths of new partitions; known ones may be among them.
+        files: changes to the files of partitions, at most one item for each partition.
+        partitions: paths of new partitions; partitions that are already listed may be included.
         removed_partitions: paths of deleted partitions; the records of their files are deleted.
     """
     removed = [stored_path(path) for path in removed_partitions]
@@ -76,7 +76,7 @@ def encode_files(
 
 
 def _entries(sizes_bytes: Mapping[str, int], removed: Collection[str]) -> list[_Entry]:
-    """Return the entries of one map in the order of their names."""
+    """Return the entries of one map, sorted by name."""
     added = [(name, size, False) for name, size in sizes_bytes.items()]
     return sorted([*added, *((name, 0, True) for name in removed)])
 

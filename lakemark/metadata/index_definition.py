@@ -20,21 +20,21 @@ from lakemark.storage.storage import NotFound, Storage
 
 DEFINITIONS_PATH = ".hoodie/.index_defs/index.json"
 
-#: The newest version of column statistics.
+#: The newest format version of column statistics.
 VERSION = FormatVersion.V9.column_statistics
 
 
 @dataclass(frozen=True, slots=True)
 class IndexDefinition:
-    """One index.
+    """The definition of one index.
 
     Attributes:
-        partition: its partition of the metadata table.
-        kind: ``column_stats``, ``bloom_filters``, ``secondary_index``, ...
-        function: of an expression index, its function, such as ``hour``.
-        source_fields: the columns that it indexes.
-        options: settings of the index, as written.
-        version: of its format, ``V1`` or ``V2``.
+        partition: partition of the metadata table that contains the index.
+        kind: type of the index, such as ``column_stats``, ``bloom_filters`` or ``secondary_index``.
+        function: function of the index, for example ``hour`` for an expression index.
+        source_fields: names of the indexed columns.
+        options: settings of the index, as stored.
+        version: format version of the index, ``V1`` or ``V2``.
     """
 
     partition: str
@@ -46,15 +46,15 @@ class IndexDefinition:
 
     @property
     def is_partitioned(self) -> bool:
-        """Of a record index: whether a key is unique only within a partition of the data table."""
+        """Whether keys of a record index are unique only within a partition of the data table."""
         return self.options.get("isPartitioned", "false").lower() == "true"
 
 
 def parse_definitions(data: bytes, path: str = DEFINITIONS_PATH) -> dict[str, IndexDefinition]:
-    """Parse the definitions, by partition.
+    """Return the index definitions in the content of a file, by partition of the metadata table.
 
     Raises:
-        CorruptData: the file contains something else.
+        CorruptData: the content is not a set of index definitions in JSON.
     """
     try:
         stored = json.loads(data)["indexDefinitions"]
@@ -65,10 +65,12 @@ def parse_definitions(data: bytes, path: str = DEFINITIONS_PATH) -> dict[str, In
 
 
 def read_definitions(storage: Storage) -> dict[str, IndexDefinition]:
-    """Read the definitions of a table, by partition; empty for a table of older releases.
+    """Return the index definitions of a table, by partition of the metadata table.
+
+    The result is empty if an older release wrote the table without definitions.
 
     Raises:
-        CorruptData: as ``parse_definitions``.
+        CorruptData: as for ``parse_definitions``.
     """
     try:
         return parse_definitions(storage.read(DEFINITIONS_PATH))
@@ -79,16 +81,16 @@ def read_definitions(storage: Storage) -> dict[str, IndexDefinition]:
 def define_column_statistics(
     storage: Storage, columns: Sequence[str], version: str, check_lease: Callable[[], None]
 ) -> None:
-    """Define the columns that have statistics; definitions of other indexes are kept.
+    """Define which columns have statistics; definitions of other indexes are kept.
 
-    Readers of Apache Hudi skip files only by these columns.
+    Apache Hudi skips files only by filters on these columns.
 
     Args:
         storage: the data table's root.
         columns: names of all columns that have statistics.
-        version: of the column statistics.
+        version: format version of the column statistics.
         check_lease: raises if another process may be changing the table. It is called right before
-            the definitions are written, because they are replaced as a whole.
+            the write, because the write replaces the definitions of all indexes.
     """
     try:
         stored = json.loads(storage.read(DEFINITIONS_PATH))

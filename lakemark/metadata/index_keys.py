@@ -1,12 +1,13 @@
-"""Keys of the metadata table's records about columns, partitions and files.
+"""Creates the keys of the metadata table's records about columns, partitions and files.
 
     column_stats      column, partition, file
     partition_stats   column, partition
     bloom_filters     partition, file
 
-A key is a concatenation of hashes, each big-endian in Base64: of a column or partition the xxHash64
-of its UTF-8 (seed 0xDABADABA, sign extended), of a file the MD5 of its name. The partition of a
-table without partitions is ``.``. Source: ``HashID``, ``ColumnIndexID``, ``PartitionIndexID``,
+A key is the concatenation of the hashes of these names. Each hash is big-endian and written in
+Base64. The hash of a column or partition is the xxHash64 of its name in UTF-8, with the seed
+0xDABADABA (sign extended). The hash of a file is the MD5 of its name. In a table without
+partitions, the partition is ``.``. Source: ``HashID``, ``ColumnIndexID``, ``PartitionIndexID``,
 ``FileIndexID`` and ``HoodieMetadataPayload`` of Apache Hudi 1.2.0.
 """
 
@@ -18,13 +19,13 @@ from functools import lru_cache
 
 from xxhash import xxh64_digest
 
-#: 0xDABADABA as a Java long, which is negative; the library takes it modulo 2**64.
+#: 0xDABADABA as a Java long, which is negative; xxhash takes the seed modulo 2**64.
 _SEED = -625288518
 
 #: The partition path of a table without partitions, as the metadata table writes it.
 NON_PARTITIONED = "."
 
-#: Length of the key of a column's statistics in a file.
+#: Length in bytes of the key of a column's statistics in one file.
 FILE_KEY_BYTES = 12 + 12 + 24
 
 
@@ -39,7 +40,10 @@ def partition_stats_key(column: str, partition_path: str) -> bytes:
 
 
 def column_prefix(column: str, *paths: str | None) -> bytes:
-    """Return the prefix of the keys of a column, or of a column in one partition."""
+    """Return the prefix of a column's keys: the hash of the column, then the hash of each path.
+
+    Paths that are None are skipped.
+    """
     named = (hash_id(stored_path(path)) for path in paths if path is not None)
     return hash_id(column) + b"".join(named)
 
@@ -61,7 +65,7 @@ def partition_path_of(stored: str) -> str:
 
 @lru_cache(maxsize=4096)
 def hash_id(text: str) -> bytes:
-    """Return the hash of a column or a partition in a key."""
+    """Return the hash of a column or a partition, as keys contain it."""
     return base64.b64encode(xxh64_digest(text.encode(), _SEED))
 
 

@@ -1,9 +1,10 @@
-"""Compacts the metadata table: its logs become base files, each an HFile with all records.
+"""Compacts the metadata table: merges the logs of each file group into a new HFile.
 
-It runs under the data table's lock, before the next commit reaches the metadata table, and only if
-all earlier commits have completed in the data table. A record in a base file is always effective,
-so the base file must not contain an uncompleted commit. A pending plan of a dead writer is dropped
-and replaced. Logs are assigned to slices by completion time, so no log depends on that plan.
+The compaction runs under the data table's lock, before the next commit reaches the metadata table.
+It runs only if all earlier commits have completed in the data table. Readers use all records of a
+base file, so a base file must not contain records of an uncompleted commit. If a dead writer left a
+pending plan, the plan is dropped and replaced by a new one. Logs are assigned to slices by
+completion time, so no log depends on the dropped plan.
 Source: ``compactIfNecessary`` of ``HoodieBackedTableMetadataWriter``, Apache Hudi 1.2.0.
 """
 
@@ -42,7 +43,7 @@ EVERY_DELTA_COMMITS = 10
 
 
 def last_compaction(timeline: Timeline) -> str:
-    """When the last compaction was requested; "" if there was none."""
+    """Return when the last completed compaction was requested; "" if there was none."""
     done = timeline.completed(Action.COMMIT)
     return max((instant.requested_at for instant in done), default="")
 
@@ -53,23 +54,23 @@ def compact_if_due(
     columns: Callable[[], pa.Schema],
     check_not_fenced: Callable[[], None],
 ) -> None:
-    """Compact if enough delta commits have accumulated and all of them have completed.
+    """Compact if enough delta commits have accumulated, and all have completed in the data table.
 
     Args:
         store: the metadata table.
         data: the data table's timeline, just loaded.
         columns: returns the data table's columns.
-        check_not_fenced: raises if another writer may write the table now. The compaction would
-            lack the commits that the other writer adds to the metadata table.
+        check_not_fenced: raises if another writer may be writing the table. The compaction would
+            miss the commits that the other writer adds to the metadata table.
 
     Raises:
-        FilesDiffer: files of the metadata table are not as its commits wrote them. A base file
-            would then hide the missing records for good.
+        FilesDiffer: files of the metadata table differ from what its commits wrote. A compaction
+            would then lose the missing records permanently.
     """
     if not _is_due(store, data):
         return
     store.timeline = store.instants.load()
-    check_not_fenced()  # else the timeline may be of another metadata table, or of none
+    check_not_fenced()  # otherwise the metadata table may have been dropped or built again
     if not _is_due(store, data):
         return  # another process has compacted it since this one read its timeline
     for pending in store.timeline.pending(Action.COMPACTION):
@@ -89,8 +90,9 @@ def compact_if_due(
 
 def _is_due(store: MetadataStore, data: Timeline) -> bool:
     commits = store.timeline.completed(Action.DELTA_COMMIT)
-    # Not only the new ones must have completed: in version 6 a commit that was requested before the
-    # last compaction may have arrived after it, in a log of the new slice.
+    # All commits must have completed, not only those since the last compaction. In version 6, a
+    # commit that was requested before that compaction may have been written after it, into a log of
+    # the new slice.
     last = last_compaction(store.timeline)
     names_slice = store.instants.version.logs_name_their_slice
     new = [i for i in commits if _slice_time(i, names_slice=names_slice) > last]
@@ -98,7 +100,7 @@ def _is_due(store: MetadataStore, data: Timeline) -> bool:
 
 
 def _slice_time(instant: Instant, *, names_slice: bool) -> str:
-    """Return the time by which a delta commit belongs to a slice."""
+    """Return the time that decides to which slice a delta commit belongs."""
     return compaction_v6(instant.requested_at) if names_slice else instant.completed_at or ""
 
 
@@ -125,7 +127,7 @@ def _rewrite(
     columns: Callable[[], pa.Schema],
     instant: str,
 ) -> WriteStat | None:
-    """Write the base file of one of the slices; None if its records cannot be merged."""
+    """Write the base file of one slice; return None if the slice's records cannot be merged."""
     partition = file_slice.group.partition_path
     rows = SliceRows(store.storage, store.timeline.is_committed, store.instants.version)
     merged: RecordChanges | None
@@ -160,11 +162,12 @@ def _merged_statistics(
     columns: Callable[[], pa.Schema],
     version: str,
 ) -> RecordChanges | None:
-    """Merge the statistics of partitions: a record that is not tight widens older ones.
+    """Merge the statistics of partitions; a record that is not tight widens older records.
 
-    Returns None if the table has such a column no longer, or with a type in which its bounds cannot
-    be compared. The logs then stay, because a base file with the newest record alone would lack the
-    values of the others, and queries of Apache Hudi would skip their rows.
+    Return None if the table no longer has a column whose records must be merged, or if the bounds
+    cannot be compared in the column's current type. In that case the logs are kept. A base file
+    with only the newest record would not cover the values of the older records, so queries of
+    Apache Hudi would skip rows.
     """
     newest = _newest(file_slice, rows)
     name = PartitionKind.PARTITION_STATS.stored_name

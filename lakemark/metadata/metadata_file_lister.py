@@ -1,10 +1,10 @@
 """Lists a table's data files from the metadata table, without listing storage.
 
-The partition ``files`` has the partitions of the table under ``__all_partitions__``, and the files
-of each under its path. A file exists if the newest record that names it does not delete it. Its
-size is the largest of all records, because files grow and are never overwritten. Readers do not see
-files that are not listed here. Source: ``HoodieBackedTableMetadata``,
-``combineFileSystemMetadata`` of Apache Hudi 1.2.0.
+In the partition ``files``, the key ``__all_partitions__`` lists the partitions of the data table.
+The path of each partition is a key that lists the partition's files. A file exists if the newest
+record that names the file does not delete it. The size of a file is the largest size in all of its
+records, because files grow and are never overwritten. Readers do not see files that are not listed
+here. Source: ``HoodieBackedTableMetadata``, ``combineFileSystemMetadata`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -29,41 +29,47 @@ _FILES = PartitionKind.FILES
 
 @dataclass(frozen=True)
 class MetadataFileLister:
-    """A ``lakemark.view.file_lister.FileLister`` over the partition ``files``."""
+    """A ``lakemark.view.file_lister.FileLister`` that reads the partition ``files``."""
 
     metadata: MetadataTable
 
     def list_files(self) -> dict[str, list[DataFile]]:
-        """List data files by partition path ("" is the root); a partition may have none.
+        """List the data files of each partition, by partition path ("" is the root).
+
+        A partition may have no files.
 
         Raises:
-            SnapshotChanged: the metadata table was compacted in the meantime: open it again.
-            CorruptData: its bytes do not match the format, or a file has a negative size.
+            SnapshotChanged: the metadata table was compacted in the meantime; open it again.
+            CorruptData: bytes of the metadata table do not match the format, or a file has a
+                negative size.
         """
         listed = self._read(None)
         partitions = sorted(partition_path_of(name) for name, _ in listed.pop(ALL_PARTITIONS, ()))
         return {path: _data_files(path, listed.get(stored_path(path), ())) for path in partitions}
 
     def list_partitions(self) -> list[str]:
-        """List the paths of the partitions, sorted; errors as ``list_files``."""
+        """List the paths of the partitions, sorted; errors as for ``list_files``."""
         listed = self._read([ALL_PARTITIONS])
         return sorted(partition_path_of(name) for name, _ in listed.get(ALL_PARTITIONS, ()))
 
     def list_some(self, partition_paths: Iterable[str]) -> dict[str, list[DataFile]]:
         """List the data files of these partitions; a partition that does not exist has none.
 
-        Errors as ``list_files``.
+        Errors as for ``list_files``.
         """
         names = {path: stored_path(path) for path in partition_paths}
         listed = self._read(list(names.values()))
         return {path: _data_files(path, listed.get(name, ())) for path, name in names.items()}
 
     def records(self) -> dict[str, dict[str, int]]:
-        """Stored names and sizes, by key; partitions are under ``ALL_PARTITIONS``."""
+        """Return the names and sizes of files under each key, and of partitions, as stored.
+
+        Names of partitions are under the key ``ALL_PARTITIONS``.
+        """
         return {key: dict(entries) for key, entries in self._read(None).items()}
 
     def _read(self, keys: Sequence[str] | None) -> dict[str, list[tuple[str, int]]]:
-        """Return names and sizes under each key."""
+        """Return the names and sizes under each of these keys; under all keys if None."""
         selection = None if keys is None else Keys.of_any(pa.array(keys, pa.string()))
         parts = self.metadata.parts(_FILES.stored_name, selection)
         entries = _live_entries(self.metadata.history(parts, _FILES.payload))
@@ -74,7 +80,7 @@ class MetadataFileLister:
 
 
 def _live_entries(rows: pa.Table) -> pa.Table:
-    """Key, name and size of each entry that is not deleted, in the order of their creation."""
+    """Return key, name and size of each entry that is not deleted, in the order of creation."""
     entries = _entries_since_delete(rows)
     codes = key_codes(entries, [KEY, "name"])
     deleted = np.asarray(entries.column("is_deleted"))
@@ -88,7 +94,7 @@ def _live_entries(rows: pa.Table) -> pa.Table:
 
 
 def _entries_since_delete(rows: pa.Table) -> pa.Table:
-    """Return all entries of the records that follow the last delete of their key."""
+    """Return the entries of all records that are newer than the last deletion of their key."""
     codes = key_codes(rows, [KEY])
     payload = rows.column(PAYLOAD).combine_chunks()
     deletes = codes.last(np.flatnonzero(np.asarray(payload.is_null())))

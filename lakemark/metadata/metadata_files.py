@@ -3,8 +3,8 @@
     log    one HFILE_DATA block with the written records, one DELETE block with the deleted keys
     base   an HFile with all records of a file group, and a bloom filter of their keys
 
-A file group begins with a log of one empty DELETE block. Files are named as data files are: a log
-``.<fileId>_<instant>.log.1_<token>``, a base file ``<fileId>_<token>_<instant>.hfile``.
+The first log of a file group has one empty DELETE block. Files are named like data files: a log is
+``.<fileId>_<instant>.log.1_<token>``, a base file is ``<fileId>_<token>_<instant>.hfile``.
 Source: ``HoodieHFileDataBlock``, ``HoodieAvroHFileWriter``,
 ``HoodieBackedTableMetadataWriter.initializeFileGroups`` of Apache Hudi 1.2.0.
 """
@@ -29,7 +29,7 @@ FIRST_WRITE_TOKEN = "0-0-0"
 _BLOOM_BLOCK = b"bloomFilter"
 _BLOOM_KEYS_PER_ROW = 10_000
 
-#: The name that the file info of an HFile has for each entry of a base file's footer.
+#: The key in an HFile's file info for each key in the footer of a base file.
 _INFO_OF_FOOTER = {
     bloom.TYPE_CODE: file_info.BLOOM_FILTER_TYPE,
     bloom.MIN_RECORD_KEY: file_info.MIN_KEY,
@@ -41,8 +41,8 @@ def log_file(changes: RecordChanges, partition: str, instant: str, created_ms: i
     """Encode a log with the changes of one file group.
 
     Args:
-        changes: not empty.
-        partition: of the metadata table.
+        changes: changes to the records of the file group; not empty.
+        partition: partition of the metadata table that contains the file group.
         instant: requested time of the delta commit.
         created_ms: creation time of the file, in milliseconds since 1970.
     """
@@ -74,7 +74,7 @@ def base_file(records: Entries, created_ms: int) -> bytes:
     """Encode a base file.
 
     Args:
-        records: stored records, keys strictly ascending.
+        records: stored records, with keys in strictly ascending order.
         created_ms: creation time of the file, in milliseconds since 1970.
     """
     footer = _bloom_footer(records.keys)

@@ -1,19 +1,19 @@
 """Writes the metadata table, which is a merge-on-read table in a folder of the data table.
 
-It is written under the data table's lock, so it has one writer at a time. The steps of a commit,
-and what a crash right after each leaves:
+A writer holds the data table's lock, so the metadata table has one writer at a time. This list
+shows the steps of a commit, and below each step what a crash right after the step leaves behind:
 
 1. create the requested and the inflight instant
                             a pending instant, which ``undo`` removes
 2. write a log in each file group that changes
                             files of a pending instant, which no reader reads
 3. prepare                  the prepared content of the completed instant
-4. check that the data instant is not fenced: its own prepared content exists
+4. check that the data instant is not fenced, that is, that its own prepared content exists
 5. publish                  an instant that readers ignore until the data instant has completed
 
-A rollback of the data instant deletes *its* prepared content first, and this commit's after that.
-So a writer that was paused at any step finds one of the two missing in step 4 or 5. If it has
-already published, the rollback undoes the commit.
+A rollback of the data instant first deletes the prepared content of the data instant, then that of
+the metadata table's commit. So a writer that was suspended before step 4 or 5 finds that one of the
+two is missing. If the writer has already published the commit, the rollback undoes it.
 
 Names are those of Apache Hudi: a commit has the data instant's requested time, and one log in each
 file group. In table version 6 such a log is named after its slice, a compaction is named after the
@@ -60,13 +60,16 @@ _UPSERT, _INITIALISE = "UPSERT_PREPPED", "BULK_INSERT_PREPPED"
 
 @dataclass
 class MetadataStore:
-    """Writes one metadata table. It keeps the timeline, which no other writer may change.
+    """Writes one metadata table.
+
+    The store keeps the timeline in memory, so no other writer may change the metadata table
+    meanwhile.
 
     Attributes:
         storage: the metadata table's root.
-        instants: reads and writes its timeline.
-        timeline: as last read, with this writer's changes.
-        groups: ids of the file groups of each partition, by number; read on demand.
+        instants: reads and writes the metadata table's timeline.
+        timeline: the metadata table's timeline as last read, with this writer's changes.
+        groups: file group ids of each partition, in the order of their numbers; read on demand.
     """
 
     storage: Storage
@@ -80,11 +83,11 @@ class MetadataStore:
         changes: Mapping[str, RecordChanges],
         check_not_fenced: Callable[[], None],
     ) -> None:
-        """Commit the changes of a data instant, which readers see once that has completed.
+        """Commit the changes of a data instant; readers see them once that instant has completed.
 
         Args:
-            data_instant: inflight.
-            changes: by partition.
+            data_instant: the inflight instant of the data table.
+            changes: changes by partition of the metadata table.
             check_not_fenced: raises if the data instant was rolled back.
 
         Raises:
@@ -93,8 +96,8 @@ class MetadataStore:
         """
         instant = data_instant.requested_at
         self.undo(instant, check_not_fenced)
-        # In version 6 the logs of this commit would be named after the slice of that compaction,
-        # or be missing in it.
+        # In version 6, the logs of this commit would be named after the slice of a pending
+        # compaction, or the compaction would miss them.
         for planned in self.timeline.pending(Action.COMPACTION) if self._names_slices else ():
             self.undo(planned.requested_at, check_not_fenced)
         requested = Instant(instant, _DELTA, State.REQUESTED, attempt=data_instant.attempt)
@@ -106,19 +109,19 @@ class MetadataStore:
             if not part.is_empty
         ]
         if self._names_slices:
-            # Another attempt at the instant may have completed before the versions of the logs were
-            # read. Readers would take later logs for part of its commit.
+            # Another attempt at the instant may have completed before this one read the log
+            # versions. Readers would treat logs of this attempt as logs of the completed commit.
             check_not_fenced()
         stats = [self._append(partition, name, instant, part) for partition, name, part in logs]
         self.publish(pending, commit_metadata(stats, _UPSERT), check_not_fenced)
 
     def undo(self, instant: str, check_not_fenced: Callable[[], None]) -> None:
-        """Remove an instant, in whatever state, and its files; does nothing if there is none.
+        """Remove an instant in any state, and its files; do nothing if the instant does not exist.
 
         Args:
-            instant: requested time.
-            check_not_fenced: raises if another writer may write the table now. It may have begun an
-                instant of that name again.
+            instant: requested time of the instant.
+            check_not_fenced: raises if another writer may be writing the table. That writer may
+                have begun an instant with the same requested time.
         """
         known = self.timeline.find(instant)
         if known is None:
@@ -145,15 +148,15 @@ class MetadataStore:
         listed_at: str | None,
         check_lease: Callable[[], None],
     ) -> None:
-        """Create a partition: its file groups, and a base file for each that has records.
+        """Create a partition: its file groups, and a base file for each file group with records.
 
         Args:
             number: of its instant; see ``draw_first_number``.
             partition: its name.
             prefix: of the ids of its file groups.
             shards: the first records of each file group.
-            listed_at: the newest time of the data table that the records contain. The instant
-                completes later than that.
+            listed_at: the newest time on the data table's timeline that the records include. The
+                instant completes after this time.
             check_lease: raises if the lock was lost.
 
         Raises:
@@ -173,9 +176,10 @@ class MetadataStore:
         self.publish(pending, commit_metadata(stats, _INITIALISE), check_lease, listed_at)
 
     def begin(self, requested: Instant, content: bytes = b"") -> Instant:
-        """Create the requested and the inflight instant.
+        """Create an instant, requested and then inflight, and return the inflight instant.
 
-        The instant is added to ``timeline`` first, so that ``undo`` finds it if an answer is lost.
+        The instant is added to ``timeline`` first, so that ``undo`` finds it even if the store's
+        answer is lost.
         """
         self.timeline = self.timeline.with_instant(requested)
         self.instants.create(requested, content)
@@ -185,7 +189,7 @@ class MetadataStore:
     def write_base(
         self, partition: str, file_id: str, instant: str, records: RecordChanges
     ) -> WriteStat:
-        """Write all records of a file group as its base file."""
+        """Write a base file with all records of a file group, and return its write stat."""
         name = BaseFileName(file_id, f"{_number_of(file_id)}-0-0", instant, BASE_FILE_EXTENSION)
         content = base_file(records.written, self._millis(instant))
         self.storage.create(join(partition, str(name)), content)
@@ -210,10 +214,10 @@ class MetadataStore:
         """Complete an instant.
 
         Args:
-            pending: inflight.
+            pending: the inflight instant.
             metadata: content of the completed instant.
-            check_not_fenced: raises if another writer may write the table now.
-            after: the completion time must be later than this time.
+            check_not_fenced: raises if another writer may be writing the table.
+            after: a time that the completion time must follow.
 
         Raises:
             Fenced: the instant was undone in the meantime.
@@ -232,25 +236,26 @@ class MetadataStore:
         self.timeline = self.timeline.with_instant(completed)
 
     def compaction_time(self) -> str:
-        """Make the requested time for a compaction of all commits so far.
+        """Return the requested time for a compaction of all commits so far.
 
-        In version 6 it derives from the newest delta commit, else a new time is generated.
+        In table version 6 the time is derived from the newest delta commit. In later versions a new
+        time is generated.
         """
         if not self._names_slices:
             return self.next_time(ClockSlot.SERVICE)
         return compaction_v6(max(i.requested_at for i in self.timeline.completed(_DELTA)))
 
     def next_time(self, slot: ClockSlot | None = None, after: str | None = None) -> str:
-        """Generate a time later than every time on the timeline and ``after``."""
+        """Generate a time that is later than ``after`` and than every time on the timeline."""
         newest = max(self.timeline.newest_time or INITIAL, after or INITIAL)
         clock = self.instants.clock
         return clock.next_instant(None if newest.startswith(INITIAL) else newest, slot)
 
     def groups_of(self, partition: str) -> list[str]:
-        """Ids of the file groups of a partition, in the order of their numbers.
+        """Return the ids of a partition's file groups, in the order of their numbers.
 
         Raises:
-            SnapshotChanged: it has no files.
+            SnapshotChanged: the partition has no files.
         """
         if partition not in self.groups:
             _, objects = self.storage.list_folder(partition)
@@ -289,7 +294,10 @@ class MetadataStore:
         return self.instants.version.logs_name_their_slice
 
     def _log_name(self, partition: str, number: int, instant: str) -> LogFileName:
-        """Name of the next log of a file group; in version 6 it begins with the newest slice.
+        """Return the name of the next log of a file group.
+
+        In table version 6 the log is named after the newest slice, in later versions after its
+        instant.
 
         Raises:
             SnapshotChanged: the file group has no files in version 6.
@@ -309,25 +317,25 @@ class MetadataStore:
         return LogFileName(file_id, start, 1 + max(versions, default=0), token)
 
     def _starts(self, names: Collection[BaseFileName | LogFileName]) -> list[str]:
-        """Return the instants by which the slices of these files begin.
+        """Return the instants that begin the slices of these files.
 
-        Readers find no log in a slice whose compaction was removed. That compaction may still have
-        written a base file, or the store brings back a log of a metadata table that was dropped.
-        The timeline is loaded again for an instant that it does not have, because another process
-        may have compacted since.
+        Instants that were removed from the timeline are omitted, because readers ignore logs in
+        their slices. Such files exist if a removed compaction wrote a base file late, or if the
+        store brings back a log of a dropped metadata table. If the timeline lacks an instant, it is
+        loaded again, because another process may have compacted the metadata table since.
         """
         if not all(self.timeline.is_committed(name.instant) for name in names):
             self.timeline = self.instants.load()
         return [name.instant for name in names if self._begins_slice(name)]
 
     def _begins_slice(self, name: BaseFileName | LogFileName) -> bool:
-        """Whether the instant of a file is completed, or a planned one that has logs already."""
+        """Return whether a file's instant is completed, or is pending and already has logs."""
         if self.timeline.is_committed(name.instant):
             return True
         return isinstance(name, LogFileName) and self.timeline.find(name.instant) is not None
 
     def _millis(self, instant: str) -> int:
-        """Return the creation time of an instant's files, the same at each attempt."""
+        """Return the creation time of an instant's files, which is the same in each attempt."""
         if instant.startswith(INITIAL):
             return 0
         return int(self.instants.clock.parse(instant).timestamp() * 1000)
@@ -351,7 +359,7 @@ class MetadataStore:
 
 
 def compaction_v6(newest: str) -> str:
-    """Requested time, in table version 6, of a compaction of the commits up to ``newest``."""
+    """Return the requested time of a compaction up to commit ``newest``, in table version 6."""
     return f"{newest}001"
 
 
@@ -368,14 +376,17 @@ def commit_metadata(
 
 
 def _has_no_files(path: str) -> SnapshotChanged:
-    """Return the error if a rollback or restore has just dropped the metadata table."""
+    """Return the error for a path that has no files.
+
+    A path has no files if a rollback or restore has just dropped the metadata table.
+    """
     message = f"{path} of the metadata table has no file that begins a slice: the table was dropped"
     return SnapshotChanged(message)
 
 
 @cache
 def _own_schema() -> str:
-    """Return the schema of records, without the meta columns that they do not have."""
+    """Return the schema of stored records for commit metadata, without the meta columns."""
     schema = json.loads(stored_schema())
     own = [field for field in schema["fields"] if field["name"] not in META_COLUMNS]
     return to_json({**schema, "fields": own})

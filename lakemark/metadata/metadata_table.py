@@ -1,9 +1,9 @@
-"""Reads the metadata table: partitions of file groups, whose rows are keys and payloads.
+"""Reads the metadata table, whose rows consist of a key and a payload.
 
-A reader must load the data table's timeline *before* it opens the metadata table. Then it sees all
-of a commit or nothing of it. The delta commit of the metadata table is published first, and is
-valid only once the data table's instant has completed. Commits that were requested after the
-timeline was loaded are ignored (``ValidInstants``).
+A reader must load the data table's timeline *before* it opens the metadata table. Then the reader
+sees either all of a commit or nothing of it. The reason is that a delta commit of the metadata
+table is published before the data table's instant completes, and is valid only afterwards. Commits
+that were requested after the data table's timeline was loaded are ignored (``ValidInstants``).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lakemark.metadata.shards import by_shard
 from lakemark.metadata.slice_rows import KEY, PAYLOAD, SliceRows, schema_of
 from lakemark.model.file_slice import FileSlice
 
-#: The newest slice of each file group of a partition.
+#: Returns the newest slice of each file group of a partition.
 Slices: TypeAlias = Callable[[str], Sequence[FileSlice]]
 
 #: A slice, and the keys to look up in it.
@@ -36,13 +36,14 @@ class MetadataTable:
     """Reads the partitions that the data table's properties name.
 
     Attributes:
-        partitions: those that the properties name as complete.
-        slices: the file slices of a partition.
+        partitions: names of the partitions that the properties name as complete.
+        slices: returns the file slices of a partition.
         rows: reads the rows of a slice.
-        definitions: of its indexes, by partition.
-        inconsistency: why its timeline does not match the data table's; None if it does.
-        find_file_mismatch: takes a partition, and says how its files differ from those that the
-            commits recorded; None if they do not.
+        definitions: definitions of the indexes, by partition.
+        inconsistency: why the metadata table's timeline does not match the data table's; None if
+            the timelines match.
+        find_file_mismatch: returns how the files of a partition differ from those that the commits
+            recorded; None if they do not differ.
     """
 
     partitions: frozenset[str]
@@ -53,26 +54,28 @@ class MetadataTable:
     find_file_mismatch: Callable[[str], str | None] = lambda _: None
 
     def partitions_of_kind(self, kind: PartitionKind) -> list[str]:
-        """Return the partitions of that kind that the properties name as complete."""
+        """Return the partitions of a kind that the properties name as complete."""
         return sorted(p for p in self.partitions if PartitionKind.of(p) is kind)
 
     def usable_partitions(self, kind: PartitionKind) -> list[str]:
-        """Return the partitions of that kind that may be used; lists their files.
+        """Return the partitions of a kind that may be used; this lists the partitions' files.
 
-        There are none if the metadata table's timeline does not match the data table's.
+        The result is empty if the metadata table's timeline does not match the data table's.
 
         Raises:
-            SnapshotChanged: the metadata table was changed in the meantime: open it again.
+            SnapshotChanged: the metadata table was changed in the meantime; open it again.
         """
         if self.inconsistency is not None:
             return []
         return [p for p in self.partitions_of_kind(kind) if self.find_file_mismatch(p) is None]
 
     def parts(self, partition: str, selection: Selection | None = None) -> list[Part]:
-        """Slices of a partition that may contain a selection; each key is sought in its own shard.
+        """Return the slices of a partition that may contain selected keys, each with those keys.
+
+        If single keys are selected, each key is looked up only in its shard.
 
         Raises:
-            SnapshotChanged: the metadata table was compacted or cleaned in the meantime: open it
+            SnapshotChanged: the metadata table was compacted or cleaned in the meantime; open it
                 again.
         """
         slices = self.slices(partition)
@@ -81,18 +84,18 @@ class MetadataTable:
         return [(file_slice, selection or Everything()) for file_slice in slices]
 
     def history(self, parts: Iterable[Part], payload: str) -> pa.Table:
-        """Return all stored rows of the keys; those of one key oldest first.
+        """Return all stored rows of the selected keys; the rows of one key are oldest first.
 
-        Columns are ``key`` and ``payload``. The payload is null if the row deletes its key.
+        The columns are ``key`` and ``payload``. The payload is null if the row deletes its key.
 
         Args:
-            parts: what to read.
+            parts: the slices and keys to read.
             payload: the field of the stored records to read.
 
         Raises:
-            SnapshotChanged: a file was removed by a compaction or a clean: open the table again.
+            SnapshotChanged: a file was removed by a compaction or a clean; open the table again.
             CorruptData: bytes do not match the format.
-            Unsupported: a file or block is of a kind that is not read here.
+            Unsupported: lakemark does not read this kind of file or block.
         """
         tables = [schema_of(payload).empty_table()]
         for file_slice, wanted in parts:
@@ -101,9 +104,10 @@ class MetadataTable:
         return pa.concat_tables(tables)
 
     def newest(self, parts: Iterable[Part], payload: str) -> Iterator[pa.Table]:
-        """The newest row of each key, without deleted ones; arguments and errors as ``history``.
+        """Yield the newest row of each key, without deleted keys.
 
-        Base files are streamed, so memory is bounded by the logs of a file group.
+        Arguments and errors are as for ``history``. Base files are streamed, so at most the logs of
+        one file group are held in memory.
         """
         for file_slice, wanted in parts:
             changes = _newest_rows(self.rows.of_logs(file_slice, payload, wanted))

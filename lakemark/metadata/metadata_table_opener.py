@@ -31,7 +31,7 @@ _REBUILD = "lakemark table check TABLE --rebuild --run builds the metadata table
 
 @dataclass
 class MetadataTableOpener:
-    """Opens the metadata table of one data table repeatedly, and reads each commit once.
+    """Opens the metadata table of one data table repeatedly, and reads each commit only once.
 
     Attributes:
         storage: the data table's root.
@@ -43,20 +43,21 @@ class MetadataTableOpener:
     def open(
         self, properties: TableProperties, timeline: Timeline, clock: TimelineClock
     ) -> MetadataTable | None:
-        """Open the metadata table as of the data table's timeline; None if there is none.
+        """Open the metadata table as of the data table's timeline; None if the table has none.
 
-        The result reports whether it matches that timeline and its own commits; see
-        ``MetadataTable.usable_partitions``.
+        The opened metadata table reports whether it matches that timeline, and whether its files
+        match its own commits; see ``MetadataTable.usable_partitions``.
 
         Args:
-            properties: the data table's.
-            timeline: the data table's, just loaded.
-            clock: the data table's, which the metadata table shares.
+            properties: the data table's properties.
+            timeline: the data table's timeline, just loaded.
+            clock: the data table's clock, which the metadata table shares.
 
         Raises:
-            SnapshotChanged: another process dropped it after the properties were read.
+            SnapshotChanged: another process dropped the metadata table after the properties were
+                read.
             CorruptData: the metadata table that the properties name does not exist, or is damaged.
-            Unsupported: this project does not read its table version.
+            Unsupported: lakemark does not read the metadata table's version.
         """
         partitions = frozenset(properties.metadata_partitions)
         if not partitions:
@@ -80,11 +81,11 @@ class MetadataTableOpener:
         """Open the metadata table's own timeline.
 
         Args:
-            clock: the data table's.
+            clock: the data table's clock.
 
         Raises:
             TableNotFound: the metadata table does not exist.
-            CorruptData: its properties are damaged.
+            CorruptData: the metadata table's properties are damaged.
         """
         own = FolderStorage(self.storage, METADATA_FOLDER)
         properties = read_properties(own)
@@ -106,7 +107,8 @@ class MetadataTableOpener:
     def _check_not_dropped(self) -> None:
         """Raise ``SnapshotChanged`` if the properties no longer name the metadata table.
 
-        A process that drops it removes it from the properties before it deletes files.
+        A process that drops the metadata table removes it from the properties before it deletes
+        files.
         """
         if not read_properties(self.storage).names_metadata_table:
             message = (
@@ -123,20 +125,20 @@ def open_metadata_table(
 
     Args:
         storage: the data table's root.
-        properties: the data table's.
-        timeline: the data table's, just loaded.
-        clock: the data table's.
+        properties: the data table's properties.
+        timeline: the data table's timeline, just loaded.
+        clock: the data table's clock.
     """
     return MetadataTableOpener(storage).open(properties, timeline, clock)
 
 
 @dataclass(frozen=True)
 class PartitionFiles:
-    """The files of a metadata table; a partition is listed once, on demand.
+    """The files of a metadata table; each partition is listed only once, on demand.
 
     Attributes:
         storage: the metadata table's root.
-        recorded: the files that its commits have recorded.
+        recorded: the files that the metadata table's commits have recorded.
         known: views of the partitions that were listed.
     """
 
@@ -148,8 +150,9 @@ class PartitionFiles:
         """Return the newest file slices of a partition.
 
         Raises:
-            SnapshotChanged: the metadata table was changed in the meantime: open it again.
-            CorruptData: the partition has no files. Readers would see no file of the table.
+            SnapshotChanged: the metadata table was changed in the meantime; open it again.
+            CorruptData: the partition has no files. If it is ``files``, readers would otherwise see
+                an empty data table.
         """
         slices = self._view(partition).latest_slices(partition)
         if not slices:
@@ -159,10 +162,10 @@ class PartitionFiles:
         return slices
 
     def find_mismatch(self, partition: str) -> str | None:
-        """Find out why the files of a partition are not as its commits wrote them.
+        """Compare the files of a partition with those that the metadata table's commits recorded.
 
         Returns:
-            None if nothing is wrong.
+            A description of the first mismatch; None if there is none.
 
         Raises:
             SnapshotChanged: as for ``latest_slices``.

@@ -1,8 +1,8 @@
 """Updates the metadata table with every change to the files of its data table.
 
-    writer_state        opens the metadata table, and checks that it may be continued
-    commit_statistics   column statistics of a commit
-    metadata_store      the steps of a commit of the metadata table
+    writer_state        opens the metadata table, and checks that a writer may continue it
+    commit_statistics   creates the column statistics of a commit
+    metadata_store      executes the steps of a commit to the metadata table
 
 Source: ``HoodieBackedTableMetadataWriter`` and the ``convertMetadataTo…Records`` of
 ``HoodieTableMetadataUtil``, Apache Hudi 1.2.0.
@@ -43,7 +43,7 @@ _COLUMNS = PartitionKind.COLUMN_STATS.stored_name
 
 
 class MetadataWriter:
-    """The ``MetadataUpdater`` of a table, with a metadata table or without."""
+    """The ``MetadataUpdater`` of a table, which may or may not have a metadata table."""
 
     def __init__(
         self,
@@ -51,12 +51,12 @@ class MetadataWriter:
         instants: TimelineStore,
         opener: MetadataTableOpener | None = None,
     ) -> None:
-        """Nothing is read before the first call.
+        """Create the writer, which reads nothing before its first call.
 
         Args:
             storage: the data table's root.
-            instants: the data table's timeline.
-            opener: shared with readers of this process, so that each commit is read once.
+            instants: reads and writes the data table's timeline.
+            opener: an opener that readers of this process share, so that each commit is read once.
         """
         self._storage, self._instants = storage, instants
         self._loader = WriterStateLoader(storage, instants, opener)
@@ -68,7 +68,10 @@ class MetadataWriter:
         return self._loader.opener
 
     def rebuild_at_start(self) -> None:
-        """State that the next start builds a metadata table again if it cannot be continued."""
+        """Declare that the writer's next start rebuilds a metadata table that cannot be continued.
+
+        Errors then name this remedy.
+        """
         self._loader.rebuilds_at_start = True
 
     def on_commit(self, instant: Instant, metadata: CommitMetadata, timeline: Timeline) -> None:
@@ -79,8 +82,9 @@ class MetadataWriter:
             Refused: the version of the table was changed after it was opened.
             MetadataTableBehind: the metadata table cannot be continued, and the next start builds
                 it again.
-            Unsupported: the metadata table cannot be continued, and no start builds it again; or a
-                property that was added after the table was opened does not allow the commit.
+            Unsupported: the metadata table cannot be continued, and the next start does not build
+                it again; or a property that was added after the table was opened forbids the
+                commit.
         """
         writes_rows = bool(metadata.write_stats) and not instant.action.is_table_service
         state = self._loader.load(timeline, Purpose.WRITE if writes_rows else Purpose.MAINTAIN)
@@ -101,7 +105,7 @@ class MetadataWriter:
     def on_clean(
         self, instant: Instant, deleted: Mapping[str, Sequence[str]], timeline: Timeline
     ) -> None:
-        """Remove deleted files and their statistics.
+        """Remove the files that a clean deleted, and their statistics.
 
         Errors as for ``on_commit``.
         """
@@ -113,7 +117,7 @@ class MetadataWriter:
         changes = {_FILES: encode_files(files)} if files else {}
         if _COLUMNS in state.partitions:
             named = [(path, name) for path, names in removed.items() for name in names]
-            # Without the index definition, each column may have statistics.
+            # If there is no index definition, any column may have statistics.
             columns = state.columns or indexed_columns(
                 self._columns(timeline), self._instants.version
             )
@@ -130,9 +134,10 @@ class MetadataWriter:
     ) -> None:
         """Undo the commit of an instant in the metadata table.
 
-        A commit that was compacted into base files cannot be undone: the statistics of its files
-        would remain. Then the metadata table is dropped. It is also dropped if files of it are
-        missing, so that nothing shows what it lists. The next start of a writer builds it again.
+        If the commit was compacted into base files, it cannot be undone, because the statistics of
+        its files would remain. In this case the metadata table is dropped. It is also dropped if
+        some of its own files are missing, because then it is unknown which data files it lists. The
+        next start of a writer builds the metadata table again.
         """
         self._loader.current = None
         properties = read_properties(self._storage)
@@ -163,7 +168,7 @@ class MetadataWriter:
         Errors as for ``on_commit``.
 
         Args:
-            timeline: the data table's, just loaded, under its lock.
+            timeline: the data table's timeline, just loaded, under its lock.
             check_lease: raises if the lock was lost.
         """
         state = self._loader.load(timeline)
@@ -182,7 +187,7 @@ class MetadataWriter:
         return state.store.timeline if state else None
 
     def note_table_services(self, timeline: Timeline) -> None:
-        """Continue with this timeline, which cleaning and archival of the metadata table left."""
+        """Use this timeline of the metadata table, because cleaning or archival has changed it."""
         state = self._loader.current
         if state:
             state.store.timeline = timeline
@@ -190,12 +195,12 @@ class MetadataWriter:
 
     @property
     def compacted_at(self) -> str | None:
-        """When the metadata table was last compacted: "" for never, None if unknown."""
+        """Requested time of the metadata table's last compaction; "" if never, None if unknown."""
         state = self._loader.current
         return last_compaction(state.store.timeline) if state else None
 
     def forget(self) -> None:
-        """Read everything again at the next call, because the metadata table was built again."""
+        """Discard the state, because the metadata table was built again; the next call reads it."""
         self._loader.current = None
 
     def _compact_if_due(
@@ -207,7 +212,7 @@ class MetadataWriter:
             raise self._loader.refusal(str(error)) from error
 
     def _columns(self, timeline: Timeline) -> pa.Schema:
-        """Return the columns of the data table; none if no active commit has a schema."""
+        """Return the columns of the data table; empty if no active commit has a schema."""
         schema = self._loader.newest_schema(read_properties(self._storage), timeline)
         return pa.schema([]) if schema is None else schema
 

@@ -1,8 +1,8 @@
 """Kinds of partitions of a metadata table.
 
-There may be several expression indexes and secondary indexes, named ``expr_index_<name>`` and
-``secondary_index_<name>``. Of the other kinds there is one partition. Source:
-``MetadataPartitionType`` of Apache Hudi 1.2.0.
+A metadata table may have several expression indexes and secondary indexes, in partitions named
+``expr_index_<name>`` and ``secondary_index_<name>``. Each other kind has at most one partition.
+Source: ``MetadataPartitionType`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class PartitionKind(Enum):
     """A kind of partition.
 
     Attributes:
-        stored_name: name of the partition, or its prefix if it ends in ``_``.
+        stored_name: name of the partition; if it ends in ``_``, a prefix of partition names.
         payload: the field of the stored records that contains the indexed data.
     """
 
@@ -33,10 +33,10 @@ class PartitionKind(Enum):
 
     @classmethod
     def of(cls, partition: str) -> PartitionKind:
-        """Return the kind of the partition of that name.
+        """Return the kind of a partition, by the partition's name.
 
         Raises:
-            Unsupported: no kind has this name.
+            Unsupported: the name belongs to no known kind.
         """
         for kind in cls:
             is_named = kind.stored_name.endswith("_") and partition.startswith(kind.stored_name)

@@ -1,12 +1,12 @@
 """Decodes the stored records of a metadata table: Avro to columns.
 
-A record is a ``HoodieMetadataRecord`` with a field for each kind of payload, of which one is not
-null. It is read with the schema that it was written with, because every release of Hudi has added
-fields. Readers request the payload of their partition, and get its fields by name. All rows of a
-batch are read together (``lakemark.codec.avro_cursors``).
+A record is a ``HoodieMetadataRecord`` with one field for each kind of payload; only one of these
+fields is not null. A record is decoded with the schema that it was written with, because every
+release of Hudi has added fields. Readers request the payload of their partition, and get its fields
+by name. All rows of a batch are decoded together (``lakemark.codec.avro_cursors``).
 
-Two payloads are not plain Avro columns: the map of files, which may have many entries in few
-records, and the statistics, whose smallest and largest values are unions of wrappers.
+Two payloads need their own decoders. One is the map of files, which may have many entries in few
+records. The other is the statistics, whose smallest and largest values are unions of wrappers.
 Source: ``HoodieMetadata.avsc`` of Apache Hudi 1.2.0.
 """
 
@@ -31,8 +31,8 @@ from lakemark.metadata.file_entries import FILE_ENTRIES, STORED_FIELDS, read_fil
 _FILES = "filesystemMetadata"
 _STATISTICS = "ColumnStatsMetadata"
 
-#: The fields of each payload that readers get. Fields that the writing release of Hudi did not have
-#: are null.
+#: The fields of each payload that readers get. A field is null if the release of Hudi that wrote
+#: the record did not have it.
 PAYLOADS: Mapping[str, pa.DataType] = {
     _FILES: FILE_ENTRIES,
     _STATISTICS: pa.struct(
@@ -78,7 +78,7 @@ class _Field(NamedTuple):
 
 
 class _Optional(NamedTuple):
-    """A type, alone or in a union with null."""
+    """An Avro type, and the positions of the type and of null if they form a union."""
 
     avro: Mapping[str, object]
     branch: int | None
@@ -86,16 +86,16 @@ class _Optional(NamedTuple):
 
 
 def read_payload(values: pa.BinaryArray, avro_schema: str, payload: str, path: str) -> pa.Array:
-    """Decode one payload of the records; null if a record has another.
+    """Decode one payload of each record; null if a record has a different payload.
 
     Args:
         values: stored records.
-        avro_schema: the schema that they were written with, as JSON.
-        payload: name of its field, one of ``PAYLOADS``.
-        path: their file, for errors.
+        avro_schema: the schema that the records were written with, as JSON.
+        payload: name of the payload's field, one of ``PAYLOADS``.
+        path: path of the file with the records, for errors.
 
     Raises:
-        CorruptData: bytes do not match the schema, or the schema lacks that payload.
+        CorruptData: bytes do not match the schema, or the schema lacks the payload.
         Unsupported: statistics have values of an unknown type.
     """
     fields = _fields_in(avro_schema, path)
@@ -112,7 +112,7 @@ def read_payload(values: pa.BinaryArray, avro_schema: str, payload: str, path: s
 
 
 def _conform(column: pa.Array, target: pa.DataType) -> pa.Array:
-    """Give a column the fields that readers expect."""
+    """Convert a column to the fields that readers expect; fields that it lacks become null."""
     if pa.types.is_null(column.type):
         return pa.nulls(len(column), target)
     if not pa.types.is_struct(target) or column.type == target:
@@ -141,7 +141,7 @@ def _fields_in(avro_schema: str, path: str) -> tuple[_Field, ...]:
 def _fields_of(avro_schema: str) -> tuple[_Field, ...]:
     """Return a reader for each field of the record.
 
-    Cached, because all files of one release of Hudi have the same schema.
+    The result is cached, because all files of one release of Hudi have the same schema.
     """
     try:
         record = json.loads(avro_schema)
@@ -151,7 +151,7 @@ def _fields_of(avro_schema: str) -> tuple[_Field, ...]:
 
 
 def _named(record: object) -> list[tuple[str, object]]:
-    """Return names and types of a record's fields."""
+    """Return the names and types of a record's fields."""
     fields = record.get("fields") if isinstance(record, Mapping) else None
     if not isinstance(fields, list) or not all(
         isinstance(field, Mapping) and isinstance(field.get("name"), str) for field in fields

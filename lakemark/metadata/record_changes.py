@@ -1,8 +1,8 @@
 """The changes of one commit to one partition of the metadata table, as stored records.
 
-A record is stored as a ``HoodieMetadataRecord``: five meta fields that are null, the key, which is
-empty because the HFile has it, the type, and the payloads, of which one is not null.
-Source: ``HoodieMetadata.avsc``, ``HoodieMetadataPayload`` of Apache Hudi 1.2.0.
+A stored record is a ``HoodieMetadataRecord``. It has five meta fields (all null), the key, the type
+of the record, and the payloads, of which only one is not null. The key is empty, because the HFile
+contains it. Source: ``HoodieMetadata.avsc``, ``HoodieMetadataPayload`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PAYLOAD_ORDER = (
     PartitionKind.SECONDARY_INDEX.payload,
 )
 
-#: Attributes of a schema without effect on the encoding.
+#: Attributes of a schema that do not affect the encoding.
 _DOCUMENTATION = ("doc", "avro.java.string")
 
 
@@ -48,8 +48,9 @@ class RecordChanges:
     """Changed records of one partition, or of one of its file groups.
 
     Attributes:
-        written: keys, strictly ascending, and stored records.
-        deleted: keys of deleted records, binary, strictly ascending, none of them in ``written``.
+        written: keys in strictly ascending order, with their stored records.
+        deleted: keys of deleted records as binary, in strictly ascending order; none of these keys
+            is in ``written``.
     """
 
     written: Entries
@@ -59,7 +60,7 @@ class RecordChanges:
     def of(
         cls, keys: Sequence[bytes], records: pa.LargeBinaryArray, deleted: Iterable[bytes] = ()
     ) -> RecordChanges:
-        """Changes from keys in any order, each given once."""
+        """Create changes from keys in any order; each key of ``keys`` occurs once."""
         written = _sorted(Entries(pa.array(keys, pa.binary()), records.cast(pa.binary())))
         return cls(written, pa.array(sorted(set(deleted)), pa.binary()))
 
@@ -98,9 +99,9 @@ def stored_records(
     """Build stored records from the pieces of their payloads.
 
     Args:
-        record_type: number of the kind of record.
-        payload: field that contains the pieces.
-        pieces: of ``count`` rows each.
+        record_type: number of the record type.
+        payload: name of the payload's field.
+        pieces: encoded pieces of the payload, each with ``count`` rows.
         count: number of records.
     """
     before, after = around_payload(record_type, payload)
@@ -110,7 +111,8 @@ def stored_records(
 def around_payload(record_type: int, payload: str) -> tuple[bytes, bytes]:
     """Return the bytes before and after a payload in a stored record."""
     position = _PAYLOAD_ORDER.index(payload)
-    # Nulls, the empty key, the type; a null for each payload before, and the branch of this one.
+    # Null meta fields, the empty key, the type, a null for each earlier payload, and the union
+    # branch of this payload.
     before = bytes(_META_FIELDS + 1) + bytes([record_type << 1]) + bytes(position) + b"\x02"
     return before, bytes(len(_PAYLOAD_ORDER) - position - 1)
 
@@ -122,7 +124,7 @@ def _sorted(entries: Entries) -> Entries:
 
 @cache
 def is_stored_schema(text: str) -> bool:
-    """Return whether a schema equals ``stored_schema``; documentation in it is ignored."""
+    """Return whether a schema equals ``stored_schema``, apart from documentation."""
     return bool(_strip(json.loads(text)) == _strip(json.loads(stored_schema())))
 
 

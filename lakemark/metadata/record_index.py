@@ -1,8 +1,8 @@
-"""The record index: the location of the record of each key.
+"""Reads the record index, which contains the location of each record key.
 
-A file id is stored as the halves of its UUID and the number after it; if it is not a UUID, it is
-stored as text. The instant is that of the commit that first wrote the key there, in milliseconds
-since 1970.
+A file id that begins with a UUID is stored as the two halves of the UUID and the number after it.
+Any other file id is stored as text. A location also has the instant of the commit that first wrote
+the key to that file group, in milliseconds since 1970.
 Source: ``HoodieRecordIndexInfo``, ``getLocationFromRecordIndexInfo`` of Apache Hudi 1.2.0.
 """
 
@@ -38,7 +38,7 @@ LOCATIONS = pa.schema(
 _RECORD_INDEX = PartitionKind.RECORD_INDEX
 _FILE_ID_PREFIX = "record-index-"
 _AS_UUID = 0
-#: The end of the year 9999.
+#: The last millisecond of the year 9999.
 _LAST_MILLI = 253_402_300_799_999
 _NO_NUMBER = -1
 
@@ -48,7 +48,7 @@ class RecordIndex:
     """Reads the partition ``record_index``.
 
     Attributes:
-        metadata: holds the index.
+        metadata: the metadata table that contains the index.
         zone: the timeline's time zone, in which instant times are formatted.
     """
 
@@ -62,20 +62,21 @@ class RecordIndex:
         return definition is not None and definition.is_partitioned
 
     def lookup(self, record_keys: pa.Array, partition_path: str | None = None) -> pa.Table:
-        """Look up the locations of keys; those of keys in the table are returned, in no order.
+        """Return the locations of those keys that the table contains, in no particular order.
 
         Only blocks that may contain a key are read.
 
         Args:
             record_keys: strings, in any order; a key may occur repeatedly. Nulls match nothing.
-            partition_path: if keys are unique within a partition, the only partition to look in.
+            partition_path: the only partition to search, if keys are unique only within a
+                partition; ignored otherwise.
 
         Returns:
-            ``LOCATIONS``.
+            A table with the schema ``LOCATIONS``.
 
         Raises:
-            SnapshotChanged: the metadata table was compacted in the meantime: open it again.
-            CorruptData: its bytes do not match the format.
+            SnapshotChanged: the metadata table was compacted in the meantime; open it again.
+            CorruptData: bytes of the metadata table do not match the format.
         """
         wanted = Keys.of_any(record_keys)
         if partition_path is None or not self.is_partitioned:
@@ -86,7 +87,7 @@ class RecordIndex:
         return pa.concat_tables([LOCATIONS.empty_table(), *self._locations(parts)])
 
     def scan(self) -> Iterator[pa.Table]:
-        """Locations of all keys, as ``LOCATIONS``; errors as ``lookup``."""
+        """Yield the locations of all keys, as ``LOCATIONS``; errors as for ``lookup``."""
         yield from self._locations(self._parts(None))
 
     def _parts(self, selection: Selection | None) -> Sequence[Part]:
@@ -99,7 +100,10 @@ class RecordIndex:
 
 
 def _slices_of(slices: Sequence[FileSlice], partition_path: str) -> list[FileSlice]:
-    """Return the file groups of one partition of the table, whose escaped path is in their ids."""
+    """Return the index's file groups for one partition of the table.
+
+    The ids of these file groups contain the escaped path of the partition.
+    """
     return [
         file_slice
         for prefix, series in shard_series(slices).items()
@@ -148,7 +152,7 @@ _DASHES = (8, 13, 18, 23)
 
 
 def _uuids(high: npt.NDArray[np.int64], low: npt.NDArray[np.int64]) -> pa.StringArray:
-    """``UUID.toString`` of each pair of halves."""
+    """Return the text of each UUID, given by its two halves, as Java's ``UUID.toString``."""
     octets = np.stack([high, low], axis=1).astype(">i8").view(np.uint8)
     text = np.full((len(high), _UUID_LENGTH), ord("-"), np.uint8)
     digits = [at for at in range(_UUID_LENGTH) if at not in _DASHES]
@@ -160,7 +164,7 @@ def _uuids(high: npt.NDArray[np.int64], low: npt.NDArray[np.int64]) -> pa.String
 
 
 def _instants(millis: pa.Array, zone: str) -> pa.Array:
-    """Format ``yyyyMMddHHmmssSSS``; Arrow prints a point before the milliseconds."""
+    """Format times as ``yyyyMMddHHmmssSSS``, without Arrow's point before the milliseconds."""
     first, last = pc.min_max(millis).as_py().values()
     if first is not None and not 0 <= first <= last <= _LAST_MILLI:
         path, expected = _RECORD_INDEX.stored_name, f"milliseconds from 0 to {_LAST_MILLI}"

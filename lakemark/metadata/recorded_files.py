@@ -1,13 +1,14 @@
 """Checks that the files of a metadata table are those that its own commits recorded.
 
-Without this check, a log that is missing or cut would look as if it had never been written, and its
-records would be hidden. The write stats of the metadata table's completed commits name the files
-that the newest slices of a partition must have: the newest base file of each file group, and the
-logs of all later commits. They are compared with the partition's listing.
+Without this check, a missing or truncated log would look as if it had never been written, and
+readers would miss its records. The write stats of the metadata table's completed commits name the
+files that the newest slices of a partition must have. These are the newest base file of each file
+group, and the logs of all later commits. The files are compared with the partition's listing.
 
-Files that no commit names are not checked: the first, empty log of a file group, and files that a
-failed attempt left. Nor are files that only archived commits name. A log of table version 6 may be
-longer than a commit recorded, because later commits append to it; no other file may.
+The check ignores files that no active commit names: the first, empty log of a file group, files of
+failed attempts, and files that only archived commits name. In table version 6, a log may be longer
+than a commit recorded, because later commits append to the log. All other files must have exactly
+the recorded size.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from lakemark.view.file_lister import DataFile, data_file
 
 
 class FilesDiffer(Exception):
-    """Files of a metadata table are not as its commits wrote them."""
+    """Files of a metadata table differ from what its commits wrote."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +35,9 @@ class RecordedFiles:
     """The files that the commits of one metadata table have recorded.
 
     Attributes:
-        store: reads its commits, each once.
-        timeline: its own.
-        is_valid: whether a commit is valid by the data table's timeline.
+        store: reads the metadata table's commits, each only once.
+        timeline: the metadata table's timeline.
+        is_valid: returns whether a commit is valid according to the data table's timeline.
     """
 
     store: TimelineStore
@@ -47,14 +48,14 @@ class RecordedFiles:
         """Compare the files of a partition with the recorded ones.
 
         Args:
-            partition: of the metadata table.
-            listed: its files, listed after ``timeline`` was loaded.
+            partition: a partition of the metadata table.
+            listed: files of the partition, listed after ``timeline`` was loaded.
 
         Returns:
-            What is wrong; None if nothing is.
+            A description of the first mismatch; None if there is none.
 
         Raises:
-            SnapshotChanged: a commit was undone in the meantime: load the timeline again.
+            SnapshotChanged: a commit was undone in the meantime; load the timeline again.
         """
         by_path = {file.path: file for file in listed}
         try:
@@ -75,7 +76,7 @@ class RecordedFiles:
         return found.size_bytes == recorded.size_bytes
 
     def _recorded(self, partition: str, listed: Iterable[DataFile]) -> dict[str, DataFile]:
-        """The files that must exist, by path, as recorded by the newest commit that wrote each."""
+        """Return the files that must exist, by path, with the sizes that were recorded last."""
         logs = [
             (instant, file)
             for instant in self._since_compaction()
@@ -94,11 +95,11 @@ class RecordedFiles:
     def _newest_bases(
         self, partition: str, files: Iterable[DataFile]
     ) -> dict[str, tuple[Instant, DataFile]]:
-        """Return the newest base file of each of the files' groups, and the instant that wrote it.
+        """Return the newest base file of each file group, and the instant that wrote that file.
 
-        A compaction omits groups without logs, so older commits are read for these. A commit that
-        created a partition is read only if files of this partition name it, or if one of its groups
-        has no base file.
+        A compaction omits file groups without logs, so older commits are read for these groups. A
+        commit that created a partition is read only in two cases: a base file of this partition is
+        named after the commit, or a file group of this partition has no base file.
         """
         groups = {file.name.file_id for file in files}
         bases = [file.name for file in files if not isinstance(file, LogFile)]
@@ -116,13 +117,13 @@ class RecordedFiles:
         return found
 
     def _base_writers(self) -> Iterator[Instant]:
-        """Compactions, and commits that created a partition, newest first."""
+        """Yield the compactions, and the commits that created a partition, newest first."""
         compactions = self.timeline.completed(Action.COMMIT)
         initial = [i for i in self.timeline.completed(Action.DELTA_COMMIT) if _is_initial(i)]
         yield from sorted((*compactions, *initial), key=self._begins, reverse=True)
 
     def _since_compaction(self) -> list[Instant]:
-        """Valid delta commits that the last compaction does not include, oldest first."""
+        """Return the valid delta commits that the last compaction does not include, in order."""
         compactions = self.timeline.completed(Action.COMMIT)
         last = max(compactions, key=lambda i: i.requested_at, default=None)
         return [
@@ -134,18 +135,21 @@ class RecordedFiles:
         ]
 
     def _is_after(self, instant: Instant, base: Instant) -> bool:
-        """Whether a delta commit's logs are read on a base file: see ``lakemark.view.slicing``."""
+        """Return whether a delta commit's logs are merged onto the base files of an instant.
+
+        ``lakemark.view.slicing`` has the rules.
+        """
         read_at = instant.requested_at if self._names_slices else instant.completed_at
         return (read_at or "") > self._begins(base)
 
     def _begins(self, base: Instant) -> str:
-        """Return the time after which logs are read on top of the instant's base files."""
+        """Return the time after which logs are merged onto the base files of an instant."""
         if _is_initial(base) and not self._names_slices:
             return base.completed_at or ""
         return base.requested_at
 
     def _written(self, instant: Instant, partition: str) -> Iterator[DataFile]:
-        """Yield the files of one partition that a commit wrote to, with their sizes after it."""
+        """Yield the files of one partition that a commit wrote, with the sizes it recorded."""
         for stat in self.store.read_commit(instant).write_stats:
             folder, _, name = (stat.path or "").rpartition("/")
             file = data_file(folder, name, stat.file_size_in_bytes)

@@ -1,8 +1,8 @@
-r"""Secondary indexes: the records that have some value in a column.
+r"""Reads secondary indexes, which contain the record keys for each value of a column.
 
 A key is ``<value>$<record key>``. In both parts each backslash, ``$`` and NUL is escaped with a
-backslash. A null value is a single NUL. Since version 2 of the index, the hash of ``<value>$``
-(escaped) selects the shard; in version 1 that of the whole key does. Source:
+backslash. A null value is a single NUL. In version 2 of the index, the shard of a key is selected
+by the hash of the escaped ``<value>$``, in version 1 by the hash of the whole key. Source:
 ``SecondaryIndexKeyUtils``, ``SecondaryIndexPrefixRawKey``,
 ``getSecondaryKeyToFileGroupMappingFunction`` of Apache Hudi 1.2.0.
 """
@@ -42,8 +42,8 @@ class SecondaryIndex:
     """Reads one partition ``secondary_index_<name>``.
 
     Attributes:
-        metadata: holds the index.
-        partition: its partition.
+        metadata: the metadata table that contains the index.
+        partition: name of the index's partition.
     """
 
     metadata: MetadataTable
@@ -56,23 +56,23 @@ class SecondaryIndex:
         return definition.source_fields[0] if definition and definition.source_fields else None
 
     def lookup(self, values: Iterable[str | None]) -> pa.Table:
-        """Look up the keys of the records that have one of the values, in no order.
+        """Return the keys of the records that have one of the values, in no particular order.
 
         Args:
-            values: in the form of the index (``String.valueOf``); None finds nulls.
+            values: column values, as Java's ``String.valueOf`` prints them; None finds nulls.
 
         Returns:
-            ``RECORDS``.
+            A table with the schema ``RECORDS``.
 
         Raises:
-            SnapshotChanged: the metadata table was compacted in the meantime: open it again.
-            CorruptData: its bytes, or a key, do not match the format.
+            SnapshotChanged: the metadata table was compacted in the meantime; open it again.
+            CorruptData: bytes of the metadata table, or a key, do not match the format.
         """
         prefixes = sorted({escape(value) + _SEPARATOR for value in values})
         return pa.concat_tables([RECORDS.empty_table(), *self._records(self._parts(prefixes))])
 
     def scan(self) -> Iterator[pa.Table]:
-        """Yield all values and record keys, as ``RECORDS``; errors as ``lookup``."""
+        """Yield all values and record keys, as ``RECORDS``; errors as for ``lookup``."""
         yield from self._records(self.metadata.parts(self.partition))
 
     def _parts(self, prefixes: list[str]) -> list[Part]:

@@ -1,9 +1,9 @@
 """Finds the file group (shard) of a metadata partition that contains a key.
 
-A partition has a fixed number of file groups, ``<prefix><number>-0``. The Java string hash of a
-key, modulo their number, is the number of its file group. In a record index whose keys are unique
-only within a partition of the data table, each of these has its own series of file groups, with
-the partition in the prefix.
+A partition has a fixed number of file groups, whose ids are ``<prefix><number>-0``. The number of a
+key's file group is the Java string hash of the key, modulo the count of file groups. If the keys of
+a record index are unique only within a partition of the data table, each data partition has its own
+series of file groups. Their prefix contains the data partition.
 Source: ``HoodieTableMetadataUtil.mapRecordKeyToFileGroupIndex``, ``getFileIDForFileGroup`` and
 ``getFileGroupIndexFromFileId`` of Apache Hudi 1.2.0.
 """
@@ -42,7 +42,7 @@ def by_shard(slices: Sequence[FileSlice], wanted: Keys) -> list[tuple[FileSlice,
     """Return the file groups that may contain some of the keys, each with those keys.
 
     Raises:
-        CorruptData: a file id does not have the form of a metadata table's.
+        CorruptData: a file id is not ``<prefix><number>-0``, or the numbers have a gap.
     """
     parts: list[tuple[FileSlice, Keys]] = []
     for series in shard_series(slices).values():
@@ -57,7 +57,7 @@ def shard_series(slices: Iterable[FileSlice]) -> dict[str, list[FileSlice]]:
     """Return the file groups in the order of their numbers, by the prefix of their ids.
 
     Raises:
-        CorruptData: as ``by_shard``.
+        CorruptData: as for ``by_shard``.
     """
     numbered: dict[str, dict[int, FileSlice]] = {}
     for file_slice in slices:

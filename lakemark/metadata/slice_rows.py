@@ -34,8 +34,8 @@ from lakemark.storage.storage import Storage
 
 KEY, PAYLOAD = "key", "payload"
 
-#: Rows and bytes that are decoded together: enough to outweigh the overhead of a batch, and little
-#: memory.
+#: The most rows and bytes that are decoded together. Batches of this size need little memory, and
+#: the overhead of a batch does not matter.
 _BATCH_ROWS, _BATCH_BYTES = 1 << 15, 64 << 20
 
 _HFILE = "hfile"
@@ -47,8 +47,8 @@ class SliceRows:
 
     Attributes:
         storage: the metadata table's root.
-        is_valid: whether log blocks of an instant are valid.
-        version: of the table. In version 6 a log may hold torn blocks of failed attempts.
+        is_valid: returns whether the log blocks of an instant are valid.
+        version: version of the table. In version 6 a log may have torn blocks of failed attempts.
     """
 
     storage: Storage
@@ -58,10 +58,12 @@ class SliceRows:
     def of_base(
         self, file_slice: FileSlice, payload: str, selection: Selection
     ) -> Iterator[pa.Table]:
-        """Rows of the base file: ``key``, a string, and ``payload``, of its type in ``PAYLOADS``.
+        """Yield the rows of the base file.
+
+        The columns are ``key``, a string, and ``payload``, whose type is in ``PAYLOADS``.
 
         Args:
-            file_slice: what to read.
+            file_slice: the slice to read.
             payload: the field of the stored records to read, one of ``PAYLOADS``.
             selection: the keys to read.
 
@@ -78,8 +80,8 @@ class SliceRows:
         """Return the newest stored record of each key that is not deleted, keys ascending.
 
         Raises:
-            SnapshotChanged, CorruptData, Unsupported: as ``of_base``; or another release of Apache
-                Hudi wrote records with another schema.
+            SnapshotChanged, CorruptData, Unsupported: as for ``of_base``; or another release of
+                Apache Hudi wrote records with a different schema.
         """
         everything = Everything()
         with ExitStack() as open_files:
@@ -100,7 +102,7 @@ class SliceRows:
         """Return the rows of the logs; the payload is null if a row deletes its key.
 
         Raises:
-            SnapshotChanged, CorruptData, Unsupported: as ``of_base``.
+            SnapshotChanged, CorruptData, Unsupported: as for ``of_base``.
         """
         with ExitStack() as open_files:
             found = self._log_pieces(file_slice, selection, open_files)
@@ -131,10 +133,10 @@ class SliceRows:
         return [piece for block in effective for piece in _pieces(block, selection)]
 
     def _check_whole(self, blocks: Iterable[LogBlock]) -> Iterator[LogBlock]:
-        """Pass on the blocks of a log.
+        """Yield the blocks of a log, and raise ``CorruptData`` for a torn one.
 
-        A torn block is damage, because each log has only blocks of one completed commit, except in
-        version 6.
+        Except in version 6, a torn block is damage, because each log has only blocks of one
+        completed commit.
         """
         for block in blocks:
             if block.type is BlockType.CORRUPT and not self.version.logs_name_their_slice:
@@ -143,7 +145,7 @@ class SliceRows:
 
 
 class _Piece(NamedTuple):
-    """Entries of one log block, and the schema of their values; None if all values are null."""
+    """Entries of a base file or log block, and their values' schema; None if all are null."""
 
     entries: Entries
     avro_schema: str | None
@@ -154,7 +156,7 @@ _EMPTY = Entries(pa.array([], pa.binary()), pa.array([], pa.binary()))
 
 
 def schema_of(payload: str) -> pa.Schema:
-    """Return the columns of the rows with that payload."""
+    """Return the schema of the rows with a payload."""
     return pa.schema([(KEY, pa.string()), (PAYLOAD, PAYLOADS[payload])])
 
 
@@ -191,7 +193,10 @@ def _hfile_pieces(block: LogBlock, selection: Selection) -> Iterator[_Piece]:
 
 
 def _runs(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
-    """Group pieces to decode together: each batch has a cost, and pieces of logs are small."""
+    """Group pieces to decode together, because pieces of logs are small and each batch costs time.
+
+    The pieces of a group have the same schema.
+    """
     run: list[_Piece] = []
     run_schema: str | None = None
     run_bytes = 0

@@ -1,8 +1,9 @@
 """Decides which instants of a metadata table are valid.
 
-A commit is written to the metadata table first, under the same requested time, and then completes
-in the data table. It is valid once it has completed there, so both become visible together. The
-metadata table's own instants, which the data table never has, are valid once they have completed.
+A commit is first published in the metadata table, and then in the data table with the same
+requested time. It is valid only once it has completed in the data table, so readers see both
+changes at the same time. Instants that only the metadata table has are valid once they have
+completed.
 Source: ``HoodieTableMetadataUtil.getValidInstantTimestamps`` of Apache Hudi 1.2.0.
 """
 
@@ -14,7 +15,7 @@ from uuid import uuid4
 from lakemark.model.instant import Instant
 from lakemark.timeline.timeline import Timeline
 
-#: Digits of an instant time; table version 6 appends more in a metadata table.
+#: Digits of an instant time; in table version 6, instants of a metadata table may have more.
 MILLIS_DIGITS = 17
 #: Prefix of the requested times of the instants that create partitions of the metadata table.
 INITIAL = "0" * 14
@@ -36,7 +37,7 @@ def draw_first_number(count: int) -> int:
 
 
 def initial(number: int) -> str:
-    """Return the requested time of an instant that creates a partition, by its number."""
+    """Return the requested time of an instant that creates a partition, by the instant's number."""
     return f"{INITIAL}{number:03d}"
 
 
@@ -48,7 +49,7 @@ def first_initial(metadata: Timeline) -> Instant | None:
 
 @dataclass(frozen=True, slots=True)
 class ValidInstants:
-    """Decides for each log block whether its instant is valid. It can be pickled to workers.
+    """Decides for each log block whether its instant is valid; can be pickled for workers.
 
     Attributes:
         data: the data table's timeline, loaded before ``metadata``.
@@ -65,8 +66,8 @@ class ValidInstants:
         known = self.data.find(instant)
         if known is not None:
             return known.is_completed
-        # An instant that is not on the data table's timeline belongs to the metadata table alone
-        # (version 6 appends three digits to the data table's instant), or was archived there, or
-        # was requested after that timeline was loaded.
+        # If an instant is not on the data table's timeline, only the metadata table has it, or it
+        # was archived in the data table, or it was requested after the timeline was loaded. In
+        # version 6, an instant of the metadata table may be a data instant plus three digits.
         newest = self.data.newest_time or ""
         return instant.startswith(INITIAL) or instant[:MILLIS_DIGITS] <= newest

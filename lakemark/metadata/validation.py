@@ -35,11 +35,12 @@ class Difference:
     """A difference between the metadata table and the data files.
 
     Attributes:
-        path: of the file, from the table's root; if the file does not exist, its name alone. Or the
-            path of a partition, which ends in ``/``, or of the metadata table.
+        path: path of the file from the table's root, or only its name if the file does not exist.
+            For other differences, the path of a partition, with a final ``/``, or a path of the
+            metadata table itself.
         aspect: ``size``, ``timeline``, ``files``, or the column whose statistics differ.
         stored: the value in the metadata table.
-        found: the value that was found.
+        found: the value according to the timeline, the listing or the data files.
     """
 
     path: str
@@ -57,19 +58,19 @@ def find_differences(
     latest: Iterable[FileSlice],
     runner: Runner,
 ) -> list[Difference]:
-    """Find all differences; reads the footer or the rows of every data file.
+    """Return all differences; this reads the footer or the rows of every data file.
 
-    Missing statistics are no difference if the index does not include the column or, for those of a
-    partition, if no other partition has any. If statistics of a partition are wider than its rows,
-    that is a difference only if they are marked as tight.
+    Missing file statistics are no difference if the index does not include the column. Missing
+    partition statistics are no difference if no partition has statistics of the column. Partition
+    statistics that are wider than the rows are a difference only if they are marked as tight.
 
     Args:
         storage: the data table's root.
-        store: of its timeline.
-        metadata: as of ``timeline``.
-        timeline: the data table's.
+        store: reads the data table's timeline.
+        metadata: the metadata table as of ``timeline``.
+        timeline: the data table's timeline.
         columns: the columns with statistics, with their current types.
-        latest: the slices that queries read; statistics of partitions need not cover others.
+        latest: the slices that queries read; partition statistics need not cover other slices.
         runner: reads the files.
 
     Raises:
@@ -109,7 +110,7 @@ def _timeline_differences(metadata: MetadataTable) -> Iterator[Difference]:
 
 
 def _partition_file_differences(metadata: MetadataTable) -> Iterator[Difference]:
-    """Files of the metadata table itself that are not as its commits wrote them."""
+    """Yield a difference for each partition whose files are not as the commits recorded them."""
     for partition in sorted(metadata.partitions):
         mismatch = metadata.find_file_mismatch(partition)
         if mismatch is not None:
@@ -135,7 +136,7 @@ def _column_differences(
     recomputed: dict[str, ColumnRanges],
     version: FormatVersion,
 ) -> Iterator[Difference]:
-    """Statistics of files that are wrong or missing; ``names`` are of all files on storage."""
+    """Yield the file statistics that are wrong or missing; ``names`` has all files on storage."""
     whole = [file for file in files if not _may_grow(file, version)]
     indexed = _indexed(metadata, columns, version)
     for field in columns:
@@ -152,7 +153,7 @@ def _file_differences(
     names: Container[str],
     recomputed: dict[str, ColumnRanges],
 ) -> Iterator[Difference]:
-    """Stored statistics of one column, as ``ColumnStatistics`` reads them, that are wrong."""
+    """Yield the wrong statistics of one column; ``rows`` are from ``ColumnStatistics``."""
     by_name = {str(file.name): file for file in files}
     for row in rows.to_pylist():
         name = row.pop("file_name")
@@ -165,9 +166,9 @@ def _file_differences(
 
 
 def _is_same(stored: dict[str, object], actual: dict[str, object], kind: pa.DataType) -> bool:
-    """Whether stored statistics equal the actual ones, or would with the bounds of this project.
+    """Return whether stored statistics equal the actual ones, also after lakemark limits bounds.
 
-    Apache Hudi does not shorten texts, and has NaN as a bound.
+    Apache Hudi does not shorten texts in bounds, and may use NaN as a bound.
     """
     if stored == actual:
         return True
@@ -176,14 +177,15 @@ def _is_same(stored: dict[str, object], actual: dict[str, object], kind: pa.Data
 
 
 def _may_grow(file: DataFile, version: FormatVersion) -> bool:
-    """Whether a pending commit, which is not in the metadata table yet, may append to the file."""
+    """Return whether a commit that is not yet in the metadata table may append to the file."""
     return isinstance(file, LogFile) and version.logs_name_their_slice
 
 
 def _indexed(metadata: MetadataTable, columns: pa.Schema, version: FormatVersion) -> frozenset[str]:
-    """Return the columns of which each file must have statistics.
+    """Return the columns for which each file must have statistics.
 
-    Without a definition, these are all columns, but none in version 6, which may lack one.
+    Without an index definition, these are all columns. In table version 6 there are none in this
+    case, because the definition may be missing.
     """
     definition = metadata.definitions.get(PartitionKind.COLUMN_STATS.stored_name)
     if definition is not None:
@@ -197,7 +199,7 @@ def _missing_statistics(
     files: Sequence[DataFile],
     recomputed: dict[str, ColumnRanges],
 ) -> Iterator[Difference]:
-    """Files with values of an indexed column, but without statistics of it."""
+    """Yield the files that have values of an indexed column, but no statistics of the column."""
     known = set(rows.column("file_name").to_pylist())
     for file in files:
         actual = _range(recomputed[file.path], field.name)

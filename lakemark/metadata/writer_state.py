@@ -1,8 +1,8 @@
-"""What the writer of a metadata table knows of it, and the checks before it may continue the table.
+"""Keeps the state of a metadata table for its writer, and checks that the writer may continue it.
 
-One driver writes a table, so the state is carried from call to call. It is loaded again if the data
-table's timeline shows instants of other writers, or if another process built the metadata table
-again.
+Usually one driver writes a table, so the state is kept from call to call. The state is loaded again
+if the data table's timeline shows instants of other writers, or if another process built the
+metadata table again.
 """
 
 from __future__ import annotations
@@ -40,24 +40,26 @@ _COLUMNS = PartitionKind.COLUMN_STATS.stored_name
 
 
 class MetadataTableBehind(Retriable):
-    """The metadata table cannot be continued; the next start of this writer builds it again."""
+    """A writer cannot continue its metadata table, and builds it again at its next start."""
 
 
 @dataclass(kw_only=True)
 class WriterState:
-    """A metadata table as of the last call.
+    """The state of a metadata table after the last call.
 
     Attributes:
         store: writes the metadata table.
-        properties_file: its ``hoodie.properties``; a different file if the table was built again.
-        partitions: its partitions that readers use.
-        instants: requested times of the data table's completed instants that it contains.
-        columns: columns with statistics, by the index definition.
+        properties_file: the ``hoodie.properties`` file of the metadata table. A metadata table that
+            was built again has a different one.
+        partitions: partitions of the metadata table that readers use.
+        instants: requested times of the data table's completed instants that the metadata table
+            includes.
+        columns: columns with statistics, according to the index definition.
         committed_columns: those of ``columns`` that a completed commit has. The definition is
-            written first, so it may name a column whose commit never completed, and of which no
-            partition has a record.
-        paths: partitions of the data table.
-        ranges: column ranges of the partitions that this writer has written to.
+            written before the commit, so it may name a column whose commit never completed. No
+            partition has a record of such a column.
+        paths: paths of the data table's partitions.
+        ranges: column ranges of the partitions that this writer has written to, by path.
     """
 
     store: MetadataStore
@@ -75,7 +77,7 @@ class WriterStateLoader:
 
     Attributes:
         storage: the data table's root.
-        instants: the data table's timeline.
+        instants: reads the data table's timeline.
         opener: opens the metadata table for readers.
         current: the state as of the last call that succeeded; None before the first.
         rebuilds_at_start: whether the next start of the writer builds a metadata table again if it
@@ -88,12 +90,12 @@ class WriterStateLoader:
         instants: TimelineStore,
         opener: MetadataTableOpener | None = None,
     ) -> None:
-        """Nothing is read before the first call.
+        """Create the loader, which reads nothing before its first call.
 
         Args:
             storage: the data table's root.
-            instants: the data table's timeline.
-            opener: shared with readers of this process, so that each commit is read once.
+            instants: reads the data table's timeline.
+            opener: an opener that readers of this process share, so that each commit is read once.
         """
         self.storage, self.instants = storage, instants
         self.opener = opener or MetadataTableOpener(storage)
@@ -101,7 +103,7 @@ class WriterStateLoader:
         self.rebuilds_at_start = False
 
     def load(self, timeline: Timeline, purpose: Purpose = Purpose.MAINTAIN) -> WriterState | None:
-        """Load the state as of a timeline; None if the table has no metadata table.
+        """Return the state as of a timeline; None if the table has no metadata table.
 
         ``current`` is None until ``keep`` is called, because the caller may fail.
 
@@ -109,8 +111,8 @@ class WriterStateLoader:
             Refused: the version of the table was changed after it was opened.
             MetadataTableBehind: the metadata table cannot be continued, and the next start builds
                 it again.
-            Unsupported: the metadata table cannot be continued, and no start builds it again; or a
-                property of the table does not allow the purpose.
+            Unsupported: the metadata table cannot be continued, and the next start does not build
+                it again; or a property of the table forbids the purpose.
         """
         state, self.current = self.current, None
         properties = check_same_version(self.storage, self.instants.version)
@@ -134,15 +136,15 @@ class WriterStateLoader:
         self.current = state
 
     def find_reason_to_rebuild(self, timeline: Timeline, schema: pa.Schema) -> str | None:
-        """Find out why the metadata table must be built again; None if it may be continued.
+        """Return why the metadata table must be built again; None if a writer may continue it.
 
         Args:
-            timeline: the data table's, just loaded.
-            schema: the data table's.
+            timeline: the data table's timeline, just loaded.
+            schema: the data table's columns.
 
         Raises:
             Refused: the version of the table was changed after it was opened.
-            Unsupported: the metadata table has partitions that are not written here.
+            Unsupported: the metadata table has partitions that lakemark does not write.
         """
         properties = check_same_version(self.storage, self.instants.version)
         check_allows(properties, Purpose.MAINTAIN, self.storage.location.url)
@@ -155,7 +157,8 @@ class WriterStateLoader:
         """Open the metadata table that the properties name; see ``MetadataTableOpener.open``.
 
         Raises:
-            SnapshotChanged: they name none, because another process has dropped it.
+            SnapshotChanged: the properties name no metadata table, because another process has
+                dropped it.
         """
         metadata = self.opener.open(properties, timeline, self.instants.clock)
         if metadata is None:
@@ -168,7 +171,7 @@ class WriterStateLoader:
         """Open the metadata table for writing.
 
         Raises:
-            TableNotFound: it does not exist.
+            TableNotFound: the metadata table does not exist.
         """
         instants = self.opener.instants(self.instants.clock)
         own = FolderStorage(self.storage, METADATA_FOLDER)
@@ -178,7 +181,7 @@ class WriterStateLoader:
         """Check that the files of these partitions are as the metadata table's commits wrote them.
 
         Raises:
-            MetadataTableBehind, Unsupported: they are not; see ``refusal``.
+            MetadataTableBehind, Unsupported: a file is missing or differs; see ``refusal``.
         """
         for partition in metadata.partitions.intersection(partitions):
             reason = metadata.find_file_mismatch(partition)
@@ -225,9 +228,9 @@ class WriterStateLoader:
     def _committed_columns(
         self, defined: Iterable[str], properties: TableProperties, timeline: Timeline
     ) -> set[str]:
-        """Find the columns that the newest completed commit with a schema has.
+        """Return the defined columns that the newest completed commit with a schema has.
 
-        If no active commit has a schema, these are all columns.
+        If no active commit has a schema, all defined columns are returned.
         """
         schema = self.newest_schema(properties, timeline)
         if schema is None:
@@ -235,7 +238,7 @@ class WriterStateLoader:
         return {name for name in defined if name.partition(".")[0] in schema.names}
 
     def newest_schema(self, properties: TableProperties, timeline: Timeline) -> pa.Schema | None:
-        """The columns of the newest completed commit with a schema; None if none is active."""
+        """Return the columns of the newest active commit with a schema; None if there is none."""
         for instant in reversed(timeline.completed(*COMMITS)):
             text = self.instants.read_commit(instant).extra_metadata.get(keys.SCHEMA)
             if text:
@@ -243,7 +246,7 @@ class WriterStateLoader:
         return None
 
     def _find_inconsistency(self, timeline: Timeline) -> str | None:
-        """Check the metadata table's timeline and index version; None if both are right."""
+        """Return what is wrong with the metadata table's timeline or index version, if anything."""
         try:
             store = self.open_store()
         except TableNotFound:
@@ -255,9 +258,10 @@ class WriterStateLoader:
         return find_inconsistency(timeline, store.timeline)
 
     def _find_other_columns(self, schema: pa.Schema) -> str | None:
-        """Name a column that only some files would have statistics of; None if there is none.
+        """Return why the index must have other columns; None if its columns are right.
 
-        Apache Hudi keeps statistics of the columns that each of its writers is configured with.
+        Each writer of Apache Hudi keeps statistics of the columns in its own configuration. If
+        lakemark continued such an index, only some files would have statistics of a column.
         """
         definition = read_definitions(self.storage).get(_COLUMNS)
         if definition is None:
@@ -272,14 +276,17 @@ class WriterStateLoader:
 
 
 def _find_file_mismatch(metadata: MetadataTable) -> str | None:
-    """Check the files of a metadata table, and read ``files``; None if nothing is wrong."""
+    """Return what is wrong with the files of a metadata table; None if nothing is.
+
+    The list of partitions is read, too, to find damage.
+    """
     found = (metadata.find_file_mismatch(one) for one in sorted(metadata.partitions))
     reason = next((one for one in found if one is not None), None)
     return reason or _find_damage(metadata)
 
 
 def _find_damage(metadata: MetadataTable) -> str | None:
-    """Read the list of partitions; the error as text, None if it can be read."""
+    """Read the list of partitions, and return the error as text; None if there is no error."""
     try:
         MetadataFileLister(metadata).list_partitions()
     except CorruptData as error:

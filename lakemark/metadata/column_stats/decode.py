@@ -1,14 +1,14 @@
-"""Decodes the smallest and largest values of statistics.
+"""Decodes the smallest and largest values of column statistics.
 
 A value is stored in a union of wrappers, one for each Java type:
 
     long      branch of the union, in the order of the schema
     content   the value
 
-Version 2 of the index stores the type next to it:
+Version 2 of the index also stores the type of the value:
 
     typeOrdinal       ``ValueType``; 0 or null in version 1
-    additionalInfo    of a decimal "precision,scale"
+    additionalInfo    "precision,scale" for a decimal
 
 Source: ``HoodieAvroWrapperUtils``, ``HoodieMetadata.avsc``, ``ValueType``, ``ValueMetadata`` of
 Apache Hudi 1.2.0.
@@ -59,7 +59,7 @@ VALUE_TYPE = pa.struct([("typeOrdinal", pa.int32()), ("additionalInfo", pa.strin
 
 
 def wrapped_reader(branches: Sequence[object]) -> Callable[[Cursors], pa.StructArray]:
-    """Return a function that reads the next union of wrappers of each row, as ``WRAPPED``.
+    """Return a function that reads the next union of wrappers of each row as a ``WRAPPED``.
 
     Args:
         branches: the branches of the union, each a name or a definition.
@@ -99,7 +99,7 @@ Mask: TypeAlias = npt.NDArray[np.bool_]
 Rows: TypeAlias = npt.NDArray[np.int64]
 
 
-#: Types whose values are stored bare in a wrapper of integers.
+#: Types whose values version 2 stores as plain integers, in an ``IntWrapper`` or ``LongWrapper``.
 _BARE: Mapping[int, pa.DataType] = {
     ValueType.DATE: pa.date32(),
     ValueType.TIME_MILLIS: pa.time32("ms"),
@@ -112,7 +112,7 @@ _BARE: Mapping[int, pa.DataType] = {
     ValueType.LOCAL_TIMESTAMP_NANOS: pa.timestamp("ns"),
 }
 
-#: Types of columns whose values version 1 stores bare, in the column's own unit.
+#: Types of columns whose values version 1 stores as plain integers, in the unit of the column.
 _BARE_IN_VERSION_1 = (
     pa.date32(),
     pa.time32("ms"),
@@ -127,9 +127,9 @@ class DecodedValues(NamedTuple):
     """Values as a column of one type.
 
     Attributes:
-        values: null if nothing was stored, or if a conversion to this type would not keep the order
-            of the stored values.
-        is_known: false where a stored value could not be converted in order.
+        values: the values; null if nothing was stored, or if a conversion to this type would not
+            keep the order of the stored values.
+        is_known: false for rows whose stored value could not be converted in order.
     """
 
     values: pa.Array
@@ -139,17 +139,17 @@ class DecodedValues(NamedTuple):
 def decode_values(
     wrapped: pa.StructArray, value_types: pa.StructArray, target: pa.DataType, printed: str
 ) -> DecodedValues:
-    """Decode stored values as those of a column of this type.
+    """Decode stored values into the type of their column.
 
     If the type of the column was widened (int to long, to double), older statistics remain valid.
-    After another change of type they are unknown.
+    After a change that does not keep the order of the values, older statistics are unknown.
 
     Args:
-        wrapped: of type ``WRAPPED``.
-        value_types: of type ``VALUE_TYPE``.
+        wrapped: the stored values, of type ``WRAPPED``.
+        value_types: the types of the stored values, of type ``VALUE_TYPE``.
         target: the column's type.
-        printed: the text that replaces a stored value of another type, if the column has become
-            text.
+        printed: the text that replaces a stored value of a different type, if the column has become
+            a text column.
     """
     count = len(wrapped)
     decoded_rows, parts = [np.empty(0, np.int64)], [pa.nulls(0, target)]
@@ -210,7 +210,7 @@ def _decimal_type(info: str) -> pa.DataType | None:
 
 
 def _decimals(values: pa.Array, decimal: pa.DataType) -> pa.Array:
-    """Decode unscaled values (two's complement, big-endian); if one is invalid, return them."""
+    """Decode unscaled values (two's complement, big-endian); unchanged if one is invalid."""
     strings = byte_strings(values)
     longest = int(strings.lengths.max(initial=0))
     if not strings.lengths.all() or longest > _LONGEST_UNSCALED_BYTES:
@@ -226,12 +226,12 @@ def _decimals(values: pa.Array, decimal: pa.DataType) -> pa.Array:
 
 
 def _bare(values: pa.Array, bare: pa.DataType) -> pa.Array:
-    """View integers as values of the type that they represent."""
+    """Reinterpret integers as values of the type that they represent."""
     return values.cast(pa.int32() if bare.bit_width == 32 else pa.int64()).view(bare)
 
 
 def _convert_in_order(values: pa.Array, target: pa.DataType, printed: str) -> pa.Array | None:
-    """Convert the values to the column's type; None if that does not keep their order."""
+    """Convert the values to the column's type; None if this would not keep their order."""
     source = values.type
     if source == target:
         return values

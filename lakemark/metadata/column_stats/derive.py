@@ -1,14 +1,16 @@
-"""Derives column ranges: of one data file, and of the files that a partition keeps after a commit.
+"""Derives column ranges of one data file, and of the files that a partition keeps after a commit.
 
-Ranges of a file come from its Parquet footer as far as possible, so that most rows are not read.
-The footer leaves NaN out, as Arrow does, so columns of floats are read. If a writer may shorten
-texts in footers, its texts are read, too.
+The ranges of a file come from its Parquet footer where possible, so that most rows are not read.
+Columns of floats are always read, because the statistics in footers omit NaN. Columns of text are
+also read if the writer of the file may shorten texts in footers.
 
-Statistics of a partition cover the files that queries read. A commit that only adds files widens
-them. A commit that replaces files, as a compaction does, makes them narrower. Then the statistics
-of the remaining files are read; if a file has none of a column, the file itself is read.
-Source: ``convertMetadataToPartitionStatRecords`` of ``HoodieTableMetadataUtil``, Apache Hudi 1.2.0,
-which reads them at every commit, and treats a file without statistics as one without values.
+The statistics of a partition cover the files that queries read. A commit that only adds files
+widens the statistics. A commit that replaces files, such as a compaction, may narrow them. After
+such a commit, the statistics of the remaining files are read. If a file has no statistics of a
+column, the file itself is read.
+Source: ``convertMetadataToPartitionStatRecords`` of ``HoodieTableMetadataUtil``, Apache Hudi 1.2.0.
+That method reads the statistics of files at every commit, and treats a file without statistics as a
+file without values.
 """
 
 from __future__ import annotations
@@ -41,22 +43,22 @@ from lakemark.view.file_lister import DataFile
 from lakemark.view.file_system_view import FileSystemView
 from lakemark.view.view_loader import load_view
 
-#: Writers whose footers contain whole texts, or none.
+#: Writers that never shorten a text in a footer: they store the whole text or none.
 _WRITERS_OF_WHOLE_TEXTS = ("parquet-cpp-arrow ", "parquet-mr ")
 
 _DATA_BLOCKS = (BlockType.AVRO_DATA, BlockType.PARQUET_DATA, BlockType.HFILE_DATA)
 
 
 def derive_file_ranges(storage: Storage, file: DataFile, schema: pa.Schema) -> ColumnRanges:
-    """Derive the ranges of these columns from a file, except of columns that the file lacks.
+    """Derive the ranges of columns from a file; columns that the file lacks are omitted.
 
     Args:
         storage: the table's root.
-        file: a base file or a log. A file of change images has no ranges.
+        file: a base file or a log. A ``.cdc`` file has no ranges.
         schema: the columns, with their current types.
 
     Raises:
-        SnapshotChanged, CorruptData, Unsupported: as the readers of such files.
+        SnapshotChanged, CorruptData, Unsupported: as for the readers of such files.
     """
     if isinstance(file, LogFile):
         tables = _log_rows(storage, file, schema.names)
@@ -76,7 +78,7 @@ def derive_file_ranges(storage: Storage, file: DataFile, schema: pa.Schema) -> C
 
 
 def _ranges_of_footer(footer: pq.FileMetaData, schema: pa.Schema) -> ColumnRanges:
-    """Return the ranges of the columns of which every row group has exact statistics."""
+    """Return the ranges of the columns for which every row group has exact statistics."""
     stored = footer.schema.to_arrow_schema()
     positions = {footer.schema.column(n).path: n for n in range(footer.num_columns)}
     has_whole_texts = (footer.created_by or "").startswith(_WRITERS_OF_WHOLE_TEXTS)
@@ -137,7 +139,7 @@ _LAST = "9" * 17
 
 
 def partitions_that_lose_files(commit: CommitMetadata) -> set[str]:
-    """Partitions in which a commit replaces files of the newest slices by a new base file."""
+    """Return the partitions in which a commit replaces newest files with a new base file."""
     return {
         stat.partition_path or ""
         for stat in commit.write_stats
@@ -156,8 +158,8 @@ def load_view_of_partitions(
     Args:
         metadata: the metadata table, as of ``timeline``.
         instants: reads the data table's instants.
-        timeline: the data table's, just loaded, under its lock.
-        partitions: their paths.
+        timeline: the data table's timeline, just loaded, under its lock.
+        partitions: paths of the partitions.
 
     Raises:
         SnapshotChanged, CorruptData, Unsupported: the metadata table, or an instant, cannot be
@@ -170,12 +172,12 @@ def load_view_of_partitions(
 def is_outdated(slices: Sequence[FileSlice], timeline: Timeline) -> bool:
     """Return whether the statistics of a partition may not cover all files that queries read.
 
-    The record of the commit that was requested last is effective (in Apache Hudi, too). It lacks a
-    commit that was requested earlier and completed later.
+    As in Apache Hudi, the statistics of the commit that was requested last are effective. They do
+    not cover a commit that was requested earlier and completed later.
 
     Args:
         slices: the newest slices of the partition.
-        timeline: the data table's.
+        timeline: the data table's timeline.
     """
     return _is_any_late(files_of(slices), slices, timeline)
 
@@ -183,22 +185,23 @@ def is_outdated(slices: Sequence[FileSlice], timeline: Timeline) -> bool:
 def may_be_too_wide(slices: Sequence[FileSlice], timeline: Timeline) -> bool:
     """Return whether the statistics of a partition may cover files that queries no longer read.
 
-    That is so if a compaction was requested earlier and completed later; see ``is_outdated``.
+    This happens if a compaction was requested before the newest commit and completed after it; see
+    ``is_outdated``.
 
     Args:
         slices: the newest slices of the partition.
-        timeline: the data table's.
+        timeline: the data table's timeline.
     """
     bases = (one.base for one in slices if one.base is not None)
     return _is_any_late(bases, slices, timeline)
 
 
 class RemainingRanges(NamedTuple):
-    """Ranges of the files that partitions keep.
+    """Column ranges of the files that partitions keep after a commit.
 
     Attributes:
-        ranges: by partition path; a partition without other files has no entry.
-        read: the ranges that were read from files without statistics of some column.
+        ranges: column ranges by partition path; a partition without remaining files has no entry.
+        read: ranges that were read from files that lack statistics of some column.
     """
 
     ranges: dict[str, ColumnRanges]
@@ -221,13 +224,13 @@ def derive_remaining_ranges(
         storage: the data table's root.
         instants: reads the data table's instants.
         view: a view of at least these partitions, under the data table's lock.
-        commit: about to be published.
-        partitions: their paths.
-        columns: their names and types.
+        commit: the commit that is about to be published.
+        partitions: paths of the partitions.
+        columns: names and types of the columns.
 
     Raises:
-        SnapshotChanged, CorruptData, Unsupported: as ``load_view_of_partitions``; or a file cannot
-            be read.
+        SnapshotChanged, CorruptData, Unsupported: as for ``load_view_of_partitions``; or a file
+            cannot be read.
     """
     instant, content = commit
     after = view.with_commit(instant.completed(_LAST), content)
@@ -250,9 +253,9 @@ def derive_remaining_ranges(
 
 
 def _derive_all(storage: Storage, file: DataFile, schema: pa.Schema) -> ColumnRanges:
-    """Derive the ranges of all these columns; a column that the file lacks has no values.
+    """Derive the ranges of all these columns; a column that the file lacks gets an empty range.
 
-    So the file has statistics of each column, and is not read for them again.
+    The result covers each column, so the file is not read again for missing statistics.
     """
     found = derive_file_ranges(storage, file, schema)
     whole = ColumnRanges.union([ColumnRanges.of_nulls(schema, 0), found])
@@ -260,7 +263,7 @@ def _derive_all(storage: Storage, file: DataFile, schema: pa.Schema) -> ColumnRa
 
 
 def files_of(slices: Iterable[FileSlice]) -> Iterator[DataFile]:
-    """Yield the files of these slices, which a query reads."""
+    """Yield the base files and logs of these slices."""
     for one in slices:
         if one.base is not None:
             yield one.base
@@ -269,7 +272,7 @@ def files_of(slices: Iterable[FileSlice]) -> Iterator[DataFile]:
 
 @dataclass(frozen=True)
 class _SomePartitions:
-    """Lists only these partitions."""
+    """Lists the files of some partitions only."""
 
     lister: MetadataFileLister
     partitions: Collection[str]
@@ -299,9 +302,9 @@ def _is_any_late(
 
 
 def _completed_at(name: str, timeline: Timeline) -> str:
-    """When an instant completed.
+    """Return when an instant completed; the requested time if the instant is archived.
 
-    For an archived instant it is the requested time, since it is older than all others anyway.
+    The exact time does not matter for an archived instant, because it is older than all others.
     """
     found = timeline.find(name)
     return (found and found.completed_at) or name

@@ -1,7 +1,7 @@
 """Encodes column ranges of files and partitions as records of the metadata table.
 
-A commit writes few records, and a kernel has a cost for each call, so few records are encoded one
-by one. ``encode_batch`` makes the same bytes faster if there are thousands.
+Most commits write few records. These are encoded one by one, because each call of an Arrow kernel
+has a fixed cost. For thousands of records, ``encode_batch`` produces the same bytes faster.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class StatisticsEntry(NamedTuple):
 def encode_column_statistics(
     files: Sequence[StatisticsEntry], version: str = VERSION
 ) -> RecordChanges:
-    """Encode the records of these files, each given once, in a version of the index."""
+    """Encode the statistics of distinct files, in a format version of the index."""
     if len(files) > _FEW:
         tables = _by_column(files)
         parts = [encode_column_batch(name, table, version) for name, table in tables]
@@ -63,11 +63,11 @@ def encode_column_statistics(
 def encode_partition_statistics(
     partitions: Sequence[StatisticsEntry], version: str = VERSION, *, is_tight: bool = True
 ) -> RecordChanges:
-    """Encode the records of these partitions, each given once.
+    """Encode the statistics of distinct partitions.
 
     Args:
-        partitions: their statistics.
-        version: of the index, ``V1`` or ``V2``.
+        partitions: statistics of the partitions.
+        version: format version of the index, ``V1`` or ``V2``.
         is_tight: as for ``encode_partition_batch``.
     """
     if len(partitions) > _FEW:
@@ -89,7 +89,10 @@ def encode_partition_statistics(
 def _encoders(
     entries: Iterable[StatisticsEntry], record_type: int, version: str, *, is_tight: bool
 ) -> Iterator[tuple[StatisticsEntry, str, Callable[[str], bytes]]]:
-    """Yield each column of each entry, and a function that encodes its record under a name."""
+    """Yield each entry and column, and a function that encodes their record.
+
+    The argument of the function is the name of the file or partition in the record.
+    """
     encoders: dict[pa.DataType, _EncodeRecord] = {}
     for entry in entries:
         ranges = entry.ranges
@@ -121,7 +124,7 @@ def _record(
 
 
 def _by_column(entries: Iterable[StatisticsEntry]) -> list[tuple[str, pa.Table]]:
-    """Return the statistics of each column, one table for each type that it has."""
+    """Return the statistics of each column, in one table for each type of the column."""
     rows: dict[tuple[str, pa.DataType], list[tuple[StatisticsEntry, int]]] = {}
     for entry in entries:
         for at, field in enumerate(entry.ranges.bounds.schema):
@@ -155,7 +158,12 @@ def _statistics(kind: pa.DataType, found: Sequence[tuple[StatisticsEntry, int]])
 def delete_column_statistics(
     columns: Iterable[str], files: Iterable[tuple[str, str]]
 ) -> RecordChanges:
-    """Delete the statistics of these columns in files, each a partition path and a name."""
+    """Encode the deletion of these columns' statistics in files.
+
+    Args:
+        columns: names of the columns.
+        files: partition path and name of each file.
+    """
     deleted = list(files)
     keys = [column_stats_key(column, path, name) for column in columns for path, name in deleted]
     return RecordChanges.of([], pa.array([], pa.large_binary()), keys)
@@ -164,7 +172,7 @@ def delete_column_statistics(
 def delete_partition_statistics(
     columns: Iterable[str], partition_paths: Iterable[str]
 ) -> RecordChanges:
-    """Delete the statistics of these columns in partitions."""
+    """Encode the deletion of these columns' statistics in partitions."""
     paths = list(partition_paths)
     keys = [partition_stats_key(column, path) for column in columns for path in paths]
     return RecordChanges.of([], pa.array([], pa.large_binary()), keys)
@@ -225,7 +233,7 @@ def _bare(bounds: pa.Array) -> list[object]:
 
 
 def _unscaled(value: object, scale: int) -> bytes:
-    """A decimal's unscaled value: two's complement, big-endian, in as few bytes as possible."""
+    """Return a decimal's unscaled value: two's complement, big-endian, as short as possible."""
     assert isinstance(value, Decimal), value
     sign, digits, exponent = value.as_tuple()
     assert isinstance(exponent, int), value
@@ -243,7 +251,8 @@ def _text(value: str) -> bytes:
     return _bytes(value.encode())
 
 
-#: Cached, since a file has a record for every column, and a column one for every file.
+#: Cached, because names repeat: a file has a record for every column, and a column has a record for
+#: every file.
 _name = lru_cache(maxsize=4096)(_text)
 
 

@@ -1,6 +1,6 @@
 """Encodes the statistics of one column in many files or partitions, with Arrow kernels.
 
-If a file has no value of the column, its record has counts and no bounds. ``value_types`` describes
+If a file has no value of the column, its record has counts but no bounds. ``value_types`` describes
 how values are stored.
 Source: ``createColumnStatsRecord``, ``createPartitionStatsRecords`` of ``HoodieMetadataPayload``,
 Apache Hudi 1.2.0.
@@ -57,9 +57,10 @@ def encode_column_batch(column: str, statistics: pa.Table, version: str = VERSIO
     """Encode the statistics of one column in files.
 
     Args:
-        column: its name, with dots inside structs.
-        statistics: in ``statistics_batch_schema`` of the column's type, which is scalar.
-        version: of the index, ``V1`` or ``V2``.
+        column: name of the column; a field inside a struct has a path with dots.
+        statistics: a table with the ``statistics_batch_schema`` of the column's type, which must be
+            scalar.
+        version: format version of the index, ``V1`` or ``V2``.
     """
     files = _paths_and_names(statistics)
     keys = [column_stats_key(column, path, name) for path, name in files]
@@ -73,11 +74,12 @@ def encode_partition_batch(
     """Encode the statistics of one column in whole partitions.
 
     Args:
-        column: its name, with dots inside structs.
-        statistics: in ``statistics_batch_schema`` of the column's type, which is scalar.
-        version: of the index, ``V1`` or ``V2``.
+        column: name of the column; a field inside a struct has a path with dots.
+        statistics: a table with the ``statistics_batch_schema`` of the column's type, which must be
+            scalar.
+        version: format version of the index, ``V1`` or ``V2``.
         is_tight: whether the statistics cover every file of their partitions. If so, they replace
-            older records; if not, they widen them.
+            older records; otherwise they widen older records.
     """
     paths = [stored_path(path) for path, _ in _paths_and_names(statistics)]
     keys = [partition_stats_key(column, path) for path in paths]
@@ -118,7 +120,7 @@ def _encode(
 
 
 def _some(pieces: list[Piece], count: int) -> list[Piece]:
-    """Return a union of null and the value of the pieces, which no row leaves null."""
+    """Return the pieces as a union with null, in which no row is null."""
     return [_ints(count, _NOT_NULL), *pieces]
 
 

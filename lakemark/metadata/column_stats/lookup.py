@@ -1,10 +1,10 @@
 """Looks up statistics of columns, by file and by partition.
 
 The records of one key are merged, oldest first. A record that is tight (exact) or deleted replaces
-all older ones; any other widens them. If a value cannot be read as one of the column's type, or if
-values have no bounds, the statistics are unknown, and there is no row. Source:
-``mergeColumnStatsRecords`` of Apache Hudi 1.2.0, which merges the logs before the base file and may
-therefore keep wider bounds.
+all older records. Any other record widens the older ones. Statistics are unknown if a stored value
+cannot be converted to the column's type, or if a record with values has no bounds. Unknown
+statistics have no row in the result. Source: ``mergeColumnStatsRecords`` of Apache Hudi 1.2.0,
+which merges the logs before the base file and may therefore keep wider bounds.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ class FileRanges(NamedTuple):
     """Stored statistics of some files.
 
     Attributes:
-        ranges: the union of the ranges of each partition's files, as far as they have statistics.
-        missing: columns without statistics, by partition path and file name.
+        ranges: union of the column ranges of each partition's files, by partition path; files
+            without statistics are not included.
+        missing: names of the columns without known statistics, by partition path and file name.
     """
 
     ranges: dict[str, ColumnRanges]
@@ -56,10 +57,11 @@ class RangesOfPartitions(NamedTuple):
     """Stored statistics of some partitions.
 
     Attributes:
-        ranges: by partition path; a column without a record has no range.
+        ranges: column ranges by partition path; a column without a record has no range.
         tight: partition path and name of the columns whose bounds are marked as exact. A column is
-            not among them if a record that is not tight widens its bounds.
-        recorded: partition path and name of the columns that have a record, known or not.
+            omitted if a record that is not tight widens its bounds.
+        recorded: partition path and name of the columns that have a record, even if their
+            statistics are unknown.
     """
 
     ranges: dict[str, ColumnRanges]
@@ -69,11 +71,11 @@ class RangesOfPartitions(NamedTuple):
 
 @dataclass(frozen=True)
 class ColumnStatistics:
-    """A ``lakemark.read.index_protocols.FileStatistics`` over the partition ``column_stats``.
+    """A ``lakemark.read.index_protocols.FileStatistics`` that reads ``column_stats``.
 
     Attributes:
-        metadata: holds the statistics.
-        partition: ``column_stats``, or that of an expression index.
+        metadata: the metadata table that contains the statistics.
+        partition: ``column_stats``, or the partition of an expression index.
     """
 
     metadata: MetadataTable
@@ -85,8 +87,8 @@ class ColumnStatistics:
         """See ``FileStatistics.of_column``.
 
         Raises:
-            SnapshotChanged: the metadata table was compacted in the meantime: open it again.
-            CorruptData: its bytes do not match the format.
+            SnapshotChanged: the metadata table was compacted in the meantime; open it again.
+            CorruptData: bytes of the metadata table do not match the format.
             Unsupported: values are in an unknown wrapper.
         """
         return self._read(column, data_type, _prefixes(column, partitions))
@@ -94,7 +96,10 @@ class ColumnStatistics:
     def of_files(
         self, column: str, data_type: pa.DataType, files: Iterable[tuple[str, str]]
     ) -> pa.Table:
-        """Statistics of single files, each a partition path and a name; reads only their blocks."""
+        """Return the statistics of a column for single files; only their blocks are read.
+
+        Each file is given by partition path and name.
+        """
         keys = [column_stats_key(column, partition, name) for partition, name in files]
         return self._read(column, data_type, Keys.of_any(pa.array(keys, pa.binary())))
 
@@ -102,8 +107,8 @@ class ColumnStatistics:
         """Return the union of the ranges of each partition's files.
 
         Args:
-            files: names by partition path.
-            columns: with their current types.
+            files: file names by partition path.
+            columns: the columns, with their current types.
 
         Raises:
             SnapshotChanged, CorruptData, Unsupported: as ``of_column``.
@@ -130,19 +135,19 @@ class ColumnStatistics:
     def _read(self, column: str, data_type: pa.DataType, selection: Selection) -> pa.Table:
         parts = self.metadata.parts(self.partition, selection)
         rows = self.metadata.history(parts, _PAYLOAD)
-        # An expression index also has statistics of whole partitions, under shorter keys.
+        # An expression index also has statistics of whole partitions, with shorter keys.
         rows = rows.filter(pc.equal(pc.binary_length(rows.column(KEY)), FILE_KEY_BYTES))
         return merge_statistics(rows, column, data_type, _FILE_NAME)
 
 
 @dataclass(frozen=True)
 class PartitionStatistics:
-    """Statistics of whole partitions, over all versions of their rows.
+    """Reads statistics of whole partitions, which cover all versions of the partitions' rows.
 
     Attributes:
-        metadata: holds the statistics.
-        partition: ``partition_stats``, or that of an expression index.
-        prefix: the part of a key between the column and the partition, if there is one.
+        metadata: the metadata table that contains the statistics.
+        partition: ``partition_stats``, or the partition of an expression index.
+        prefix: text in each key between the column and the partition; None if there is none.
     """
 
     metadata: MetadataTable
@@ -154,10 +159,10 @@ class PartitionStatistics:
     ) -> pa.Table:
         """Return the statistics of one column, a row for each partition that has some.
 
-        Arguments and errors as for ``ColumnStatistics.of_column``.
+        Arguments and errors are as for ``ColumnStatistics.of_column``.
 
         Returns:
-            ``statistics_schema("partition_path", data_type)``.
+            A table with the schema ``statistics_schema("partition_path", data_type)``.
         """
         parts = self.metadata.parts(self.partition, _prefixes(column, partitions, self.prefix))
         rows = self.metadata.history(parts, _PAYLOAD)
@@ -168,8 +173,8 @@ class PartitionStatistics:
         """Read the ranges of these partitions.
 
         Args:
-            partitions: their paths.
-            columns: with their current types.
+            partitions: paths of the partitions.
+            columns: the columns, with their current types.
 
         Raises:
             SnapshotChanged, CorruptData, Unsupported: as ``of_column``.
@@ -186,7 +191,7 @@ class PartitionStatistics:
         return RangesOfPartitions(ranges, tight - widened, tight | widened)
 
     def merged_columns(self) -> set[tuple[str, str]]:
-        """Partition path and name of the columns whose bounds are merged from several records.
+        """Return the partition path and name of columns whose bounds come from several records.
 
         The newest of these records is not tight, and is in a log.
         """
@@ -198,7 +203,7 @@ class PartitionStatistics:
         return _partitions_and_columns(payload, np.bincount(codes)[codes] > 1)
 
     def _widening_keys(self) -> pa.Array:
-        """Return the keys of the records in logs that are not tight, and of those that delete."""
+        """Return the keys of the records in logs that are not tight, or that delete their key."""
         parts = self.metadata.parts(self.partition)
         logs = [self.metadata.rows.of_logs(one, _PAYLOAD, everything) for one, everything in parts]
         rows = pa.concat_tables(logs)
@@ -221,7 +226,7 @@ def _tight_columns(rows: pa.Table) -> tuple[set[tuple[str, str]], set[tuple[str,
 def _partitions_and_columns(
     payload: pa.StructArray, are_chosen: npt.NDArray[np.bool_]
 ) -> set[tuple[str, str]]:
-    """Partition path and column name of the chosen statistics."""
+    """Return the partition path and column name of the chosen statistics."""
     chosen = pa.array(are_chosen)
     names = (_field(payload, name).filter(chosen) for name in ("fileName", "columnName"))
     stored, named = (column.to_pylist() for column in names)
@@ -229,7 +234,7 @@ def _partitions_and_columns(
 
 
 def _file_keys(column: str, files: Mapping[str, Collection[str]]) -> dict[bytes, tuple[str, str]]:
-    """Partition path and name of each file, by the key of the column's statistics in it."""
+    """Return the partition path and name of each file, by the key of its column statistics."""
     return {
         column_stats_key(column, path, name): (path, name)
         for path, names in files.items()
@@ -264,18 +269,19 @@ def merge_statistics(
     name_column: str,
     label: str | None = None,
 ) -> pa.Table:
-    """Merge the history of the records of each key.
+    """Merge the records of each key into one row.
 
     Args:
-        rows: the records of a key, oldest first; those of other columns are ignored.
-        column: name of the column whose statistics they are.
-        data_type: its type.
+        rows: the stored records, those of one key oldest first; records of other columns are
+            ignored.
+        column: name of the column whose statistics are merged.
+        data_type: type of the column.
         name_column: name of the first column of the result.
-        label: a column of ``rows`` whose value replaces the file name. The keys of one label are
-            merged into one row. None for the file name.
+        label: a column of ``rows`` whose value replaces the file name in the result. All keys with
+            one label are merged into one row. If None, the file name is used.
 
     Returns:
-        ``statistics_schema(name_column, data_type)``.
+        A table with the schema ``statistics_schema(name_column, data_type)``.
     """
     return _merge(rows, column, data_type, name_column, label)[0]
 
@@ -287,7 +293,7 @@ def _merge(
     name_column: str,
     label: str | None = None,
 ) -> tuple[pa.Table, set[bytes]]:
-    """As ``merge_statistics``; also returns the keys whose statistics are unknown."""
+    """Merge as ``merge_statistics`` does, and also return the keys with unknown statistics."""
     payload = rows.column(PAYLOAD).combine_chunks()
     # Two columns whose names have the same hash share a key prefix.
     is_other = pc.fill_null(pc.not_equal(_field(payload, "columnName"), column), fill_value=False)
@@ -303,7 +309,7 @@ def _merge(
 
 @dataclass(frozen=True)
 class _Bounds:
-    """The bounds in some records, in the column's type, and which of them are known."""
+    """The bounds of some records in the column's type, and whether they are known."""
 
     low: pa.Array
     high: pa.Array
@@ -323,7 +329,11 @@ class _Bounds:
 
 
 def _is_effective(rows: pa.Table) -> npt.NDArray[np.bool_]:
-    """Whether each record is not deleted, and neither deleted nor replaced by a newer one."""
+    """Return whether each record is effective.
+
+    A record is effective if it does not delete its key, and if no newer record deletes or replaces
+    it.
+    """
     payload, codes = rows.column(PAYLOAD).combine_chunks(), key_codes(rows, [KEY])
     is_deleted = _flags(payload, "isDeleted") | np.asarray(payload.is_null())
     decisive = codes.last(np.flatnonzero(is_deleted | _flags(payload, "isTightBound")))
@@ -333,7 +343,7 @@ def _is_effective(rows: pa.Table) -> npt.NDArray[np.bool_]:
 
 
 def _unite(rows: pa.Table, bounds: _Bounds, name_column: str, label: str | None) -> pa.Table:
-    """Return one row for each label, or key: the union of its records."""
+    """Return one row for each label, or for each key without labels: the union of its records."""
     payload = rows.column(PAYLOAD).combine_chunks()
     names = _field(payload, "fileName") if label is None else rows.column(label).combine_chunks()
     codes = key_codes(rows, [label or KEY]).codes
@@ -349,7 +359,10 @@ def _unite(rows: pa.Table, bounds: _Bounds, name_column: str, label: str | None)
 
 
 def _is_consistent(low: pa.Array, high: pa.Array, payload: pa.StructArray) -> npt.NDArray[np.bool_]:
-    """Whether there are both bounds, or only nulls. A footer may count values and lack bounds."""
+    """Return whether each record has both bounds or only nulls.
+
+    Other records exist, because a footer may count values and lack bounds.
+    """
     is_empty = pc.equal(_field(payload, "nullCount"), _field(payload, "valueCount"))
     has_bounds = pc.and_(low.is_valid(), high.is_valid())
     consistent: npt.NDArray[np.bool_] = np.asarray(
@@ -359,7 +372,10 @@ def _is_consistent(low: pa.Array, high: pa.Array, payload: pa.StructArray) -> np
 
 
 def _extreme(values: pa.Array, group_of: npt.NDArray[np.int64], order: str) -> pa.Array:
-    """The first value of each group in that order, with NaN as the largest; null if it has none."""
+    """Return the first value of each group in an order; null if the group has no value.
+
+    NaN is the largest value.
+    """
     table = pa.table({"group": pa.array(group_of), "value": values})
     keys = [("group", "ascending"), ("value", order)]
     if pa.types.is_floating(values.type):  # Arrow sorts NaN last in either order
@@ -371,7 +387,7 @@ def _extreme(values: pa.Array, group_of: npt.NDArray[np.int64], order: str) -> p
 
 
 def _total(counts: pa.Array, group_of: npt.NDArray[np.int64], group_count: int) -> pa.Array:
-    """Return the sum of each group; null if one of its counts is unknown."""
+    """Return the sum of the counts in each group; null if a count of the group is unknown."""
     totals = np.zeros(group_count, np.int64)
     np.add.at(totals, group_of, np.asarray(pc.fill_null(counts, 0)))
     is_unknown = np.zeros(group_count, np.bool_)

@@ -1,9 +1,10 @@
-"""Types of the values in statistics: their ordinals on disk, and the wrapper of each.
+"""Types of the values in column statistics: the ordinal of each on disk, and its wrapper.
 
-Version 2 of the index stores a bare value in a wrapper, and its type next to it: days and
-milliseconds in an ``IntWrapper``, timestamps in a ``LongWrapper``, the unscaled bytes of a decimal
-in a ``BytesWrapper``. Tables before version 9 have version 1, in which dates, times and decimals
-have wrappers of their own, and a timestamp is a ``LongWrapper`` in the unit of its column.
+Version 2 of the index stores the type of a value next to the value, which is in a wrapper of a
+simple type. Days and milliseconds are in an ``IntWrapper``, timestamps in a ``LongWrapper``, and
+the unscaled bytes of a decimal in a ``BytesWrapper``. Tables before version 9 have version 1 of the
+index. In version 1, dates and decimals have special wrappers, and a timestamp is in a
+``LongWrapper`` in the unit of its column.
 Source: ``ValueType``, ``ValueMetadata`` of Apache Hudi 1.2.0.
 """
 
@@ -43,7 +44,7 @@ class ValueType(IntEnum):
     LOCAL_TIMESTAMP_NANOS = 20
 
 
-#: The stored type of the values of each Arrow type, and the wrapper that holds them.
+#: For each Arrow type, the stored type of its values and the wrapper that contains them.
 _STORED: tuple[tuple[pa.DataType, ValueType, Wrapper], ...] = (
     (pa.bool_(), ValueType.BOOLEAN, Wrapper.BOOLEAN),
     (pa.int32(), ValueType.INT, Wrapper.INT),
