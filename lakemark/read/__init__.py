@@ -1,1 +1,1 @@
-"""Reading of file slices (base files merged with logs), and planning of scans."""
+"""Reads file slices (base files merged with logs), and plans scans."""

@@ -1,4 +1,4 @@
-"""The rows of a base file, streamed."""
+"""Reads the rows of a base file as a stream."""
 
 from __future__ import annotations
 
@@ -32,20 +32,22 @@ def read_base_file(
     condition: pc.Expression | None = None,
     batch_rows: int = _BATCH_ROWS,
 ) -> Iterator[pa.Table]:
-    """Read the rows in stored order, in the columns of ``schema``; of Parquet only these.
+    """Yield the rows of a base file in stored order, converted to ``schema``.
+
+    Of a Parquet file, only the columns of ``schema`` are read.
 
     Args:
         storage: the table's root.
         base: the file.
         schema: columns of the result.
-        condition: row groups without a matching row are skipped; the columns of the condition
-            are read first.
-        batch_rows: rows of Parquet that are decoded at a time.
+        condition: a condition on the rows; row groups of Parquet without a matching row are
+            skipped. To find them, the columns of the condition are read first.
+        batch_rows: number of rows of a Parquet file that are decoded at a time.
 
     Raises:
-        SnapshotChanged: the file is gone.
-        CorruptData: the file violates its format, or its columns do not fit.
-        Unsupported: a base file of another format than Parquet and HFile.
+        SnapshotChanged: the file no longer exists.
+        CorruptData: the file violates its format, or its columns do not fit ``schema``.
+        Unsupported: the base file is neither Parquet nor HFile.
     """
     if base.name.extension == "hfile":
         yield from _read_hfile(storage, base, schema)
@@ -57,7 +59,7 @@ def read_base_file(
         file = open_parquet(stream)
         stored = set(file.schema_arrow.names)
         present = [name for name in schema.names if name in stored]
-        # A batch without columns would not know its number of rows.
+        # A batch without columns would have no number of rows.
         read = present or file.schema_arrow.names[:1]
         groups: Sequence[int] = range(file.num_row_groups)
         if condition is not None:
@@ -75,8 +77,8 @@ def read_footer(storage: Storage, base: BaseFile) -> pq.FileMetaData:
     """Return the footer of a Parquet file.
 
     Raises:
-        SnapshotChanged: the file is gone.
-        CorruptData: it is not a Parquet file.
+        SnapshotChanged: the file no longer exists.
+        CorruptData: the file is not a Parquet file.
     """
     with open_data_file(storage, base.path) as stream, _corrupt_if_not_parquet(base.path):
         return pq.read_metadata(stream)
@@ -85,9 +87,10 @@ def read_footer(storage: Storage, base: BaseFile) -> pq.FileMetaData:
 def _has_match(
     file: pq.ParquetFile, group: int, condition: pc.Expression, schema: pa.Schema, path: str
 ) -> bool:
-    """Return whether a row group may hold a matching row, by the columns of the condition.
+    """Return whether a row group may have a matching row; this reads the condition's columns.
 
-    The check is skipped if these are most of the columns that are read.
+    The result is always true if the condition has more than half of the columns of ``schema``,
+    because the check would then cost too much.
     """
     deciding = project_schema(schema, referenced_columns(condition, schema))
     stored = [name for name in deciding.names if name in file.schema_arrow.names]
@@ -130,7 +133,7 @@ def open_data_file(storage: Storage, path: str) -> Iterator[BinaryIO]:
     """Open a data file.
 
     Raises:
-        SnapshotChanged: it is gone.
+        SnapshotChanged: the file no longer exists.
     """
     try:
         with storage.open(path) as stream:
@@ -151,5 +154,5 @@ def _corrupt_if_not_parquet(path: str) -> Iterator[None]:
         raise
     except (pa.ArrowException, ValueError, KeyError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # the store failed, not the bytes
+            raise  # the store failed; the file may be intact
         raise CorruptData(path, None, "a Parquet file", str(error)) from error

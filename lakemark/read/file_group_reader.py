@@ -1,4 +1,4 @@
-"""Reads one file slice: base file and logs, merged into live rows, in bounded memory.
+"""Reads one file slice: merges base file and logs into live rows, in bounded memory.
 
 Queries, compaction and copy-on-write all use this reader of file groups.
 """
@@ -33,7 +33,7 @@ from lakemark.storage.storage import Storage
 
 
 def all_visible(instant: str) -> bool:
-    """For table version 8 and later, whose slices have only files of completed commits."""
+    """Return True: from table version 8 on, slices only have files of completed commits."""
     return True
 
 
@@ -43,14 +43,17 @@ class FileGroupReader:
 
     Attributes:
         storage: storage at the table's root.
-        schema: the table's current columns, meta columns first; older files are read into it.
+        schema: the table's current columns, meta columns first; rows of older files are converted
+            to this schema.
         merger: decides which record wins.
-        is_visible: whether log blocks of an instant are visible (table version 6 keeps blocks of
-            several commits in one file).
+        is_visible: returns whether log blocks of an instant are visible. It is needed in table
+            version 6, where one log may have blocks of several commits.
         delete_marker: marks deletes among data rows, in addition to Hudi's own columns.
-        memory_budget_bytes: memory for the changes of one slice; more of them go to disk.
+        memory_budget_bytes: memory for the changes of one slice; further changes are spilled to
+            disk.
         virtual_keys: creates the record keys of a table without meta columns.
-        path_columns: columns that only the partition path holds; such a table has no logs.
+        path_columns: columns whose values are only in the partition path; a table with such columns
+            has no logs.
     """
 
     storage: Storage
@@ -68,19 +71,19 @@ class FileGroupReader:
         columns: Sequence[str] | None = None,
         condition: pc.Expression | None = None,
     ) -> Iterator[pa.Table]:
-        """Read the live rows, in batches of at most 64 MiB; no batch is empty.
+        """Yield the live rows, in batches of at most 64 MiB; no batch is empty.
 
         Args:
             file_slice: the file slice.
             columns: the columns of the result, in this order; all when None.
-            condition: on these columns. It is applied to merged rows only, because a change may
-                alter any column.
+            condition: a condition on these columns. If the slice has logs, it is applied only after
+                the merge, because a change may alter any column.
 
         Raises:
-            SnapshotChanged: a file of the slice is gone.
+            SnapshotChanged: a file of the slice no longer exists.
             CorruptData: bytes violate the format.
-            Unsupported: a file or a block of a kind that lakemark does not read.
-            InvalidConfig: the table has no such column.
+            Unsupported: lakemark does not read this kind of file or block.
+            InvalidConfig: the table does not have one of the columns.
         """
         names = self.schema.names if columns is None else list(columns)
         live: Iterator[pa.Table]
@@ -97,26 +100,32 @@ class FileGroupReader:
             yield from split_batches(found, MAX_BATCH_BYTES)
 
     def merge(self, file_slice: FileSlice, columns: Sequence[str] | None = None) -> MergeStream:
-        """Read like ``read``, with counts; the result keeps the columns that the merge needs."""
+        """Return the live rows as a stream that also counts what the merge did.
+
+        The rows also contain the columns that the merge needs.
+        """
         schema = self._merge_schema(columns)
         changes = self._log_changes(schema).read(file_slice.logs)
         base = self._read_base_with_keys(file_slice.base, schema)
         return merge_streams(base, changes, self.merger, self.memory_budget_bytes)
 
     def read_changes(self, file_slice: FileSlice) -> Iterator[pa.Table]:
-        """Return the changes in the logs, in all columns, oldest first, not folded."""
+        """Return the changes in the logs, oldest first; each has all columns.
+
+        Several changes to one key are not combined.
+        """
         return self._log_changes(self._merge_schema(None)).read(file_slice.logs)
 
     def read_sample(
         self, file_slice: FileSlice, columns: Sequence[str], row_count: int
     ) -> Iterator[pa.Table]:
-        """Read some rows as they are stored, not merged: of the base file and of the newest log.
+        """Yield some rows of the base file and of the newest log, as stored and without a merge.
 
         Deletes and partial rows are skipped.
 
         Args:
             file_slice: the file slice.
-            columns: columns of the result; the record key is among them.
+            columns: columns of the result, including the record key.
             row_count: largest number of rows from one file.
 
         Raises:
@@ -135,7 +144,10 @@ class FileGroupReader:
                 return
 
     def read_changed_keys(self, file_slice: FileSlice) -> Iterator[pa.Table]:
-        """The changes in the logs, deletes included, in the columns for a merge of the keys."""
+        """Return the changes in the logs, with the columns that a merge of the keys needs.
+
+        Deletes are included.
+        """
         return self._log_changes(self._merge_schema([RECORD_KEY])).read(file_slice.logs)
 
     def merge_keys(
@@ -145,13 +157,13 @@ class FileGroupReader:
         newer: pa.Table | None = None,
         base: Iterable[pa.Table] | None = None,
     ) -> MergeStream:
-        """Merge the live rows of some keys, with only the columns that decide which change wins.
+        """Return the live rows of some keys, with only the columns that decide which change wins.
 
         Args:
-            file_slice: the file slice that may hold the keys.
+            file_slice: the file slice that may have the keys.
             record_keys: the keys.
-            newer: folded changes to these keys that are newer than the logs.
-            base: rows in these columns that replace those of the base file.
+            newer: changes to these keys that are newer than the logs, one for each key.
+            base: rows to merge instead of the base file's rows, with the same columns.
 
         Raises:
             HudiError: as for ``read``.
@@ -161,7 +173,7 @@ class FileGroupReader:
         changes_schema = schema.append(CHANGE_KIND_FIELD)
         logged = self._log_changes(schema).read(file_slice.logs)
         changes = (
-            # A row is live or not for any set of columns that it was written with.
+            # Whether a row is live does not depend on the columns that a change was written with.
             conform(part, changes_schema, "")
             for part in chain(
                 (some.filter(wanted) for some in logged), () if newer is None else (newer,)
@@ -196,7 +208,10 @@ class FileGroupReader:
         )
 
     def _merge_schema(self, columns: Sequence[str] | None) -> pa.Schema:
-        """Return the columns that a merge needs for these ones, including the record key."""
+        """Return the columns that a merge needs to produce some columns; all columns if None.
+
+        The record key is included.
+        """
         if self.merger.needs_whole_rows:
             columns = None
         if columns is None and RECORD_KEY in self.schema.names:
@@ -215,5 +230,5 @@ def _present(name: str, schema: pa.Schema) -> tuple[str, ...]:
 
 
 def _column_of(field: str, schema: pa.Schema) -> str:
-    """Return the column of a field, which may be inside a struct."""
+    """Return the top-level column of a field, which may be inside a struct."""
     return field if field in schema.names else field.split(".")[0]

@@ -1,22 +1,26 @@
-"""Incremental queries: the rows that a range of commits has written, as of the end of the range.
+"""Plans incremental queries: the rows that a range of commits wrote, as of the range's end.
 
-The query reads the files that the commits wrote, in the newest state of each file group. Of their
-rows it returns those whose commit is in the range. A row that several commits of the range changed
-is returned once, a deleted row is not. Commits after the range do not change the result.
+The query reads only files that these commits wrote. It merges the newest slice of these files in
+each file group, and returns the rows whose commit is in the range. A row that several commits of
+the range changed is returned once. A row that the range deleted is not returned. Commits after the
+range do not change the result.
 
-Older files are not read, so a late row (event time) is returned even if it lost to a row of an
-older commit. If a compaction of the file group is in the range, the base file that it wrote has the
-winner, and the late row is not returned. Apache Hudi 1.2.0 returns it: its reader applies the
-condition on ``_hoodie_commit_time`` to the base file before it merges the logs, so nothing competes
-with the late row. No snapshot ever contained that row, so lakemark merges first.
+Files of commits before the range are not read. So a late row (by event time) is returned even if it
+lost to a row of an older commit. If a compaction of the file group is in the range, its base file
+has the winning row, and the late row is not returned. In this case Apache Hudi 1.2.0 does return
+the late row. Its reader applies the condition on ``_hoodie_commit_time`` to the base file before it
+merges the logs, so no row competes with the late row. But no snapshot ever contained the late row,
+so lakemark merges first.
 
-A range is one of completion times, or of requested times in table version 6: later than ``begin``,
-up to and including ``end``. If commits of the range were archived, or required files were cleaned,
-the query reads the whole table instead. Files of older slices are not required, because the
-compaction or replacement in the range has their rows. Apache Hudi reads the whole table if any file
-is gone, and then misses the rows that commits after the range changed. There are two more
-differences from Apache Hudi 1.2.0. ``earliest`` means all commits, not the last one. A range of
-version 6 that begins in the archive reads the whole table; Hudi returns only a part unless
+A range contains the completion times (in table version 6, the requested times) after ``begin``, up
+to and including ``end``. If commits of the range were archived, or required files were cleaned, the
+query reads the whole table instead. Files of older slices are not required, because the compaction
+or replacement in the range has rewritten their rows. Apache Hudi reads the whole table if any file
+no longer exists, and then misses rows that commits after the range changed.
+
+There are two more differences from Apache Hudi 1.2.0. In lakemark, ``earliest`` means all commits;
+in Apache Hudi it means only the last one. In table version 6, if a range begins in the archive,
+lakemark reads the whole table. Apache Hudi then returns only a part of the rows, unless
 ``…incr.fallback…`` is set.
 
 Source: ``IncrementalQueryAnalyzer``, ``CompletionTimeQueryViewV2.getInstantTimes``,
@@ -55,14 +59,14 @@ _LONGEST_COMMIT = timedelta(days=1)
 
 @dataclass(frozen=True)
 class IncrementalPlan:
-    """The files that an incremental query reads; can be pickled, any worker may read a slice.
+    """The files that an incremental query reads; can be pickled, and any worker may read a slice.
 
     Attributes:
         slices: file slices to read.
         instants: requested times of the commits in the range, oldest first.
         condition: selects the rows that these commits wrote.
-        visible: which blocks of the slices' logs are visible.
-        is_full_scan: whether the whole table is read, because required files are gone.
+        visible: decides which blocks of the slices' logs are visible.
+        is_full_scan: whether the whole table is read, because required files no longer exist.
     """
 
     slices: tuple[FileSlice, ...]
@@ -83,16 +87,17 @@ def plan(
 
     Args:
         view: the table's latest state.
-        store: reads its instants.
-        instant_range: range of completion times; of requested times in table version 6.
-        may_scan_fully: whether to read the whole table if required files are gone. With ``end``,
-            the result then misses rows that commits after the range changed.
+        store: reads the table's instants.
+        instant_range: range of completion times, or of requested times in table version 6.
+        may_scan_fully: whether to read the whole table if required files no longer exist. If the
+            range has an end, the result then misses rows that commits after the range changed.
 
     Raises:
-        InvalidConfig: files are gone and the whole table may not be read; or, in table version 6,
-            a commit in the range is pending, and later ranges would never return its rows.
-        CorruptData: an instant, or the archive, is damaged.
-        SnapshotChanged: the timeline changed meanwhile; load the view again.
+        InvalidConfig: required files no longer exist, and the whole table may not be read; or, in
+            table version 6, a commit in the range is pending. Later ranges would never return the
+            rows of such a commit.
+        CorruptData: an instant or the archive is damaged.
+        SnapshotChanged: the timeline changed in the meantime; load the view again.
     """
     commits = _commits_in(view, instant_range)
     archived = _archived_commits_in(view, store, instant_range)
@@ -148,7 +153,7 @@ def _archived_commits_in(
 
 
 def _requested_since(begin: str) -> str:
-    """Return the earliest request of a commit that may complete in the range."""
+    """Return the earliest requested time of a commit that may have completed after ``begin``."""
     try:
         return add_to_instant(begin, -_LONGEST_COMMIT)
     except (ValueError, OverflowError):
@@ -161,7 +166,7 @@ def _condition(
     written_by = pc.field(COMMIT_TIME)
     if view.version.timeline_layout == 2:
         return written_by.isin(pa.array(instants, pa.string()))
-    # By the bounds, because archived commits of version 6 may be unknown.
+    # The bounds are compared, because archived commits of version 6 may be unknown.
     after = written_by > instant_range.begin
     return after if instant_range.end is None else after & (written_by <= instant_range.end)
 
@@ -175,7 +180,7 @@ def _cleaned_files(view: FileSystemView, slices: Iterable[FileSlice]) -> list[st
 def _written_slices(
     view: FileSystemView, metadata: Iterable[CommitMetadata], instant_range: InstantRange
 ) -> tuple[FileSlice, ...]:
-    """Return the newest slice of every file group, from the files of these commits alone.
+    """Return the newest slice of every file group, made only of files that these commits wrote.
 
     Removed files are included, with a size of 0 bytes.
     """
@@ -202,7 +207,7 @@ def _parse_path(path: str) -> DataFile:
 
 
 def _is_replaced(view: FileSystemView, name: FileGroupId, instant_range: InstantRange) -> bool:
-    """Return whether the group was replaced by the end of the range."""
+    """Return whether the file group was replaced before or at the end of the range."""
     at = view.replaced.get(name)
     if at is None or instant_range.end is None:
         return at is not None

@@ -1,6 +1,6 @@
-"""Indexes that a scan planner uses before it opens files, as protocols.
+"""Protocols of the indexes that a scan planner uses before it opens files.
 
-``lakemark.metadata`` implements them. Every index is optional.
+``lakemark.metadata`` implements these protocols. Every index is optional.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from lakemark.model.file_slice import FileGroupId, FileSlice
 
 
 def statistics_schema(of_what: str, data_type: pa.DataType) -> pa.Schema:
-    """Return the columns of the statistics of one column of the table.
+    """Return the schema of statistics about one column of a table.
 
     Args:
-        of_what: the first column, which names the file or partition of the statistics.
-        data_type: the column's type.
+        of_what: name of the first column, which contains the name of the file or partition.
+        data_type: type of the table's column.
     """
     return pa.schema(
         [
@@ -32,9 +32,9 @@ def statistics_schema(of_what: str, data_type: pa.DataType) -> pa.Schema:
 
 
 class FileStatistics(Protocol):
-    """Statistics by file, from a source that may not have all of them.
+    """Column statistics by file; a file may lack statistics.
 
-    A file without a row has no statistics. ``min`` and ``max`` are bounds, not necessarily values
+    Such a file has no row in the result. ``min`` and ``max`` are bounds, not necessarily values
     that occur; both are null if the file has no value. An unknown count is null.
     """
 
@@ -44,13 +44,14 @@ class FileStatistics(Protocol):
         """Return the statistics of one column, for the files that have any.
 
         Args:
-            column: its name; for a field inside a struct the path with dots.
-            data_type: its current type. Statistics of values of an older type are included if the
-                change of type keeps their order.
+            column: name of the column; for a field inside a struct, the path with dots.
+            data_type: current type of the column. Statistics of values of an older type are
+                included if the change of type keeps the order of the values.
             partitions: paths of the partitions to search; all when None.
 
         Returns:
-            ``statistics_schema("file_name", data_type)``, a row for each file.
+            A table with the schema ``statistics_schema("file_name", data_type)``, and one row for
+            each file.
         """
         ...
 
@@ -59,13 +60,14 @@ class KeyLocations(Protocol):
     """Locates the file groups of records in the table's latest state."""
 
     def lookup(self, record_keys: pa.Array) -> pa.Table:
-        """Locations of those keys that the table contains, in no order.
+        """Return the locations of those keys that the table contains, in no particular order.
 
         Args:
             record_keys: strings, in any order; nulls match nothing.
 
         Returns:
-            Columns ``record_key``, ``partition_path`` and ``file_id``, and possibly others.
+            A table with the columns ``record_key``, ``partition_path`` and ``file_id``, and
+            possibly others.
         """
         ...
 

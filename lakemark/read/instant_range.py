@@ -16,8 +16,8 @@ class InstantRange:
     """A range of instant times.
 
     Attributes:
-        begin: the range begins after this instant time; "" begins before all of them.
-        end: the last instant time in the range; None if it has no end.
+        begin: the range begins after this instant time; with "" it begins before all instants.
+        end: the last instant time in the range; None if the range has no end.
     """
 
     begin: str
@@ -32,11 +32,11 @@ class InstantRange:
         Args:
             begin: ``earliest``, a number of zeros, or a time in one of the forms that
                 ``parse_query_instant`` accepts.
-            end: a time, or None.
-            clock: the timeline's.
+            end: a time, or None for a range without an end.
+            clock: the timeline's clock.
 
         Raises:
-            InvalidConfig: not such a time, or the end is before the beginning.
+            InvalidConfig: a bound is not such a time, or the end is before the beginning.
         """
         instant_range = cls(
             _parse_bound(begin, clock), None if end is None else parse_query_instant(end, clock)

@@ -1,8 +1,8 @@
-"""The logs of a file slice as changes, block by block in scan order.
+"""Reads the logs of a file slice as changes, block by block in scan order.
 
-Rows of a data block are upserts, or flagged deletes if one of their columns marks them. Records of
-a delete block are deletes with an ordering value. If that value is the integer 0, or of another
-class than the ordering column, the delete always wins
+A row of a data block is an upsert, or a flagged delete if one of its columns marks it as deleted. A
+record of a delete block is a delete with an ordering value. If the ordering value is the integer 0,
+or if its class differs from that of the ordering column, the delete always wins
 (``BufferedRecordMergerFactory.deltaMergeDeleteRecord`` of Apache Hudi 1.2.0).
 
 ``lakemark.log.effective_blocks`` decides which blocks are read, and in which order.
@@ -56,11 +56,11 @@ class LogChanges:
 
     Attributes:
         storage: storage at the table's root.
-        schema: columns of the result, before the kind; the record key is one of them.
-        ordering_fields: fields whose values delete records contain.
-        is_visible: whether blocks of an instant are visible.
+        schema: columns of the result, before the kind of change; the record key is one of them.
+        ordering_fields: ordering fields, whose values are also in delete records.
+        is_visible: returns whether blocks of an instant are visible.
         delete_marker: marks deletes among data rows, in addition to Hudi's own columns.
-        virtual_keys: creates the record keys of rows that do not have one.
+        virtual_keys: creates the record keys of rows that do not contain one.
     """
 
     storage: Storage
@@ -71,12 +71,12 @@ class LogChanges:
     virtual_keys: VirtualKeys | None = None
 
     def read(self, logs: Sequence[LogFile]) -> Iterator[pa.Table]:
-        """Changes of the logs, oldest first, one table for each block.
+        """Yield the changes in the logs, oldest first, one table for each block.
 
         Raises:
-            SnapshotChanged: a log is gone.
+            SnapshotChanged: a log no longer exists.
             CorruptData: bytes violate the format.
-            Unsupported: a block of a kind that lakemark does not read.
+            Unsupported: lakemark does not read a block of this kind.
         """
         fits_memory = sum(log.size_bytes for log in logs) <= _HELD_BYTES
         at_once_bytes = READ_AT_ONCE_BYTES if fits_memory else 0
@@ -101,7 +101,7 @@ class LogChanges:
         return changes.append_column(CHANGE_KIND_FIELD, pa.array(kinds, pa.int8()))
 
     def _add_written_columns(self, changes: pa.Table, block: LogBlock) -> pa.Table:
-        """Add the column of the columns that the block was written with."""
+        """Add a column that records which columns the block was written with."""
         names = {field["name"] for field in block.avro_schema["fields"]} if block.is_partial else ()
         is_written = [not names or name in names for name in self.schema.names]
         bits = np.packbits(is_written, bitorder="little").tobytes()
@@ -151,7 +151,7 @@ class LogChanges:
 def _build_struct(
     kind: pa.StructType, leaves: Mapping[Path, pa.Array], count: int
 ) -> pa.StructArray:
-    """Structs with values at some paths, and null in all other fields."""
+    """Return structs with values at some paths, and null in all other fields."""
     children = [_build_field(field, leaves, count) for field in kind]
     return pa.StructArray.from_arrays(children, fields=list(kind))
 

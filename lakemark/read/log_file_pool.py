@@ -1,7 +1,7 @@
 """A pool of the open log files of one slice.
 
-A slice without compaction collects more and more logs, and the compaction must read all of them.
-They can be more files than a process may have open.
+As long as a slice is not compacted, it collects more and more logs. A compaction must read all of
+these logs, which may be more files than a process may open at the same time.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ class LogFilePool:
         self._open: OrderedDict[str, tuple[ExitStack, BinaryIO]] = OrderedDict()
 
     def file(self, path: str) -> BinaryIO:
-        """A log that is readable until ``close``; raises ``SnapshotChanged`` if it was removed.
+        """Return a log that can be read until ``close``.
+
+        A read raises ``SnapshotChanged`` if the log was removed.
 
         Args:
-            path: from the table's root.
+            path: path of the log from the table's root.
         """
         return cast(BinaryIO, _LogFile(self, path))
 
@@ -64,7 +66,7 @@ def open_logs(storage: Storage) -> Iterator[LogFilePool]:
 
 
 class _LogFile(io.RawIOBase):
-    """One log; keeps its own position, because the pool may reopen the file."""
+    """One log, which keeps its own position, because the pool may reopen the file."""
 
     def __init__(self, logs: LogFilePool, path: str) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Conditions that all rows of a partition meet, derived from its path."""
+"""Derives a condition that all rows of a partition meet from the path of the partition."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def partition_guarantee(
     """Return an expression that is true for every row of a partition.
 
     Args:
-        path: of the partition, from the table's root.
+        path: path of the partition from the table's root.
         fields: partition columns whose values are the folders of the path; empty if a folder is not
-            simply a value, as with key generators for timestamps.
+            the plain value of a column, as with key generators for timestamps.
         schema: the table's columns.
         is_url_encoded: whether special characters in the path are written ``%XX``.
         is_hive_style: whether folders are named ``field=value``. In other tables a folder that
-            begins with ``field=`` implies nothing, because a value may begin like that too.
+            begins with ``field=`` implies nothing, because this may be the beginning of a value.
     """
     known = [pc.field(PARTITION_PATH) == path] if PARTITION_PATH in schema.names else []
     folders = path.split("/")
@@ -60,7 +60,7 @@ def _value_guarantee(name: str, text: str, schema: pa.Schema) -> list[pc.Express
 
 
 def _parse_value(text: str, data_type: pa.DataType) -> pa.Scalar | None:
-    """Return the value of a folder name; None for types whose values have several spellings."""
+    """Return the value of a folder name; None if a value of the type has several spellings."""
     if data_type == pa.string():
         return pa.scalar(text)
     if pa.types.is_integer(data_type):

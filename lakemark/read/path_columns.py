@@ -1,4 +1,4 @@
-"""Partition columns that the files of a table lack, read from the partition path.
+"""Reads partition columns from the partition path, if the files of a table lack them.
 
 A table with ``hoodie.datasource.write.drop.partition.columns`` keeps the values of its partition
 columns only in the names of its folders. Like Apache Hudi, this module returns such a column as a
@@ -38,12 +38,12 @@ class PathColumns:
         return cls(properties.partition_fields, properties.url_encode)
 
     def append_to(self, schema: pa.Schema) -> pa.Schema:
-        """Return the schema of the table's commits, with the partition columns at the end."""
+        """Return a schema of the table's commits, with the partition columns moved to the end."""
         others = [field for field in schema if field.name not in self.names]
         return pa.schema([*others, *(pa.field(name, pa.string()) for name in self.names)])
 
     def set_columns(self, rows: pa.Table, partition_path: str) -> pa.Table:
-        """Set the partition columns of rows of one partition.
+        """Return rows of one partition with the values of their partition columns.
 
         Raises:
             Unsupported: the path does not have one folder for each column.

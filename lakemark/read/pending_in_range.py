@@ -14,15 +14,17 @@ from lakemark.view.file_system_view import FileSystemView
 def check_none_pending(
     view: FileSystemView, commits: Iterable[Instant], instant_range: InstantRange
 ) -> None:
-    """Check that no commit before the end is pending: the next range would miss its rows.
+    """Check that no commit before the end of a range is pending; clusterings may be pending.
+
+    If such a commit completed later, the next range would miss its rows.
 
     Args:
         view: the table's latest state.
         commits: the completed commits of the range.
-        instant_range: range of requested times; without an end it goes to the last commit.
+        instant_range: range of requested times; a range without an end ends at the last commit.
 
     Raises:
-        InvalidConfig: one is pending.
+        InvalidConfig: a commit is pending.
     """
     end = instant_range.end or max((commit.requested_at for commit in commits), default="")
     clusterings = set(view.clusterings.values())

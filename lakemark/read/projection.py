@@ -1,4 +1,4 @@
-"""Rows of an older schema in the columns of the current one."""
+"""Converts rows of an older schema to the columns of the current schema."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def conform(rows: pa.Table, schema: pa.Schema, path: str) -> pa.Table:
     Args:
         rows: rows of a file.
         schema: the table's current schema.
-        path: the file, for errors.
+        path: path of the file, for errors.
 
     Raises:
         CorruptData: values of a column do not fit its current type.

@@ -1,8 +1,8 @@
-"""Skips file slices that no row of a condition can be in, by partitions and file statistics.
+"""Skips file slices in which no row can meet a condition, by partitions and file statistics.
 
-Statistics of a slice are combined column by column over all of its files. Each value of a merged
-row comes from one of the files, but not all values come from the same one. If merging creates
-values, statistics are not used for a slice with logs.
+For each column, the statistics of all files of a slice are combined. Columns are combined
+separately, because the values of one merged row may come from different files. If a merge can
+create new values, statistics are not used for slices with logs.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from lakemark.read.index_protocols import FileStatistics
 from lakemark.read.partition_pruning import partition_guarantee
 from lakemark.read.row_filter import may_match, referenced_columns
 
-#: From this character on, Java (which computed some of the bounds) orders text unlike Arrow.
+#: From this character on, Java and Arrow order text differently. Java computed some of the bounds.
 _FIRST_SURROGATE = "\ud800"
 
-#: Alternative expressions; each row of a slice meets at least one.
+#: Alternative expressions; each row of a slice meets at least one of them.
 _Cases: TypeAlias = list[pc.Expression]
 _ANYTHING: _Cases = [pc.scalar(True)]
 #: Each column with both nulls and values doubles the number of cases.
@@ -37,10 +37,10 @@ class SlicePruner:
     Attributes:
         schema: the table's columns.
         partition_fields: partition columns whose values are the folders of a partition path; empty
-            if the folders are not simply values.
+            if the folders are not plain values of columns.
         is_url_encoded: whether special characters of a partition path are written ``%XX``.
         is_hive_style: whether folders are named ``field=value``.
-        statistics: of files, if there are any.
+        statistics: statistics of files, if the table has any.
         merging_makes_values: whether a merged row may have a value that no file has; a custom
             merger creates one if it adds two values.
     """
@@ -56,7 +56,7 @@ class SlicePruner:
         """Return the slices that may hold a row that meets the condition.
 
         Raises:
-            SnapshotChanged: statistics were rewritten meanwhile; plan the query again.
+            SnapshotChanged: statistics were rewritten in the meantime; plan the query again.
             CorruptData: statistics are damaged.
         """
         in_partitions = self._in_partitions(slices, condition)
@@ -108,7 +108,7 @@ class SlicePruner:
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """Bounds of a column in a file; both None if it has no value."""
+    """Bounds of a column in a file; both are None if the file has no value."""
 
     low: Any
     high: Any
@@ -131,7 +131,7 @@ def _column_cases(
 
 
 def _combine_cases(some: _Cases, more: _Cases) -> _Cases:
-    """Combine the cases of two columns; only the first column's if there would be too many."""
+    """Combine the cases of two columns; return only ``some`` if there would be too many."""
     if len(some) * len(more) > _MAX_CASES:
         return some
     return [one & other for one in some for other in more]
@@ -140,9 +140,9 @@ def _combine_cases(some: _Cases, more: _Cases) -> _Cases:
 def _may_hold_in_one(
     condition: pc.Expression, cases: Sequence[_Cases], schema: pa.Schema
 ) -> list[bool]:
-    """For each slice: whether a row in one of its cases may meet the condition.
+    """Return for each slice whether a row in one of its cases may meet the condition.
 
-    Arrow evaluates each case separately, because it cannot simplify by a guarantee with an "or".
+    Each case is a separate guarantee, because Arrow cannot use a guarantee that has an "or".
     """
     answers = may_match(condition, [case for each in cases for case in each], schema)
     ends = accumulate(map(len, cases))
@@ -150,13 +150,16 @@ def _may_hold_in_one(
 
 
 def _is_ordered_differently(one: _Range) -> bool:
-    """Return whether Arrow may order text between the bounds unlike Java."""
+    """Return whether Arrow and Java may order text between the bounds differently."""
     texts = [bound for bound in (one.low, one.high) if isinstance(bound, str)]
     return any(max(text, default="") >= _FIRST_SURROGATE for text in texts)
 
 
 def _to_lists(rows: pa.Table) -> dict[str, list[Any]]:
-    """The columns as lists; times and dates as numbers, because Python's end in the year 9999."""
+    """Return the columns as lists, with times and dates as numbers.
+
+    Python's own times and dates end in the year 9999.
+    """
     arrays = [_as_numbers(c) if pa.types.is_temporal(c.type) else c for c in rows.columns]
     return {name: a.to_pylist() for name, a in zip(rows.column_names, arrays, strict=True)}
 
@@ -166,7 +169,7 @@ def _as_numbers(times: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _is_ordered(data_type: pa.DataType) -> bool:
-    """Return whether bounds cover all values; those of floats do not include NaN."""
+    """Return whether bounds cover all values of a type; bounds of floats do not cover NaN."""
     return not (pa.types.is_nested(data_type) or pa.types.is_floating(data_type))
 
 

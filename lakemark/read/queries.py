@@ -21,7 +21,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptimized:
-    """Rows of the base files only: cheaper, but each as old as its last compaction.
+    """Rows of the base files only; cheaper, but each row is as old as its last compaction.
 
     Attributes:
         as_of: as for ``Snapshot``.
@@ -32,12 +32,12 @@ class ReadOptimized:
 
 @dataclass(frozen=True, slots=True)
 class Incremental:
-    """Rows that commits of a range have written, as of its end; see ``read.incremental``.
+    """Rows that a range of commits wrote, as of the range's end; see ``read.incremental``.
 
     Attributes:
         begin: the range begins after this completion time (requested time in table version 6), or
             ``earliest``.
-        end: the last time in the range; None if it has no end.
+        end: the last time in the range; None if the range has no end.
     """
 
     begin: GivenTime

@@ -1,4 +1,4 @@
-"""Instant times in a user's notation.
+"""Parses instant times in a user's notation.
 
 Source: ``HoodieSqlCommonUtils.formatQueryInstant`` of Apache Hudi 1.2.0.
 """
@@ -30,16 +30,19 @@ _INSTANT_DIGITS = (14, 17)
 
 
 def parse_query_instant(given: GivenTime, clock: TimelineClock) -> str:
-    """Parse a user's time into an instant time; a whole second means its last millisecond.
+    """Convert a user's time to an instant time.
+
+    A text with a date and a time, but without milliseconds, means the last millisecond of its
+    second. For example, ``2026-05-01 12:00`` means 12:00:00.999.
 
     Args:
-        given: an instant, a date, a time, or a number of (milli)seconds since 1970. Digits after
-            the milliseconds are left out. A ``datetime`` has milliseconds.
-        clock: the timeline's. Dates, and times without a zone, are in its zone, which need not be
-            known for them.
+        given: an instant, a date, a time, or a number of seconds or milliseconds since 1970. Digits
+            after the milliseconds are ignored. A ``datetime`` is used with its milliseconds.
+        clock: the timeline's clock. Dates, and times without a zone, are in the timeline's zone.
+            That zone need not be known to convert them.
 
     Raises:
-        InvalidConfig: it is no time, or text of another form.
+        InvalidConfig: the text or value is not a time in one of these forms.
     """
     try:
         return _parse(_text_of(given), clock)
@@ -88,5 +91,8 @@ def _parse_digits(text: str, clock: TimelineClock) -> str:
 
 
 def _parse_wall_clock(text: str, form: str) -> str:
-    """In any zone: an instant time is wall-clock time in the timeline's zone."""
+    """Parse a time in the timeline's zone, which need not be known.
+
+    An instant time is also wall-clock time in that zone.
+    """
     return UTC_CLOCK.format(datetime.strptime(text, form).replace(tzinfo=UTC))

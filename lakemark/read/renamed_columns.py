@@ -1,8 +1,9 @@
-"""Refuses tables whose columns were renamed, or dropped and added again, by schema on read.
+"""Refuses tables whose columns were renamed, or dropped and added again, with schema on read.
 
-Hudi then keeps an id for each column, in ``latest_schema`` of the commit and in the history under
-``.hoodie/.schema``; older files still have the old names. Read by name, a renamed column would be
-null in older files. A column that was added again would return values of the old column.
+With schema on read, Hudi keeps an id for each column, in ``latest_schema`` of a commit and in the
+history under ``.hoodie/.schema``. Older files still have the old names. Lakemark reads columns by
+name. So a renamed column would be null in older files, and a column that was added again would
+return values of the old column.
 
 Source: ``InternalSchema``, ``SerDeHelper`` and ``FileBasedInternalSchemaStorageManager`` of Apache
 Hudi 1.2.0.
@@ -23,15 +24,15 @@ _HISTORY_SUFFIX = ".schemacommit"
 
 
 def check_no_renamed_columns(storage: Storage, extra_metadata: Mapping[str, str]) -> None:
-    """Check that every column always had the same name, and every name the same column.
+    """Check that no column was renamed, and that no name was given to a second column.
 
     Args:
         storage: the table's root.
-        extra_metadata: of the newest commit.
+        extra_metadata: extra metadata of the newest commit.
 
     Raises:
         Unsupported: a column was renamed, or dropped and added again.
-        CorruptData: the history is damaged.
+        CorruptData: the history of schemas is damaged.
     """
     if not extra_metadata.get(LATEST_SCHEMA):
         return
@@ -53,13 +54,13 @@ def _unreadable(storage: Storage, what: str) -> str:
 
 
 def _columns_of_history(storage: Storage) -> Iterator[tuple[int, str]]:
-    """Ids and names of columns in every schema that the table had, the oldest first."""
+    """Yield the ids and names of the columns in every schema that the table had, oldest first."""
     histories = sorted(
         info.path
         for info in storage.list_tree(_HISTORY_FOLDER)
         if info.name.endswith(_HISTORY_SUFFIX)
     )
-    for path in histories[-1:]:  # each file holds all schemas until then
+    for path in histories[-1:]:  # each file has all schemas up to its time
         try:
             schemas = json.loads(storage.read(path))["schemas"]
             for schema in sorted(schemas, key=lambda schema: int(schema["version_id"])):
@@ -76,7 +77,7 @@ def _columns_of(fields: list[dict[str, object]], within: str = "") -> Iterator[t
 
 
 def _columns_inside(kind: object, within: str) -> Iterator[tuple[int, str]]:
-    """Ids and names inside structs, also of structs in arrays and maps."""
+    """Yield the ids and names of fields inside structs, also of structs in arrays and maps."""
     if not isinstance(kind, dict):
         return
     if isinstance(kind.get("fields"), list):

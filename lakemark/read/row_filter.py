@@ -1,7 +1,8 @@
-"""Conditions on rows, and what they exclude before a row is read.
+"""Filters rows by a condition, and finds files that the condition excludes before they are read.
 
-The parts of an Arrow expression are not accessible. But Arrow simplifies an expression by a
-guarantee for all rows of a file: if it can no longer be true, the file is skipped.
+A program cannot take an Arrow expression apart. But Arrow can simplify an expression with a
+guarantee that holds for all rows of a file. If the simplified expression is never true, the file is
+skipped.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ _BY_POSITION = "FieldPath("
 
 
 def referenced_columns(condition: pc.Expression, schema: pa.Schema) -> list[str]:
-    """Return the columns that a condition may read, in the schema's order; never too few.
+    """Return the columns that a condition may read, in the schema's order.
 
-    Arrow prints every name in the expression, so a column that is not in the text is not read.
+    Arrow prints every name in the expression, so a column whose name is not in the text is not
+    read. The result may have too many columns, but never too few.
     """
     printed = str(condition)
     if _BY_POSITION in printed:
@@ -34,12 +36,13 @@ def referenced_columns(condition: pc.Expression, schema: pa.Schema) -> list[str]
 def may_match(
     condition: pc.Expression, guarantees: Sequence[pc.Expression], schema: pa.Schema
 ) -> list[bool]:
-    """For each guarantee: whether rows that meet it may also meet the condition.
+    """Return for each guarantee whether rows that meet it may also meet the condition.
 
     Args:
         condition: the condition.
-        guarantees: one for each file, such as ``(a >= 1) & (a <= 5)``; true for all of its rows.
-        schema: the columns of both.
+        guarantees: one expression for each file, such as ``(a >= 1) & (a <= 5)``, that is true for
+            all rows of the file.
+        schema: the columns of the condition and the guarantees.
     """
     nowhere = LocalFileSystem()  # the files exist only by name and are never opened
     fragments = [
@@ -52,7 +55,7 @@ def may_match(
 
 
 def select_row_groups(condition: pc.Expression, file: BinaryIO, schema: pa.Schema) -> list[int]:
-    """Return the row groups of a Parquet file that may match the condition by their statistics."""
+    """Return the row groups of a Parquet file whose statistics allow a row for the condition."""
     position = file.tell()
     fragment = _PARQUET.make_fragment(pa.PythonFile(file, mode="r"))
     groups = fragment.subset(filter=condition, schema=schema).row_groups
@@ -61,5 +64,5 @@ def select_row_groups(condition: pc.Expression, file: BinaryIO, schema: pa.Schem
 
 
 def filter_rows(rows: pa.Table, condition: pc.Expression | None) -> pa.Table:
-    """Return the rows that meet a condition; null is not true."""
+    """Return the rows for which a condition is true, not those for which it is null."""
     return rows if condition is None else rows.filter(condition)

@@ -1,7 +1,7 @@
 """A planned query, whose rows are read as Arrow batches.
 
-A scan is a value that can be divided: each process or worker reads a part of its slices, and all
-parts together are the result.
+A scan can be divided: each process or worker reads some of its file slices, and the rows of all
+slices together are the result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lakemark.read.row_filter import referenced_columns
 
 
 class ArrowStream(ABC):
-    """Arrow batches from independent parts."""
+    """A result that is read as Arrow batches, from independent parts."""
 
     @property
     @abstractmethod
@@ -33,12 +33,12 @@ class ArrowStream(ABC):
         """Return the batches of all parts, in no order; no batch is empty.
 
         Args:
-            threads: parts that are read at once; the number of processors when None.
+            threads: number of parts that are read at once; the number of processors when None.
 
         Raises:
-            SnapshotChanged: a file is gone; plan the query again.
+            SnapshotChanged: a file no longer exists; plan the query again.
             CorruptData: bytes violate the format.
-            Unsupported: a file or a block of a kind that lakemark does not read.
+            Unsupported: lakemark does not read this kind of file or block.
         """
         return interleaved(self._parts(), threads or os.cpu_count() or 1)
 
@@ -52,7 +52,7 @@ class ArrowStream(ABC):
 
     @abstractmethod
     def _parts(self) -> Sequence[Callable[[], Iterator[pa.RecordBatch]]]:
-        """Return one function per part, which reads it."""
+        """Return for each part a function that reads the part."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,7 +63,7 @@ class Scan(ArrowStream):
         reader: reads one slice.
         slices: file slices to read, after pruning by partitions and statistics.
         columns: the columns of the result, in this order.
-        condition: on rows; it may use columns that are not in ``columns``.
+        condition: condition on the rows; it may use columns that are not in ``columns``.
     """
 
     reader: FileGroupReader
@@ -84,7 +84,7 @@ class Scan(ArrowStream):
 
     @property
     def columns_read(self) -> tuple[str, ...]:
-        """The columns of the result, then those that only the condition needs."""
+        """The columns of the result, then the columns that only the condition needs."""
         if self.condition is None:
             return self.columns
         deciding = referenced_columns(self.condition, self.reader.schema)

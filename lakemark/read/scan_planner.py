@@ -54,12 +54,12 @@ class ScanPlanner:
 
     Attributes:
         storage: storage at the table's root.
-        properties: of the table.
-        store: reads its instants.
-        view: its current file slices.
-        avro_schema: its current columns, without the meta columns.
-        statistics: of its files, if there are any.
-        key_locations: of its current records, if an index has them.
+        properties: properties of the table.
+        store: reads the table's instants.
+        view: the table's current file slices.
+        avro_schema: the table's current columns, without the meta columns.
+        statistics: column statistics of the table's files, if there are any.
+        key_locations: locations of the table's current records, if an index has them.
         mergers: custom mergers, for a table in merge mode ``CUSTOM``.
     """
 
@@ -87,17 +87,17 @@ class ScanPlanner:
         """Plan a query.
 
         Args:
-            query: the type of query.
+            query: the query, without columns and condition.
             columns: the columns of the result, in this order; all when None.
-            condition: on rows.
-            record_keys: return only rows of these keys; any when None.
+            condition: a condition on the rows; None for all rows.
+            record_keys: return only rows with these keys; None for any key.
 
         Raises:
-            InvalidConfig: an unknown column, or a column that is named twice; keys for a table
-                without meta columns; or an invalid time or range, or one that was cleaned.
-            SnapshotChanged: the table changed meanwhile; load it again.
+            InvalidConfig: a column is unknown or named twice; or keys are given for a table without
+                meta columns; or the time or range is invalid, or its files were cleaned.
+            SnapshotChanged: the table changed in the meantime; load it again.
             CorruptData: an instant or statistics are damaged.
-            Unsupported: lakemark does not know how the table is merged.
+            Unsupported: lakemark does not know how to merge the table.
         """
         if record_keys is not None:
             condition = self._add_key_condition(condition, record_keys)
@@ -117,7 +117,7 @@ class ScanPlanner:
 
         Args:
             begin: the range begins after this requested time, or ``earliest``.
-            end: the last requested time in the range; None if it has no end.
+            end: the last requested time in the range; None if the range has no end.
 
         Raises:
             HudiError: as for ``plan``.
@@ -194,7 +194,7 @@ class ScanPlanner:
     ) -> FileGroupReader:
         columns = table_schema(avro_schema, self.properties)
         if slices is not None and not any(file_slice.logs for file_slice in slices):
-            # Nothing is merged, so an unknown merge mode does not matter.
+            # Without logs nothing is merged, so an unknown merge mode does not matter.
             path_columns = PathColumns.of(self.properties)
             return FileGroupReader(
                 self.storage, columns, commit_time_merger(), path_columns=path_columns
@@ -210,7 +210,7 @@ class ScanPlanner:
         )
 
     def _virtual_keys(self) -> VirtualKeys | None:
-        """Creates the keys of rows if they are virtual."""
+        """Return what creates the record keys if they are virtual; None if rows contain keys."""
         if self.properties.populates_meta_columns:
             return None
         return VirtualKeys(self.properties.record_key_fields)
@@ -240,7 +240,12 @@ def _check_named_once(columns: Sequence[str]) -> None:
 
 
 def table_schema(avro_schema: AvroSchema, properties: TableProperties) -> pa.Schema:
-    """Return the columns of a table with this schema in its commits, including any meta columns."""
+    """Return the columns of a table, including its meta columns, if it has any.
+
+    Args:
+        avro_schema: the schema in the table's commits.
+        properties: properties of the table.
+    """
     schema = avro.to_arrow(avro_schema)
     path_columns = PathColumns.of(properties)
     if path_columns is not None:

@@ -1,8 +1,9 @@
-"""Time travel: the table in its state as of an instant.
+"""Plans time travel queries, which read the state of a table as of an instant.
 
-Instants are compared by their requested times. A commit that was requested before an instant and
-completes after it belongs to the state as of it. So that state is final only when no older instant
-is pending. ``check_retained`` checks this, and whether the files of the state still exist.
+Instants are compared by their requested times. A commit that was requested before an instant
+belongs to the state as of that instant, even if the commit completes later. So the state is final
+only when no older commit is pending. ``check_retained`` checks this, and whether the files of the
+state still exist.
 
 Source: ``BaseHoodieTableFileIndex`` and ``TableSchemaResolver.getTableSchema(timestamp)`` of Apache
 Hudi 1.2.0.
@@ -24,14 +25,15 @@ from lakemark.view.visible_instants import VisibleInstants
 
 @dataclass(frozen=True, slots=True)
 class TimeTravel:
-    """What a time travel query reads; can be pickled, and any worker may read a slice.
+    """The plan of a time travel query; can be pickled, and any worker may read a slice.
 
     Attributes:
         instant: the instant time.
         slices: file slices as of the instant.
-        visible: which blocks of their logs are visible.
-        schema: the table's Avro schema as of the instant, as JSON without the meta columns; None
-            if the active timeline has no commit of that time. Then the current schema is used.
+        visible: decides which blocks of the slices' logs are visible.
+        schema: the table's Avro schema as of the instant, as JSON without the meta columns. If no
+            active commit up to the instant has a schema, it is None, and the current schema is
+            used.
     """
 
     instant: str
@@ -47,16 +49,17 @@ def plan(
     *,
     read_optimized: bool = False,
 ) -> TimeTravel:
-    """Plan a time travel query; it is empty if the table had no commit yet.
+    """Plan a time travel query; the plan is empty if the table had no commit at that time.
 
     Args:
         view: the table's latest state.
-        store: reads its instants.
+        store: reads the table's instants.
         as_of: the time, in one of the forms that ``parse_query_instant`` accepts.
-        read_optimized: base files only.
+        read_optimized: whether to read base files only.
 
     Raises:
-        InvalidConfig: an invalid time; or the state as of it is not final, or was cleaned.
+        InvalidConfig: the time is invalid, or the state as of that time is not final or was
+            cleaned.
         CorruptData: an instant is damaged.
     """
     instant = parse_query_instant(as_of, store.clock)
@@ -68,7 +71,7 @@ def plan(
 
 
 def _schema_as_of(view: FileSystemView, store: TimelineStore, instant: str) -> str | None:
-    """Return the schema of the newest commit until then that has one."""
+    """Return the schema of the newest commit up to the instant that has a schema."""
     commits = [i for i in view.timeline.completed(*COMMITS) if i.requested_at <= instant]
     for commit in sorted(commits, key=lambda i: i.requested_at, reverse=True):
         schema = store.read_commit(commit).extra_metadata.get(keys.SCHEMA)

@@ -1,7 +1,7 @@
 """Virtual keys: record keys of tables without meta columns (``hoodie.populate.meta.fields=false``).
 
-Source: ``RecordContext.virtualKeyExtractor`` of Apache Hudi 1.2.0. The key of one field is the
-value itself, of several ``f1:v1,f2:v2``, for every key generator.
+With every key generator, a key of one field is the value of the field, and a key of several fields
+is ``f1:v1,f2:v2``. Source: ``RecordContext.virtualKeyExtractor`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class VirtualKeys:
     """Creates record keys from fields.
 
     Attributes:
-        fields: fields of the record key; a dotted name is a field of a struct.
+        fields: fields of the record key; a name with dots is a field inside a struct.
     """
 
     fields: tuple[str, ...]
@@ -35,11 +35,11 @@ class VirtualKeys:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that hold the fields."""
+        """The top-level columns that contain the fields."""
         return tuple(name.split(".")[0] for name in self.fields)
 
     def of(self, rows: pa.Table) -> pa.Array:
-        """Return one string per row.
+        """Return the record key of each row.
 
         Raises:
             InvalidConfig: a field is missing, or its type cannot be a key.
@@ -47,6 +47,6 @@ class VirtualKeys:
         return KeyGenerator(KeyGeneratorConfig(self.fields)).record_keys(rows)
 
     def set_key_column(self, target: pa.Table, rows: pa.Table) -> pa.Table:
-        """``target`` with the keys of ``rows`` as its record key column."""
+        """Return ``target`` with the keys of ``rows`` in its record key column."""
         position = target.schema.get_field_index(RECORD_KEY)
         return target.set_column(position, target.schema.field(position), self.of(rows))

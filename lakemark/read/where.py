@@ -13,7 +13,7 @@
     column      = name { "." field of a struct }; `quoted` where the name is a word of the language
 
 A literal has the type of its column: ``'2026-05-01'`` is a date in a comparison with a date column.
-As in SQL, a test of a null is neither true nor false, so ``not`` does not match it either; use
+As in SQL, a test of a null is neither true nor false, so ``not`` does not match nulls either; use
 ``is null``.
 """
 
@@ -49,7 +49,7 @@ _COMPARISONS: dict[str, Callable[[pc.Expression, pc.Expression], pc.Expression]]
     ">": operator.gt,
     ">=": operator.ge,
 }
-#: What people write who know other languages, and what they should write.
+#: Notations of other languages, and what to write instead.
 _HINTS: Final = (
     (re.compile("=="), "write = to compare"),
     (re.compile("=>"), "write >= for at least"),
@@ -69,26 +69,26 @@ Condition = TypeVar("Condition")
 
 
 class ConditionMaker(Protocol[Condition]):
-    """Creates conditions of one engine, with the same meaning as the text.
+    """Creates conditions for one engine, with the meaning of the parsed text.
 
-    A column is a sequence: its name, then the names of the fields inside it. A comparison is one of
-    ``=  !=  <>  <  <=  >  >=``; its literal has the column's type and is not null.
+    A column is a sequence: the column's name, then the names of nested fields. A comparison is one
+    of ``=  !=  <>  <  <=  >  >=``. Its literal has the column's type and is not null.
     """
 
     def compare(self, column: Sequence[str], comparison: str, literal: pa.Scalar) -> Condition:
-        """Return the comparison; false for a null, and for NaN except with ``!=``."""
+        """Return the comparison; it is null for a null, and false for NaN except with ``!=``."""
         ...
 
     def is_null(self, column: Sequence[str]) -> Condition:
-        """Return whether a column is null."""
+        """Return the test whether a column is null."""
         ...
 
     def both(self, one: Condition, other: Condition) -> Condition:
-        """Both conditions."""
+        """Return a condition that requires both conditions."""
         ...
 
     def either(self, one: Condition, other: Condition) -> Condition:
-        """At least one of the conditions."""
+        """Return a condition that requires at least one of the conditions."""
         ...
 
     def negate(self, condition: Condition) -> Condition:
@@ -101,8 +101,8 @@ class InvalidWhere(InvalidConfig):
 
     Attributes:
         text: the condition.
-        position: of the error, in characters from 0.
-        reason: the expected text, or the reason.
+        position: position of the error in the text, in characters from 0.
+        reason: what was expected, or why the condition is invalid.
     """
 
     def __init__(self, text: str, position: int, reason: str) -> None:
@@ -112,9 +112,10 @@ class InvalidWhere(InvalidConfig):
 
 
 def _hint(text: str, position: int) -> str:
-    """Return what to write instead; "" if it is unknown.
+    """Return a hint on what to write instead; "" if there is none.
 
-    The error is at the second character of ``==``, because the first one is a comparison.
+    The text from one character before the error is also searched. For example, the error in ``==``
+    is at the second character, because the first one is a valid comparison.
     """
     before, rest = text[max(position - 1, 0) :], text[position:].lstrip()
     found = (hint for part in (rest, before) for form, hint in _HINTS if form.match(part))
@@ -125,8 +126,8 @@ def parse_where(text: str, schema: pa.Schema) -> pc.Expression:
     """Parse a condition into an Arrow filter.
 
     Args:
-        text: in the language of this module.
-        schema: the columns it may name, and their types.
+        text: a condition in the language of this module.
+        schema: the columns that the condition may name, with their types.
 
     Raises:
         InvalidWhere: a syntax error, an unknown column, or a literal that does not fit its column.
@@ -135,10 +136,10 @@ def parse_where(text: str, schema: pa.Schema) -> pc.Expression:
 
 
 def check_syntax(text: str) -> None:
-    """Check that ``text`` is in the language of this module, for any columns.
+    """Check the syntax of a condition; its columns may have any name and type.
 
     Raises:
-        InvalidWhere: it is not.
+        InvalidWhere: the syntax is wrong.
     """
     _Parser(text, None, _ArrowConditions()).parse()
 
@@ -147,7 +148,7 @@ def parse_condition(text: str, schema: pa.Schema, maker: ConditionMaker[Conditio
     """Parse a condition for any engine, like ``parse_where``.
 
     Raises:
-        InvalidWhere: as ``parse_where``.
+        InvalidWhere: as for ``parse_where``.
     """
     return _Parser(text, schema, maker).parse()
 
@@ -189,9 +190,9 @@ class _Token:
 
 
 class _Parser(Generic[Condition]):
-    """Recursive descent; one method for each line of the grammar.
+    """A recursive descent parser, with one method for each rule of the grammar.
 
-    Without a schema, columns have any name and no type, and literals become null.
+    Without a schema, any column name is valid, columns have no type, and literals become null.
     """
 
     def __init__(
@@ -329,10 +330,10 @@ class _Parser(Generic[Condition]):
 
 
 def _value(token: _Token, data_type: pa.DataType) -> object:
-    """Return the Python value of a literal next to a column of ``data_type``.
+    """Return the Python value of a literal that is compared with a column of ``data_type``.
 
     Raises:
-        ValueError: the literal is of another kind.
+        ValueError: the literal is of a kind that does not fit the type.
     """
     kind = "truth" if token.word else token.kind
     if kind == "text":
@@ -364,7 +365,10 @@ def _from_text(text: str, data_type: pa.DataType) -> object:
 
 
 def _fraction_digits(time: str) -> int:
-    """Digits after the second; ``datetime`` ignores those after the sixth."""
+    """Return the number of decimals of the second, without trailing zeros.
+
+    They are counted here, because ``datetime`` ignores decimals after the sixth.
+    """
     fraction = re.search(r"[.,](\d+)", time)
     return len(fraction[1].rstrip("0")) if fraction else 0
 

@@ -1,11 +1,12 @@
-"""Reads the changes of a commit in a file group: operation, time, and the images.
+"""Reads a commit's changes in a file group: the operation, the time, and the record images.
 
 Columns as in Apache Hudi 1.2.0 on Spark: ``op`` (i, u or d), ``ts_ms`` (the instant of the commit),
 ``before`` and ``after`` (JSON, see ``image_text``). Source: ``CDCFileGroupIterator``.
 
-A log is compared with the earlier state of its file group. Its deletes always apply, for any
-ordering value; an upsert that is too late changes nothing. Only the changes of one commit in one
-file group are held in memory; the rows of the earlier state stream past.
+A log is compared with the earlier state of its file group. A delete in the log always applies,
+whatever its ordering value. An upsert that is older than the current row (by ordering value)
+changes nothing. Only the changes of one commit in one file group are held in memory; the rows of
+the earlier state are streamed.
 """
 
 from __future__ import annotations
@@ -39,17 +40,17 @@ _BATCH_ROWS = 1 << 14
 
 
 def read(plan: CdcPlan, reader: FileGroupReader) -> Iterator[pa.RecordBatch]:
-    """Read the changes, split by split, in the columns of ``SCHEMA``; no batch is empty.
+    """Yield the changes, split by split, with the columns of ``SCHEMA``; no batch is empty.
 
     Args:
         plan: the plan of the query.
         reader: reader of the table.
 
     Raises:
-        SnapshotChanged: a file was removed since the plan; plan again.
+        SnapshotChanged: a file was removed after the plan was made; plan the query again.
         CorruptData: bytes violate the format.
-        Unsupported: a file or a block of a kind that lakemark does not read, or a table without
-            record keys in its rows.
+        Unsupported: lakemark does not read this kind of file or block, or the rows of the table do
+            not contain record keys.
     """
     if RECORD_KEY not in reader.schema.names:
         message = f"a CDC query requires rows with {RECORD_KEY}, which this table does not have"
@@ -102,9 +103,9 @@ class _SplitChanges:
     def _infer_updates(
         self, older: pa.Table, index: ChangeIndex, upserts: pa.Table
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that are changed by upserts with the same keys."""
+        """Yield the changes that upserts make to existing rows with the same keys."""
         newer = index.merge(older).rows
-        if newer.num_rows < older.num_rows:  # A custom merger may delete for an upsert.
+        if newer.num_rows < older.num_rows:  # A custom merger may turn an upsert into a delete.
             survives = pc.is_in(
                 older.column(RECORD_KEY), value_set=newer.column(RECORD_KEY).combine_chunks()
             )
@@ -134,7 +135,7 @@ class _SplitChanges:
             yield from self._complete_images(changes)
 
     def _complete_images(self, changes: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Logged changes, completed with the images that the writer did not log."""
+        """Yield the logged changes, and read images that the writer did not log from data files."""
         keys = changes.column("record_key")
         older, newer = (self._read_rows(keys, s) for s in (self.split.before, self.split.after))
         for logged in _in_pieces(changes):
@@ -152,7 +153,11 @@ class _SplitChanges:
         return pa.concat_tables([self.reader.schema.empty_table(), *rows])
 
     def _find_images(self, keys: pa.Array, rows: pa.Table, is_there: pa.Array) -> pa.Array:
-        """Images of the records with these keys, if there are any."""
+        """Return the image of the record with each key; null where ``is_there`` is false.
+
+        Raises:
+            CorruptData: there is no row for a key where ``is_there`` is true.
+        """
         positions = pc.index_in(keys, value_set=rows.column(RECORD_KEY).combine_chunks())
         missing = keys.filter(pc.and_(is_there, positions.is_null()))
         if len(missing):
@@ -162,7 +167,7 @@ class _SplitChanges:
         return pc.if_else(is_there, texts, None)
 
     def _read_images(self, state: FileSlice | None) -> Iterator[pa.Array]:
-        """Images of all rows of a state."""
+        """Yield the images of all rows of a state."""
         if state is not None:
             for rows in self.reader.read(state):
                 yield from _print_images(rows)
@@ -191,7 +196,7 @@ class _SplitChanges:
 
 @dataclass(frozen=True, slots=True)
 class _OnlyInstant:
-    """Only blocks of one commit are visible: in table version 6 a log may hold others."""
+    """Makes only blocks of one commit visible; in table version 6 a log may have other blocks."""
 
     instant: str
 
@@ -200,7 +205,7 @@ class _OnlyInstant:
 
 
 def _print_images(rows: pa.Table) -> Iterator[pa.Array]:
-    """Images of rows, in batches."""
+    """Yield the images of rows, in batches."""
     for batch in _in_pieces(rows):
         yield JACKSON.text(_records(batch))
 
@@ -215,7 +220,7 @@ def _records(rows: pa.RecordBatch | pa.Table) -> pa.StructArray:
 
 
 def _logged_text(changes: pa.RecordBatch, column: str) -> pa.Array:
-    """Return a record as Avro prints it; the text ``null`` if there is none."""
+    """Return records as Avro prints them; a missing record becomes the text ``null``."""
     return pc.fill_null(AVRO.text(changes.column(column)), "null")
 
 
@@ -225,7 +230,7 @@ def _filter_keys(rows: pa.Table, keys: pa.ChunkedArray) -> pa.Table:
 
 
 def _find_differences(older: pa.Table, newer: pa.Table) -> pa.Array:
-    """Return whether rows side by side differ in any column."""
+    """Return for each row of the two tables whether they differ in any column."""
     differ: npt.NDArray[np.bool_] = np.zeros(older.num_rows, np.bool_)
     for before, after in zip(older.columns, newer.columns, strict=True):
         left, right = (_comparable(column.combine_chunks()) for column in (before, after))

@@ -1,12 +1,13 @@
-"""Images of records as JSON, in the two dialects of Apache Hudi 1.2.0.
+"""Prints the images of records as JSON, in the two dialects of Apache Hudi 1.2.0.
 
 If a reader infers a change from data files, Jackson prints Spark's row
-(``InternalRowToJsonStringConverter``). Nulls are omitted, bytes are Base64, and a decimal is only
-printed as zero or not zero. If the writer logged the change in a ``.cdc`` file, Avro prints it
-(``GenericData.toString``) completely, in the numbers and bytes that Avro stores.
+(``InternalRowToJsonStringConverter``). In this dialect nulls are omitted, bytes are in Base64, and
+a decimal only shows whether it is zero. If the writer logged the change in a ``.cdc`` file, Avro
+prints the record (``GenericData.toString``). In this dialect the record is complete, with the
+numbers and bytes that Avro stores.
 
-Times are numbers in both. Entries of maps, and fields of nested records with more than four fields,
-are in the stored order here; in Java they are in the order of their hashes.
+Times are numbers in both dialects. Entries of maps, and fields of nested records with more than
+four fields, are printed in stored order. In Java they are in the order of their hashes.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class Dialect:
         colon: separates a name and its value.
         special: characters that must be escaped in a string, as a character class of RE2.
         prints_nulls: whether null fields of a record, and null entries of a map, are printed.
-        bytes_text: JSON of a column of bytes.
-        fixed_text: JSON of a column of bytes of one length.
+        bytes_text: returns the JSON of a column of bytes.
+        fixed_text: returns the JSON of a column of fixed-length bytes.
     """
 
     comma: str
@@ -53,10 +54,10 @@ class Dialect:
     fixed_text: Callable[[pa.Array], pa.Array]
 
     def text(self, values: pa.Array) -> pa.Array:
-        """JSON of each value of a column; null stays null.
+        """Return the JSON of each value of a column; null stays null.
 
         Raises:
-            Unsupported: a type that columns of Hudi tables do not have.
+            Unsupported: the column has a type that Hudi tables do not have.
         """
         if len(values) == 0:
             return pa.array([], pa.string())
@@ -67,11 +68,11 @@ class Dialect:
         raise Unsupported(message)
 
     def string_text(self, values: pa.Array) -> pa.Array:
-        """JSON of strings."""
+        """Return the JSON of strings."""
         return quoted(values, self.special, _ESCAPES)
 
     def named(self, names: pa.Array | str, texts: pa.Array) -> pa.Array:
-        """Return a comma, the name and its value; empty if a null is not printed."""
+        """Return a comma, the name and its value; empty if the value is a null and is omitted."""
         if self.prints_nulls:
             texts = pc.fill_null(texts, "null")
         return pc.fill_null(
@@ -79,7 +80,7 @@ class Dialect:
         )
 
     def in_braces(self, members: pa.Array) -> pa.Array:
-        """Members, each after a comma, as a JSON object."""
+        """Return the JSON object of some members; each member begins with a comma."""
         without_comma = pc.utf8_slice_codeunits(members, len(self.comma))
         return pc.binary_join_element_wise("{", without_comma, "}", "")
 
@@ -110,7 +111,7 @@ def _owned(lists: pa.Array, children: pa.Array) -> pa.Array:
 
 
 def _joined(lists: pa.Array, texts: pa.Array, separator: str) -> pa.Array:
-    """Texts of the child values, joined list by list."""
+    """Join the texts of the child values of each list."""
     offsets = pc.subtract(lists.offsets, lists.offsets[0])
     return pc.binary_join(pa.ListArray.from_arrays(offsets, texts), separator)
 
@@ -136,13 +137,13 @@ def _long_time_text(dialect: Dialect, values: pa.Array) -> pa.Array:
 
 
 def _timestamp_text(dialect: Dialect, values: pa.Array) -> pa.Array:
-    """Microseconds; Spark has no other timestamps."""
+    """Return the microseconds since 1970, because Spark has no other timestamps."""
     micros = values.cast(pa.timestamp("us", values.type.tz))
     return micros.cast(pa.int64()).cast(pa.string())
 
 
 def _decimal_text(dialect: Dialect, values: pa.Array) -> pa.Array:
-    """Return the one property that Jackson finds in Spark's ``Decimal``: ``isZero``."""
+    """Return the only property that Jackson finds in Spark's ``Decimal``: ``isZero``."""
     is_zero = pc.equal(values, pa.scalar(0, values.type))
     return pc.if_else(is_zero, '{"zero":true}', '{"zero":false}')
 
@@ -181,7 +182,7 @@ _LATIN_WORDS = pc.utf8_slice_codeunits(quoted(_LATIN_CHARACTERS, _AVRO_SPECIAL, 
 
 
 def _latin_text(values: pa.Array) -> pa.Array:
-    """Return each byte as the character with its number."""
+    """Return bytes as a string in which each byte is the character with the same code."""
     return pc.binary_join_element_wise('"', per_byte_text(values, _LATIN_WORDS, ""), '"', "")
 
 

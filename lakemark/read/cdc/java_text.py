@@ -1,7 +1,7 @@
-"""Columns of numbers, strings and bytes in the notation of Java's JSON writers.
+"""Prints columns of numbers, strings and bytes in the notation of Java's JSON writers.
 
-Doubles are the shortest text that parses to the same number, as in ``Double.toString`` since Java
-19; older versions sometimes print one digit more.
+A double is printed as the shortest text that parses to the same number, as ``Double.toString`` does
+since Java 19. Older Java versions sometimes print one digit more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NOT_NUMBERS = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
 
 
 def number_text(values: pa.Array) -> pa.Array:
-    """JSON of a column of floats or doubles; NaN and infinities are quoted."""
+    """Return the JSON of a column of floats or doubles; NaN and infinities are quoted."""
     plain = values.cast(pa.string())
     size = pc.abs(values)
     is_plain = pc.or_(
@@ -43,7 +43,7 @@ def quoted(strings: pa.Array, special: str, escapes: dict[str, str]) -> pa.Array
     Args:
         strings: a column of strings.
         special: characters that must be escaped, as a character class of RE2.
-        escapes: escapes of some of them; the others become ``\uXXXX``.
+        escapes: escape sequences of some special characters; the others become ``\uXXXX``.
     """
     for character in _present(strings, special):
         written = escapes.get(character, f"\\u{ord(character):04X}")
@@ -52,7 +52,7 @@ def quoted(strings: pa.Array, special: str, escapes: dict[str, str]) -> pa.Array
 
 
 def base64_text(values: pa.Array) -> pa.Array:
-    """Base64 (RFC 4648, section 4, padded) of a column of bytes, in quotation marks."""
+    """Return the padded Base64 (RFC 4648, section 4) of a column of bytes, in quotation marks."""
     stored = byte_strings(pc.fill_null(_wide(values), b""))
     lengths = stored.lengths
     triples = (lengths + 2) // 3
@@ -71,7 +71,7 @@ def base64_text(values: pa.Array) -> pa.Array:
 
 
 def per_byte_text(values: pa.Array, words: pa.Array, separator: str) -> pa.Array:
-    """Replace each byte of a column of bytes by its word (one of 256), joined."""
+    """Replace each byte by its word, one of 256, and join the words of each value."""
     stored = byte_strings(pc.fill_null(_wide(values), b""))
     lengths = stored.lengths
     used = stored.data[_byte_positions(stored.offsets[:-1], lengths)]
@@ -81,10 +81,10 @@ def per_byte_text(values: pa.Array, words: pa.Array, separator: str) -> pa.Array
 
 
 def _scientific(plain: pa.Array) -> pa.Array:
-    """Numbers as ``d.dddEn``, from their shortest text; null if they are not numbers."""
+    """Return numbers as ``d.dddEn``, from their shortest text; null for any other text."""
     parts = pc.extract_regex(plain, _DIGITS)
     sign, whole = parts.field("sign"), parts.field("whole")
-    # An empty group is the empty string.
+    # A group of the pattern that does not match is an empty string.
     digits = pc.binary_join_element_wise(whole, parts.field("rest"), "")
     significant = pc.ascii_ltrim(digits, "0")
     power_text = pc.if_else(pc.equal(parts.field("power"), ""), "0", parts.field("power"))
@@ -105,7 +105,10 @@ def _scientific(plain: pa.Array) -> pa.Array:
 
 
 def _present(strings: pa.Array, special: str) -> list[str]:
-    """Return the special characters that occur, the backslash first because escapes contain it."""
+    """Return the special characters that occur.
+
+    The backslash comes first, because the escapes of other characters contain it.
+    """
     concerned = strings.filter(pc.fill_null(pc.match_substring_regex(strings, special), False))
     if len(concerned) == 0:
         return []

@@ -1,6 +1,6 @@
-"""Changes that a writer logged in ``.cdc`` files, as Avro stores them.
+"""Reads the changes that a writer logged in ``.cdc`` files, as Avro stores them.
 
-A ``.cdc`` file is a log file of CDC_DATA blocks. Their records hold ``op`` and the fields of the
+A ``.cdc`` file is a log file with CDC_DATA blocks. A record contains ``op`` and the fields of the
 logging mode (``HoodieCDCUtils`` of Apache Hudi 1.2.0)::
 
     OP_KEY_ONLY        record_key
@@ -33,7 +33,9 @@ _COLUMNS = {
 
 
 def read_logged_changes(storage: Storage, logs: Iterable[LogFile], mode: LoggingMode) -> pa.Table:
-    """Read the changes in stored order, without logical types: a decimal is bytes, a time a number.
+    """Return the changes in stored order, without logical types.
+
+    For example, a decimal is returned as bytes, and a time as a number.
 
     Args:
         storage: storage at the table's root.
@@ -41,8 +43,8 @@ def read_logged_changes(storage: Storage, logs: Iterable[LogFile], mode: Logging
         mode: the table's logging mode.
 
     Raises:
-        SnapshotChanged: a file is gone.
-        CorruptData: bytes violate the format, or do not fit the mode.
+        SnapshotChanged: a file no longer exists.
+        CorruptData: bytes violate the format, or do not fit the logging mode.
     """
     tables = [rows for log in logs for rows in _read_file(storage, log, _COLUMNS[mode])]
     return pa.concat_tables(tables) if tables else pa.table({name: [] for name in _COLUMNS[mode]})

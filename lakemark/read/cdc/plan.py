@@ -1,13 +1,13 @@
-"""Plans CDC queries: the files with the changes of a range of commits, and how to read them.
+"""Plans CDC queries: finds the files with the changes of a range of commits, and how to read them.
 
-A writer may have logged a change in a ``.cdc`` file next to the base file that it wrote. Otherwise
-the reader infers it: all rows of a new file were inserted, all rows of a replaced or emptied file
-were deleted, and a log is compared with the earlier state of its file group.
+A writer may have logged its changes in a ``.cdc`` file next to the base file that it wrote.
+Otherwise the reader infers the changes. All rows of a new file were inserted. All rows of a
+replaced or emptied file were deleted. A log is compared with the earlier state of its file group.
 
-A range is one of requested times, in all table versions. Source: ``HoodieCDCExtractor``,
-``HoodieCDCFileIndex`` of Apache Hudi 1.2.0. There the write stat of a log lists the files before
-it. Lakemark derives them from the timeline, because the stat lists no files if the writer had CDC
-disabled, and too few while a compaction is pending.
+The range contains requested times, in all table versions. Source: ``HoodieCDCExtractor``,
+``HoodieCDCFileIndex`` of Apache Hudi 1.2.0. Apache Hudi finds the files before a log in the log's
+write stat. Lakemark derives these files from the timeline, because the write stat lists no files if
+the writer had CDC disabled, and too few while a compaction is pending.
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ class ChangeSplit:
         instant: requested time of the commit.
         inference: how the changes are inferred.
         logs: the ``.cdc`` files, or the log.
-        before: the state before the commit, if it is needed.
+        before: the state of the file group before the commit, if it is needed.
         after: the base file that the commit wrote, if it is needed.
-        visible: which log blocks are visible in the state before.
+        visible: decides which log blocks are visible in the state before the commit.
     """
 
     group: FileGroupId
@@ -88,7 +88,7 @@ class CdcPlan:
 
     Attributes:
         mode: the logging mode of the ``.cdc`` files.
-        splits: by file group, those of one group oldest first.
+        splits: the changes to read, sorted by file group and then by commit, oldest first.
     """
 
     mode: LoggingMode
@@ -105,16 +105,16 @@ def plan(
 
     Args:
         view: the table's latest state.
-        store: reads its instants.
-        properties: of the table.
+        store: reads the table's instants.
+        properties: properties of the table.
         instant_range: range of requested times.
 
     Raises:
-        InvalidConfig: the table does not log changes, or did not yet log them for a commit; or
-            commits of the range were archived, or their files were removed; or a commit in the
-            range is pending, and the next range would miss its changes.
-        CorruptData: an instant, or the archive, is damaged.
-        SnapshotChanged: the timeline changed meanwhile; load the view again.
+        InvalidConfig: the table does not log changes, or did not yet log them when a commit of the
+            range was made; or commits of the range were archived, or their files were removed; or a
+            commit in the range is pending, so that the next range would miss its changes.
+        CorruptData: an instant or the archive is damaged.
+        SnapshotChanged: the timeline changed in the meantime; load the view again.
     """
     mode = _logging_mode(properties)
     _check_active(view, store, instant_range)
@@ -137,7 +137,7 @@ def _logging_mode(properties: TableProperties) -> LoggingMode:
     if not properties.cdc_enabled:
         message = (
             f"table {properties.table_name} keeps no change data ({keys.CDC_ENABLED} is not "
-            "true), so it has no answer to a cdc query; use an incremental query, or let Apache "
+            "true), so CDC queries cannot read it; use an incremental query, or let Apache "
             f"Hudi create a table with {keys.CDC_ENABLED}=true (lakemark does not create such "
             "tables)"
         )
@@ -153,7 +153,7 @@ def _logging_mode(properties: TableProperties) -> LoggingMode:
 
 
 def _check_active(view: FileSystemView, store: TimelineStore, instant_range: InstantRange) -> None:
-    """Check that no commit after the begin of the range was archived."""
+    """Check that no commit after the beginning of the range was archived."""
     start = view.timeline.start
     if not view.timeline.has_history or start is None or instant_range.begin >= start:
         return
@@ -169,7 +169,7 @@ def _check_active(view: FileSystemView, store: TimelineStore, instant_range: Ins
 
 @dataclass(frozen=True, slots=True)
 class _CommitSplits:
-    """Divides one commit."""
+    """Creates the splits of one commit."""
 
     view: FileSystemView
     mode: LoggingMode
@@ -224,7 +224,7 @@ class _CommitSplits:
         return ChangeSplit(name, instant, Inference.REPLACE_COMMIT, before=last, visible=visible)
 
     def _previous_base(self, stat: WriteStat, file: DataFile) -> FileSlice:
-        """Return the base file that this commit replaced."""
+        """Return a slice with the base file that the commit replaced."""
         name = FileGroupId(file.partition_path, file.name.file_id)
         for known in self.view.groups[name].slices:
             if known.base is not None and known.base_instant == stat.prev_commit:
@@ -232,7 +232,7 @@ class _CommitSplits:
         raise self._removed_error(" of ".join((str(stat.prev_commit), file.path)))
 
     def _before_log(self, stat: WriteStat, log: LogFile) -> FileSlice | None:
-        """Return the state of the file group before the commit; None for a new one."""
+        """Return the state of the file group before the commit; None for a new file group."""
         for known in (stat.base_file, *(stat.log_files or ())):
             if known:
                 self._file(join(log.partition_path, known))
@@ -244,7 +244,11 @@ class _CommitSplits:
         return FileGroup.of(group.id, older, view.timeline, view.version, compaction).for_readers
 
     def _check_older_slice(self, group: FileGroup, log: LogFile) -> None:
-        """Check that the slice before a compaction that was pending then was not cleaned."""
+        """Check that the slice before a log's slice exists, if the log needs it.
+
+        If a compaction was pending when the log was written, the log is in the compaction's slice.
+        The state before the log then includes the older slice, which may have been cleaned since.
+        """
         own = next((s for s in group.slices if log in s.logs), None)
         if own is not None and own.base is not None and own is group.slices[0]:
             if not self._is_older(own.base, log):
@@ -258,7 +262,10 @@ class _CommitSplits:
         return completed_at is not None and completed_at < (self.commit.completed_at or "")
 
     def _compaction(self, name: FileGroupId, log: LogFile) -> str | None:
-        """Return a compaction that was pending at the time, and so reads the slice before it."""
+        """Return the instant of the compaction that may have been pending when a log was written.
+
+        If it was pending, the state before the log includes the slice before the compaction.
+        """
         if self.view.version.logs_name_their_slice:
             return log.name.instant
         return self.view.compactions.get(name)
@@ -277,7 +284,11 @@ class _CommitSplits:
 
     @property
     def _visible_before(self) -> VisibleInstants:
-        """In table version 6 blocks separate the commits of a log, later its name does."""
+        """Decides which log blocks are visible in the state before the commit.
+
+        In table version 6 a log may have blocks of several commits, so blocks of newer commits are
+        hidden. In later versions a log belongs to one commit, so the files are selected instead.
+        """
         visible = self.view.visible_instants
         if not self.view.version.logs_name_their_slice:
             return visible

@@ -28,7 +28,7 @@ class CdcScan(ArrowStream):
 
     @property
     def schema(self) -> pa.Schema:
-        """``op``, ``ts_ms``, ``before`` and ``after``."""
+        """The columns ``op``, ``ts_ms``, ``before`` and ``after``."""
         return cdc.SCHEMA
 
     def _parts(self) -> list[Callable[[], Iterator[pa.RecordBatch]]]:
