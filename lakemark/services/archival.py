@@ -1,13 +1,17 @@
-"""Archival: old instants move from the active timeline into its history.
+"""Archives old instants: moves them from the active timeline to the archive.
 
-The order is safe at every step. First, files are deleted that late writers left for instants that
-were rolled back: once the timeline starts later, they would count as committed. Then the instants
-are added to the history. Readers do not see that before its manifest names the new file. Then the
-instants are removed from the active timeline, pending states before completed ones and the oldest
-first, so that nothing seems pending again and no instant is missing in between. Until then an
-instant is in both, with the same content. After a crash, the next archival finds it in the history
-and only removes it from the active timeline. Source:
-``TimelineArchiverV2`` of Apache Hudi 1.2.0.
+The order of the steps is safe for readers, and after a crash:
+
+1. Delete files that late writers left behind for instants that were rolled back. Once the active
+   timeline starts after such an instant, readers would treat its files as committed.
+2. Add the old instants to the archive. Readers do not see them in the archive until its manifest
+   names the new file.
+3. Remove the instants from the active timeline, the oldest first, and pending states before
+   completed ones. So no instant seems pending again, and the active timeline never has a gap.
+
+Between steps 2 and 3 an instant is in both timelines, with the same content. If a crash left it in
+both, the next archival finds it in the archive and only removes it from the active timeline.
+Source: ``TimelineArchiverV2`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -36,7 +40,7 @@ from lakemark.transaction.rollback_checks import check_no_restore
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
 from lakemark.write.markers import drop_markers_before
 
-#: Requested times; nothing from the earliest of them on may be archived.
+#: Returns requested times; the instants from the earliest of these times on must stay active.
 KeepFrom = Callable[[Timeline], Iterable[str]]
 
 _REPLACING = (Action.REPLACE_COMMIT, Action.CLUSTERING)
@@ -44,12 +48,12 @@ _REPLACING = (Action.REPLACE_COMMIT, Action.CLUSTERING)
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """What an archival did.
+    """The result of an archival.
 
     Attributes:
-        instants: removed from the active timeline, oldest first.
+        instants: instants that were removed from the active timeline, oldest first.
         timeline: the active timeline that remains.
-        leftovers: paths of files of rolled back instants that were deleted.
+        leftovers: paths of the deleted files that late writers had left behind.
     """
 
     instants: tuple[Instant, ...]
@@ -66,14 +70,15 @@ def propose(
 ) -> tuple[Instant, ...]:
     """Return the instants to archive now, if any.
 
-    Reads nothing while the active timeline is short enough.
+    Nothing is read while the active timeline is short enough.
 
     Args:
         store: reads the timeline's instants.
-        timeline: the active one.
-        policy: how long it may be.
-        cleaning: the policy of the table's cleans, which need some commits; None without cleans.
-        keep_from: what else must stay active.
+        timeline: the active timeline.
+        policy: limits of the active timeline.
+        cleaning: the table's cleaning policy, which needs some active commits; None if the table is
+            not cleaned.
+        keep_from: returns the requested times of further instants that must stay active.
     """
     wanted = policy.with_commits_of_cleaning(cleaning, timeline, store.clock)
     if not is_due(timeline, wanted):
@@ -90,13 +95,17 @@ def archive(
     cleaning: CleaningPolicy | None,
     keep_from: KeepFrom,
 ) -> Archived | None:
-    """Archive what is due, or complete what a dead archiver began; None if nothing is due.
+    """Archive the instants that are due; None if none are due.
+
+    This also completes the archival of a writer that died.
 
     Args:
         context: the table.
-        policy: how long the active timeline may be.
-        cleaning: the policy of the table's cleans, which need some commits; None without cleans.
-        keep_from: what else must stay active; called under the lock.
+        policy: limits of the active timeline.
+        cleaning: the table's cleaning policy, which needs some active commits; None if the table is
+            not cleaned.
+        keep_from: returns the requested times of further instants that must stay active; called
+            under the lock.
 
     Raises:
         Refused: a restore is pending.
@@ -117,14 +126,14 @@ def archive(
 
 
 def metadata_compacted_at(storage: Storage, clock: TimelineClock) -> str:
-    """When a data table's metadata table was last compacted; "" for never. Lists its timeline.
+    """Return when the metadata table of a data table was last compacted; "" if never.
 
-    If another process is dropping the metadata table, it counts as never compacted: the data table
-    then keeps all instants until the next archival.
+    This lists the metadata table's timeline. If another process is dropping the metadata table, the
+    result is "", so the data table keeps all instants until the next archival.
 
     Args:
         storage: the data table's root.
-        clock: the data table's.
+        clock: the data table's clock.
     """
     own = FolderStorage(storage, METADATA_FOLDER)
     try:
@@ -135,24 +144,26 @@ def metadata_compacted_at(storage: Storage, clock: TimelineClock) -> str:
 
 
 def metadata_table_limit(compacted_at: str, timeline: Timeline) -> list[str]:
-    """Return the first instant that a data table keeps because of its metadata table.
+    """Return the oldest instant that a data table keeps because of its metadata table, in a list.
 
-    Instants that completed after the metadata table's newest compaction decide which of its log
-    blocks count. Without a compaction, all instants are kept.
+    The data table keeps all instants that completed after the metadata table's last compaction,
+    because they decide which log blocks of the metadata table are valid. Without a compaction, all
+    instants are kept.
 
     Args:
-        compacted_at: the metadata table's newest compaction; one before it keeps more.
-        timeline: the data table's, active.
+        compacted_at: requested time of the metadata table's last compaction; with an older time,
+            more instants are kept.
+        timeline: the data table's active timeline.
     """
     since = (i for i in commits_by_request(timeline) if (i.completed_at or "") > compacted_at)
     return [i.requested_at for i in since][:1]
 
 
 def _replaced_and_not_cleaned(store: TimelineStore, timeline: Timeline) -> Iterator[str]:
-    """Yield the oldest instant that replaced file groups whose files may still be there.
+    """Yield the instants that replaced file groups whose files may still exist.
 
-    Without it on the timeline they would be read again (``ClusteringUtils
-    .getEarliestInstantToRetainForClustering``).
+    If such an instant were archived, readers would read the replaced file groups again
+    (``ClusteringUtils.getEarliestInstantToRetainForClustering``).
     """
     replacing = [i for i in timeline.instants if i.action in _REPLACING]
     if not replacing:
@@ -172,10 +183,10 @@ def _replaced_and_not_cleaned(store: TimelineStore, timeline: Timeline) -> Itera
 def _delete_leftovers(
     context: TableContext, before: Timeline, after: Timeline, lease: Lease
 ) -> tuple[str, ...]:
-    """Delete files that late writers left for instants that were rolled back or restored away.
+    """Delete files that late writers left behind for instants that a rollback or restore undid.
 
-    Only instants that a rollback or a restore names count, so that no data is deleted if others
-    have lost the history. The folders are listed only if there are such instants.
+    Only instants that a rollback or a restore names are considered, so that no data is deleted if
+    the archive was lost. Folders are listed only if there are such instants.
     """
     names = _taken_back(context.timeline, before, after)
     files = files_by_instant(context, names) if names else {}
@@ -192,10 +203,11 @@ def _delete_leftovers(
 
 
 def _lost_attempts(context: TableContext, before: Timeline, after: Timeline) -> list[str]:
-    """Base files of compactions between the two starts that the completed commits do not name.
+    """Return the unused base files of compactions that are older than the timeline ``after``.
 
-    Attempts that lost the instant wrote them late. An attempt and its replacement execute the same
-    plan, so only the partitions that the commits wrote are listed.
+    No completed commit names these files: attempts that had lost the compaction to another attempt
+    wrote them late. All attempts execute the same plan, so only the partitions that the commits
+    wrote are listed.
     """
     store, end = context.timeline, after.start or ""
     commits = (i for i in before.completed(Action.COMMIT) if i.requested_at < end)
@@ -210,7 +222,7 @@ def _lost_attempts(context: TableContext, before: Timeline, after: Timeline) -> 
 
 
 def _taken_back(store: TimelineStore, before: Timeline, after: Timeline) -> list[str]:
-    """Return the instants between the two starts that were rolled back or restored away."""
+    """Return the instants between the starts of the timelines that a rollback or restore undid."""
     start, end = before.start or "", after.start or ""
     rollbacks, restores = before.completed(Action.ROLLBACK), before.completed(Action.RESTORE)
     targets = {store.read_rollback(rollback).instant for rollback in rollbacks}

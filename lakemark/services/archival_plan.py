@@ -1,9 +1,10 @@
-"""What to archive: a pure choice from a timeline.
+"""Chooses which instants of a timeline to archive; reads no files.
 
-If more commits have completed than may be active, the oldest are archived until the minimum is
-left, with the cleans and rollbacks between them. Nothing is archived from the first instant on that
-is still needed. Source: ``TimelineArchiverV2``, ``ArchivalUtils``, ``CompactionUtils`` of Apache
-Hudi 1.2.0, which do not keep commits that completed during a pending write.
+If more than the maximum number of completed commits are active, the oldest are archived until the
+minimum number remains. The cleans and rollbacks between them are archived, too. The first instant
+that is still needed stays active, and so do all later instants. Source: ``TimelineArchiverV2``,
+``ArchivalUtils``, ``CompactionUtils`` of Apache Hudi 1.2.0. Unlike lakemark, Apache Hudi does not
+keep commits that completed during a pending write.
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ _FOLLOWING = (Action.CLEAN, Action.ROLLBACK)
 
 @dataclass(frozen=True, slots=True)
 class ArchivalPolicy:
-    """How long the active timeline may be; the defaults are Apache's.
+    """How long the active timeline may be; the defaults are those of Apache Hudi.
 
     Attributes:
         min_commits: how many completed commits stay active (``hoodie.keep.min.commits``).
-        max_commits: archival begins if more are active (``hoodie.keep.max.commits``).
-        delta_commits_to_compact: this many delta commits since the last compaction stay, because
-            the trigger of compactions counts them (``hoodie.compact.inline.max.delta.commits``).
+        max_commits: archival begins if more completed commits are active
+            (``hoodie.keep.max.commits``).
+        delta_commits_to_compact: this many delta commits since the last compaction stay active,
+            because the compaction trigger counts them
+            (``hoodie.compact.inline.max.delta.commits``).
 
     Raises:
         InvalidConfig: ``min_commits`` is not below ``max_commits``.
@@ -44,14 +47,14 @@ class ArchivalPolicy:
         if not 0 < self.min_commits < self.max_commits:
             message = (
                 f"at most {self.max_commits} active commits and at least {self.min_commits}: the "
-                "first must be larger than the second, and both than 0"
+                "maximum must be larger than the minimum, and the minimum larger than 0"
             )
             raise InvalidConfig(message)
 
     def with_commits_of_cleaning(
         self, cleaning: CleaningPolicy | None, timeline: Timeline, clock: TimelineClock
     ) -> ArchivalPolicy:
-        """The policy that also keeps the commits that a cleaning policy needs, and one more."""
+        """Return a policy that also keeps the commits that a cleaning policy needs, plus one."""
         commits = commits_by_request(timeline)
         if cleaning is None or not commits:
             return self
@@ -77,9 +80,9 @@ def plan(
     """Return the completed instants to archive, oldest first, if any.
 
     Args:
-        timeline: the active one.
+        timeline: the active timeline.
         policy: how many commits stay active.
-        keep_from: requested times; nothing from the earliest of them on is archived.
+        keep_from: requested times; instants from the earliest of these times on stay active.
     """
     commits = commits_by_request(timeline)
     if not is_due(timeline, policy):
@@ -95,29 +98,31 @@ def plan(
 
 
 def limit_of_metadata_table(data_timeline: Timeline) -> list[str]:
-    """The first instant that a metadata table keeps: it reaches as far back as its data table.
+    """Return the first instant that a metadata table keeps, in a list.
+
+    The metadata table's timeline must reach as far back as the data table's timeline.
 
     Args:
-        data_timeline: the data table's, active.
+        data_timeline: the data table's active timeline.
     """
     pending = (i.requested_at for i in data_timeline.pending())
     return sorted([*pending, *([data_timeline.start] if data_timeline.start else [])])[:1]
 
 
 def _limits(timeline: Timeline, policy: ArchivalPolicy) -> Iterator[str]:
-    """Yield what must stay active because of the timeline itself."""
+    """Yield the instants that must stay active because other instants of the timeline need them."""
     yield from _before_pending(timeline)
     yield from (i.requested_at for i in timeline.completed(Action.SAVEPOINT))
     yield from _for_compaction(timeline, policy.delta_commits_to_compact)
 
 
 def _before_pending(timeline: Timeline) -> Iterator[str]:
-    """Yield what stays active for a pending write.
+    """Yield the commits that stay active because of the oldest pending write.
 
-    The newest commit before it, because the timeline must not start with a pending instant. And
-    what completed since it was requested, because its writer looks for conflicts on the active
-    timeline only. Without the latter, Apache Hudi was seen to create a second file group of a
-    bucket.
+    One is the newest commit before the pending write, because the timeline must not start with a
+    pending instant. The others are older commits that completed after the write was requested,
+    because its writer looks for conflicts on the active timeline only. Apache Hudi does not keep
+    these commits, and was seen to create a second file group of a bucket.
     """
     pending = next((i for i in timeline.pending() if i.action.is_write), None)
     if pending is None:
@@ -128,7 +133,11 @@ def _before_pending(timeline: Timeline) -> Iterator[str]:
 
 
 def _for_compaction(timeline: Timeline, delta_commits: int) -> Iterator[str]:
-    """Yield what the trigger of compactions counts: the last one, or enough delta commits since."""
+    """Yield the instant from which on the compaction trigger needs the timeline.
+
+    This is the last compaction. If enough delta commits follow it, it is the oldest of as many
+    delta commits as the trigger counts.
+    """
     deltas = [i for i in commits_by_request(timeline) if i.action is Action.DELTA_COMMIT]
     if not deltas:
         return

@@ -1,9 +1,9 @@
-"""Cleaning: delete files that no query within the retention reads.
+"""Cleans a table: deletes files that no query within the retention reads.
 
 ``propose`` only reads the timeline and the view. ``request`` writes a plan to the timeline under
-the lock. Any writer may ``execute`` a plan, Apache Hudi included, and again after a crash: the
-files are deleted first, then the clean is published. Source: ``CleanPlanActionExecutor``,
-``CleanActionExecutor`` of Apache Hudi 1.2.0.
+the lock. Any writer, including Apache Hudi, may ``execute`` a plan. After a crash a plan may be
+executed again, because the clean is published only after the files were deleted. Source:
+``CleanPlanActionExecutor``, ``CleanActionExecutor`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ def propose(
     policy: CleaningPolicy,
     now: datetime | None = None,
 ) -> CleanPlan | None:
-    """Return what a clean would delete now; None if no plan is needed.
+    """Return the plan of a clean as of now; None if no clean is needed.
 
-    It is also None if the rollback of a completed commit has begun: the request that makes the
-    commit pending again may still take effect, and needs the older files.
+    The result is also None if the rollback of a completed commit has begun. The request that makes
+    the commit pending again may still take effect, and then older files are needed.
 
-    Reads the newest clean and the commits since, once, and the savepoints. Reads nothing while
-    there are fewer commits than the policy retains.
+    The function reads the newest clean, the commits since then (each once), and the savepoints. It
+    reads nothing while the table has fewer commits than the policy retains.
 
     Args:
         store: reads the timeline's instants.
-        timeline: of the table.
-        view: the latest state as of it.
-        policy: what stays.
-        now: the time; of this machine when left out.
+        timeline: the table's timeline.
+        view: returns the latest state of the table as of ``timeline``.
+        policy: which files are retained.
+        now: the current time; None for the time of this machine.
     """
     moment = now or datetime.now(UTC)
     earliest = earliest_retained(timeline, policy, moment, store.clock)
@@ -94,21 +94,22 @@ def request(
     view_at: Callable[[Timeline], FileSystemView],
     policy: CleaningPolicy,
 ) -> tuple[Instant, CleanPlan] | None:
-    """Write a plan to the timeline; None if a clean is pending, or as ``propose``.
+    """Write a plan to the timeline; None if a clean is pending, or if ``propose`` returns None.
 
     Args:
         context: the table.
-        view_at: the view of the latest state as of a timeline.
-        policy: what stays.
+        view_at: returns the view of the latest state as of a timeline.
+        policy: which files are retained.
 
     Raises:
         Refused: a restore is pending, which needs older files.
-        LeaseLost: the lock was lost before the plan existed; ``claim`` removes it if it came late.
+        LeaseLost: the lock was lost before the plan was created. If the plan was created after
+            that, ``claim`` removes it.
     """
     with context.lock.hold(LOCK_WAIT_S) as lease:
         timeline = context.timeline.load()
         check_no_restore(timeline)
-        if timeline.pending(Action.CLEAN):  # it may have the same files
+        if timeline.pending(Action.CLEAN):  # its plan may name the same files
             return None
         proposed = propose(context.timeline, timeline, lambda: view_at(timeline), policy)
         if proposed is None:
@@ -118,7 +119,7 @@ def request(
         lease.check()
         root = context.storage.location.url
         context.timeline.create(requested, encode_clean_plan(proposed, root))
-        lease.check()  # if it came late, ``claim`` removes it
+        lease.check()  # if the plan was created late, ``claim`` removes it
         return requested, proposed
 
 
@@ -128,7 +129,7 @@ def execute(
     """Delete the files of a plan, and publish the clean.
 
     Returns:
-        The completed instant, and the timeline that holds it.
+        The completed instant, and the timeline that contains it.
 
     Raises:
         Fenced: the instant is no longer on the timeline.
@@ -138,24 +139,30 @@ def execute(
 
 
 def claim(context: TableContext, pending: Instant) -> CleanPlan | None:
-    """The plan of a pending clean, if it may be executed; None if it was removed or has completed.
+    """Return the plan of a pending clean if the plan may be executed; remove it if it is obsolete.
 
-    A plan is removed in these cases:
+    The result is None if the plan was removed, if the clean has completed, or if a living writer is
+    still writing the plan. A plan is removed in these cases:
 
-    - Its content is lost.
-    - It has an inflight file and no plan: a process that was suspended created that file after the
-      clean was completed and archived.
-    - After its time the table was restored, or a savepoint began to keep some of its files, or, if
-      the clean has not begun, an older instant was rolled back. Restores, savepoints and rollbacks
-      of completed commits refuse to begin while they find a plan. So a writer that had lost the
-      lock created it, and it may name files that are needed again.
+    - The content of the plan is lost.
+    - The clean has an inflight file but no plan. A process that was suspended created that file
+      after the clean was completed and archived.
+    - After the requested time of the clean, the table was restored.
+    - After that time, a savepoint began to keep some of the plan's files.
+    - After that time, an older instant was rolled back, and the clean has not begun.
 
-    A plan is kept if an instant was rolled back that was requested after it, or once the clean had
-    begun: that instant had never completed, and the plan does not count on it. The plan may have
-    been executed in part, which only its completion records. A plan that the metadata table
-    records was executed in full; without its completion the metadata table would be ahead of the
-    timeline. Source for lost plans: ``CleanActionExecutor.execute``, ``deleteEmptyInstantIfExists``
-    of Apache Hudi 1.2.0.
+    In the last three cases a writer created the plan after it had lost the lock, because restores,
+    savepoints and rollbacks of completed commits refuse to begin while they find a plan. Such a
+    plan may name files that are needed again.
+
+    After a rollback, a plan is kept if the undone instant was requested after the clean, or if the
+    clean has begun. Such an instant had never completed, so the plan does not depend on it. The
+    plan may have been executed in part, and only the completion of the clean records this.
+
+    A plan is also kept if the metadata table records the clean, because then all files of the plan
+    were deleted. If the clean never completed, the metadata table would be ahead of the timeline.
+    Source for lost plans: ``CleanActionExecutor.execute``, ``deleteEmptyInstantIfExists`` of Apache
+    Hudi 1.2.0.
     """
     with context.lock.hold(LOCK_WAIT_S) as lease:
         timeline = context.timeline.load()
@@ -167,7 +174,7 @@ def claim(context: TableContext, pending: Instant) -> CleanPlan | None:
         reason = _obsolete(planned, current, timeline, context.timeline)
         if planned is not None and (not reason or _is_recorded(context, pending)):
             return planned
-        # The plan of a living writer may be empty while it is being written.
+        # While a living writer is writing its plan, the plan may be empty.
         clock, multi_writer = context.timeline.clock, context.multi_writer
         if planned is None and multi_writer and is_fresh(pending, multi_writer.heartbeats, clock):
             return None
@@ -179,7 +186,10 @@ def claim(context: TableContext, pending: Instant) -> CleanPlan | None:
 
 
 def _is_recorded(context: TableContext, pending: Instant) -> bool:
-    """Whether the metadata table records the clean: all its files are gone, so it must complete."""
+    """Return whether the metadata table records the clean.
+
+    If so, all files of the clean were deleted, so the clean must complete.
+    """
     return context.metadata_updater.has_commit(pending.requested_at)
 
 
@@ -208,7 +218,7 @@ def _execute(
 
 
 def last_clean(timeline: Timeline) -> Instant | None:
-    """Return the newest completed clean, by its request."""
+    """Return the completed clean that was requested last; None if there is none."""
     cleans = timeline.completed(Action.CLEAN)
     return max(cleans, key=lambda instant: instant.requested_at, default=None)
 
@@ -229,10 +239,10 @@ def _touched(
     savepointed: Savepointed,
     earliest: Instant | None,
 ) -> Collection[str] | None:
-    """Partitions in which slices may have expired since the last clean; None for all of them.
+    """Return the partitions in which slices may have expired since the last clean; None for all.
 
-    All of them also if commits that the last clean did not read were archived since, or if a
-    savepoint was deleted, whose files that clean kept.
+    All partitions must be searched if commits that the last clean retained were archived since.
+    They must also be searched if a savepoint was deleted since, because that clean kept its files.
     """
     start = timeline.start
     if not last.earliest_retained or start is None or earliest is None:
@@ -282,7 +292,7 @@ def _publish(
 def _obsolete(
     planned: CleanPlan | None, pending: Instant, timeline: Timeline, store: TimelineStore
 ) -> str:
-    """Return why a plan must not be executed; empty if it may be."""
+    """Return why a plan must not be executed; an empty text if the plan may be executed."""
     if planned is None:
         return "its plan is empty or missing"
     later = (i for i in timeline.completed() if (i.completed_at or "") > pending.requested_at)

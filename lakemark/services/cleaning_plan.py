@@ -1,11 +1,11 @@
-"""What to clean: a pure choice from a view.
+"""Chooses the files to clean from a view of the table; reads no files.
 
-A file slice may be deleted if no query within the retention reads it. A policy in commits or hours
-has an earliest commit to retain. Queries as of this commit, or a later one, must find all rows: of
-each file group the slices from there on are kept, and the one before. A policy in file versions
-keeps the newest slices of each group. Every policy keeps the newest slice, slices that a pending
-service reads, and slices of which a savepoint has a file. Source: ``CleanPlanner``,
-``CleanerUtils`` of Apache Hudi 1.2.0.
+A file slice may be deleted if no query within the retention reads it. A policy that counts commits
+or hours has an earliest commit to retain. Queries as of this commit, or as of a later one, must
+find all rows. So each file group keeps the slices that began at or after this commit, and the
+newest slice before it. A policy that counts file versions keeps the newest slices of each file
+group. Every policy keeps the newest slice, slices that a pending service reads, and slices with a
+file that a savepoint keeps. Source: ``CleanPlanner``, ``CleanerUtils`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from lakemark.timeline.timeline import Timeline
 from lakemark.view.file_group import FileGroup
 from lakemark.view.file_system_view import FileSystemView
 
-#: A hundred years: no table is so old, and calendars do not go back for ever.
+#: A hundred years. No table is older, and dates do not reach back any number of hours.
 _ALL_HOURS = 100 * 365 * 24
 
 
 class Retention(StrEnum):
-    """What is counted; the value is Apache's word (``HoodieCleaningPolicy``)."""
+    """What a policy counts; the values are the names in Apache Hudi (``HoodieCleaningPolicy``)."""
 
     COMMITS = "KEEP_LATEST_COMMITS"
     HOURS = "KEEP_LATEST_BY_HOURS"
@@ -39,18 +39,18 @@ class Retention(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CleaningPolicy:
-    """How much of the past can be queried; the defaults are Apache's.
+    """How far back queries can go; the defaults are those of Apache Hudi.
 
     Attributes:
-        retention: which of the next three counts.
+        retention: which of ``commits``, ``hours`` and ``file_versions`` applies.
         commits: keep this many commits (``hoodie.clean.commits.retained``).
         hours: keep this many hours (``hoodie.clean.hours.retained``).
         file_versions: keep this many slices of each group (``hoodie.clean.fileversions.retained``).
-        every_commits: plan after this many commits since the last clean
+        every_commits: plan a clean after this many commits since the last clean
             (``hoodie.clean.trigger.max.commits``).
-        empty_clean_after_h: if nothing was deleted for this many hours, record an empty clean, so
-            that the next plan does not read all partitions. None: never
-            (``hoodie.write.empty.clean.interval.hours``).
+        empty_clean_after_h: if there was no clean for this many hours and there is nothing to
+            delete, record an empty clean. Then the next plan need not read all partitions. None
+            means never (``hoodie.write.empty.clean.interval.hours``).
     """
 
     retention: Retention = Retention.COMMITS
@@ -63,11 +63,11 @@ class CleaningPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Savepointed:
-    """What the savepoints of a table keep.
+    """The commits and files that the savepoints of a table keep.
 
     Attributes:
-        instants: requested times of the commits.
-        files: names of their files.
+        instants: requested times of the commits with a savepoint.
+        files: names of the files that the savepoints keep.
     """
 
     instants: tuple[str, ...] = ()
@@ -75,23 +75,24 @@ class Savepointed:
 
 
 def commits_by_request(timeline: Timeline) -> list[Instant]:
-    """Return completed commits, oldest request first: the order in which Apache counts them."""
+    """Return the completed commits by requested time, oldest first, as Apache Hudi counts them."""
     return sorted(timeline.completed(*COMMITS), key=lambda instant: instant.requested_at)
 
 
 def earliest_retained(
     timeline: Timeline, policy: CleaningPolicy, now: datetime, clock: TimelineClock
 ) -> Instant | None:
-    """Return the oldest commit that queries may ask for; None to keep all, or for file versions.
+    """Return the oldest commit that queries may travel to; None if there is no such limit.
 
-    It is never later than the newest commit before a pending one. A later plan, which begins there,
-    deletes the files that the pending commit replaces.
+    There is no limit if all commits are retained, or if the policy counts file versions. The result
+    is never later than the newest commit before a pending write. So a later clean, which searches
+    from this result on, finds the files that the pending write replaces.
 
     Args:
-        timeline: of the table.
-        policy: says how far back.
-        now: for a policy in hours.
-        clock: the timeline's.
+        timeline: the table's timeline.
+        policy: how far back queries can go.
+        now: the current time, for a policy that counts hours.
+        clock: the timeline's clock.
     """
     commits = commits_by_request(timeline)
     chosen = _first_retained(commits, policy, now, clock)
@@ -110,15 +111,15 @@ def plan(
     partitions: Collection[str] | None = None,
     savepointed: Savepointed | None = None,
 ) -> CleanPlan:
-    """Return the files to delete, if any.
+    """Return a plan with the files to delete, which may be empty.
 
     Args:
-        timeline: of the table.
-        view: the latest state as of it.
-        policy: what is counted.
-        earliest: as ``earliest_retained`` found it.
-        partitions: where to look; None for everywhere.
-        savepointed: what savepoints keep.
+        timeline: the table's timeline.
+        view: the latest state of the table as of ``timeline``.
+        policy: which files are retained.
+        earliest: the result of ``earliest_retained``.
+        partitions: the partitions to search; None for all.
+        savepointed: the commits and files that savepoints keep.
     """
     kept = savepointed or Savepointed()
     by_versions = policy.retention is Retention.FILE_VERSIONS
@@ -157,7 +158,7 @@ def _expired(
     earliest: Instant | None,
     partitions: Collection[str] | None,
 ) -> Iterator[tuple[FileGroup, Sequence[FileSlice]]]:
-    """File groups with the slices that the policy expires; savepoints are not considered."""
+    """Yield each file group and its expired slices; savepoints are not considered."""
     for group in _groups(view, partitions):
         if group.id not in view.clusterings:
             yield group, _expired_slices(group, policy, earliest)
@@ -188,7 +189,10 @@ def _expired_slices(
 
 
 def _before_planned(group: FileGroup) -> Sequence[FileSlice]:
-    """The slices older than the one that a pending compaction is to rewrite; all without one."""
+    """Return the slices that are older than the slice that a pending compaction rewrites.
+
+    All slices are returned if no compaction is pending.
+    """
     if group.compaction is None:
         return group.slices
     return [s for s in group.slices if s.base_instant < group.compaction][:-1]
@@ -197,7 +201,10 @@ def _before_planned(group: FileGroup) -> Sequence[FileSlice]:
 def _names(
     group: FileGroup, slices: Iterable[FileSlice], view: FileSystemView, kept: frozenset[str]
 ) -> Iterator[str]:
-    """Yield the names of the slices' files, those of change data capture among them."""
+    """Yield the names of the slices' files, including files of change data capture.
+
+    A slice is skipped if one of its files is in ``kept``.
+    """
     chosen = {s.base_instant: s for s in slices if not kept.intersection(_own_names(s))}
     if not chosen:
         return
@@ -205,7 +212,7 @@ def _names(
         yield from (str(log.name) for log in file_slice.logs)
     starts = [s.base_instant for s in group.slices]
     for name, file in group.files.items():
-        # Also the base file of another attempt, which is not in the slice.
+        # The base file of another attempt is included, although the slice does not have it.
         is_base = isinstance(file, BaseFile) and file.name.instant in chosen
         if is_base or (isinstance(file, LogFile) and _cdc_start(file, starts, view) in chosen):
             yield name
@@ -217,7 +224,7 @@ def _own_names(file_slice: FileSlice) -> set[str]:
 
 
 def _cdc_start(log: LogFile, starts: Sequence[str], view: FileSystemView) -> str | None:
-    """Return the slice that a file of change data capture goes with; None for any other log."""
+    """Return the start of the slice that a CDC file belongs to; None for any other log."""
     if not log.name.is_cdc:
         return None
     written_at = log.name.instant

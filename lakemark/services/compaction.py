@@ -1,16 +1,17 @@
-"""Compaction: file slices with logs become base files.
+"""Compacts file slices: merges the base file and logs of each slice into a new base file.
 
-``request_compaction`` writes a plan to the timeline under the lock. So every delta commit that
-completed before is in the plan, and every later one belongs to the slice that the plan opens. A
-``CompactionExecution`` rewrites the slices and publishes the new base files. Any writer may execute
-a plan, Apache Hudi included, and again after a crash. Delta commits may complete meanwhile. Source:
-``HoodieCompactor`` of Apache Hudi 1.2.0.
+``request_compaction`` writes a plan to the timeline under the lock. So the plan includes every
+delta commit that completed earlier, and every later delta commit writes to the slices that the plan
+opens. A ``CompactionExecution`` rewrites the slices and publishes the new base files. Any writer,
+including Apache Hudi, may execute a plan, also again after a crash. Delta commits may complete
+while the plan is executed. Source: ``HoodieCompactor`` of Apache Hudi 1.2.0.
 
-A plan may appear late. A writer may be paused right before it creates the plan, lose the table's
-lock, and create the plan after others have compacted, cleaned or restored what it names. If that
-writer dies, another writer that finds the plan removes it. Others would not have compacted a file
-group of the plan, deleted a file of it, restored the table, or archived newer instants while the
-plan existed: any of these shows that the plan came late.
+A plan may be created late. A writer may be suspended right before it creates the plan, and lose the
+table's lock. When it resumes, it creates the plan, although other writers may have compacted,
+cleaned or restored what the plan names. If that writer dies, the next writer that finds the plan
+removes it. A plan was created late if one of these happened after its requested time: a file group
+of the plan was compacted, a file of the plan was deleted, the table was restored, or newer instants
+were archived. While a plan exists, no writer does any of these.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from lakemark.view.file_lister import DataFile, data_file
 from lakemark.write.file_group_write import write_base_file
 from lakemark.write.write_context import WriteContext
 
-#: Rewrites one slice in the name of the compaction.
+#: Rewrites the slice of one operation, and returns the write stat of the new base file.
 Rewrite = Callable[[CompactionOperation], WriteStat]
 
 _log = logging.getLogger(__name__)
@@ -52,21 +53,23 @@ _log = logging.getLogger(__name__)
 def request_compaction(
     context: TableContext, slices_at: Callable[[Timeline], Iterable[FileSlice]]
 ) -> tuple[Instant, CompactionPlan] | None:
-    """Write a plan to the timeline; None if no slice has logs, or if a v6 write is pending.
+    """Write a plan to the timeline; None if no slice has logs.
+
+    The result is also None if a write is pending in a table of version 6.
 
     Args:
         context: the table.
-        slices_at: the latest slices as of a timeline, without those of pending services.
+        slices_at: returns the latest slices as of a timeline, without slices of pending services.
 
     Raises:
-        LeaseLost: the lock was lost before the plan existed; ``CompactionExecution.begin`` removes
-            a plan that came late.
+        LeaseLost: the lock was lost before the plan was created. If the plan was created after
+            that, ``CompactionExecution.begin`` removes it.
     """
     with context.lock.hold(LOCK_WAIT_S) as lease:
         timeline = context.timeline.load()
         store = context.timeline
         if store.version.logs_name_their_slice and store.pending_writes(timeline):
-            return None  # their logs name a slice that the plan would end without them
+            return None  # the plan would close the slice of their logs without including the logs
         plan = CompactionPlan.of(slices_at(timeline))  # model: plan compaction
         if not plan.operations:
             return None
@@ -75,17 +78,17 @@ def request_compaction(
         lease.check()
         # model: request compaction
         context.timeline.create(requested, encode_compaction_plan(plan))
-        lease.check()  # if it came late, ``_check_in_time`` finds it
+        lease.check()  # if the plan was created late, ``_check_in_time`` finds it
         return requested, plan
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionExecution:
-    """A compaction that was begun: its slices are rewritten, then it is completed or abandoned.
+    """A compaction that has begun; its slices are rewritten, then it is completed or abandoned.
 
     Attributes:
-        instant: inflight; names this attempt.
-        plan: what it rewrites.
+        instant: the inflight instant, which identifies this attempt.
+        plan: the plan of the compaction.
     """
 
     instant: Instant
@@ -100,11 +103,11 @@ class CompactionExecution:
         plan: CompactionPlan,
         lock_wait_s: float = LOCK_WAIT_S,
     ) -> CompactionExecution:
-        """Begin an attempt at a plan, whichever writer made the plan or began it before.
+        """Begin an attempt at a plan; any writer may have made the plan or begun it before.
 
         Raises:
-            WriteConflict: another writer is executing it, or has completed or removed it; or it
-                came late and was removed.
+            WriteConflict: another writer is executing the plan, or has completed or removed it; or
+                the plan was created late and has been removed.
         """
         _check_in_time(context, pending, plan, lock_wait_s)
         transaction = Transaction.resume(context, pending, lock_wait_s)
@@ -113,8 +116,8 @@ class CompactionExecution:
     def rewrite(self, rewrite: Rewrite, runner: Runner) -> list[WriteStat]:
         """Write the new base files, which no reader sees yet; the timeline does not change.
 
-        The content of a file depends on the plan alone, its name on the plan and this attempt. So a
-        task that runs twice finds its own file, and never a file of another attempt.
+        The content of a file depends only on the plan, and its name on the plan and this attempt.
+        So a task that runs twice finds its own file, and never a file of another attempt.
 
         Raises:
             AttemptLost: another writer undid the compaction, and maybe deleted files of its plan.
@@ -132,9 +135,9 @@ class CompactionExecution:
         """Publish the new base files; errors as for ``Transaction.commit``.
 
         Args:
-            stats: what ``rewrite`` wrote.
-            extra_at: the extra metadata of the commit, as of a timeline that contains the commits
-                that completed while the slices were rewritten.
+            stats: the write stats that ``rewrite`` returned.
+            extra_at: returns the extra metadata of the commit. Its argument is a timeline that
+                contains the commits that completed while the slices were rewritten.
         """
         metadata = CommitMetadata(
             write_stats=tuple(stats), operation=Operation.COMPACT, compacted=True
@@ -149,16 +152,16 @@ class CompactionExecution:
         return completed, metadata, timeline
 
     def leave(self) -> None:
-        """Stop the heartbeat, so that others may execute the plan; no effect once completed."""
+        """Stop the heartbeat, so that other writers may execute the plan if it is not completed."""
         self._transaction.leave()
 
 
 @dataclass(frozen=True)
 class SliceRewriter:
-    """Rewrites the slices of one compaction, in a worker; pickles.
+    """Rewrites the slices of one compaction in a worker; can be pickled.
 
     Attributes:
-        context: of the compaction, whose instant names the new files.
+        context: write context of the compaction; new files are named after its instant.
         log_sizes: see ``recorded_log_sizes``.
     """
 
@@ -169,7 +172,8 @@ class SliceRewriter:
         """Merge one slice and write its base file; winning rows keep their commit time."""
         context = self.context
         file_slice = _slice_of(operation, context.storage, self.log_sizes)
-        # Every row gets the new file's name. The old names are as long as some rows.
+        # Every row gets the new file's name, so the old names are not read. They would take as much
+        # memory as some rows.
         kept = [name for name in context.schema.names if name != FILE_NAME]
         merged = context.reader.merge(file_slice, kept)
         stat = write_base_file(context, file_slice.group, merged, replaces=file_slice)
@@ -183,16 +187,16 @@ class SliceRewriter:
 def _check_in_time(
     context: TableContext, pending: Instant, plan: CompactionPlan, lock_wait_s: float
 ) -> None:
-    """Pass if a plan may be executed; a plan that came late is removed.
+    """Check that a plan may be executed; a plan that was created late is removed.
 
     Args:
         context: the table.
-        pending: the compaction.
-        plan: of it.
+        pending: the instant of the compaction.
+        plan: the plan of the compaction.
         lock_wait_s: how long to wait for the table's lock.
 
     Raises:
-        WriteConflict: it came late, or another writer has completed or removed it.
+        WriteConflict: the plan was created late, or another writer has completed or removed it.
         LockTimeout: another writer kept the lock.
     """
     timeline = context.timeline.load()
@@ -224,17 +228,17 @@ def _check_in_time(
 def _reason_late(
     pending: Instant, plan: CompactionPlan, timeline: Timeline, store: TimelineStore
 ) -> str:
-    """Return why a plan is known to have come late; empty if it is not."""
+    """Return why a plan must have been created late; an empty text if there is no such reason."""
     name = pending.requested_at
     newer = next((i for i in timeline.completed() if i.action.is_write), None)
     if timeline.has_history and newer is not None and name < newer.requested_at:
-        return f"what came before {newer} was archived"
+        return f"the instants before {newer} were archived"
     later = (i for i in timeline.completed() if (i.completed_at or "") > name)
     return next((f"{i} came after it" for i in later if _contradicts(i, name, plan, store)), "")
 
 
 def _contradicts(done: Instant, name: str, plan: CompactionPlan, store: TimelineStore) -> bool:
-    """Return whether a completed instant would not have begun while the plan existed."""
+    """Return whether an instant has completed that no writer begins while the plan exists."""
     if done.action is Action.RESTORE:
         return True
     if done.action is Action.ROLLBACK:
@@ -252,7 +256,10 @@ def _contradicts(done: Instant, name: str, plan: CompactionPlan, store: Timeline
 
 
 def _is_followed(context: TableContext, pending: Instant, plan: CompactionPlan) -> bool:
-    """Return whether logs are named after the slice that the plan opens, as in table version 6."""
+    """Return whether logs were written to the slices that the plan opens; only in table version 6.
+
+    In later versions the names of logs do not show this.
+    """
     if not context.timeline.version.logs_name_their_slice:
         return False
     folders = {one.group.partition_path for one in plan.operations}
@@ -279,11 +286,11 @@ def _names(files: Mapping[str, Sequence[str]]) -> set[str]:
 def recorded_log_sizes(
     plan: CompactionPlan, timeline: Timeline, store: TimelineStore
 ) -> dict[str, int]:
-    """Return the sizes of a plan's logs that their commits recorded, in bytes by path.
+    """Return the sizes that commits recorded for a plan's logs, in bytes by path.
 
-    A reader takes a log that was cut for one whose writer died, and passes over its last block. A
-    compaction of it would lose the rows for good, because nothing reads the log afterwards. The
-    logs of archived commits are not included.
+    A reader treats a truncated log like a log whose writer died, and skips the last block. A
+    compaction of a truncated log would lose the rows of that block permanently, because nothing
+    reads the log afterwards. Logs of archived commits are not included.
     """
     paths = {
         join(one.group.partition_path, name) for one in plan.operations for name in one.log_files
@@ -302,11 +309,11 @@ def recorded_log_sizes(
 def _slice_of(
     operation: CompactionOperation, storage: Storage, log_sizes: Mapping[str, int]
 ) -> FileSlice:
-    """Return the slice that a plan names, whatever was written to its group since.
+    """Return the slice as a plan names it, without files that were added to its file group since.
 
     Raises:
-        CorruptData: the plan names something that is not a data file, or a missing file, or a log
-            that is smaller than its commit recorded.
+        CorruptData: a file that the plan names is missing or is not a data file, or a log is
+            smaller than its commit recorded.
     """
     group = operation.group
     names = [operation.data_file] if operation.data_file else []
@@ -321,7 +328,7 @@ def _slice_of(
 
 
 def _file(group: FileGroupId, name: str, storage: Storage) -> DataFile:
-    """Return a file of a plan with its real size: without the size a log would be read as empty."""
+    """Return a file of a plan with its real size, because a log of size 0 is read as empty."""
     info = storage.head(join(group.partition_path, name))
     file = data_file(group.partition_path, name, info.size_bytes) if info else None
     if file is None:

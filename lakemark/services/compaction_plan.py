@@ -1,7 +1,7 @@
-"""Which file slices a compaction rewrites, and when one is due: choices from a timeline and a view.
+"""Decides when a compaction is due, and which file slices it rewrites.
 
-A plan takes every slice that has logs. It ends these slices: commits that follow write to the
-slices that the plan opens. Source: ``HoodieCompactionPlanGenerator`` of Apache Hudi 1.2.0.
+A plan includes every slice that has logs. The plan closes these slices and opens new ones, to which
+later commits write. Source: ``HoodieCompactionPlanGenerator`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lakemark.view.file_system_view import FileSystemView
 
 @dataclass(frozen=True, slots=True)
 class CompactionPolicy:
-    """When to compact: after so many delta commits (Apache's default is 5)."""
+    """After how many delta commits a compaction is due (the default of Apache Hudi is 5)."""
 
     every_delta_commits: int = 5
 
@@ -37,7 +37,7 @@ def delta_commits_since_compaction(timeline: Timeline) -> int:
 
 
 def delta_commits_uncompacted(timeline: Timeline) -> int:
-    """How many delta commits no completed compaction has merged; pending plans do not count."""
+    """Return how many delta commits no completed compaction has merged; ignores pending plans."""
     last = max((i.requested_at for i in timeline.completed(Action.COMMIT)), default="")
     return sum((i.completed_at or "") > last for i in timeline.completed(Action.DELTA_COMMIT))
 
@@ -45,18 +45,19 @@ def delta_commits_uncompacted(timeline: Timeline) -> int:
 def complete_plan(
     plan: CompactionPlan, requested_at: str, view: FileSystemView, storage: Storage
 ) -> CompactionPlan:
-    """Add files of its slices that a plan does not name.
+    """Return a plan with all files of its slices, including files that the plan does not name.
 
-    The planner may have trusted a metadata table that lacked a commit. The files of that commit
-    belong to the slices that the compaction ends, so their rows would be lost with these slices.
-    Apache Hudi does not look for them. In table version 6 a slice may have logs that do not count,
-    so only logs with rows of completed commits are added. A writer that lost the lock right before
-    it created the plan does not know the commits that completed in between.
+    A planner may have missed a commit for two reasons. It used a metadata table that lacked the
+    commit, or it lost the lock right before it created the plan, and the commit completed in
+    between. The files of such a commit belong to the slices that the compaction closes, so without
+    this function their rows would be lost. Apache Hudi does not look for such files. In table
+    version 6 a slice may have logs without committed rows, so only logs with rows of completed
+    commits are added.
 
     Args:
-        plan: of a pending compaction.
-        requested_at: its requested time.
-        view: of the table, with the compaction pending.
+        plan: the plan of a pending compaction.
+        requested_at: requested time of the compaction.
+        view: a view of the table in which the compaction is pending.
         storage: the table's root.
     """
     if view.version.logs_name_their_slice:
@@ -74,7 +75,7 @@ def complete_plan(
 def _with_committed_logs(
     view: FileSystemView, operation: CompactionOperation, storage: Storage
 ) -> CompactionOperation:
-    """Return the operation, with logs of its slice that completed commits wrote."""
+    """Return the operation with all logs of its slice that contain rows of completed commits."""
     group = view.groups.get(operation.group)
     slices = group.slices if group else ()
     planned = next((s for s in slices if s.base_instant == operation.base_instant), None)
@@ -95,7 +96,7 @@ def _holds_committed_rows(log: LogFile, timeline: Timeline, storage: Storage) ->
 def _slice_to_rewrite(
     view: FileSystemView, operation: CompactionOperation, requested_at: str
 ) -> CompactionOperation | None:
-    """The operation that a plan of that time needs for a group: its newest slice from before."""
+    """Return the operation for the newest slice of a file group that began before a plan's time."""
     group = view.groups.get(operation.group)
     before = [s for s in group.slices if s.base_instant < requested_at] if group else []
     return CompactionOperation.of(before[-1]) if before else None

@@ -1,8 +1,8 @@
-"""Keeps the metadata table itself small: old slices are deleted, old instants archived.
+"""Keeps the metadata table small: deletes its old file slices, and archives its old instants.
 
-The metadata table is a table like any other, one folder down. A writer changes it under the lock of
-its data table. How much of it is kept follows from the policies of the data table, and its timeline
-reaches back as far as the data table's. Source:
+The metadata table is itself a Hudi table, in a folder of the data table. Writers change it under
+the lock of the data table. Its policies are derived from those of the data table, and its timeline
+reaches back as far as the data table's timeline. Source:
 ``HoodieBackedTableMetadataWriter.performTableServices`` and
 ``HoodieMetadataWriteUtils.createMetadataWriteConfig`` of Apache Hudi 1.2.0.
 """
@@ -44,11 +44,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class MetadataPolicies:
-    """How much of a metadata table is kept.
+    """The cleaning and archival policies of a metadata table.
 
     Attributes:
         cleaning: which files are kept.
-        archival: how long the active timeline may become.
+        archival: how long the active timeline may be.
     """
 
     cleaning: CleaningPolicy
@@ -58,15 +58,17 @@ class MetadataPolicies:
     def for_data_table(
         cls, cleaning: CleaningPolicy | None = None, archival: ArchivalPolicy | None = None
     ) -> MetadataPolicies:
-        """Return the policies that follow from those of a data table.
+        """Derive the policies of a metadata table from those of its data table.
 
-        The metadata table keeps a fifth more than the data table, but at least twenty commits
-        (``hoodie.metadata.derive.from.datatable.clean.policy``). One more instant stays active than
-        in the data table, and one more than its cleans need.
+        The metadata table retains a fifth more commits, hours or file versions than the data table,
+        but at least twenty commits (``hoodie.metadata.derive.from.datatable.clean.policy``). At
+        least one more commit stays active than in the data table. It is also at least one more than
+        the cleans of the metadata table retain.
 
         Args:
-            cleaning: of the data table; None if another engine cleans it, with any policy.
-            archival: the same for archival.
+            cleaning: cleaning policy of the data table; None if another engine cleans it, with an
+                unknown policy.
+            archival: archival policy of the data table; None if another engine archives it.
         """
         of_data, active = cleaning or CleaningPolicy(), archival or ArchivalPolicy()
         own = CleaningPolicy(
@@ -83,22 +85,25 @@ class MetadataPolicies:
 
 
 class _MetadataTableContext(TableContext):
-    """Of a metadata table: written only under the data table's lock, so without heartbeats."""
+    """The context of a metadata table, which needs no heartbeats.
+
+    The reason is that a metadata table is written only under the data table's lock.
+    """
 
     @contextmanager
     def alive(self, instant: str) -> Iterator[None]:
-        """Keep no heartbeat."""
+        """Run a block without a heartbeat."""
         yield
 
 
 @dataclass(frozen=True, slots=True)
 class Maintained:
-    """What was done to a metadata table.
+    """The result of ``maintain``.
 
     Attributes:
-        deleted: paths of old files, from its own root.
-        archived: instants that left its active timeline.
-        timeline: its own, afterwards.
+        deleted: paths of the deleted files, from the metadata table's root.
+        archived: instants that were removed from the metadata table's active timeline.
+        timeline: the metadata table's timeline afterwards.
         undone: pending commits of dead writers that were rolled back.
     """
 
@@ -111,16 +116,17 @@ class Maintained:
 def maintain(
     context: TableContext, own: Timeline, data: Timeline, policies: MetadataPolicies | None = None
 ) -> Maintained | None:
-    """Clean and archive a metadata table; None if neither is due, and then nothing is read.
+    """Clean and archive a metadata table; if nothing is due, return None and read nothing.
 
-    Pending commits that no writer will complete are rolled back first. They would block cleaning
-    and archival for ever.
+    Pending commits that no writer will complete are rolled back first, because they would block
+    cleaning and archival forever.
 
     Args:
         context: the data table.
         own: the metadata table's timeline, as last known.
-        data: the data table's, as last known; an older one keeps more.
-        policies: how much is kept; None for those of Apache's defaults for the data table.
+        data: the data table's timeline, as last known; with an older timeline, more is kept.
+        policies: the policies of the metadata table; None for those that are derived from Apache
+            Hudi's defaults for the data table.
     """
     policies = policies or MetadataPolicies.for_data_table()
     clock = context.timeline.clock
@@ -142,14 +148,15 @@ def _undo_abandoned(context: TableContext) -> tuple[Timeline, tuple[Instant, ...
     """Roll back commits of the metadata table that no writer will complete.
 
     Returns:
-        The metadata table's timeline afterwards, and the commits.
+        The metadata table's timeline afterwards, and the commits that were rolled back.
     """
     metadata = _as_table(context)
     with context.lock.hold(LOCK_WAIT_S) as lease:
         store = MetadataStore(metadata.storage, metadata.timeline, metadata.timeline.load())
         rollbacks = store.instants.pending_rollbacks(store.timeline)
         in_rollback = {plan.instant for _, plan in rollbacks}
-        data = context.timeline.load()  # after the metadata table's: a data instant is there first
+        # The data table's timeline is loaded last, because a data instant exists before its commit.
+        data = context.timeline.load()
         found = abandoned_commits(store.timeline, data, in_rollback)
         for commit in found:
             store.undo(commit.requested_at, lease.check)
@@ -158,13 +165,13 @@ def _undo_abandoned(context: TableContext) -> tuple[Timeline, tuple[Instant, ...
 
 
 def _is_clean_due(own: Timeline, policy: CleaningPolicy, clock: TimelineClock) -> bool:
-    """Return whether a compaction has made versions that may be deleted, or a clean is pending."""
+    """Return whether a clean is pending, or a compaction has made slices that may be deleted."""
     if own.pending(Action.CLEAN):
         return True
     compactions, last = own.completed(Action.COMMIT), cleaning.last_clean(own)
     if policy.retention is Retention.FILE_VERSIONS:
         new = (i for i in compactions if last is None or i.requested_at > last.requested_at)
-        # Archival may take compactions away as fast as they come.
+        # Archival may remove compactions from the timeline as fast as new ones complete.
         is_over = len(compactions) >= policy.file_versions or own.has_history
         return is_over and any(new)
     until, since = _retained_from(own, policy, clock), ""
@@ -184,10 +191,10 @@ def _retained_from(own: Timeline, policy: CleaningPolicy, clock: TimelineClock) 
 
 
 def _keep_from(own: Timeline, data: Timeline) -> Iterator[str]:
-    """Yield the instants that the data table's timeline still refers to.
+    """Yield the instants that stay active because of the data table's timeline.
 
-    The instant that built the metadata table is kept while the data table has older instants on its
-    timeline, because it shows that they are included.
+    The instant that built the metadata table is kept while the data table's timeline has older
+    instants, because it shows that the metadata table includes the older instants.
     """
     yield from limit_of_metadata_table(data)
     made = first_initial(own)
@@ -211,7 +218,7 @@ def _as_table(context: TableContext) -> TableContext:
 
 
 def _clean(metadata: TableContext, own: Timeline, policy: CleaningPolicy) -> tuple[str, ...]:
-    """Execute pending cleans, or plan one; returns what was deleted."""
+    """Execute the pending cleans, or plan and execute a new one; return the deleted paths."""
     claimed = ((one, cleaning.claim(metadata, one)) for one in own.pending(Action.CLEAN))
     todo = [(one, plan) for one, plan in claimed if plan is not None]
     if not todo:

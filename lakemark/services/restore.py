@@ -1,22 +1,24 @@
-"""Restore: every write after a commit is undone, the newest first.
+"""Restores a table to a commit: undoes every write after the commit, the newest first.
 
-Queries see the table lose its newest commits one by one. Writers are refused until the restore has
-completed. Any writer may complete a restore whose writer died, also one of Apache Hudi. The steps,
-and what a crash right after each leaves:
+Meanwhile, queries see the table lose its newest commits one by one. Writers are refused until the
+restore has completed. If the writer of a restore dies, any writer may complete the restore. A
+restore of Apache Hudi can be completed, too. This list shows the steps, and to the right or below
+what a crash right after the step leaves behind:
 
-1. requested                              a pending plan
-2. the metadata table is dropped, inflight
-                                          the same, of a table that is read by listing
-3. of each instant: unpublish, delete files, forget
-                                          some are undone, the others are in the plan
-4. publish                                the restore is completed
-5. forget rollbacks that were pending     rollbacks of instants that no longer exist
+1. create the requested restore           a pending plan
+2. drop the metadata table, create the inflight restore
+                                          a pending plan; the table is read by listing
+3. for each instant: unpublish, delete files, forget
+                                          some instants are undone; the others are in the plan
+4. publish                                a completed restore, and pending rollbacks of instants
+                                          that no longer exist
+5. forget these pending rollbacks         a completed restore
 
-The metadata table is not rolled back with the commits, so it is dropped first. It is built again
-afterwards (``operations.metadata_table``), or by the next writer that keeps one. Source:
-``RestorePlanActionExecutor``, ``BaseRestoreActionExecutor``, ``RestoreInstantComparatorFactory`` of
-Apache Hudi 1.2.0, which also deletes completed rollbacks; they are kept here, because late writers
-see from them that they were fenced.
+The commits are not rolled back in the metadata table, so it is dropped first. It is built again
+afterwards (``operations.metadata_table``), or by the next writer that keeps a metadata table.
+Source: ``RestorePlanActionExecutor``, ``BaseRestoreActionExecutor``,
+``RestoreInstantComparatorFactory`` of Apache Hudi 1.2.0. Apache Hudi also deletes completed
+rollbacks. Lakemark keeps them, because they show late writers that they were fenced.
 """
 
 from __future__ import annotations
@@ -59,12 +61,12 @@ def pending_restore(timeline: Timeline, store: TimelineStore) -> tuple[Instant, 
 def plan_restore(timeline: Timeline, restore_to: str, is_merge_on_read: bool) -> RestorePlan:
     """Return the writes that come after a completed commit, in the order in which they are undone.
 
-    A write comes after if it completed later, or has not completed. A compaction counts by its
-    request, because rows written since belong to the slices that it opened. Pending clusterings are
-    undone first.
+    A write comes after the commit if it completed later, or has not completed. For a compaction,
+    the requested time is compared, because rows that were written after that time belong to the
+    slices that the compaction opened. Pending clusterings are undone first.
 
     Args:
-        timeline: the active one.
+        timeline: the active timeline.
         restore_to: requested time of the commit.
         is_merge_on_read: whether a completed ``commit`` is a compaction.
 
@@ -81,18 +83,18 @@ def plan_restore(timeline: Timeline, restore_to: str, is_merge_on_read: bool) ->
     later = [
         i for i in timeline.instants if i.action.is_write and _is_after(i, target, is_merge_on_read)
     ]
-    # Reversed: the newest completion first, and before it what has not completed.
+    # In reverse order: pending writes come first, then completed writes from newest to oldest.
     later.sort(key=lambda i: (i.completed_at or "~", i.requested_at), reverse=True)
     later.sort(key=lambda i: i.is_completed or i.action is not Action.CLUSTERING)
     return RestorePlan(restore_to, tuple(UndoneInstant(i.requested_at, i.action) for i in later))
 
 
 def check_restorable(plan: RestorePlan, timeline: Timeline, context: TableContext) -> None:
-    """Pass if undoing these instants brings the whole state back.
+    """Check that undoing the plan's instants brings back the whole state as of the commit.
 
     Raises:
-        Refused: a later savepoint, a pending clean, files that were cleaned, or writes that were
-            archived; the message says what to do first.
+        Refused: a savepoint is later, a clean is pending, files of the state were cleaned, or later
+            writes were archived; the message says what to do first.
         CorruptData: a savepoint or a clean is damaged.
     """
     assert plan.restore_to is not None
@@ -106,25 +108,27 @@ def restore(
     restore_to: str | None,
     is_merge_on_read: bool,
 ) -> tuple[Instant, list[RollbackPlan]]:
-    """Bring back the state as of a commit; a pending restore is completed instead.
+    """Bring back the state as of a commit; if a restore to it is pending, complete that restore.
 
     Args:
         context: the table.
-        restore_to: requested time of the commit, or of its savepoint; None only completes.
+        restore_to: requested time of the commit, or of its savepoint; None to complete whatever
+            restore is pending.
         is_merge_on_read: see ``plan_restore``.
 
     Returns:
-        The completed restore, and what was deleted of each instant.
+        The completed restore, and the deleted files of each instant.
 
     Raises:
-        InvalidConfig: no such commit; or another restore is pending, or none to complete.
-        Refused: see ``check_restorable``. The plan is removed, if none of it was executed.
+        InvalidConfig: there is no such commit; or a restore to another commit is pending; or there
+            is no restore to complete.
+        Refused: see ``check_restorable``. A pending plan of which nothing was executed is removed.
     """
     with context.lock.hold(LOCK_WAIT_S) as lease:
         timeline = context.timeline.load()
         found = pending_restore(timeline, context.timeline)
         if found and restore_to not in (None, found[1].restore_to):
-            message = f"{found[0]} restores to {found[1].restore_to} and has not ended"
+            message = f"{found[0]} restores to {found[1].restore_to} and has not completed"
             raise InvalidConfig(message)
         pending, plan = found or _request(context, timeline, restore_to, is_merge_on_read, lease)
         if found:
@@ -138,10 +142,10 @@ def restore(
 def _check_again(
     context: TableContext, pending: Instant, plan: RestorePlan, timeline: Timeline
 ) -> None:
-    """Check a plan that was found, unless its execution has begun.
+    """Check a pending plan again, unless its execution has begun; remove it if the check fails.
 
-    The plan may appear long after its writer gave up. A clean may have deleted files since that it
-    needs. Writers are refused while it is pending, so it is removed.
+    A suspended writer may create its plan late. Since the plan was made, a clean may have deleted
+    files that the restore needs. The plan is removed, because a pending restore blocks all writers.
     """
     if pending.state is not State.REQUESTED or plan.restore_to is None:
         return
@@ -182,7 +186,8 @@ def _obstacles(
             if gone.action.is_write and gone.requested_at > restore_to:
                 yield f"{gone}, which came after it, was archived"
             elif gone.action.is_write and gone.requested_at == restore_to:
-                # An archiver has still to delete it. Then no active commit would be left.
+                # An archiver has yet to delete the commit from the active timeline. After that, no
+                # active commit would remain.
                 yield "it is archived; restore to a later commit"
     if restore_to not in savepoints:
         check_not_cleaned(timeline, context.timeline, restore_to)
@@ -197,11 +202,11 @@ def _obstacles(
 def _logs_of_later_commits(
     kept: Mapping[str, Iterable[str]], restore_to: str, timeline: Timeline, context: TableContext
 ) -> set[str]:
-    """Logs that a savepoint lists beyond its commit's state: an earlier restore deleted them.
+    """Return the logs that a savepoint lists, but that its commit's state does not need.
 
-    In table version 6 it lists all logs of a slice, and an upgrade keeps it. Only commits on the
-    active timeline show which logs belong to the state, so logs of archived commits are not
-    required.
+    An earlier restore may have deleted these logs. In table version 6, a savepoint lists all logs
+    of a slice, and an upgrade keeps the savepoint. Only active commits show which logs belong to
+    the state, so logs of archived commits are not required either.
     """
     store = context.timeline
     if not (store.version.logs_name_their_slice or was_version_6(context.storage)):
@@ -230,17 +235,17 @@ def _request(
     requested = Instant(at, Action.RESTORE, State.REQUESTED)
     lease.check()
     context.timeline.create(requested, encode_restore_plan(plan))
-    lease.check()  # if it came late, it may lack a commit: ``_with_later_commits``
+    lease.check()  # if the plan was created late, ``_with_later_commits`` adds what it lacks
     return requested, plan
 
 
 def _with_later_commits(
     plan: RestorePlan, pending: Instant, timeline: Timeline, is_merge_on_read: bool
 ) -> RestorePlan:
-    """Return a plan that was found, with the writes between its time and its creation.
+    """Return a pending plan, with the writes between its requested time and its creation.
 
-    Its writer may have lost the lock before it created the plan. Commits that completed until then
-    came before the restore, so the restore undoes them, too.
+    The plan's writer may have lost the lock before it created the plan. Commits that completed
+    until the creation came before the restore, so the restore undoes them, too.
     """
     if plan.restore_to not in {i.requested_at for i in timeline.completed(*COMMITS)}:
         return plan  # of another format, or of a commit that was archived since
@@ -283,7 +288,7 @@ def _execute(
 def _undo(
     context: TableContext, instant: UndoneInstant, files: Sequence[str], lease: Lease
 ) -> RollbackPlan:
-    """Remove one instant and its files; it may have been removed in part before."""
+    """Remove one instant and its files; an earlier attempt may have removed a part of them."""
     name = instant.requested_at
     current = _write_of(context.timeline.load(), name)
     if current is not None:
@@ -306,7 +311,10 @@ def _write_of(timeline: Timeline, requested_at: str) -> Instant | None:
 
 
 def _forget_rollbacks(context: TableContext, timeline: Timeline, plan: RestorePlan) -> None:
-    """Forget pending rollbacks of undone instants; Apache Hudi leaves one for each instant."""
+    """Forget the pending rollbacks of undone instants.
+
+    A restore of Apache Hudi leaves such a rollback for each instant.
+    """
     undone = {instant.requested_at for instant in plan.instants}
     for rollback, rollback_plan in context.timeline.pending_rollbacks(timeline):
         if rollback_plan.instant in undone:

@@ -1,4 +1,4 @@
-"""Savepoints: the files of one commit's state, which cleaning keeps until it is deleted.
+"""Creates and deletes savepoints, which protect the files of one commit's state from cleaning.
 
 A savepoint has the requested time of the commit that it keeps. Source: ``SavepointActionExecutor``,
 ``SavepointHelpers`` of Apache Hudi 1.2.0.
@@ -24,7 +24,7 @@ from lakemark.transaction.rollback_checks import (
 )
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
 
-#: The slices that a query as of the instant reads, on a timeline.
+#: Returns the slices that a query as of an instant reads, given a timeline and the instant.
 SlicesAsOf = Callable[[Timeline, str], Iterable[FileSlice]]
 
 
@@ -32,7 +32,7 @@ def savepoints(timeline: Timeline, store: TimelineStore) -> dict[str, SavepointM
     """Return every savepoint by its instant, oldest first.
 
     Raises:
-        CorruptData: one is damaged.
+        CorruptData: a savepoint is damaged.
     """
     found = sorted(timeline.completed(Action.SAVEPOINT), key=lambda i: i.requested_at)
     return {instant.requested_at: store.read_savepoint(instant) for instant in found}
@@ -41,7 +41,7 @@ def savepoints(timeline: Timeline, store: TimelineStore) -> dict[str, SavepointM
 def plan_savepoint(
     context: TableContext, requested_at: str, slices_as_of: SlicesAsOf, user: str, comment: str
 ) -> SavepointMetadata:
-    """Return what ``create_savepoint`` would keep, as of now. Errors as there."""
+    """Return what ``create_savepoint`` would keep if it ran now; errors as for that function."""
     timeline = context.timeline.load()
     return _plan(timeline, context.timeline, requested_at, slices_as_of, user, comment)
 
@@ -49,7 +49,7 @@ def plan_savepoint(
 def create_savepoint(
     context: TableContext, requested_at: str, slices_as_of: SlicesAsOf, user: str, comment: str
 ) -> SavepointMetadata:
-    """Keep the state as of a completed commit; a pending savepoint is completed.
+    """Create a savepoint of the state as of a completed commit; a pending savepoint is completed.
 
     Raises:
         InvalidConfig: no such commit is on the active timeline.
@@ -70,16 +70,16 @@ def create_savepoint(
 
 
 def plan_deletion(context: TableContext, requested_at: str) -> SavepointMetadata:
-    """Return the files that ``delete_savepoint`` would release; errors as there."""
+    """Return the files that ``delete_savepoint`` would release; errors as for that function."""
     found = _find(context.timeline.load(), requested_at)
     return context.timeline.read_savepoint(found) if found.is_completed else SavepointMetadata()
 
 
 def delete_savepoint(context: TableContext, requested_at: str) -> None:
-    """Let cleaning delete the files again; a pending savepoint is removed, too.
+    """Delete a completed or pending savepoint, so that cleaning may delete its files again.
 
     Raises:
-        InvalidConfig: there is no savepoint of that instant.
+        InvalidConfig: the instant has no savepoint.
         Refused: a restore is pending.
     """
     with context.lock.hold(LOCK_WAIT_S) as lease:
@@ -114,9 +114,9 @@ def _find(timeline: Timeline, requested_at: str) -> Instant:
 
 
 def check_may_keep(timeline: Timeline, store: TimelineStore, requested_at: str) -> None:
-    """Pass if the state as of the instant is complete, and nothing pending will change it.
+    """Check that a savepoint of the state as of an instant may be created.
 
-    Errors as for ``create_savepoint``.
+    No pending clean or restore may delete files of that state. Errors as for ``create_savepoint``.
     """
     check_no_restore(timeline)
     if requested_at not in {i.requested_at for i in timeline.completed(*COMMITS)}:
@@ -130,7 +130,8 @@ def check_may_keep(timeline: Timeline, store: TimelineStore, requested_at: str) 
         raise Refused(message)
     for clean in timeline.pending(Action.CLEAN):
         message = (
-            f"{clean} may be deleting these files; complete it first: lakemark table clean --run"
+            f"{clean} may be deleting these files; complete it first: "
+            "lakemark table clean TABLE --run"
         )
         raise Refused(message)
     rollback = rollbacks_of_completed_commits(timeline, store).get(requested_at)
@@ -144,10 +145,11 @@ def check_may_keep(timeline: Timeline, store: TimelineStore, requested_at: str) 
 
 
 def check_not_cleaned(timeline: Timeline, store: TimelineStore, requested_at: str) -> None:
-    """Pass if no clean can have deleted files of the state as of the instant.
+    """Check that no clean can have deleted files of the state as of an instant.
 
     Raises:
-        Refused: a clean retained later commits only, or counted file versions.
+        Refused: a clean retained later commits only, or counted file versions; or the content of a
+            clean is lost.
         CorruptData: a clean is damaged.
     """
     for clean in timeline.completed(Action.CLEAN):
@@ -155,7 +157,10 @@ def check_not_cleaned(timeline: Timeline, store: TimelineStore, requested_at: st
             continue
         metadata = store.read_clean(clean)
         if metadata is None:
-            message = f"what {clean} deleted is lost; the state as of {requested_at} may be gone"
+            message = (
+                f"the record of what {clean} deleted is lost; the state as of {requested_at} may "
+                "be gone"
+            )
             raise Refused(message)
         retained = metadata.earliest_retained
         if not retained or retained > requested_at:

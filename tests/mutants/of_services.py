@@ -61,7 +61,7 @@ _CLEANS = (
     ),
     Mutant(
         _CLEANING,
-        "        lease.check()  # if it came late, ``claim`` removes it\n",
+        "        lease.check()  # if the plan was created late, ``claim`` removes it\n",
         "",
         "a clean whose plan appeared late deletes files that a savepoint keeps",
         _OF_CHECKS + _LATE_PLANS,
@@ -152,7 +152,7 @@ _CLEANS = (
     ),
     Mutant(
         _CLEANING,
-        "        if timeline.pending(Action.CLEAN):  # it may have the same files\n",
+        "        if timeline.pending(Action.CLEAN):  # its plan may name the same files\n",
         "        if False:\n",
         "two cleans delete and record the same files",
         _OF_CLEANING,
@@ -218,7 +218,7 @@ _RESTORES = (
     ),
     Mutant(
         _RESTORE,
-        "    lease.check()  # if it came late, it may lack a commit: ``_with_later_commits``\n",
+        "    lease.check()  # if the plan was created late, ``_with_later_commits`` adds what it lacks\n",
         "",
         "a restore whose plan appeared late keeps a commit that it should undo",
         _OF_CHECKS + _LATE_PLANS,
