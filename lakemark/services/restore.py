@@ -235,7 +235,7 @@ def _request(
     requested = Instant(at, Action.RESTORE, State.REQUESTED)
     lease.check()
     context.timeline.create(requested, encode_restore_plan(plan))
-    lease.check()  # if the plan was created late, ``_with_later_commits`` adds what it lacks
+    lease.check()  # if the plan is late, ``_with_later_commits`` adds missing commits
     return requested, plan
 
 

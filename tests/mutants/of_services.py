@@ -218,7 +218,7 @@ _RESTORES = (
     ),
     Mutant(
         _RESTORE,
-        "    lease.check()  # if the plan was created late, ``_with_later_commits`` adds what it lacks\n",
+        "    lease.check()  # if the plan is late, ``_with_later_commits`` adds missing commits\n",
         "",
         "a restore whose plan appeared late keeps a commit that it should undo",
         _OF_CHECKS + _LATE_PLANS,
