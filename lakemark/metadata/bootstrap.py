@@ -114,8 +114,8 @@ def drop_metadata_table(
     The metadata table is first removed from the properties, because readers would miss rows if
     files of the ``files`` partition were gone. If the properties do not name the metadata table
     although its files exist, the process that built it may have died, or received no answer from
-    the store. A request of that process to add the metadata table to the properties must not
-    succeed late.
+    the store. If that process has sent a request to add the metadata table to the properties, the
+    request is made to fail, so that it does not succeed late.
 
     Args:
         storage: the data table's root.

@@ -161,9 +161,9 @@ class CommitStatistics:
         """Return the ranges of these partitions, without the commit's own files.
 
         Known ranges are used if they include every column of the commit. Ranges are derived again
-        if the commit replaces files, or if the stored ranges may be outdated. They are also derived
-        again if they lack a column of the commit, because files of other writers may have values of
-        that column.
+        if the commit replaces files, or if the stored ranges may be outdated. Ranges that lack a
+        column of the commit are also derived again, because files of other writers may have values
+        of that column.
         """
         losing = partitions_that_lose_files(commit[1])
         if any(not one.columns for path in losing for one in files.get(path, ())):
@@ -238,8 +238,8 @@ def _is_write_before(instant: Instant, timeline: Timeline) -> bool:
 
     That write may complete after the instant. Readers merge the records of a partition in the order
     of the requested times of their commits, so they merge the record of that write first. The
-    record of the instant must therefore widen that record, and not replace it. Table services are
-    ignored, because they add no values.
+    record of the instant must therefore widen the record of that write, and not replace it. Table
+    services are ignored, because they add no values.
     """
     return any(
         one.action.is_write and not one.action.is_table_service

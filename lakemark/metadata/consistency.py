@@ -81,7 +81,7 @@ def _has(metadata: Timeline, instant: Instant) -> bool:
 def _unknown_commits(data: Timeline, metadata: Timeline) -> list[str]:
     """Return the metadata table's commits that match no instant of the data table.
 
-    Commits that a restore made are omitted.
+    Commits that were requested during a restore are omitted.
     """
     start, restores = data.start, data.completed(Action.RESTORE)
     return [

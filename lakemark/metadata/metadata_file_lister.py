@@ -62,14 +62,14 @@ class MetadataFileLister:
         return {path: _data_files(path, listed.get(name, ())) for path, name in names.items()}
 
     def records(self) -> dict[str, dict[str, int]]:
-        """Return the names and sizes of files under each key, and of partitions, as stored.
+        """Return the stored names and sizes of the files under each key.
 
-        Names of partitions are under the key ``ALL_PARTITIONS``.
+        Under the key ``ALL_PARTITIONS``, the names are those of partitions.
         """
         return {key: dict(entries) for key, entries in self._read(None).items()}
 
     def _read(self, keys: Sequence[str] | None) -> dict[str, list[tuple[str, int]]]:
-        """Return the names and sizes under each of these keys; under all keys if None."""
+        """Return the names and sizes under each of ``keys``; under all keys if it is None."""
         selection = None if keys is None else Keys.of_any(pa.array(keys, pa.string()))
         parts = self.metadata.parts(_FILES.stored_name, selection)
         entries = _live_entries(self.metadata.history(parts, _FILES.payload))

@@ -1,7 +1,7 @@
 """Writes the metadata table, which is a merge-on-read table in a folder of the data table.
 
 A writer holds the data table's lock, so the metadata table has one writer at a time. This list
-shows the steps of a commit, and below each step what a crash right after the step leaves behind:
+shows the steps of a commit, and next to each step what a crash right after the step leaves behind:
 
 1. create the requested and the inflight instant
                             a pending instant, which ``undo`` removes
@@ -160,7 +160,7 @@ class MetadataStore:
             check_lease: raises if the lock was lost.
 
         Raises:
-            ClockBehind: ``listed_at`` is too far in this machine's future.
+            ClockBehind: ``listed_at`` is too far ahead of this machine's clock.
         """
         instant = initial(number)
         pending = self.begin(Instant(instant, _DELTA, State.REQUESTED))
@@ -229,7 +229,7 @@ class MetadataStore:
             completed = self.instants.publish(pending, completed_at, check_not_fenced)
         except NotFound:
             check_not_fenced()
-            reason = "its part in the metadata table was removed by a rollback"
+            reason = "its commit in the metadata table was removed by a rollback"
             raise Fenced(pending.requested_at, reason) from None
         self.instants.withdraw(pending)
         self.instants.note_commit(completed, metadata)

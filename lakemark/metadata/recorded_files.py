@@ -61,7 +61,7 @@ class RecordedFiles:
         try:
             recorded = self._recorded(partition, by_path.values())
         except CorruptData as error:
-            return f"a commit of its own cannot be read: {error}"
+            return f"one of its commits cannot be read: {error}"
         for path, file in sorted(recorded.items()):
             found = by_path.get(path)
             if found is None:

@@ -1,8 +1,8 @@
 """Decides which instants of a metadata table are valid.
 
 A commit is first published in the metadata table, and then in the data table with the same
-requested time. It is valid only once it has completed in the data table, so readers see both
-changes at the same time. Instants that only the metadata table has are valid once they have
+requested time. The commit is valid only once it has completed in the data table, so readers see
+both changes at the same time. Instants that only the metadata table has are valid once they have
 completed.
 Source: ``HoodieTableMetadataUtil.getValidInstantTimestamps`` of Apache Hudi 1.2.0.
 """

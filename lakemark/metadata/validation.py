@@ -110,7 +110,7 @@ def _timeline_differences(metadata: MetadataTable) -> Iterator[Difference]:
 
 
 def _partition_file_differences(metadata: MetadataTable) -> Iterator[Difference]:
-    """Yield a difference for each partition whose files are not as the commits recorded them."""
+    """Yield a difference for each metadata partition whose files differ from the recorded ones."""
     for partition in sorted(metadata.partitions):
         mismatch = metadata.find_file_mismatch(partition)
         if mismatch is not None:
@@ -166,9 +166,10 @@ def _file_differences(
 
 
 def _is_same(stored: dict[str, object], actual: dict[str, object], kind: pa.DataType) -> bool:
-    """Return whether stored statistics equal the actual ones, also after lakemark limits bounds.
+    """Return whether stored statistics equal the actual ones.
 
-    Apache Hudi does not shorten texts in bounds, and may use NaN as a bound.
+    Apache Hudi does not shorten texts in bounds, and may use NaN as a bound. Lakemark shortens
+    texts and omits NaN, so stored bounds are also compared after such a conversion.
     """
     if stored == actual:
         return True

@@ -1,4 +1,7 @@
-"""Keeps the state of a metadata table for its writer, and checks that the writer may continue it.
+"""Keeps the state of a metadata table for its writer, and checks that it may be continued.
+
+A metadata table may be continued if a writer may add commits to it. Otherwise it must be built
+again.
 
 Usually one driver writes a table, so the state is kept from call to call. The state is loaded again
 if the data table's timeline shows instants of other writers, or if another process built the
@@ -238,7 +241,10 @@ class WriterStateLoader:
         return {name for name in defined if name.partition(".")[0] in schema.names}
 
     def newest_schema(self, properties: TableProperties, timeline: Timeline) -> pa.Schema | None:
-        """Return the columns of the newest active commit with a schema; None if there is none."""
+        """Return the columns of the newest completed commit that has a schema.
+
+        The result is None if no active commit has a schema.
+        """
         for instant in reversed(timeline.completed(*COMMITS)):
             text = self.instants.read_commit(instant).extra_metadata.get(keys.SCHEMA)
             if text:
@@ -272,7 +278,7 @@ class WriterStateLoader:
         if missing:
             return f"it has no statistics of column {missing[0]}"
         other = [name for name in indexed if name not in wanted]
-        return f"it has statistics of column {other[0]}, which are not kept here" if other else None
+        return f"it has statistics of column {other[0]}, which lakemark omits" if other else None
 
 
 def _find_file_mismatch(metadata: MetadataTable) -> str | None:

@@ -12,9 +12,9 @@ the late row. Its reader applies the condition on ``_hoodie_commit_time`` to the
 merges the logs, so no row competes with the late row. But no snapshot ever contained the late row,
 so lakemark merges first.
 
-A range contains the completion times (in table version 6, the requested times) after ``begin``, up
-to and including ``end``. If commits of the range were archived, or required files were cleaned, the
-query reads the whole table instead. Files of older slices are not required, because the compaction
+The range consists of the completion times (in table version 6, the requested times) later than
+``begin``, up to and including ``end``. If commits of the range were archived, or required files
+were cleaned, the whole table is read. Files of older slices are not required, because a compaction
 or replacement in the range has rewritten their rows. Apache Hudi reads the whole table if any file
 no longer exists, and then misses rows that commits after the range changed.
 
@@ -53,7 +53,7 @@ from lakemark.view.file_lister import DataFile, data_file
 from lakemark.view.file_system_view import FileSystemView
 from lakemark.view.visible_instants import VisibleInstants
 
-#: Longest time between request and completion of an archived commit.
+#: The longest time that is assumed between request and completion of an archived commit.
 _LONGEST_COMMIT = timedelta(days=1)
 
 
@@ -125,7 +125,7 @@ def plan(
 
 
 def _commits_in(view: FileSystemView, instant_range: InstantRange) -> list[Instant]:
-    """Return the commits of the range on the active timeline, by requested time."""
+    """Return the commits of the range on the active timeline, sorted by requested time."""
     commits = view.timeline.completed(*COMMITS)
     return sorted(
         (commit for commit in commits if instant_range.contains(_counted_time(view, commit))),

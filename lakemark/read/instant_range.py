@@ -42,7 +42,7 @@ class InstantRange:
             _parse_bound(begin, clock), None if end is None else parse_query_instant(end, clock)
         )
         if instant_range.end is not None and instant_range.end < instant_range.begin:
-            message = f"the range ends at {end}, before its begin {begin}; swap the two"
+            message = f"the range ends at {end}, before its beginning {begin}; swap the bounds"
             raise InvalidConfig(message)
         return instant_range
 

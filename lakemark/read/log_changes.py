@@ -44,7 +44,7 @@ __all__ = ["DeleteMarker", "IsVisible", "LogChanges"]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Path: TypeAlias = tuple[str, ...]
 
-#: Logs of at most this total size are read whole, with one request each.
+#: If the logs of a slice have at most this total size, each is read whole with one request.
 _HELD_BYTES = 32 << 20
 
 _DELETING_OPERATIONS = pa.array(DELETE_OPERATIONS)
@@ -56,7 +56,7 @@ class LogChanges:
 
     Attributes:
         storage: storage at the table's root.
-        schema: columns of the result, before the kind of change; the record key is one of them.
+        schema: columns of the result, including the record key; the kind of change is added.
         ordering_fields: ordering fields, whose values are also in delete records.
         is_visible: returns whether blocks of an instant are visible.
         delete_marker: marks deletes among data rows, in addition to Hudi's own columns.

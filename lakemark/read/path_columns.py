@@ -38,7 +38,7 @@ class PathColumns:
         return cls(properties.partition_fields, properties.url_encode)
 
     def append_to(self, schema: pa.Schema) -> pa.Schema:
-        """Return a schema of the table's commits, with the partition columns moved to the end."""
+        """Return the schema of a commit, with the partition columns moved to the end."""
         others = [field for field in schema if field.name not in self.names]
         return pa.schema([*others, *(pa.field(name, pa.string()) for name in self.names)])
 

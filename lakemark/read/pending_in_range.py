@@ -31,7 +31,7 @@ def check_none_pending(
     for pending in view.timeline.pending(*COMMITS):
         if pending.requested_at not in clusterings and pending.requested_at <= end:
             message = (
-                f"{pending} is pending, and the range goes to {end}: the next range would miss its "
-                "rows; wait for it, or end the range before it"
+                f"{pending} is pending, and the range goes to {end}, so the next range would miss "
+                "its rows; wait until it completes, or end the range before it"
             )
             raise InvalidConfig(message)

@@ -14,7 +14,7 @@ def project_schema(schema: pa.Schema, columns: Collection[str]) -> pa.Schema:
     """Return the named columns of a schema, in the schema's order.
 
     Raises:
-        InvalidConfig: the table has no column of that name.
+        InvalidConfig: the table does not have one of the columns.
     """
     unknown = set(columns) - set(schema.names)
     if unknown:

@@ -87,7 +87,7 @@ class ScanPlanner:
         """Plan a query.
 
         Args:
-            query: the query, without columns and condition.
+            query: the type of query, with its time or range.
             columns: the columns of the result, in this order; all when None.
             condition: a condition on the rows; None for all rows.
             record_keys: return only rows with these keys; None for any key.
@@ -140,7 +140,7 @@ class ScanPlanner:
         self, condition: pc.Expression | None, record_keys: pa.Array
     ) -> pc.Expression:
         if not self.properties.populates_meta_columns:
-            message = f"rows of this table do not contain their key: it has no {RECORD_KEY}"
+            message = f"rows of this table do not contain their key: the table has no {RECORD_KEY}"
             raise InvalidConfig(message)
         wanted = pc.field(RECORD_KEY).isin(record_keys)
         return wanted if condition is None else wanted & condition
@@ -162,7 +162,9 @@ class ScanPlanner:
         self, query: Incremental, columns: Sequence[str] | None, condition: pc.Expression | None
     ) -> Scan:
         if not self.properties.populates_meta_columns:
-            message = f"rows of this table do not contain their commit: it has no {COMMIT_TIME}"
+            message = (
+                f"rows of this table do not contain their commit: the table has no {COMMIT_TIME}"
+            )
             raise InvalidConfig(message)
         instant_range = InstantRange.of(query.begin, query.end, self.store.clock)
         plan = incremental.plan(self.view, self.store, instant_range)
@@ -210,7 +212,7 @@ class ScanPlanner:
         )
 
     def _virtual_keys(self) -> VirtualKeys | None:
-        """Return what creates the record keys if they are virtual; None if rows contain keys."""
+        """Return the creator of virtual record keys; None if the rows contain their keys."""
         if self.properties.populates_meta_columns:
             return None
         return VirtualKeys(self.properties.record_key_fields)
@@ -218,7 +220,7 @@ class ScanPlanner:
     def _create_pruner(self, schema: pa.Schema, slices: Sequence[FileSlice]) -> SlicePruner:
         properties = self.properties
         fields = properties.partition_fields if properties.folders_are_values else ()
-        # Dropped columns have no statistics.
+        # Partition columns that the files lack have no statistics.
         statistics = None if properties.drops_partition_columns else self.statistics
         is_merged = any(file_slice.logs for file_slice in slices)
         is_custom = is_merged and merge_settings(properties).mode is MergeMode.CUSTOM

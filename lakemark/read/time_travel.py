@@ -31,8 +31,8 @@ class TimeTravel:
         instant: the instant time.
         slices: file slices as of the instant.
         visible: decides which blocks of the slices' logs are visible.
-        schema: the table's Avro schema as of the instant, as JSON without the meta columns. If no
-            active commit up to the instant has a schema, it is None, and the current schema is
+        schema: the table's Avro schema as of the instant, as JSON without the meta columns. This is
+            None if no active commit up to the instant has a schema; then the current schema is
             used.
     """
 

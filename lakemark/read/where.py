@@ -80,15 +80,15 @@ class ConditionMaker(Protocol[Condition]):
         ...
 
     def is_null(self, column: Sequence[str]) -> Condition:
-        """Return the test whether a column is null."""
+        """Return a condition that is true if a column is null."""
         ...
 
     def both(self, one: Condition, other: Condition) -> Condition:
-        """Return a condition that requires both conditions."""
+        """Return a condition that is true if both conditions are true."""
         ...
 
     def either(self, one: Condition, other: Condition) -> Condition:
-        """Return a condition that requires at least one of the conditions."""
+        """Return a condition that is true if at least one of the conditions is true."""
         ...
 
     def negate(self, condition: Condition) -> Condition:

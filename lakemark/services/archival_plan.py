@@ -133,10 +133,10 @@ def _before_pending(timeline: Timeline) -> Iterator[str]:
 
 
 def _for_compaction(timeline: Timeline, delta_commits: int) -> Iterator[str]:
-    """Yield the instant from which on the compaction trigger needs the timeline.
+    """Yield the oldest instant that the compaction trigger needs.
 
-    This is the last compaction. If enough delta commits follow it, it is the oldest of as many
-    delta commits as the trigger counts.
+    The trigger counts the delta commits since the last compaction, up to ``delta_commits``. So it
+    needs the newest ``delta_commits`` of them. If there are fewer, it needs the last compaction.
     """
     deltas = [i for i in commits_by_request(timeline) if i.action is Action.DELTA_COMMIT]
     if not deltas:

@@ -156,7 +156,7 @@ def claim(context: TableContext, pending: Instant) -> CleanPlan | None:
     plan may name files that are needed again.
 
     After a rollback, a plan is kept if the undone instant was requested after the clean, or if the
-    clean has begun. Such an instant had never completed, so the plan does not depend on it. The
+    clean has begun. The undone instant had never completed, so the plan does not depend on it. The
     plan may have been executed in part, and only the completion of the clean records this.
 
     A plan is also kept if the metadata table records the clean, because then all files of the plan

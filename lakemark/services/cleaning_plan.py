@@ -25,7 +25,7 @@ from lakemark.timeline.timeline import Timeline
 from lakemark.view.file_group import FileGroup
 from lakemark.view.file_system_view import FileSystemView
 
-#: A hundred years. No table is older, and dates do not reach back any number of hours.
+#: A hundred years. No table is older, and more hours could lead to a date before the year 1.
 _ALL_HOURS = 100 * 365 * 24
 
 
@@ -85,8 +85,8 @@ def earliest_retained(
     """Return the oldest commit that queries may travel to; None if there is no such limit.
 
     There is no limit if all commits are retained, or if the policy counts file versions. The result
-    is never later than the newest commit before a pending write. So a later clean, which searches
-    from this result on, finds the files that the pending write replaces.
+    is never later than the newest commit before a pending write. The next clean searches only the
+    commits from this result on, so it finds the files that the pending write replaces.
 
     Args:
         timeline: the table's timeline.

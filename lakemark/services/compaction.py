@@ -258,7 +258,7 @@ def _contradicts(done: Instant, name: str, plan: CompactionPlan, store: Timeline
 def _is_followed(context: TableContext, pending: Instant, plan: CompactionPlan) -> bool:
     """Return whether logs were written to the slices that the plan opens; only in table version 6.
 
-    In later versions the names of logs do not show this.
+    In later versions the names of logs do not show this, so the result is False.
     """
     if not context.timeline.version.logs_name_their_slice:
         return False

@@ -155,7 +155,8 @@ def _undo_abandoned(context: TableContext) -> tuple[Timeline, tuple[Instant, ...
         store = MetadataStore(metadata.storage, metadata.timeline, metadata.timeline.load())
         rollbacks = store.instants.pending_rollbacks(store.timeline)
         in_rollback = {plan.instant for _, plan in rollbacks}
-        # The data table's timeline is loaded last, because a data instant exists before its commit.
+        # The data table's timeline is loaded last, because a data instant is created before its
+        # commit to the metadata table.
         data = context.timeline.load()
         found = abandoned_commits(store.timeline, data, in_rollback)
         for commit in found:
@@ -182,7 +183,10 @@ def _is_clean_due(own: Timeline, policy: CleaningPolicy, clock: TimelineClock) -
 
 
 def _retained_from(own: Timeline, policy: CleaningPolicy, clock: TimelineClock) -> str:
-    """Return the earliest commit to retain, as of the newest commit; "" to retain everything."""
+    """Return the requested time of the earliest commit to retain; "" to retain everything.
+
+    Hours are counted back from the newest commit.
+    """
     newest = max((i.requested_at for i in own.completed(*COMMITS)), default=INITIAL)
     if newest.startswith(INITIAL):
         return ""
@@ -193,8 +197,9 @@ def _retained_from(own: Timeline, policy: CleaningPolicy, clock: TimelineClock) 
 def _keep_from(own: Timeline, data: Timeline) -> Iterator[str]:
     """Yield the instants that stay active because of the data table's timeline.
 
-    The instant that built the metadata table is kept while the data table's timeline has older
-    instants, because it shows that the metadata table includes the older instants.
+    While the data table's timeline has instants from before the metadata table was built, the
+    instant that built it is kept, too. That instant shows which older ones the metadata table
+    includes.
     """
     yield from limit_of_metadata_table(data)
     made = first_initial(own)

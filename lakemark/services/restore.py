@@ -93,8 +93,8 @@ def check_restorable(plan: RestorePlan, timeline: Timeline, context: TableContex
     """Check that undoing the plan's instants brings back the whole state as of the commit.
 
     Raises:
-        Refused: a savepoint is later, a clean is pending, files of the state were cleaned, or later
-            writes were archived; the message says what to do first.
+        Refused: there is a later savepoint, a clean is pending, files of the state were cleaned, or
+            later writes were archived; the message says what to do first.
         CorruptData: a savepoint or a clean is damaged.
     """
     assert plan.restore_to is not None

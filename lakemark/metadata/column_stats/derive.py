@@ -5,9 +5,9 @@ Columns of floats are always read, because the statistics in footers omit NaN. C
 also read if the writer of the file may shorten texts in footers.
 
 The statistics of a partition cover the files that queries read. A commit that only adds files
-widens the statistics. A commit that replaces files, such as a compaction, may narrow them. After
-such a commit, the statistics of the remaining files are read. If a file has no statistics of a
-column, the file itself is read.
+widens the statistics. A commit that replaces files, such as a compaction, may narrow them. For such
+a commit, the statistics of the remaining files are read. If a file has no statistics of a column,
+the file itself is read.
 Source: ``convertMetadataToPartitionStatRecords`` of ``HoodieTableMetadataUtil``, Apache Hudi 1.2.0.
 That method reads the statistics of files at every commit, and treats a file without statistics as a
 file without values.

@@ -111,7 +111,7 @@ class ColumnStatistics:
             columns: the columns, with their current types.
 
         Raises:
-            SnapshotChanged, CorruptData, Unsupported: as ``of_column``.
+            SnapshotChanged, CorruptData, Unsupported: as for ``of_column``.
         """
         keys = {field.name: _file_keys(field.name, files) for field in columns}
         file_of = {key: file for one in keys.values() for key, file in one.items()}
@@ -177,7 +177,7 @@ class PartitionStatistics:
             columns: the columns, with their current types.
 
         Raises:
-            SnapshotChanged, CorruptData, Unsupported: as ``of_column``.
+            SnapshotChanged, CorruptData, Unsupported: as for ``of_column``.
         """
         keys = [partition_stats_key(name, path) for name in columns.names for path in partitions]
         rows = self._history(pa.array(keys, pa.binary()))
@@ -361,7 +361,7 @@ def _unite(rows: pa.Table, bounds: _Bounds, name_column: str, label: str | None)
 def _is_consistent(low: pa.Array, high: pa.Array, payload: pa.StructArray) -> npt.NDArray[np.bool_]:
     """Return whether each record has both bounds or only nulls.
 
-    Other records exist, because a footer may count values and lack bounds.
+    Some records have neither, because a footer may count values but lack bounds.
     """
     is_empty = pc.equal(_field(payload, "nullCount"), _field(payload, "valueCount"))
     has_bounds = pc.and_(low.is_valid(), high.is_valid())
@@ -372,7 +372,7 @@ def _is_consistent(low: pa.Array, high: pa.Array, payload: pa.StructArray) -> np
 
 
 def _extreme(values: pa.Array, group_of: npt.NDArray[np.int64], order: str) -> pa.Array:
-    """Return the first value of each group in an order; null if the group has no value.
+    """Return the first value of each group in the given order; null if the group has no value.
 
     NaN is the largest value.
     """

@@ -287,7 +287,8 @@ class _CommitSplits:
         """Decides which log blocks are visible in the state before the commit.
 
         In table version 6 a log may have blocks of several commits, so blocks of newer commits are
-        hidden. In later versions a log belongs to one commit, so the files are selected instead.
+        hidden. In later versions a log belongs to one commit, so files of newer commits are omitted
+        instead.
         """
         visible = self.view.visible_instants
         if not self.view.version.logs_name_their_slice:
