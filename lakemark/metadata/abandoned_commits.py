@@ -1,9 +1,10 @@
 """Finds pending commits of a metadata table that no writer will complete.
 
-A writer commits to the metadata table before its data instant completes. If the writer dies in
-between, the rollback of the data instant also undoes the commit in the metadata table. But a
-suspended writer may resume after that rollback, request its commit in the metadata table, and die.
-Such a pending commit prevents cleaning and archival of all later instants.
+A writer commits to the metadata table before its data instant completes. (The data instant is the
+data table's instant with the same requested time.) If the writer dies in between, the rollback of
+the data instant also undoes the commit in the metadata table. But a suspended writer may resume
+after that rollback, request its commit in the metadata table, and die. Such a pending commit
+prevents cleaning and archival of all later instants.
 
 Source: Apache Hudi rolls back every pending commit of the metadata table before it writes there
 (``HoodieFailedWritesCleaningPolicy.EAGER``). With streaming writes, Apache Hudi begins the commit

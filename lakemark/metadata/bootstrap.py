@@ -112,10 +112,10 @@ def drop_metadata_table(
     """Delete a complete or partial metadata table; the caller holds the data table's lock.
 
     The metadata table is first removed from the properties, because readers would miss rows if
-    files of the ``files`` partition were gone. If the properties do not name the metadata table
-    although its files exist, the process that built it may have died, or received no answer from
-    the store. If that process has sent a request to add the metadata table to the properties, the
-    request is made to fail, so that it does not succeed late.
+    files of the ``files`` partition were gone. The properties may not name the metadata table
+    although its files exist. In that case the process that built it has died, or has received no
+    answer from the store. A request of that process to add the metadata table to the properties is
+    made to fail, because it must not succeed late.
 
     Args:
         storage: the data table's root.

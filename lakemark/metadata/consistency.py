@@ -4,7 +4,7 @@ If the metadata table lacks a commit, readers do not see the commit's rows. If t
 lacks a clean, or has a commit that the data table does not have, it lists files that do not exist.
 Such a metadata table must not be used, and later commits do not repair it. Rollbacks and restores
 are not compared, because Apache Hudi 1.2.0 writes them to the metadata table with different
-requested times, and the commits that they undo no longer exist.
+requested times. Also, the commits that they undo no longer exist.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 The compaction runs under the data table's lock, before the next commit reaches the metadata table.
 It runs only if all earlier commits have completed in the data table. Readers use all records of a
 base file, so a base file must not contain records of an uncompleted commit. If a dead writer left a
-pending plan, the plan is dropped and replaced by a new one. Logs are assigned to slices by
-completion time, so no log depends on the dropped plan.
+pending plan, the plan is dropped and replaced by a new one. No log depends on the dropped plan,
+because logs are assigned to slices by completion time. In table version 6 no log depends on it
+either, because each commit drops a pending plan before it writes its logs.
 Source: ``compactIfNecessary`` of ``HoodieBackedTableMetadataWriter``, Apache Hudi 1.2.0.
 """
 
@@ -164,10 +165,10 @@ def _merged_statistics(
 ) -> RecordChanges | None:
     """Merge the statistics of partitions; a record that is not tight widens older records.
 
-    Return None if the table no longer has a column whose records must be merged, or if the bounds
-    cannot be compared in the column's current type. In that case the logs are kept. A base file
-    with only the newest record would not cover the values of the older records, so queries of
-    Apache Hudi would skip rows.
+    Return None if a column whose records must be merged no longer exists, or has a current type in
+    which the bounds cannot be compared. In that case the logs are kept. A base file with only the
+    newest record would not cover the values of the older records, so queries of Apache Hudi would
+    skip rows.
     """
     newest = _newest(file_slice, rows)
     name = PartitionKind.PARTITION_STATS.stored_name

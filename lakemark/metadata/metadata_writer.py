@@ -1,7 +1,6 @@
 """Updates the metadata table with every change to the files of its data table.
 
-    writer_state        opens the metadata table, and checks that it may be continued, that is, that
-                        a writer may add commits to it
+    writer_state        opens the metadata table, and checks that a writer may add commits to it
     commit_statistics   creates the column statistics of a commit
     metadata_store      executes the steps of a commit to the metadata table
 

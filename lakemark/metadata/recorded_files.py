@@ -5,8 +5,8 @@ readers would miss its records. The write stats of the metadata table's complete
 files that the newest slices of a partition must have. These are the newest base file of each file
 group, and the logs of all later commits. The files are compared with the partition's listing.
 
-The check ignores files that no active commit names: the first, empty log of a file group, files of
-failed attempts, and files that only archived commits name. In table version 6, a log may be longer
+The check ignores files that no active commit names. These are the first, empty log of a file group,
+files of failed attempts, and files of archived commits. In table version 6, a log may be longer
 than a commit recorded, because later commits append to the log. All other files must have exactly
 the recorded size.
 """
@@ -97,9 +97,9 @@ class RecordedFiles:
     ) -> dict[str, tuple[Instant, DataFile]]:
         """Return the newest base file of each file group, and the instant that wrote that file.
 
-        A compaction omits file groups without logs, so older commits are read for these groups. A
-        commit that created a partition is read only in two cases: a base file of this partition is
-        named after the commit, or a file group of this partition has no base file.
+        A compaction omits file groups without logs, so older commits are read for these groups.
+        Most commits that created a partition are not read. Such a commit is read only if a base
+        file of this partition is named after it, or if a file group has no base file.
         """
         groups = {file.name.file_id for file in files}
         bases = [file.name for file in files if not isinstance(file, LogFile)]

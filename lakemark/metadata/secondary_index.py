@@ -1,8 +1,8 @@
 r"""Reads secondary indexes, which contain the record keys for each value of a column.
 
 A key is ``<value>$<record key>``. In both parts each backslash, ``$`` and NUL is escaped with a
-backslash. A null value is a single NUL. In version 2 of the index, the shard of a key is selected
-by the hash of the escaped ``<value>$``, in version 1 by the hash of the whole key. Source:
+backslash. A null value is a single NUL. In version 1 of the index, the hash of the whole key
+selects the shard of the key. In version 2, the hash of the escaped ``<value>$`` selects it. Source:
 ``SecondaryIndexKeyUtils``, ``SecondaryIndexPrefixRawKey``,
 ``getSecondaryKeyToFileGroupMappingFunction`` of Apache Hudi 1.2.0.
 """

@@ -151,9 +151,9 @@ def claim(context: TableContext, pending: Instant) -> CleanPlan | None:
     - After that time, a savepoint began to keep some of the plan's files.
     - After that time, an older instant was rolled back, and the clean has not begun.
 
-    In the last three cases a writer created the plan after it had lost the lock, because restores,
-    savepoints and rollbacks of completed commits refuse to begin while they find a plan. Such a
-    plan may name files that are needed again.
+    In the last three cases a writer created the plan after it had lost the lock. While a plan
+    exists, restores, savepoints and rollbacks of completed commits refuse to begin. A plan that was
+    created so late may name files that are needed again.
 
     After a rollback, a plan is kept if the undone instant was requested after the clean, or if the
     clean has begun. The undone instant had never completed, so the plan does not depend on it. The

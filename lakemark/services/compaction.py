@@ -9,9 +9,9 @@ while the plan is executed. Source: ``HoodieCompactor`` of Apache Hudi 1.2.0.
 A plan may be created late. A writer may be suspended right before it creates the plan, and lose the
 table's lock. When it resumes, it creates the plan, although other writers may have compacted,
 cleaned or restored what the plan names. If that writer dies, the next writer that finds the plan
-removes it. A plan was created late if one of these happened after its requested time: a file group
-of the plan was compacted, a file of the plan was deleted, the table was restored, or newer instants
-were archived. While a plan exists, no writer does any of these.
+removes it. To see that a plan was created late, the writer looks for these changes after the plan's
+requested time: a file group of the plan was compacted, a file of the plan was deleted, the table
+was restored, or newer instants were archived. No writer makes such a change while a plan exists.
 """
 
 from __future__ import annotations

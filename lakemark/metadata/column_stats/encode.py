@@ -190,8 +190,9 @@ def statistics_encoder(
 ) -> Callable[[str, str, pa.Array, int, int, ColumnSize], bytes]:
     """Return a function that encodes a record of the statistics of one column of this type.
 
-    Its arguments are the name of the file or partition, the column, the smallest and the largest
-    value in one array, the numbers of nulls and of values, and the column's size.
+    The function has six arguments: the name of the file or partition, the name of the column, an
+    array of the smallest and the largest value, the number of nulls, the number of values, and the
+    size of the column.
     """
     before, after = around_payload(record_type, PartitionKind.COLUMN_STATS.payload)
     value_type, wrapper, encode = _form(data_type, version)

@@ -6,8 +6,8 @@ replaced or emptied file were deleted. A log is compared with the earlier state 
 
 The range contains requested times, in all table versions. Source: ``HoodieCDCExtractor``,
 ``HoodieCDCFileIndex`` of Apache Hudi 1.2.0. Apache Hudi finds the files before a log in the log's
-write stat. Lakemark derives these files from the timeline, because the write stat lists no files if
-the writer had CDC disabled, and too few while a compaction is pending.
+write stat. Lakemark derives these files from the timeline, because a write stat may be incomplete.
+It lists no files if the writer had CDC disabled, and too few while a compaction is pending.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def plan(
 
     Raises:
         InvalidConfig: the table does not log changes, or did not yet log them when a commit of the
-            range was made; or commits of the range were archived, or their files were removed; or a
+            range was made. Or commits of the range were archived, or their files were removed. Or a
             commit in the range is pending, so that the next range would miss its changes.
         CorruptData: an instant or the archive is damaged.
         SnapshotChanged: the timeline changed in the meantime; load the view again.
