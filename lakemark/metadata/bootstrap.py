@@ -113,9 +113,9 @@ def drop_metadata_table(
 
     The metadata table is first removed from the properties, because readers would miss rows if
     files of the ``files`` partition were gone. The properties may not name the metadata table
-    although its files exist. In that case the process that built it has died, or has received no
-    answer from the store. A request of that process to add the metadata table to the properties is
-    made to fail, because it must not succeed late.
+    although its files exist. In that case the process that built it may have died, or may have
+    received no answer from the store. A request of that process to add the metadata table to the
+    properties is made to fail, because it must not succeed late.
 
     Args:
         storage: the data table's root.

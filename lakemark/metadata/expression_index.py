@@ -1,9 +1,9 @@
 """Reads expression indexes: statistics or bloom filters of a function of a column.
 
 Each index has its own partition ``expr_index_<name>`` of the metadata table, in the format of
-``column_stats`` or ``bloom_filters``. Its records contain the name of the column. An index of
-statistics also has records for whole partitions of the data table. The keys of these records have
-``__partition_stat__`` before the partition. Source: ``HoodieExpressionIndex``,
+``column_stats`` or ``bloom_filters``. Statistics are stored under the name of the column. An index
+of statistics also has records for whole partitions of the data table. The keys of these records
+have ``__partition_stat__`` before the partition. Source: ``HoodieExpressionIndex``,
 ``HoodieTableMetadataUtil.getPartitionStatsIndexKey`` of Apache Hudi 1.2.0.
 """
 

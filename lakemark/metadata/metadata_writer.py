@@ -200,7 +200,10 @@ class MetadataWriter:
         return last_compaction(state.store.timeline) if state else None
 
     def forget(self) -> None:
-        """Discard the state, because the metadata table was built again; the next call reads it."""
+        """Discard the state, so that the next call reads it again.
+
+        This is needed after the metadata table was built again.
+        """
         self._loader.current = None
 
     def _compact_if_due(

@@ -264,7 +264,7 @@ class WriterStateLoader:
         return find_inconsistency(timeline, store.timeline)
 
     def _find_other_columns(self, schema: pa.Schema) -> str | None:
-        """Return why the index must have other columns; None if its columns are right.
+        """Return how the indexed columns differ from those that lakemark indexes; None if equal.
 
         Each writer of Apache Hudi keeps statistics of the columns in its own configuration. If
         lakemark continued such an index, only some files would have statistics of a column.

@@ -141,8 +141,8 @@ def execute(
 def claim(context: TableContext, pending: Instant) -> CleanPlan | None:
     """Return the plan of a pending clean if the plan may be executed; remove it if it is obsolete.
 
-    The result is None if the plan was removed, if the clean has completed, or if a living writer is
-    still writing the plan. A plan is removed in these cases:
+    The result is None if the plan was removed, if the clean has completed, or if a living writer
+    may still be writing the plan. A plan is removed in these cases:
 
     - The content of the plan is lost.
     - The clean has an inflight file but no plan. A process that was suspended created that file
