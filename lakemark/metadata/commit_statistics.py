@@ -200,7 +200,7 @@ class CommitStatistics:
     def _nulls_of_new_columns(
         self, state: WriterState, written: Mapping[str, ColumnRanges], timeline: Timeline
     ) -> list[StatisticsEntry]:
-        """Return entries of the commit's new columns for the partitions that it does not write.
+        """Return entries of a commit's new columns for the partitions that it does not change.
 
         The entries count only nulls. Without such an entry, Apache Hudi finds no row of the
         partition for any filter on the new column.

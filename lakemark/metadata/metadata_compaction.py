@@ -73,7 +73,7 @@ def compact_if_due(
     store.timeline = store.instants.load()
     check_not_fenced()  # otherwise the metadata table may have been dropped or built again
     if not _is_due(store, data):
-        return  # another process has compacted it since this one read its timeline
+        return  # another process has compacted the table since the timeline was first read
     for pending in store.timeline.pending(Action.COMPACTION):
         store.undo(pending.requested_at, check_not_fenced)
     slices = _slices_to_compact(store)

@@ -3,7 +3,7 @@
 In the partition ``files``, the key ``__all_partitions__`` lists the partitions of the data table.
 The path of each partition is a key that lists the partition's files. A file exists if the newest
 record that names the file does not delete it. The size of a file is the largest size in all of its
-records, because files grow and are never overwritten. Readers do not see files that are not listed
+records, because files grow and are never overwritten. Readers see only the files that are listed
 here. Source: ``HoodieBackedTableMetadata``, ``combineFileSystemMetadata`` of Apache Hudi 1.2.0.
 """
 

@@ -12,8 +12,8 @@ shows the steps of a commit, and next to each step what a crash right after the 
 5. publish                  an instant that readers ignore until the data instant has completed
 
 A rollback of the data instant first deletes the prepared content of the data instant, then that of
-the metadata table's commit. So a writer that was suspended before step 4 or 5 finds that one of the
-two is missing. If the writer has already published the commit, the rollback undoes it.
+the metadata table's commit. So a writer that was suspended before step 4 or 5 finds that one of
+these contents is missing. If the writer has already published the commit, the rollback undoes it.
 
 Names are those of Apache Hudi: a commit has the data instant's requested time, and one log in each
 file group. In table version 6 such a log is named after its slice, a compaction is named after the
@@ -217,7 +217,7 @@ class MetadataStore:
             pending: the inflight instant.
             metadata: content of the completed instant.
             check_not_fenced: raises if another writer may be writing the table.
-            after: a time that the completion time must follow.
+            after: the completion time must be later than this time.
 
         Raises:
             Fenced: the instant was undone in the meantime.
@@ -296,8 +296,8 @@ class MetadataStore:
     def _log_name(self, partition: str, number: int, instant: str) -> LogFileName:
         """Return the name of the next log of a file group.
 
-        In table version 6 the log is named after the newest slice, in later versions after its
-        instant.
+        In table version 6 the log is named after the newest slice, in later versions after the
+        instant that writes it.
 
         Raises:
             SnapshotChanged: the file group has no files in version 6.
@@ -321,8 +321,8 @@ class MetadataStore:
 
         Instants that were removed from the timeline are omitted, because readers ignore logs in
         their slices. Such files exist if a removed compaction wrote a base file late, or if the
-        store brings back a log of a dropped metadata table. If the timeline lacks an instant, it is
-        loaded again, because another process may have compacted the metadata table since.
+        store brings back a log of a dropped metadata table. If the timeline lacks an instant, the
+        timeline is loaded again, because another process may have compacted the table since.
         """
         if not all(self.timeline.is_committed(name.instant) for name in names):
             self.timeline = self.instants.load()

@@ -77,7 +77,7 @@ class SliceRows:
                 yield _decode([piece], payload)
 
     def newest_entries(self, file_slice: FileSlice) -> Entries:
-        """Return the newest stored record of each key that is not deleted, keys ascending.
+        """Return the newest stored record of each key that is not deleted, sorted by key.
 
         Raises:
             SnapshotChanged, CorruptData, Unsupported: as for ``of_base``; or another release of
@@ -145,7 +145,7 @@ class SliceRows:
 
 
 class _Piece(NamedTuple):
-    """Entries of a base file or log block, and their values' schema; None if all are null."""
+    """Entries of a base file or log block; without a schema, the values of all entries are null."""
 
     entries: Entries
     avro_schema: str | None

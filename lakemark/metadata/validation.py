@@ -60,9 +60,9 @@ def find_differences(
 ) -> list[Difference]:
     """Return all differences; this reads the footer or the rows of every data file.
 
-    Missing file statistics are no difference if the index does not include the column. Missing
-    partition statistics are no difference if no partition has statistics of the column. Partition
-    statistics that are wider than the rows are a difference only if they are marked as tight.
+    Missing file statistics do not count as a difference if the index does not include the column.
+    Nor do missing partition statistics if no partition has statistics of the column. Partition
+    statistics that are wider than the rows count only if they are marked as tight (exact).
 
     Args:
         storage: the data table's root.
@@ -136,7 +136,7 @@ def _column_differences(
     recomputed: dict[str, ColumnRanges],
     version: FormatVersion,
 ) -> Iterator[Difference]:
-    """Yield the file statistics that are wrong or missing; ``names`` has all files on storage."""
+    """Yield the file statistics that are wrong or missing; ``names`` lists all files on storage."""
     whole = [file for file in files if not _may_grow(file, version)]
     indexed = _indexed(metadata, columns, version)
     for field in columns:

@@ -231,7 +231,7 @@ class WriterStateLoader:
     def _committed_columns(
         self, defined: Iterable[str], properties: TableProperties, timeline: Timeline
     ) -> set[str]:
-        """Return the defined columns that the newest completed commit with a schema has.
+        """Return the defined columns that exist in the newest schema of a completed commit.
 
         If no active commit has a schema, all defined columns are returned.
         """

@@ -208,7 +208,7 @@ class FileGroupReader:
         )
 
     def _merge_schema(self, columns: Sequence[str] | None) -> pa.Schema:
-        """Return the columns that a merge needs to produce some columns; all columns if None.
+        """Return the columns that a merge needs in order to return ``columns`` (all if None).
 
         The record key is included.
         """

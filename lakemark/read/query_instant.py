@@ -91,8 +91,8 @@ def _parse_digits(text: str, clock: TimelineClock) -> str:
 
 
 def _parse_wall_clock(text: str, form: str) -> str:
-    """Parse a time in the timeline's zone, which need not be known.
+    """Parse a time in the timeline's zone.
 
-    An instant time is also wall-clock time in that zone.
+    The zone need not be known, because an instant time is wall-clock time in the same zone.
     """
     return UTC_CLOCK.format(datetime.strptime(text, form).replace(tzinfo=UTC))

@@ -55,7 +55,7 @@ def may_match(
 
 
 def select_row_groups(condition: pc.Expression, file: BinaryIO, schema: pa.Schema) -> list[int]:
-    """Return the row groups of a Parquet file whose statistics allow a row for the condition."""
+    """Return the row groups of a Parquet file whose statistics do not rule out a matching row."""
     position = file.tell()
     fragment = _PARQUET.make_fragment(pa.PythonFile(file, mode="r"))
     groups = fragment.subset(filter=condition, schema=schema).row_groups

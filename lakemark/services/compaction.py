@@ -103,7 +103,7 @@ class CompactionExecution:
         plan: CompactionPlan,
         lock_wait_s: float = LOCK_WAIT_S,
     ) -> CompactionExecution:
-        """Begin an attempt at a plan; any writer may have made the plan or begun it before.
+        """Begin an attempt at a plan; any writer may have made the plan or attempted it before.
 
         Raises:
             WriteConflict: another writer is executing the plan, or has completed or removed it; or

@@ -122,7 +122,7 @@ def restore(
     Raises:
         InvalidConfig: there is no such commit; or a restore to another commit is pending; or there
             is no restore to complete.
-        Refused: see ``check_restorable``. A pending plan of which nothing was executed is removed.
+        Refused: see ``check_restorable``. A pending plan is removed if nothing of it was executed.
     """
     with context.lock.hold(LOCK_WAIT_S) as lease:
         timeline = context.timeline.load()

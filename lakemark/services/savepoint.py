@@ -1,7 +1,7 @@
 """Creates and deletes savepoints, which protect the files of one commit's state from cleaning.
 
-A savepoint has the requested time of the commit that it keeps. Source: ``SavepointActionExecutor``,
-``SavepointHelpers`` of Apache Hudi 1.2.0.
+A savepoint has the requested time of the commit whose state it keeps. Source:
+``SavepointActionExecutor``, ``SavepointHelpers`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def encode_column_batch(column: str, statistics: pa.Table, version: str = VERSIO
     """Encode the statistics of one column in files.
 
     Args:
-        column: name of the column; a field inside a struct has a path with dots.
+        column: name of the column; for a field inside a struct, the path with dots.
         statistics: a table with the ``statistics_batch_schema`` of the column's type, which must be
             scalar.
         version: format version of the index, ``V1`` or ``V2``.
@@ -74,7 +74,7 @@ def encode_partition_batch(
     """Encode the statistics of one column in whole partitions.
 
     Args:
-        column: name of the column; a field inside a struct has a path with dots.
+        column: name of the column; for a field inside a struct, the path with dots.
         statistics: a table with the ``statistics_batch_schema`` of the column's type, which must be
             scalar.
         version: format version of the index, ``V1`` or ``V2``.

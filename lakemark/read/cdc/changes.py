@@ -1,7 +1,7 @@
 """Reads a commit's changes in a file group: the operation, the time, and the record images.
 
-Columns as in Apache Hudi 1.2.0 on Spark: ``op`` (i, u or d), ``ts_ms`` (the instant of the commit),
-``before`` and ``after`` (JSON, see ``image_text``). Source: ``CDCFileGroupIterator``.
+The columns are those of Apache Hudi 1.2.0 on Spark: ``op`` (i, u or d), ``ts_ms`` (the instant of
+the commit), ``before`` and ``after`` (JSON, see ``image_text``). Source: ``CDCFileGroupIterator``.
 
 A log is compared with the earlier state of its file group. A delete in the log always applies,
 whatever its ordering value. An upsert that is older than the current row (by ordering value)
@@ -135,7 +135,7 @@ class _SplitChanges:
             yield from self._complete_images(changes)
 
     def _complete_images(self, changes: pa.Table) -> Iterator[pa.RecordBatch]:
-        """Yield the logged changes, and read images that the writer did not log from data files."""
+        """Yield the logged changes; images that were not logged are read from data files."""
         keys = changes.column("record_key")
         older, newer = (self._read_rows(keys, s) for s in (self.split.before, self.split.after))
         for logged in _in_pieces(changes):

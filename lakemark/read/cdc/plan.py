@@ -264,7 +264,7 @@ class _CommitSplits:
     def _compaction(self, name: FileGroupId, log: LogFile) -> str | None:
         """Return the instant of the compaction that may have been pending when a log was written.
 
-        If it was pending, the state before the log includes the slice before the compaction.
+        If the compaction was pending, the state before the log includes the slice before it.
         """
         if self.view.version.logs_name_their_slice:
             return log.name.instant
