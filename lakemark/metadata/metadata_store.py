@@ -15,9 +15,10 @@ A rollback of the data instant first deletes the prepared content of the data in
 the metadata table's commit. So a writer that was suspended before step 4 or 5 finds that one of
 these contents is missing. If the writer has already published the commit, the rollback undoes it.
 
-Names are those of Apache Hudi: a commit has the data instant's requested time, and one log in each
-file group. In table version 6 such a log is named after its slice, a compaction is named after the
-newest commit followed by ``001``. The instants that create partitions have random numbers. Source:
+Instants and files are named as in Apache Hudi: a commit has the data instant's requested time, and
+one log in each file group that changes. In table version 6 such a log is named after its slice, and
+a compaction after the newest commit, followed by ``001``. Only the instants that create partitions
+have random numbers (``draw_first_number``). Source:
 ``HoodieBackedTableMetadataWriter``, ``…TableVersionSix`` of Apache Hudi 1.2.0.
 """
 
@@ -151,9 +152,9 @@ class MetadataStore:
         """Create a partition: its file groups, and a base file for each file group with records.
 
         Args:
-            number: of its instant; see ``draw_first_number``.
-            partition: its name.
-            prefix: of the ids of its file groups.
+            number: number of the instant that creates the partition; see ``draw_first_number``.
+            partition: name of the partition.
+            prefix: prefix of the ids of its file groups.
             shards: the first records of each file group.
             listed_at: the newest time on the data table's timeline that the records include. The
                 instant completes after this time.

@@ -19,19 +19,20 @@ from lakemark.timeline.timeline import Timeline
 MILLIS_DIGITS = 17
 #: Prefix of the requested times of the instants that create partitions of the metadata table.
 INITIAL = "0" * 14
-#: Their numbers are below this one, and at least ``_FIRST_NUMBER``.
+#: Each of these instants ends in a number of three digits, which is less than this.
 _NUMBERS_END = 1000
-#: Apache Hudi numbers them from 0 in table version 8 and later, and from 10 in version 6.
+#: The smallest number that lakemark uses. Apache Hudi begins with 0, or with 10 in version 6.
 _FIRST_NUMBER = 10
 
 
 def draw_first_number(count: int) -> int:
-    """Draw the number of the first of ``count`` instants that create partitions, at random.
+    """Draw a random number for the first of ``count`` instants that create partitions.
 
-    Two metadata tables of one data table seldom have files of the same names then. So a request
-    for a file of a metadata table that was dropped does no harm if the store executes it late.
-    Apache Hudi accepts all numbers (``HoodieTableMetadataUtil.getValidInstantTimestamps``), and
-    takes the lowest free one for a partition that it adds (``generateUniqueInstantTime``).
+    The numbers are random so that a metadata table that is built again seldom has files with the
+    names of the dropped one. Then a request for a file of the dropped metadata table does no harm
+    if the store executes it late. Apache Hudi accepts any number
+    (``HoodieTableMetadataUtil.getValidInstantTimestamps``). For a partition that it adds, it uses
+    the lowest unused number (``generateUniqueInstantTime``).
     """
     return _FIRST_NUMBER + uuid4().int % (_NUMBERS_END - count - _FIRST_NUMBER)
 
