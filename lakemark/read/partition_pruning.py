@@ -1,4 +1,4 @@
-"""Derives a condition that all rows of a partition meet from the path of the partition."""
+"""Derives, from the path of a partition, a condition that all rows of the partition meet."""
 
 from __future__ import annotations
 

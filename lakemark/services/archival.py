@@ -144,7 +144,7 @@ def metadata_compacted_at(storage: Storage, clock: TimelineClock) -> str:
 
 
 def metadata_table_limit(compacted_at: str, timeline: Timeline) -> list[str]:
-    """Return the oldest instant that a data table keeps because of its metadata table, in a list.
+    """Return the oldest instant that a data table keeps because of its metadata table, if any.
 
     The data table keeps all instants that completed after the metadata table's last compaction,
     because they decide which log blocks of the metadata table are valid. Without a compaction, all

@@ -98,7 +98,7 @@ def plan(
 
 
 def limit_of_metadata_table(data_timeline: Timeline) -> list[str]:
-    """Return the first instant that a metadata table keeps, in a list.
+    """Return the first instant that a metadata table keeps, if any.
 
     The metadata table's timeline must reach as far back as the data table's timeline.
 
