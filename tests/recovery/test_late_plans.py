@@ -379,6 +379,35 @@ def test_rollback_that_begins_after_it_was_archived_blocks_no_writer(
     assert contents(storage)["a"] == (9, 9)
 
 
+@pytest.mark.parametrize("version", [FormatVersion.V9, FormatVersion.V6])
+@pytest.mark.parametrize("suffixes", [[".requested"], [".requested", ".inflight"]], ids=str)
+def test_plan_of_an_archived_compaction_that_is_created_again_is_not_executed(
+    version: FormatVersion, suffixes: list[str]
+) -> None:
+    storage = three_commits(version)
+    planned = request_compaction(started(storage).table)
+    assert planned is not None
+    name = f"{planned[0].requested_at}.compaction"
+    plan = next(i for i in storage.list_tree(".hoodie") if i.name == f"{name}.requested")
+    content = storage.read(plan.path)
+    assert started(storage).compact_if_due(CompactionPolicy(10**6), LocalRunner(1))
+    for number in range(5):
+        commit(started(storage), [Row("a", 10 + number, number)])
+        assert started(storage).compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    assert clean(started(storage).table, ONE_COMMIT)
+    assert archive(started(storage).table, ARCHIVAL, ONE_COMMIT)
+    expected = contents(storage)
+    for suffix in suffixes:
+        storage.create(f"{plan.path.removesuffix('.requested')}{suffix}", content)
+    assert contents(storage) == expected
+    assert not started(storage).compact_if_due(CompactionPolicy(10**6), LocalRunner(1))
+    commit(started(storage), [Row("a", 20, 9)])
+    assert started(storage).compact_if_due(CompactionPolicy(1), LocalRunner(1))
+    started(storage).recover()
+    assert not started(storage).table.timeline.pending()
+    assert contents(storage) == {**expected, "a": (20, 9)}
+
+
 def clean_and_archive(storage: Storage) -> None:
     clean(started(storage).table, ONE_COMMIT)
     write_and_archive(storage)
