@@ -16,7 +16,7 @@ import pyarrow as pa
 from lakemark.config import keys
 from lakemark.errors import Refused
 from lakemark.execution.runner import Runner
-from lakemark.model.action import COMMITS
+from lakemark.model.action import COMMITS, Action
 from lakemark.model.commit_metadata import CommitMetadata, WriteStat
 from lakemark.model.compaction_plan import CompactionPlan
 from lakemark.model.file_slice import FileSlice
@@ -43,7 +43,7 @@ Planned = tuple[Instant, CompactionPlan]
 
 def pending_compactions(table: OpenTable) -> list[Planned]:
     """Return the pending compactions of all writers, with their plans."""
-    pending = table.timeline.pending_compactions()  # model: find plan
+    pending = table.timeline.pending(Action.COMPACTION)  # model: find plan
     return [(i, table.store.read_pending_compaction(i)) for i in pending]
 
 

@@ -205,7 +205,8 @@ def _check_in_time(
         message = f"{pending} was completed or removed by another writer"
         raise WriteConflict(message)
     reason = _reason_late(pending, plan, timeline, context.timeline)
-    if not reason or _is_followed(context, pending, plan):
+    has_completed = timeline.completed_at(pending.requested_at) is not None  # and was archived
+    if not reason or (_is_followed(context, pending, plan) and not has_completed):
         return
     if has_heartbeat(context.storage, pending, context.multi_writer):
         message = f"{pending} is being executed by another writer, whose heartbeat is alive"

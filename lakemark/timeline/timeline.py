@@ -76,18 +76,6 @@ class Timeline:
         pending = (i for i in self.instants if not i.is_completed)
         return tuple(i for i in pending if not actions or i.action in actions)
 
-    def pending_compactions(self) -> tuple[Instant, ...]:
-        """Return the pending compactions, oldest first, except those that the archive contains.
-
-        A store may execute a request twice. Then the plan of a compaction that completed and was
-        archived appears again, although the files in the plan may be cleaned.
-
-        Raises:
-            SnapshotChanged, CorruptData: as for ``completed_at``.
-        """
-        pending = self.pending(Action.COMPACTION)
-        return tuple(i for i in pending if self.completed_at(i.requested_at) is None)
-
     def find(self, requested_at: str) -> Instant | None:
         """Find an instant, in its latest state, by its requested time; None if there is none.
 

@@ -101,9 +101,7 @@ def recover(context: TableContext) -> list[str]:
         clear_expired(context.storage, context.multi_writer.heartbeats, pending)
     compactions = timeline.pending(*_COMPACTIONS)
     may_be_undone = compactions and (
-        timeline.completed(Action.ROLLBACK)
-        or len(timeline.pending_compactions()) < len(timeline.pending(Action.COMPACTION))
-        or any(is_unplanned(context, i) for i in compactions)
+        timeline.completed(Action.ROLLBACK) or any(is_unplanned(context, i) for i in compactions)
     )
     is_late = bool(rolled_back_and_completed(context.timeline, timeline))
     if not (is_late or may_be_undone or timeline.pending(Action.ROLLBACK, *COMMITS)):
@@ -434,19 +432,12 @@ def _forget_undone(context: TableContext, timeline: Timeline) -> None:
 
     The writer that rolled the compaction back died before it removed the plan. In table version 6,
     a commit may have written logs to the slice of such a compaction since. Then the plan is kept,
-    and the compaction is executed again. Inflight compactions without a plan are removed, too, and
-    plans of compactions that completed and were archived.
+    and the compaction is executed again. Inflight compactions without a plan are removed, too.
     """
-    current = timeline.pending_compactions()
     for compaction in timeline.pending(*_COMPACTIONS):
         name = compaction.requested_at
         if forget_unplanned(context, compaction):
             _log.warning("%s is removed: it was created after its plan was removed", compaction)
-        elif compaction.action is Action.COMPACTION and compaction not in current:
-            _log.warning(
-                "%s is removed: the compaction completed and is in the archive", compaction
-            )
-            context.timeline.forget(compaction)
         elif any(
             plan.instant == name and plan.action not in _COMPACTIONS
             for plan in rollbacks_since(context.timeline, name, timeline)

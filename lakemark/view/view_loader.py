@@ -54,7 +54,7 @@ def load_view(
             timeline,
             {
                 i.requested_at: store.read_pending_compaction(i)
-                for i in timeline.pending_compactions()
+                for i in timeline.pending(Action.COMPACTION)
             },
             {
                 i.requested_at: store.read_commit(i)

@@ -393,18 +393,18 @@ def test_plan_of_an_archived_compaction_that_is_created_again_is_not_executed(
     assert started(storage).compact_if_due(CompactionPolicy(10**6), LocalRunner(1))
     for number in range(5):
         commit(started(storage), [Row("a", 10 + number, number)])
-        assert started(storage).compact_if_due(CompactionPolicy(1), LocalRunner(1))
     assert clean(started(storage).table, ONE_COMMIT)
     assert archive(started(storage).table, ARCHIVAL, ONE_COMMIT)
+    assert planned[0].requested_at in {name for name, _ in archived_names(storage)}
     expected = contents(storage)
     for suffix in suffixes:
         storage.create(f"{plan.path.removesuffix('.requested')}{suffix}", content)
     assert contents(storage) == expected
     assert not started(storage).compact_if_due(CompactionPolicy(10**6), LocalRunner(1))
+    assert not started(storage).table.timeline.pending()
+    assert contents(storage) == expected
     commit(started(storage), [Row("a", 20, 9)])
     assert started(storage).compact_if_due(CompactionPolicy(1), LocalRunner(1))
-    started(storage).recover()
-    assert not started(storage).table.timeline.pending()
     assert contents(storage) == {**expected, "a": (20, 9)}
 
 
