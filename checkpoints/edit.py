@@ -177,8 +177,8 @@ class _CheckpointEdit:
     def _conflicts_with(self, commit: Instant) -> bool:
         """Return whether a commit recorded progress of this streamer, or changed the copied keys.
 
-        In timeline layout 1, every commit conflicts. It may have completed in the last second that
-        the recorded progress covers, so this progress may lack it.
+        In timeline layout 1, every commit conflicts, because completion times have whole seconds. A
+        commit of the second in which the recorded progress was read may be missing in it.
         """
         metadata = self.table.store.read_commit(commit)
         extra = metadata.extra_metadata

@@ -23,7 +23,7 @@ class PartialUpdateMode(StrEnum):
     """Decides which values of the winning record are replaced by those of the other record.
 
     ``IGNORE_DEFAULTS`` replaces nulls and defaults of the column. ``FILL_UNAVAILABLE`` replaces a
-    text that means "unavailable". The values are the stored names.
+    text that means "unavailable". Each member has the name that the table's properties store.
     """
 
     IGNORE_DEFAULTS = "IGNORE_DEFAULTS"

@@ -187,7 +187,10 @@ class _Search:
         return pa.table(arrays, schema=SCHEMA)
 
     def _live_after(self, changes: pa.Table) -> _Partitions:
-        """Return, for each key, the partitions in the changes that have the key afterwards."""
+        """Return the partitions that contain each key after the changes were applied.
+
+        Only partitions that the changes name are examined.
+        """
         groups = {group.partition_path: group for group in self.groups}
         paths = changes.column(PARTITION_PATH)
         live: list[tuple[str, pa.Array]] = []

@@ -54,8 +54,9 @@ def carry_table_facts(extra_metadata: Mapping[str, str]) -> dict[str, str]:
 def carry_progress(extra_metadata: Mapping[str, str]) -> dict[str, str]:
     """Return the checkpoints and progress of all streamers, for a commit that reads no source.
 
-    A Kafka checkpoint is moved to ``CHECKPOINT_KEY``. Any other text stays under its own key,
-    because Apache Hudi interprets the text differently under the two keys.
+    A checkpoint of Kafka is moved to ``CHECKPOINT_KEY``. A checkpoint of another source stays under
+    the key that it has, because Apache Hudi interprets such a text differently under
+    ``CHECKPOINT_KEY`` and under ``CHECKPOINT_KEY_V2``.
 
     Args:
         extra_metadata: the extra metadata of the newest previous commit.

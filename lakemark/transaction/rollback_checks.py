@@ -120,7 +120,7 @@ def _later(target: Instant, timeline: Timeline) -> Iterator[str]:
 
 
 def _only(target: Instant, timeline: Timeline, store: TimelineStore) -> Iterator[str]:
-    """Yield a problem if an active commit would not remain after the rollback.
+    """Yield a problem if no active commit would remain after the rollback.
 
     Readers treat files as committed if their instants are older than the oldest active write.
     Without any active write, readers would ignore the files of all archived instants, and the next

@@ -226,11 +226,11 @@ def commits_to_keep(commits: Commits, is_in_effect: IsInEffect) -> frozenset[str
     Archival must keep these commits active, or a streamer would lose its position. Every commit of
     lakemark records the progress of all streamers, so one such commit may be enough.
 
-    Apache Hudi's streamer does not read ``lakemark.checkpoints``. So the commit from which Apache
-    Hudi's streamer would resume is kept, too, until the default streamer commits again, is reset,
-    or has made no commit for a long time. Commits of other streamers do not copy Apache Hudi's
-    keys. Apache Hudi's streamer would treat such a copy as its own newest checkpoint, although the
-    copy may be older than what it commits meanwhile.
+    Apache Hudi's streamer does not read ``lakemark.checkpoints``, but a key of its own. Only the
+    streamer without an id (the default streamer) also writes this key. So the newest commit with
+    this key is kept, too, until the default streamer commits again, is reset, or has made no commit
+    for a long time. Commits of other streamers do not copy the key: Apache Hudi's streamer would
+    take the copy for its newest checkpoint, although it may have committed a newer one meanwhile.
 
     Raises:
         DamagedCheckpoint: a commit that may record the newest progress cannot be parsed.

@@ -320,10 +320,10 @@ class Transaction:
 
     @contextmanager
     def _lock(self) -> Iterator[tuple[Lease, Timeline]]:
-        """Hold the lock and load the timeline, once earlier commits' writers have read the table.
+        """Hold the lock and load the timeline, after all earlier writers have loaded theirs.
 
-        These writers need the lock to read the table, so this method waits for them without
-        holding the lock.
+        A writer that requested its commit earlier may not have loaded the timeline on which it is
+        based yet. It needs the lock for this, so this method waits without holding the lock.
         """
         while True:
             with self._context.lock.hold(self._lock_wait_s) as lease:

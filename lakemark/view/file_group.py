@@ -52,8 +52,9 @@ class FileGroup:
         contain several commits, so it is kept, and ``VisibleInstants`` selects its blocks.
 
         From version 8 on, a slice may have been requested after the commit of a log that it
-        contains, but before the commit completed. As of a time between the two requests, neither
-        the slice nor its log is returned. Apache Hudi omits such a log too.
+        contains, but before the commit completed. If ``instant`` is after the request of the commit
+        and before the request of the slice, neither the slice nor the log is returned. Apache Hudi
+        omits such a log, too.
         """
         slices = (s for s in self.slices if s.base_instant <= instant)
         if not version.logs_name_their_slice:

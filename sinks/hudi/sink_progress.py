@@ -18,7 +18,7 @@ class SinkProgress:
     """The progress of one streamer in one table.
 
     Args:
-        rows: the writer of the table.
+        rows: writes the rows of the table; another writer writes the dead letters.
         identity: the name under which commits record the streamer's progress
             (``checkpoints.progress``).
     """

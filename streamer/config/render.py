@@ -18,9 +18,9 @@ _OTHERS = ", or a value as described"
 
 _HEAD = """# The pipeline file
 
-A pipeline file is a YAML file that describes one pipeline: one Kafka topic and one table. It can be
-on any supported storage (`lakemark run s3://config/orders.yaml`). Unknown settings are refused. The
-command line can override a setting: `--set table.buckets=16`.
+A pipeline file is a YAML file that describes one pipeline: one Kafka topic and one table. The file
+can be on any supported storage (`lakemark run s3://config/orders.yaml`). Unknown settings are
+refused. The command line can override a setting: `--set table.buckets=16`.
 
 A value in `source.consumer`, `table.storage`, `spark.conf` or `decode.schema_registry.access` is
 either the value itself, `{env: NAME}` for an environment variable, or `{file: PATH}` for the text

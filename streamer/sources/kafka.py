@@ -210,8 +210,9 @@ class KafkaSource:
         """Return the records from ``start`` on, as a streaming DataFrame.
 
         Its columns are ``value`` (binary), ``key`` (binary), ``partition`` (int), ``offset``
-        (bigint), ``timestamp``, and ``topic`` (string) if it is a metadata column. ``key`` is null
-        except for tombstones, unless keys are kept or are a metadata column.
+        (bigint), ``timestamp``, and ``topic`` (string) if it is a metadata column. If keys are
+        neither kept nor a metadata column, only tombstones have a ``key``; for all other records it
+        is null.
 
         Args:
             start: an offset for every partition, as ``start_checkpoint`` returns it.

@@ -113,7 +113,10 @@ class RecordPolicy:
         return frozenset(requested)
 
     def find_wider_paths(self, values: Iterable[bytes]) -> set[Path]:
-        """Return the paths, in column names, of values that are wider than their columns."""
+        """Return the paths of the columns that are too narrow for a value.
+
+        The path of a nested column consists of column names, not of the field names in the JSON.
+        """
         found = [self._policy.to_columns(self._finder.find(value).wider) for value in values]
         return {path for sightings in found for path, _ in sightings}
 

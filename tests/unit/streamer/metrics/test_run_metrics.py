@@ -43,6 +43,8 @@ from tests.unit.streamer.event_samples import CLASSES, of_class
 DOCS = Path(__file__).parents[4] / "docs"
 DOCUMENT = DOCS / "operating.md"
 ALERTS = DOCS / "alerts.yaml"
+#: Prometheus adds these labels to all metrics of a process.
+LABELS_OF_PROMETHEUS = ("instance", "job")
 COMPACTION = "20260501120000500"
 STARTED = RunStarted("p", "orders", "/t", {0: 10, 1: 20}, True)
 
@@ -260,7 +262,7 @@ def test_alert_rules_group_by_labels_that_every_metric_has() -> None:
     expressions = " ".join(rule["expr"] for rule in alert_rules())
     groupings = re.findall(r"\b(?:by|on) \(([^)]*)\)", expressions)
     assert groupings
-    assert set(groupings) == {"pipeline, topic"}
+    assert set(groupings) == {"pipeline, topic", ", ".join(LABELS_OF_PROMETHEUS)}
 
 
 def test_each_alert_rule_is_explained() -> None:
@@ -278,7 +280,8 @@ def test_board_and_alerts_use_metrics_and_labels_that_are_exported(watched: Watc
             used = {matcher.partition("=")[0] for matcher in filter(None, matchers.split(","))}
             assert used <= labels[name], expression
         grouped = re.findall(r"\b(?:by|on) \(([^)]*)\)", expression)
-        assert {label for group in grouped for label in group.split(", ")} <= known, expression
+        used = {label for group in grouped for label in group.split(", ")}
+        assert used <= known.union(LABELS_OF_PROMETHEUS), expression
 
 
 def test_legends_of_the_board_name_labels_of_their_series(watched: Watched) -> None:
