@@ -13,12 +13,11 @@ from lakemark.log.log_reader import read_blocks
 from lakemark.model.file_slice import LogFile
 from lakemark.storage.storage import ObjectInfo, Storage
 
-#: All types of blocks that have an instant.
-ANY_KIND = frozenset(BlockType) - {BlockType.CORRUPT}
+_WRITTEN = frozenset(BlockType) - {BlockType.CORRUPT}
 
 
 def writers_in(
-    storage: Storage, log: ObjectInfo | LogFile, kinds: Container[BlockType] = ANY_KIND
+    storage: Storage, log: ObjectInfo | LogFile, kinds: Container[BlockType] = _WRITTEN
 ) -> set[str]:
     """Return the instants that wrote blocks of the given types; torn blocks have no instant.
 
@@ -31,7 +30,7 @@ def writers_in(
         return {block.instant_time for block in blocks if block.type in kinds}
 
 
-def targets_in(storage: Storage, log: ObjectInfo) -> set[str]:
+def targets_in(storage: Storage, log: ObjectInfo | LogFile) -> set[str]:
     """Return the instants whose blocks the rollback commands in a log file undo.
 
     Raises:

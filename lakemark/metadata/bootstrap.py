@@ -8,7 +8,7 @@ attempt. Files of pending instants are omitted, because their commits will add t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
 import pyarrow as pa
@@ -18,8 +18,7 @@ from lakemark.config.table_properties import (
     TableProperties,
     metadata_table_properties,
 )
-from lakemark.log.log_block import BlockType
-from lakemark.log.log_writers import ANY_KIND, writers_in
+from lakemark.log.log_writers import targets_in, writers_in
 from lakemark.metadata.column_stats.derive import derive_file_ranges, files_of
 from lakemark.metadata.column_stats.encode import (
     StatisticsEntry,
@@ -62,8 +61,8 @@ def visible_files(
 ) -> dict[str, list[DataFile]]:
     """Return the files of a listing that may contain blocks or rows of completed instants.
 
-    In version 6 these are all logs, because the name of a log does not show who wrote it; see
-    ``has_completed_blocks``.
+    In version 6 these include all logs, because the name of a log does not show who wrote it; see
+    ``without_unfinished_logs``.
 
     Returns:
         The files by partition path.
@@ -77,33 +76,43 @@ def visible_files(
     return {name: [file for file in files if is_visible(file)] for name, files in listed.items()}
 
 
-def has_completed_blocks(
+def without_unfinished_logs(
     storage: Storage,
-    file: DataFile,
+    files: Mapping[str, Sequence[DataFile]],
     timeline: Timeline,
     version: FormatVersion,
-    kinds: Container[BlockType] = ANY_KIND,
-) -> bool:
-    """Return whether a visible file contains blocks of a completed instant.
+) -> dict[str, list[DataFile]]:
+    """Return visible files without the logs that only pending or dead writers have written.
 
-    A log of table version 6 may contain only blocks of instants that are pending or were undone.
-    Its writer may still delete it. Other files are not read.
+    Only table version 6 has such logs, because there the name of a log does not show its writer.
+    The writer may still delete the log. A log with blocks that a rollback block undoes is kept,
+    because cleaning deletes it together with its slice.
 
     Args:
         storage: the data table's root.
-        file: see ``visible_files``.
-        timeline: the data table's.
-        version: of the table.
-        kinds: the types of blocks to look for.
+        files: the files, by partition path; see ``visible_files``.
+        timeline: the data table's timeline.
+        version: the version of the table.
 
     Raises:
-        CorruptData: the file is not a log file.
+        CorruptData: a log file is damaged.
     """
-    if not (isinstance(file, LogFile) and version.logs_name_their_slice):
-        return True
-    with suppress(NotFound):  # its writer deleted it after the listing
-        return any(map(timeline.is_committed, writers_in(storage, file, kinds)))
-    return False
+    if not version.logs_name_their_slice:
+        return {partition: list(listed) for partition, listed in files.items()}
+    writers: dict[str, set[str]] = {}
+    undone: set[str] = set()
+    for log in (file for listed in files.values() for file in listed if isinstance(file, LogFile)):
+        with suppress(NotFound):  # its writer deleted it after the listing
+            undone |= targets_in(storage, log)
+            writers[log.path] = writers_in(storage, log)
+
+    def is_finished(file: DataFile) -> bool:
+        if not isinstance(file, LogFile):
+            return True
+        wrote = writers.get(file.path, set())
+        return not undone.isdisjoint(wrote) or any(map(timeline.is_committed, wrote))
+
+    return {partition: list(filter(is_finished, listed)) for partition, listed in files.items()}
 
 
 def drop_metadata_table(
@@ -174,10 +183,8 @@ def build_metadata_table(
     data = TimelineStore.of_table(storage, properties, clock=clock)
     version = data.version
     view = load_view(data, timeline, StorageFileLister(storage), version)
-    files = {
-        partition: [one for one in some if has_completed_blocks(storage, one, timeline, version)]
-        for partition, some in visible_files(_all_files(view), timeline, version).items()
-    }
+    visible = visible_files(_all_files(view), timeline, version)
+    files = without_unfinished_logs(storage, visible, timeline, version)
     ranges = _file_ranges(storage, files, columns, check_lease)
     latest = {file.path for file in files_of(view.latest_slices())}
     changes = _first_records(files, ranges, latest, version.column_statistics)

@@ -6,13 +6,15 @@ Source: ``HoodieMetadataTableValidator`` of Apache Hudi 1.2.0.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from lakemark.execution.runner import Runner
 from lakemark.log.log_block import CHANGING
-from lakemark.metadata.bootstrap import has_completed_blocks, visible_files
+from lakemark.log.log_writers import writers_in
+from lakemark.metadata.bootstrap import visible_files
 from lakemark.metadata.column_stats.derive import derive_file_ranges, files_of, may_be_too_wide
 from lakemark.metadata.column_stats.lookup import ColumnStatistics, PartitionStatistics
 from lakemark.metadata.metadata_file_lister import MetadataFileLister
@@ -23,7 +25,7 @@ from lakemark.model.bounds import bounds_of
 from lakemark.model.column_ranges import ColumnRanges
 from lakemark.model.file_slice import FileSlice, LogFile, join
 from lakemark.model.format_version import FormatVersion
-from lakemark.storage.storage import Storage
+from lakemark.storage.storage import NotFound, Storage
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_lister import DataFile, StorageFileLister
@@ -89,7 +91,7 @@ def find_differences(
         file
         for some in visible_files(on_storage, timeline, version).values()
         for file in some
-        if file.path in known or has_completed_blocks(storage, file, timeline, version, CHANGING)
+        if file.path in known or _has_committed_data(storage, file, timeline, version)
     ]
     found += _listing_differences(listed, files)
     if not metadata.partitions_of_kind(PartitionKind.COLUMN_STATS):
@@ -101,6 +103,20 @@ def find_differences(
     if metadata.partitions_of_kind(PartitionKind.PARTITION_STATS):
         found += _partition_differences(metadata, list(latest), timeline, recomputed, columns)
     return found
+
+
+def _has_committed_data(
+    storage: Storage, file: DataFile, timeline: Timeline, version: FormatVersion
+) -> bool:
+    """Return whether a visible file contains rows or deletes of a completed commit.
+
+    A log of table version 6 may contain only blocks of commits that are pending or were undone.
+    """
+    if not (isinstance(file, LogFile) and version.logs_name_their_slice):
+        return True
+    with suppress(NotFound):  # its commit was undone after the listing
+        return any(map(timeline.is_committed, writers_in(storage, file, CHANGING)))
+    return False
 
 
 def _timeline_differences(metadata: MetadataTable) -> Iterator[Difference]:

@@ -168,7 +168,7 @@ def test_each_executes_the_compaction_that_the_other_began_and_abandoned(
     assert oracle.compact(path, "run", instant=name, options=options) == [name]
     assert not [stat.path for stat in stats if (path / (stat.path or "")).exists()]
     expected = agreed(oracle, path)
-    with pytest.raises(AttemptLost, match="completed already"):
+    with pytest.raises(AttemptLost, match="has already completed"):
         left.publish(stats, dict)
     assert_same_rows(agreed(oracle, path), expected)
 

@@ -441,7 +441,7 @@ def test_an_attempt_after_the_columns_changed_writes_the_same_rows_to_another_fi
     assert storage.head(written.path or "") is None
     assert "note" in (late.table.schema or SCHEMA).names
     assert contents(storage) == {"a": (3, 3)}
-    with pytest.raises(WriteConflict, match="completed already"):
+    with pytest.raises(WriteConflict, match="has already completed"):
         first.publish([written], dict)
     assert contents(storage) == {"a": (3, 3)}
 

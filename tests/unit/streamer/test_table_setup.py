@@ -133,7 +133,7 @@ def test_key_generator_of_the_table_is_reused() -> None:
 def test_a_key_generator_that_is_not_implemented_is_refused_without_asking_for_a_setting(
     word: str,
 ) -> None:
-    message = rf"keygenerator.type is '{word}', and this key generator .* write with Apache Hudi"
+    message = rf"keygenerator.type is '{word}', but lakemark does not .* write with Apache Hudi"
     with pytest.raises(Unsupported, match=message):
         check(existing({keys.KEY_GENERATOR_TYPE: word}))
 
