@@ -38,8 +38,8 @@ class DeleteRecords:
         partition_paths: string column.
         ordering: the values of each ordering field. A record with fewer values has ``NULL`` in the
             last fields.
-        commit_time: flags deletes that always win, because their ordering value is the integer 0.
-            Other writers may omit the value instead.
+        commit_time: flags deletes that always win, because their ordering value is the integer 0
+            or null.
         is_array: flags records whose ordering values are stored as an array.
     """
 

@@ -7,7 +7,7 @@ null is written as the integer 0, because every reader accepts it and Hudi treat
 it does not compare such a record.
 
     long      branch of the union, a ``Wrapper``
-    content   the value; for an array branch 1 (not null), then blocks of wrapped values
+    content   the value; for an array, branch 1 (not null) and then blocks of wrapped values
 
 Source: ``HoodieAvroWrapperUtils``, ``OrderingValues`` of Apache Hudi 1.2.0.
 """

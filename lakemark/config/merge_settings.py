@@ -182,7 +182,7 @@ PAYLOAD_STRATEGY = "00000000-0000-0000-0000-000000000000"
 
 
 def _mode(properties: TableProperties) -> MergeMode:
-    """Return the stored mode; in version 6, which stores none, that of the payload or strategy."""
+    """Return the stored mode; in version 6 the mode follows from the payload or the strategy."""
     payload, strategy = _payload_class(properties), _strategy(properties)
     if properties.version < 8 and payload:
         return _MODES.get(payload, MergeMode.CUSTOM)

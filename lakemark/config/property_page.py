@@ -23,11 +23,11 @@ pipeline applies (`lakemark/config/property_rules.py`). The page lists each prop
 Writing covers everything that changes a table: pipelines, table services, rollbacks, restores and
 version changes. "Records only" means that lakemark refuses pipelines, but runs table services.
 
-lakemark only reads a table that has a property that begins with `hoodie.` and is not on this page,
-because the property may require something of writers that lakemark does not do. The same applies if
-a value begins or ends with a space. Apache Hudi treats the space as part of the value, so `true`
-with a space after it means false. While a pipeline runs, each commit applies the rules again to the
-current properties.
+If a table has a `hoodie.` property that is not on this page, lakemark can only read the table. The
+reason is that the property may require something of writers that lakemark does not do. Lakemark
+also only reads a table if the value of a property begins or ends with a space. Apache Hudi treats
+the space as part of the value, so `true` with a space after it means false. While a pipeline runs,
+each commit applies the rules again to the current properties.
 """
 
 _COLUMNS = "| Property | Reading | Writing | Why |\n|---|---|---|---|\n"

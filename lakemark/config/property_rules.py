@@ -305,7 +305,7 @@ _MERGING = (
 _FILES = (
     _honoured(
         keys.BASE_FILE_FORMAT,
-        "format of new base files; each file is read by its extension",
+        "format of new base files; files are read in the format that their extensions name",
         _UNREAD_BASE_FORMAT,
         _UNWRITTEN_BASE_FORMAT,
     ),
@@ -321,7 +321,7 @@ _FILES = (
     ),
     _ignored(
         keys.MULTIPLE_BASE_FILE_FORMATS,
-        "each file is read by its extension",
+        "files are read in the format that their extensions name",
         Refusal(
             _MAINTAIN,
             "`true`",

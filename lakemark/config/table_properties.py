@@ -166,8 +166,9 @@ class TableProperties:
     def key_generator(self) -> str:
         """Type of the key generator.
 
-        It is the type of the stored class. Without a class it is the stored type, and without
-        either it is inferred from the fields. ``USER_PROVIDED`` is the type of a user's class.
+        If the table stores a class, this is the type of the class. Otherwise it is the stored type.
+        If the table stores neither, the type is inferred from the fields. The type of a user's
+        class is ``USER_PROVIDED``.
         """
         class_name = self.values.get(keys.KEY_GENERATOR_CLASS)
         if class_name:
@@ -186,7 +187,8 @@ class TableProperties:
     def folders_are_values(self) -> bool:
         """Whether each folder of a partition path is the value of one partition field.
 
-        False if no key generator is stored, because the inferred one may not be that of the writer.
+        False if no key generator is stored, because the writer may have used a different one from
+        the inferred one.
         """
         if not {keys.KEY_GENERATOR_TYPE, keys.KEY_GENERATOR_CLASS} & self.values.keys():
             return False

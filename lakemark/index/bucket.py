@@ -168,9 +168,9 @@ def groups_by_bucket(
     """Return the existing file groups by partition path and bucket.
 
     Raises:
-        InvalidConfig: a file id has no bucket number, or one that is not less than
-            ``bucket_count``, or two file groups of a partition have the same bucket. So the table
-            has another bucket count, or another index.
+        InvalidConfig: the table has another index or bucket count. This shows if a file id has no
+            bucket number, if the number is not less than ``bucket_count``, or if two file groups
+            of a partition have the same bucket.
     """
     found: dict[tuple[str, int], FileGroupId] = {}
     for group in groups:

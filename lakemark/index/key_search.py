@@ -1,8 +1,8 @@
 """Finds record keys that have a live row in a file group, now or after further changes.
 
-First the key range and the Bloom filter in the base file's footer exclude keys that the base file
-does not contain. Those of them that are in no log file either are excluded from the search. Rows
-are merged only for the remaining keys, and only the columns that this merge needs are read.
+The key range and the Bloom filter in the base file's footer show that some keys are not in the base
+file. If such a key is in no log file either, it is excluded from the search. Rows are merged only
+for the remaining keys, and only the columns that this merge needs are read.
 """
 
 from __future__ import annotations

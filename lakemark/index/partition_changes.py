@@ -1,4 +1,4 @@
-"""Finds partition changes: keys that a batch would add to a partition while another has them.
+"""Finds partition changes: keys that a batch would add although another partition has them.
 
 A record key is unique only within its partition. A new row in one partition does not replace a row
 with the same key in another partition, so the key then has two rows. Apache Hudi moves the row if
@@ -51,8 +51,8 @@ OTHER_PARTITION = "other_partition"
 #: before, exactly one of its rows is flagged.
 IS_COUNTED = "is_counted"
 
-#: Name of the result column that flags rows for which the deletes among the changes alone would
-#: create a live row. Only a custom merger can create a row from a delete.
+#: Name of the result column that flags rows for which the deletes of the batch would create a live
+#: row even without the upserts. Only a custom merger can create a row from a delete.
 DELETES_ADD = "deletes_add"
 
 SCHEMA = pa.schema(

@@ -54,7 +54,8 @@ _OTHER_PATHS = (
     "Hudi"
 )
 _OTHER_BUCKETS = (
-    "set table.buckets to the count that the table was written with; if that is the count, the "
+    "set table.buckets to the count that the table was written with; if the setting is "
+    "correct, the "
     "table has other hash fields (hoodie.bucket.index.hash.field), other counts in some partitions "
     "(hoodie.bucket.index.partition.expressions) or another index, which lakemark does not write"
 )
@@ -98,7 +99,7 @@ def sample_rows(
     if missing:
         message = (
             f"rows of table {table_url} lack {', '.join(missing)}, from which their record key or "
-            "partition path is computed, so lakemark cannot check it; write to another path"
+            "partition path is computed, so lakemark cannot check the rows; write to another path"
         )
         raise Unsupported(message)
     names = tuple(dict.fromkeys((RECORD_KEY, PARTITION_PATH, *columns)))

@@ -149,9 +149,9 @@ class KeyGenerator:
     def find_ambiguous_keys(self, rows: pa.Table) -> pa.Array:
         """Flag rows whose record key could also be that of a row with other values.
 
-        Only keys of several parts can be ambiguous: if the value of a part is the text ``__null__``
-        or ``__empty__``, or contains ``,<next field>:``. Apache Hudi writes the same record key for
-        both rows, so one row would replace the other.
+        Only keys of several parts can be ambiguous. Such a key is ambiguous if the value of a part
+        is the text ``__null__`` or ``__empty__``, or contains ``,<next field>:``. Apache Hudi
+        writes the same record key for both rows, so one row would replace the other.
         """
         fields = self.config.record_key_fields
         found = pa.repeat(pa.scalar(False), rows.num_rows)

@@ -6,7 +6,7 @@ table, would not find it. The following paths failed in tests with Apache Hudi 1
 rejected:
 
 - ``.hoodie…``: Hudi's own folders and files;
-- ``.….crc``: Hadoop's local file system treats it as the checksum of a file and hides it
+- ``.….crc``: Hadoop's local file system treats such a folder as a checksum file and hides it
   (``isChecksumFile`` of ``ChecksumFileSystem``), so Hudi's listing does not find its rows;
 - ``:`` in the first folder: ``StoragePath`` treats the text before it as the scheme of a URI, and
   then cannot write or read the table;

@@ -6,8 +6,9 @@ The content of an AVRO_DATA block, with the size of each field in bytes::
     4  record count
        for each record: 4 length, then the record in Avro binary, without its schema
 
-The content of a PARQUET_DATA block is a whole Parquet file, that of an HFILE_DATA block a whole
-HFile. In all three, the SCHEMA entry of the block's header has the schema, meta columns included.
+The content of a PARQUET_DATA block is a whole Parquet file, and the content of an HFILE_DATA block
+is a whole HFile. The SCHEMA entry in the header of each block has the schema of the rows, meta
+columns included.
 Source: ``HoodieAvroDataBlock``, ``HoodieParquetDataBlock``, ``HoodieHFileDataBlock`` of Apache Hudi
 1.2.0.
 """

@@ -103,7 +103,8 @@ def _is_equal(kind: object, default: object) -> bool:
     bytes, or of a logical or nested type.
     """
     first = _first_type(kind)
-    # For a nullable string, Java compares Avro's string class with its own, which are never equal.
+    # For a nullable string, Java compares a string of Avro's class with a string of Java's class.
+    # Two such strings are never equal.
     return isinstance(first, str) and (first != "string" or kind == "string") and first != "bytes"
 
 

@@ -31,7 +31,8 @@ def abandoned_commits(
     data instant is pending, its writer or the next attempt completes or undoes the commit. A commit
     that creates a partition is written under the data table's lock, or while an indexing action is
     pending. So it is abandoned if no indexing is pending, because the caller holds the lock. In
-    table version 6, Apache Hudi also commits under names of its own, which are longer.
+    table version 6, Apache Hudi also writes commits whose requested times are longer than those of
+    data instants. Such commits are never returned.
 
     Args:
         metadata: the metadata table's timeline.

@@ -123,12 +123,13 @@ def drop_metadata_table(
     The metadata table is first removed from the properties, because readers would miss rows if
     files of the ``files`` partition were gone. The properties may not name the metadata table
     although its files exist. In that case the process that built it may have died, or may have
-    received no answer from the store. A request of that process to add the metadata table to the
-    properties is made to fail, because it must not succeed late.
+    received no answer from the store. That process may have sent a request to add the metadata
+    table to the properties. This function makes that request fail, because otherwise the store
+    could execute it after the files were deleted.
 
     Args:
         storage: the data table's root.
-        properties: the data table's, as just read.
+        properties: the data table's properties, just read.
         check_lease: raises if the lock was lost. Then another process may build a metadata table.
 
     Returns:

@@ -58,8 +58,9 @@ def find_inconsistency_for_readers(data: Timeline, metadata: Timeline) -> str | 
 def _expected(data: Timeline, metadata: Timeline) -> list[Instant]:
     """Return the data table's instants that the metadata table's active timeline must have.
 
-    These instants completed after the metadata table was built. If the instant that built it is
-    archived, they were requested after the start of the metadata table's active timeline.
+    These are the instants that completed after the metadata table was built. If the instant that
+    built it is archived, these are the instants that were requested after the start of the metadata
+    table's active timeline.
     """
     shared, first = data.completed(*SHARED_ACTIONS), first_initial(metadata)
     if first is None:

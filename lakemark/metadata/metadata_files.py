@@ -29,7 +29,7 @@ FIRST_WRITE_TOKEN = "0-0-0"
 _BLOOM_BLOCK = b"bloomFilter"
 _BLOOM_KEYS_PER_ROW = 10_000
 
-#: The key in an HFile's file info for each key in the footer of a base file.
+#: For each key in the footer of a Parquet base file, the key in an HFile's file info.
 _INFO_OF_FOOTER = {
     bloom.TYPE_CODE: file_info.BLOOM_FILTER_TYPE,
     bloom.MIN_RECORD_KEY: file_info.MIN_KEY,

@@ -16,10 +16,10 @@ the metadata table's commit. So a writer that was suspended before step 4 or 5 f
 these contents is missing. If the writer has already published the commit, the rollback undoes it.
 
 Instants and files are named as in Apache Hudi: a commit has the data instant's requested time, and
-one log in each file group that changes. In table version 6 such a log is named after its slice, and
-a compaction after the newest commit, followed by ``001``. Only the instants that create partitions
-have random numbers (``draw_first_number``). Source:
-``HoodieBackedTableMetadataWriter``, ``…TableVersionSix`` of Apache Hudi 1.2.0.
+one log in each file group that changes. In table version 6 such a log is named after its slice. A
+compaction is named after the newest commit, followed by ``001``. Only the instants that create
+partitions have random numbers (``draw_first_number``). Source: ``HoodieBackedTableMetadataWriter``,
+``…TableVersionSix`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class MetadataStore:
         """
         instant = data_instant.requested_at
         self.undo(instant, check_not_fenced)
-        # In version 6, the logs of this commit would be named after the slice of a pending
-        # compaction, or the compaction would miss them.
+        # In version 6, drop a pending compaction first. Otherwise the logs of this commit would be
+        # named after the slice of the compaction, or the compaction would miss them.
         for planned in self.timeline.pending(Action.COMPACTION) if self._names_slices else ():
             self.undo(planned.requested_at, check_not_fenced)
         requested = Instant(instant, _DELTA, State.REQUESTED, attempt=data_instant.attempt)

@@ -152,7 +152,7 @@ class MetadataWriter:
             drop_metadata_table(self._storage, properties, check_lease)
 
     def has_commit(self, requested_at: str) -> bool:
-        """Return whether the metadata table has a completed commit of that time."""
+        """Return whether the metadata table has a completed commit with this requested time."""
         if not read_properties(self._storage).metadata_partitions:
             return False
         try:
@@ -195,7 +195,10 @@ class MetadataWriter:
 
     @property
     def compacted_at(self) -> str | None:
-        """Requested time of the metadata table's last compaction; "" if never, None if unknown."""
+        """Requested time of the metadata table's last compaction.
+
+        "" if the metadata table was never compacted; None if this is unknown.
+        """
         state = self._loader.current
         return last_compaction(state.store.timeline) if state else None
 

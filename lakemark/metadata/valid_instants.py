@@ -19,7 +19,7 @@ from lakemark.timeline.timeline import Timeline
 MILLIS_DIGITS = 17
 #: Prefix of the requested times of the instants that create partitions of the metadata table.
 INITIAL = "0" * 14
-#: Each of these instants ends in a number of three digits, which is less than this.
+#: Each of these instants ends in a number of three digits, which is less than this limit.
 _NUMBERS_END = 1000
 #: The smallest number that lakemark uses. Apache Hudi begins with 0, or with 10 in version 6.
 _FIRST_NUMBER = 10

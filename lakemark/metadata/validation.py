@@ -63,8 +63,8 @@ def find_differences(
     """Return all differences; this reads the footer or the rows of every data file.
 
     Missing file statistics do not count as a difference if the index does not include the column.
-    Nor do missing partition statistics if no partition has statistics of the column. Partition
-    statistics that are wider than the rows count only if they are marked as tight (exact).
+    Missing partition statistics do not count if no partition has statistics of the column. Wider
+    partition statistics than the rows require count only if they are marked as tight (exact).
 
     Args:
         storage: the data table's root.
@@ -201,8 +201,8 @@ def _may_grow(file: DataFile, version: FormatVersion) -> bool:
 def _indexed(metadata: MetadataTable, columns: pa.Schema, version: FormatVersion) -> frozenset[str]:
     """Return the columns for which each file must have statistics.
 
-    Without an index definition, these are all columns. In table version 6 there are none in this
-    case, because the definition may be missing.
+    Without an index definition, the result has all columns. In table version 6 it is empty instead,
+    because tables of that version may lack the definition of an existing index.
     """
     definition = metadata.definitions.get(PartitionKind.COLUMN_STATS.stored_name)
     if definition is not None:

@@ -53,7 +53,7 @@ class WriterState:
     Attributes:
         store: writes the metadata table.
         properties_file: the ``hoodie.properties`` file of the metadata table. A metadata table that
-            was built again has a different one.
+            was built again has a different file.
         partitions: partitions of the metadata table that readers use.
         instants: requested times of the data table's completed instants that the metadata table
             includes.
@@ -82,7 +82,7 @@ class WriterStateLoader:
         storage: the data table's root.
         instants: reads the data table's timeline.
         opener: opens the metadata table for readers.
-        current: the state as of the last call that succeeded; None before the first.
+        current: the state as of the last call that succeeded; None before the first such call.
         rebuilds_at_start: whether the next start of the writer builds a metadata table again if it
             cannot be continued.
     """

@@ -36,7 +36,7 @@ class FormatVersion(IntEnum):
             url: URL of the table, for the error message.
 
         Raises:
-            Unsupported: this project does not read the version.
+            Unsupported: lakemark does not read the version.
         """
         if number in cls.__members__.values():
             return cls(number)

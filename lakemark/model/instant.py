@@ -14,11 +14,11 @@ class Instant:
     Attributes:
         requested_at: requested time, ``yyyyMMddHHmmssSSS`` in the timeline's time zone. It
             identifies the instant.
-        action: the action. A completed instant has the action in the name of its completed file,
-            so a completed compaction is a ``commit``.
+        action: the action. For a completed instant, this is the action in the name of the completed
+            file, so a completed compaction has the action ``commit``.
         state: state of the instant.
-        completed_at: completion time, in the same format as ``requested_at`` and later; None if the
-            instant is not completed.
+        completed_at: completion time, in the same format as ``requested_at``; it is later than
+            ``requested_at``. None if the instant is not completed.
         is_legacy: whether the completed file is of timeline layout 1. The name of such a file has
             no completion time, so the file's modification time is used. A commit in it is JSON.
         attempt: name of this writer's attempt to execute a table service. It is stored only in the

@@ -33,7 +33,7 @@ from lakemark.storage.storage import Storage
 
 
 def all_visible(instant: str) -> bool:
-    """Return True: from table version 8 on, slices only have files of completed commits."""
+    """Return True, because from table version 8 on, slices have only files of completed commits."""
     return True
 
 

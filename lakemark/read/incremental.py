@@ -166,7 +166,8 @@ def _condition(
     written_by = pc.field(COMMIT_TIME)
     if view.version.timeline_layout == 2:
         return written_by.isin(pa.array(instants, pa.string()))
-    # The bounds are compared, because archived commits of version 6 may be unknown.
+    # Compare commit times with the bounds of the range, because archived commits of version 6 may
+    # be unknown.
     after = written_by > instant_range.begin
     return after if instant_range.end is None else after & (written_by <= instant_range.end)
 

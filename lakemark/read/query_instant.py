@@ -39,7 +39,8 @@ def parse_query_instant(given: GivenTime, clock: TimelineClock) -> str:
         given: an instant, a date, a time, or a number of seconds or milliseconds since 1970. Digits
             after the milliseconds are ignored. A ``datetime`` is used with its milliseconds.
         clock: the timeline's clock. Dates, and times without a zone, are in the timeline's zone.
-            They are converted even if that zone is unknown, because instant times are in it, too.
+            They are converted even if that zone is unknown, because instant times are in the same
+            zone.
 
     Raises:
         InvalidConfig: the text or value is not a time in one of these forms.

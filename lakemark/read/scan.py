@@ -91,11 +91,11 @@ class Scan(ArrowStream):
         return tuple(dict.fromkeys([*self.columns, *deciding]))
 
     def with_slices(self, slices: Sequence[FileSlice]) -> Scan:
-        """Return the part of the scan that reads only these slices."""
+        """Return a scan of only these slices."""
         return replace(self, slices=tuple(slices))
 
     def with_columns(self, columns: Sequence[str]) -> Scan:
-        """Return the same rows with other columns."""
+        """Return a scan of the same rows with these columns."""
         return replace(self, columns=tuple(columns))
 
     def _parts(self) -> list[Callable[[], Iterator[pa.RecordBatch]]]:

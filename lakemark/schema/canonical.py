@@ -88,7 +88,10 @@ def _field(field: pa.Field, path: tuple[str, ...]) -> pa.Field:
 
 
 def _check_name(name: str, path: tuple[str, ...]) -> None:
-    """Check that a name is a letter or ``_``, then letters, digits and ``_``, as Avro for Java."""
+    """Check that a name has only letters, digits and ``_``, and does not begin with a digit.
+
+    Avro for Java requires this.
+    """
     plain = name.replace("_", "a")
     if not plain or not plain[0].isalpha() or not plain.isalnum():
         message = (

@@ -182,7 +182,7 @@ def _read_by_workers(spark: SparkSession, scan: Scan) -> DataFrame:
 
 
 def _spark_root(url: str) -> str | None:
-    """Return the URL of the table's root for Spark; None if Spark cannot read there."""
+    """Return the URL of the table's root for Spark; None if Spark cannot read from it."""
     scheme, _, rest = canonical_url(url).partition("://")
     if scheme == "az" and "@" in rest.partition("/")[0]:
         return f"abfss://{rest}".rstrip("/")

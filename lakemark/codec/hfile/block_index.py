@@ -10,8 +10,8 @@ The root index has an entry for each block of the next level, with these fields 
 A leaf or intermediate index::
 
     4                number of entries
-    4 x (count + 1)  offsets of the entries, and of the end of the last one, from the end of
-                     this table
+    4 x (count + 1)  offset of each entry, and of the end of the last entry; offsets are counted
+                     from the end of this table
                      entries: offset of the block (8), size of the block (4), key
 
 The key of a data block is stored as in ``hfile_data_block``: a length of 2 bytes, the key, and the

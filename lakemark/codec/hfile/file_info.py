@@ -1,4 +1,4 @@
-"""The file info block of an HFile: a map of names to values, both bytes.
+"""The file info block of an HFile: a map of names to values; both are bytes.
 
     4  "PBUF"
        length of a Protocol Buffers message (varint), then the message. Field 1 of the message is
@@ -43,7 +43,7 @@ _ORDER = (
 def encode_file_info(info: Mapping[bytes, bytes]) -> bytes:
     """Return the content of the block, with the entries in Apache Hudi's order.
 
-    That is the iteration order of the Java map in which Hudi's writer collects the entries.
+    That order is the iteration order of the Java map in which Hudi's writer collects the entries.
     """
     standard = [name for name in _ORDER if name in info]
     entries = (

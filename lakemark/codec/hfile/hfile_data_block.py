@@ -2,7 +2,7 @@
 
 The fields of an entry, with their sizes in bytes::
 
-    4  size of the stored key: n + 12, from the length of the key to the kind of entry
+    4  total size of the fields from the size of the key to the kind of entry, n + 12
     4  size of the value, m
     2  size of the key, n
     n  key
@@ -32,7 +32,7 @@ from lakemark.codec.hfile.block import Block
 
 _LENGTHS = struct.Struct(">ii")
 _PUT = 4
-#: Number of bytes before and after the key that count towards the size of the stored key.
+#: Number of bytes before and after the key that count towards the total size in the first field.
 _KEY_PREFIX_BYTES, _KEY_SUFFIX_BYTES = 2, 10
 _VERSION_BYTES = 1
 _BEFORE_KEY = np.dtype([("stored", ">i4"), ("value", ">i4"), ("key", ">u2")])
@@ -101,7 +101,7 @@ def parse_entries(block: Block) -> Entries:
     if not is_right.all():
         wrong = int(first[np.argmin(is_right)])
         raise block.corrupt(
-            expected="entries that Hudi writes", actual=f"another at byte {wrong} of the content"
+            expected="entries that Hudi writes", actual=f"a different one at byte {wrong}"
         )
     return Entries(
         _slices(data, key_start, key_start + key_bytes),

@@ -197,7 +197,7 @@ class _BlocksInARow:
         self._path, self._offset = path, offset
 
     def next(self, magic: bytes) -> Block:
-        """Return the next block, which must be of this kind."""
+        """Return the next block, which must begin with ``magic``."""
         block = Block.parse(self._data, magic, self._compression, self._path, self._offset)
         self._data = self._data[block.size_bytes :]
         self._offset += block.size_bytes

@@ -21,7 +21,7 @@ class Selection(Protocol):
     """The entries to read from an HFile."""
 
     def among(self, first_keys: Sequence[bytes]) -> Iterator[tuple[int, Selection]]:
-        """Yield the blocks that may contain selected entries, each with the selection in it.
+        """Yield the blocks that may contain selected entries, each with its own selection.
 
         Args:
             first_keys: lower bound of the keys of each block, as in ``BlockIndex``.
@@ -81,18 +81,18 @@ class Keys:
             start = end
 
     def of(self, entries: Entries) -> Entries:
-        """Return the entries of a data block whose key is selected."""
+        """Return the entries of a data block whose keys are selected."""
         return _filtered(entries, pc.is_in(entries.keys, value_set=self.keys))
 
 
 class Prefixes:
-    """A selection of the entries whose keys begin with one of some prefixes."""
+    """A selection of the entries whose keys begin with one of the given prefixes."""
 
     def __init__(self, prefixes: Sequence[bytes]) -> None:
         self._prefixes = sorted(set(prefixes))
 
     def among(self, first_keys: Sequence[bytes]) -> Iterator[tuple[int, Selection]]:
-        """Yield each block that may contain keys with one of the prefixes, with these prefixes."""
+        """Yield each block that may contain keys with some of the prefixes, and these prefixes."""
         wanted: dict[int, list[bytes]] = {}
         for prefix in self._prefixes:
             first = max(bisect_right(first_keys, prefix) - 1, 0)
@@ -104,7 +104,7 @@ class Prefixes:
             yield block, Prefixes(wanted[block])
 
     def of(self, entries: Entries) -> Entries:
-        """Return the entries of a data block whose key begins with one of the prefixes."""
+        """Return the entries of a data block whose keys begin with one of the prefixes."""
         rows = np.zeros(len(entries.keys), np.bool_)
         for prefix in self._prefixes:
             rows |= np.asarray(pc.starts_with(entries.keys, pattern=prefix))

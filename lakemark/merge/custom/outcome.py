@@ -46,8 +46,8 @@ def check_outcome(merger: CustomMerger, older: Records, newer: Records, outcome:
     """Check a result before it is used.
 
     Raises:
-        InvalidConfig: the merger lost or exchanged records, lost an ordering value, set a column to
-            null that is not nullable, or returned an upsert without data for a delete.
+        InvalidConfig: the merger lost or exchanged records, lost an ordering value, set a
+            non-nullable column to null, or returned an upsert without data for a delete.
     """
     keys = older[RECORD_KEY]
     _refuse(

@@ -46,8 +46,8 @@ def resolve_partial_rows(
     Whole rows that are too late are dropped too. Apache Hudi folds logs before it reads the base
     file, so otherwise a late row would fill columns that a partial row keeps from the base file.
 
-    Each table is folded, except that a table without partial rows is returned unchanged if the
-    merger is a custom merger or has no ordering fields. To resolve later tables, the function
+    A table without partial rows is returned unchanged if the merger is a custom merger or has no
+    ordering fields. All other tables are folded. To resolve later tables, the function
     remembers the folded changes. If ``completes_rows`` is set, it remembers all their columns, and
     otherwise only record keys and ordering columns.
 

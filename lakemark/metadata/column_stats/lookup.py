@@ -216,7 +216,7 @@ class PartitionStatistics:
 
 
 def _tight_columns(rows: pa.Table) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:
-    """Return the columns with a record that is tight, and those with one that is not."""
+    """Return the columns with a tight record, and the columns with a record that is not tight."""
     payload = rows.column(PAYLOAD).combine_chunks()
     is_effective, is_tight = _is_effective(rows), _flags(payload, "isTightBound")
     exact = _partitions_and_columns(payload, is_effective & is_tight)
@@ -361,7 +361,7 @@ def _unite(rows: pa.Table, bounds: _Bounds, name_column: str, label: str | None)
 def _is_consistent(low: pa.Array, high: pa.Array, payload: pa.StructArray) -> npt.NDArray[np.bool_]:
     """Return whether each record has both bounds or only nulls.
 
-    Some records have neither, because a footer may count values but lack bounds.
+    Some records have values but no bounds, because a footer may count values but lack bounds.
     """
     is_empty = pc.equal(_field(payload, "nullCount"), _field(payload, "valueCount"))
     has_bounds = pc.and_(low.is_valid(), high.is_valid())

@@ -1,4 +1,4 @@
-"""Types of the values in column statistics: the ordinal of each on disk, and its wrapper.
+"""Types of the values in column statistics, with the stored ordinal and wrapper of each type.
 
 Version 2 of the index stores the type of a value next to the value, which is in a wrapper of a
 simple type. Days and milliseconds are in an ``IntWrapper``, timestamps in a ``LongWrapper``, and

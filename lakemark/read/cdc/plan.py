@@ -5,9 +5,10 @@ Otherwise the reader infers the changes. All rows of a new file were inserted. A
 replaced or emptied file were deleted. A log is compared with the earlier state of its file group.
 
 The range contains requested times, in all table versions. Source: ``HoodieCDCExtractor``,
-``HoodieCDCFileIndex`` of Apache Hudi 1.2.0. Apache Hudi finds the files before a log in the log's
-write stat. Lakemark derives these files from the timeline, because a write stat may be incomplete.
-It lists no files if the writer had CDC disabled, and too few while a compaction is pending.
+``HoodieCDCFileIndex`` of Apache Hudi 1.2.0. Apache Hudi reads from a log's write stat which files
+precede the log. Lakemark derives these files from the timeline, because a write stat may be
+incomplete. A write stat lists no files if the writer had CDC disabled, and too few while a
+compaction is pending.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Inference(Enum):
 
     AS_IS = "logged in .cdc files"
     BASE_FILE_INSERT = "all rows of a new base file"
-    BASE_FILE_DELETE = "all rows of the base file that it emptied"
+    BASE_FILE_DELETE = "all rows of the base file that the commit emptied"
     LOG_FILE = "a log against the state before it"
     REPLACE_COMMIT = "all rows of a replaced file group"
 
@@ -264,7 +265,8 @@ class _CommitSplits:
     def _compaction(self, name: FileGroupId, log: LogFile) -> str | None:
         """Return the instant of the compaction that may have been pending when a log was written.
 
-        If the compaction was pending, the state before the log includes the slice before it.
+        If the compaction was pending, the state before the log includes the slice that
+        precedes the compaction.
         """
         if self.view.version.logs_name_their_slice:
             return log.name.instant
