@@ -1,9 +1,9 @@
 """Encodes whole columns of values in Avro's binary encoding.
 
-An encoded column is a list of *pieces*. The bytes of row ``i`` are those of row ``i`` in each
-piece, one after the other. A piece is either ``Digits`` (a matrix with a few bytes for each row) or
-a column of byte strings, which may share the memory of other objects. ``join`` copies all pieces
-into one buffer.
+An encoded column is a list of *pieces*. Each piece has some bytes for each row, and row ``i`` is
+encoded by its bytes in all pieces, in the order of the pieces. A piece is either ``Digits`` (a
+matrix with a few bytes for each row) or a column of byte strings, which may share the memory of
+other objects. ``join`` copies all pieces into one buffer.
 
 The bytes in the row of a null are undefined; ``only`` removes them.
 Source: Avro 1.11, "Binary Encoding".

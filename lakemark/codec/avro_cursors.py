@@ -154,7 +154,7 @@ class Cursors:
         return np.sort(np.append(more, self.next_block(rows[left[rows] == 0], left)))
 
     def next_block(self, rows: Rows, left: npt.NDArray[np.int64]) -> Rows:
-        """Return those of ``rows`` whose array has another block, after reading the block's header.
+        """Read the header of the next block in each of ``rows``; return the rows that have a block.
 
         Args:
             rows: rows whose cursor is at the header of a block.

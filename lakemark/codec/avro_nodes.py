@@ -32,7 +32,7 @@ class Node:
         null_branch: position of null in that union; None if the union has no null.
         symbols: symbols of an enum.
         size_bytes: size of a fixed.
-        narrower: the other number types of that union, each with its own branch. Their values are
+        narrower: the other number types of the union, each with its own branch. Their values are
             read as ``arrow``.
     """
 

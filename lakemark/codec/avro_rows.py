@@ -33,7 +33,7 @@ def encode_rows(
     """Encode all rows, one after the other.
 
     Args:
-        rows: the columns of the schema, in any order; their types are cast to those of the schema.
+        rows: the columns of the schema, in any order; they are cast to the types of the schema.
         avro_schema: schema of a record.
 
     Returns:

@@ -5,7 +5,7 @@
     DYNAMIC_V0   the same header; int keys per row, int keys added since the last row was added,
                  int number of rows; then each row as a SIMPLE filter
 
-Integers are big-endian, and the whole is encoded in Base64. Each key sets one bit per hash. The
+Integers are big-endian, and the filter is encoded in Base64. Each key sets one bit per hash. The
 bit is ``abs(h % bits)``, where ``h`` is the Murmur2 hash of the key. The seed of the first hash is
 0, and each hash is the seed of the next one. A dynamic filter adds a row when the last row has
 received its number of keys. Once it has the maximum number of rows, it adds keys to the existing
@@ -306,7 +306,7 @@ def _row_bytes(bits: int) -> int:
     return _HEADER.size + (bits + 7) // 8
 
 
-#: Translates the bytes of UTF-8 so that their order is that of UTF-16, in which Java compares keys.
+#: Translates the bytes of UTF-8 so that they sort like UTF-16 units, which Java compares.
 #: In UTF-16, U+E000 to U+FFFF come after all characters that have four bytes in UTF-8. So their
 #: first bytes, EE and EF, are replaced by bytes that are greater than F4.
 _TO_UTF16_ORDER = bytes(range(0xEE)) + b"\xf8\xf9" + bytes(range(0xF0, 0x100))

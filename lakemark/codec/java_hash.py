@@ -48,7 +48,7 @@ def string_hash(values: pa.Array) -> npt.NDArray[np.int32]:
 def byte_hash(values: pa.Array) -> npt.NDArray[np.int32]:
     """Return the hash of each value over its bytes instead of its UTF-16 units; 0 for null.
 
-    For ASCII the result is that of ``string_hash``. Bytes that are not UTF-8 are accepted too.
+    For ASCII text, ``string_hash`` returns the same hash. The bytes need not be UTF-8.
     """
     hashes = np.empty(len(values), np.uint32)
     for rows, chunk in byte_strings(values).chunks(_CHUNK_BYTES):
@@ -59,7 +59,7 @@ def byte_hash(values: pa.Array) -> npt.NDArray[np.int32]:
 
 
 def list_hash(columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
-    """Return ``List.hashCode`` of each row, a list of one value per column; null hashes to 0."""
+    """Return ``List.hashCode`` of each row: a list of one value per column, in which null is 0."""
     assert columns, "a list of no fields has no rows"
     hashes = np.ones(len(columns[0]), np.uint32)
     for column in columns:

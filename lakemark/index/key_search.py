@@ -92,7 +92,7 @@ def find_keys_live_after(
     Args:
         reader: reader of the table, whose rows have meta columns.
         group: the file group that is changed; None for a new group.
-        changes: the changes, folded to one per key as the writer does before it writes. They have
+        changes: the changes, already folded to one per key, as the writer writes them. They have
             the columns that a merge of the keys needs, and the kind of change.
 
     Raises:

@@ -176,7 +176,9 @@ def _record_bounds(block: LogBlock, content: bytes, count: int) -> tuple[Offsets
         raise block.corrupt(expected="a record count that fits the block", actual=str(count))
     starts = _record_starts(content, count)
     if len(starts) != count + 1 or starts[-1] != len(content) + _LENGTH.size:
-        raise block.corrupt(expected=f"{count} records that fill the block", actual="others")
+        raise block.corrupt(
+            expected=f"{count} records that fill the block", actual="records of other sizes"
+        )
     return starts[:-1], starts[1:] - _LENGTH.size
 
 

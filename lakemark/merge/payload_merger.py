@@ -40,7 +40,7 @@ def payload_merger(
 
     Args:
         ordering_fields: the table's ordering fields. Their values show which deletes are
-            unconditional, and which record is later if ``is_ordered``.
+            unconditional. If ``is_ordered`` is set, they also show which record is later.
         partial_update: how missing columns are filled from another record.
         is_ordered: whether the ordering fields order records; if False, records are ordered by
             arrival.

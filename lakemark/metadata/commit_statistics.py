@@ -89,7 +89,7 @@ class CommitStatistics:
             state: state of the metadata table; the commit's ranges and columns are added to it.
             instant: instant of the commit, which is about to be published.
             metadata: metadata of the commit.
-            timeline: the data table's timeline, just loaded, under its lock.
+            timeline: the data table's timeline, just loaded under the table's lock.
             check_not_fenced: raises if the instant was rolled back.
 
         Raises:

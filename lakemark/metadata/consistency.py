@@ -26,7 +26,7 @@ def find_inconsistency(data: Timeline, metadata: Timeline) -> str | None:
     """Compare the timelines of a table and its metadata table, for a writer under the lock.
 
     Args:
-        data: the data table's timeline, while no other writer publishes.
+        data: the data table's timeline, loaded while no other writer can publish.
         metadata: the metadata table's timeline.
 
     Returns:

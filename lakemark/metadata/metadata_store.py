@@ -11,9 +11,10 @@ shows the steps of a commit, and next to each step what a crash right after the 
 4. check that the data instant is not fenced, that is, that its own prepared content exists
 5. publish                  an instant that readers ignore until the data instant has completed
 
-A rollback of the data instant first deletes the prepared content of the data instant, then that of
-the metadata table's commit. So a writer that was suspended before step 4 or 5 finds that one of
-these contents is missing. If the writer has already published the commit, the rollback undoes it.
+A rollback of the data instant first deletes the prepared content of the data instant, and then the
+prepared content of the metadata table's commit. So a writer that was suspended before step
+4 or 5 finds that one of these contents is missing. If the writer has already published the commit,
+the rollback undoes it.
 
 Instants and files are named as in Apache Hudi: a commit has the data instant's requested time, and
 one log in each file group that changes. In table version 6 such a log is named after its slice. A

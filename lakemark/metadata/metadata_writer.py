@@ -168,7 +168,7 @@ class MetadataWriter:
         Errors as for ``on_commit``.
 
         Args:
-            timeline: the data table's timeline, just loaded, under its lock.
+            timeline: the data table's timeline, just loaded under the table's lock.
             check_lease: raises if the lock was lost.
         """
         state = self._loader.load(timeline)

@@ -58,7 +58,7 @@ class WriterState:
         instants: requested times of the data table's completed instants that the metadata table
             includes.
         columns: columns with statistics, according to the index definition.
-        committed_columns: those of ``columns`` that a completed commit has. The definition is
+        committed_columns: the subset of ``columns`` that a completed commit has. The definition is
             written before the commit, so it may name a column whose commit never completed. No
             partition has a record of such a column.
         paths: paths of the data table's partitions.

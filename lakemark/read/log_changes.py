@@ -2,7 +2,7 @@
 
 A row of a data block is an upsert, or a flagged delete if one of its columns marks it as deleted. A
 record of a delete block is a delete with an ordering value. If the ordering value is the integer 0,
-or if its class differs from that of the ordering column, the delete always wins
+or if its class differs from the class of the ordering column, the delete always wins
 (``BufferedRecordMergerFactory.deltaMergeDeleteRecord`` of Apache Hudi 1.2.0).
 
 ``lakemark.log.effective_blocks`` decides which blocks are read, and in which order.

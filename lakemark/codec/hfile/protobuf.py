@@ -64,7 +64,7 @@ class Message:
             yield number, self._data[value_at:at]
 
     def _extent(self, kind: int, at: int, end: int) -> tuple[int, int]:
-        """Return the position and the number of the bytes of a field's value."""
+        """Return where the bytes of a field's value begin, and the number of these bytes."""
         if kind == _BYTES:
             size_bytes, at = self._varint(at, end)
             return at, size_bytes

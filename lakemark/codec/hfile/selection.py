@@ -62,7 +62,10 @@ class Keys:
 
     @classmethod
     def of_any(cls, keys: pa.Array | pa.ChunkedArray) -> Keys:
-        """Select by strings or binary values in any order; nulls and duplicates are dropped."""
+        """Return a selection of keys, which are strings or binary values in any order.
+
+        Nulls and duplicates are dropped.
+        """
         distinct = pc.unique(keys.cast(pa.binary()).drop_null())
         return cls(distinct.take(pc.array_sort_indices(distinct)))
 

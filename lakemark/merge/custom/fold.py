@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from lakemark.merge.key_codes import KeyCodes, Mask, Rows
 
-#: Merges older changes with newer ones of the same keys, row by row.
+#: Merges older changes with newer changes to the same keys, row by row.
 Merge: TypeAlias = Callable[[pa.Table, pa.Table], pa.Table]
 
 

@@ -73,7 +73,7 @@ def _find_rare(changes: pa.Table, max_sets: int) -> Mask:
 
 
 def _drop_repeated_keys(rows: pa.Table) -> pa.Table:
-    """Return the rows without the keys that have several rows."""
+    """Return only the rows whose key occurs once."""
     keys = rows.column(RECORD_KEY).combine_chunks().dictionary_encode()
     codes = keys.indices.to_numpy()
     is_single = np.bincount(codes, minlength=len(keys.dictionary))[codes] == 1

@@ -141,7 +141,7 @@ def decode_values(
 ) -> DecodedValues:
     """Decode stored values into the type of their column.
 
-    If the type of the column was widened (int to long, to double), older statistics remain valid.
+    If the type of the column was widened (for example, int to long), older statistics remain valid.
     After a change that does not keep the order of the values, older statistics are unknown.
 
     Args:

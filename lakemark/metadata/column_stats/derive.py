@@ -158,7 +158,7 @@ def load_view_of_partitions(
     Args:
         metadata: the metadata table, as of ``timeline``.
         instants: reads the data table's instants.
-        timeline: the data table's timeline, just loaded, under its lock.
+        timeline: the data table's timeline, just loaded under the table's lock.
         partitions: paths of the partitions.
 
     Raises:
@@ -220,7 +220,7 @@ def derive_remaining_ranges(
     """Derive the ranges of the files that queries read after a commit, except the commit's own.
 
     Args:
-        metadata: the metadata table, with statistics of files.
+        metadata: the metadata table, which has statistics of files.
         storage: the data table's root.
         instants: reads the data table's instants.
         view: a view of at least these partitions, under the data table's lock.

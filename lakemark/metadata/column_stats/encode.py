@@ -158,7 +158,7 @@ def _statistics(kind: pa.DataType, found: Sequence[tuple[StatisticsEntry, int]])
 def delete_column_statistics(
     columns: Iterable[str], files: Iterable[tuple[str, str]]
 ) -> RecordChanges:
-    """Encode the deletion of these columns' statistics in files.
+    """Encode the deletion of the statistics of these columns in some files.
 
     Args:
         columns: names of the columns.
@@ -172,7 +172,7 @@ def delete_column_statistics(
 def delete_partition_statistics(
     columns: Iterable[str], partition_paths: Iterable[str]
 ) -> RecordChanges:
-    """Encode the deletion of these columns' statistics in partitions."""
+    """Encode the deletion of the statistics of these columns in some partitions."""
     paths = list(partition_paths)
     keys = [partition_stats_key(column, path) for column in columns for path in paths]
     return RecordChanges.of([], pa.array([], pa.large_binary()), keys)

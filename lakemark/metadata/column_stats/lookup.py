@@ -272,8 +272,8 @@ def merge_statistics(
     """Merge the records of each key into one row.
 
     Args:
-        rows: the stored records, those of one key oldest first; records of other columns are
-            ignored.
+        rows: the stored records. The records of one key are ordered oldest first. Records of other
+            columns are ignored.
         column: name of the column whose statistics are merged.
         data_type: type of the column.
         name_column: name of the first column of the result.
