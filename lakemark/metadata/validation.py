@@ -63,8 +63,8 @@ def find_differences(
     """Return all differences; this reads the footer or the rows of every data file.
 
     Missing file statistics do not count as a difference if the index does not include the column.
-    Missing partition statistics do not count if no partition has statistics of the column. Wider
-    partition statistics than the rows require count only if they are marked as tight (exact).
+    Missing partition statistics do not count if no partition has statistics of the column.
+    Partition statistics may be wider than the rows, unless they are marked as tight (exact).
 
     Args:
         storage: the data table's root.
@@ -82,7 +82,7 @@ def find_differences(
     found = list(_timeline_differences(metadata))
     damaged = list(_partition_file_differences(metadata))
     if damaged:
-        return found + damaged  # the rest may not be readable
+        return found + damaged  # the remaining checks may not be able to read it
     version = store.version
     on_storage = list_without_rolled_back(store, timeline, StorageFileLister(storage), version)
     listed = [file for some in MetadataFileLister(metadata).list_files().values() for file in some]

@@ -59,7 +59,7 @@ def read_base_file(
         file = open_parquet(stream)
         stored = set(file.schema_arrow.names)
         present = [name for name in schema.names if name in stored]
-        # A batch without columns would have no number of rows.
+        # Read at least one column, because a batch without columns has no number of rows.
         read = present or file.schema_arrow.names[:1]
         groups: Sequence[int] = range(file.num_row_groups)
         if condition is not None:

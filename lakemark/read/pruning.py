@@ -26,7 +26,7 @@ _FIRST_SURROGATE = "\ud800"
 #: Alternative expressions; each row of a slice meets at least one of them.
 _Cases: TypeAlias = list[pc.Expression]
 _ANYTHING: _Cases = [pc.scalar(True)]
-#: Each column with both nulls and values doubles the number of cases.
+#: Largest number of cases of a slice. Each column with both nulls and values doubles the number.
 _MAX_CASES = 16
 
 

@@ -272,7 +272,7 @@ class _Parser(Generic[Condition]):
         while self._accept(","):
             literals.append(self._literal(column, data_type))
         self._expect(")")
-        # Not Arrow's is_in, whose result for null is false, so that its negation would match nulls.
+        # Do not use Arrow's is_in: its result for null is false, so the negation would match nulls.
         tests = (self._make.compare(column, "=", literal) for literal in literals)
         return functools.reduce(self._make.either, tests)
 

@@ -2,7 +2,7 @@
 
 A ``VectorMerger`` gets all records with one call. For a ``BufferedRecordMerger``, rows are
 converted to pairs of records, and the resulting records are converted back to rows. A record that
-the merger returns unchanged is not converted back, but its row is copied from the input.
+the merger returns unchanged is not converted back. Instead, its row is copied from the input.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ from lakemark.view.file_lister import DataFile
 from lakemark.view.file_system_view import FileSystemView
 from lakemark.view.view_loader import load_view
 
-#: Writers that never shorten a text in a footer: they store the whole text or none.
+#: Writers that never shorten a text in a footer: they store the whole text or no text.
 _WRITERS_OF_WHOLE_TEXTS = ("parquet-cpp-arrow ", "parquet-mr ")
 
 _DATA_BLOCKS = (BlockType.AVRO_DATA, BlockType.PARQUET_DATA, BlockType.HFILE_DATA)
