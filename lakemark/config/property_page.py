@@ -25,9 +25,9 @@ version changes. "Records only" means that lakemark refuses pipelines, but runs 
 
 If a table has a `hoodie.` property that is not on this page, lakemark can only read the table. The
 reason is that the property may require something of writers that lakemark does not do. Lakemark
-also only reads a table if the value of a property begins or ends with a space. Apache Hudi treats
-the space as part of the value, so `true` with a space after it means false. While a pipeline runs,
-each commit applies the rules again to the current properties.
+can also only read a table in which the value of a property begins or ends with a space. Apache Hudi
+treats the space as part of the value, so `true` with a space after it means false. While a pipeline
+runs, each commit applies the rules again to the current properties.
 """
 
 _COLUMNS = "| Property | Reading | Writing | Why |\n|---|---|---|---|\n"
