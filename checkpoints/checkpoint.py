@@ -79,9 +79,9 @@ class KafkaCheckpoint:
         )
 
     def distance_from(self, earlier: KafkaCheckpoint) -> dict[int, int]:
-        """Count the offsets from ``earlier`` to this checkpoint, in each of its partitions.
+        """Count the offsets from ``earlier`` to this checkpoint, for each partition.
 
-        If ``earlier`` does not have a partition, its offsets are counted from 0.
+        If ``earlier`` does not have a partition, the partition's offsets are counted from 0.
 
         Raises:
             ValueError: ``earlier`` is later than this checkpoint, or belongs to another topic.

@@ -178,7 +178,7 @@ class _CheckpointEdit:
         """Return whether a commit recorded progress of this streamer, or changed the copied keys.
 
         In timeline layout 1, every commit conflicts, because completion times have whole seconds. A
-        commit of the second in which the recorded progress was read may be missing in it.
+        commit that completed in the second in which the progress was read may not be included.
         """
         metadata = self.table.store.read_commit(commit)
         extra = metadata.extra_metadata

@@ -2,8 +2,8 @@
 
 The distribution has top-level packages with common names, such as ``transforms``. A user's module
 of the same name may come first on ``sys.path``: from the working directory, from ``PYTHONPATH``, or
-from a file that ``spark-submit --py-files`` ships. Processes that lakemark starts nevertheless
-import lakemark's packages, and log a warning that names the user's module.
+from a file that ``spark-submit --py-files`` ships. Even then, processes that lakemark starts import
+lakemark's packages, and log a warning that names the user's module.
 
 A user's program that only runs ``import lakemark`` is not affected. In such a program, ``import
 transforms`` imports the user's module.
@@ -63,7 +63,7 @@ def find_clashes() -> Iterator[str]:
 
 
 class PreferOwnPackages:
-    """Calls ``prefer_own_packages`` when it is unpickled, if the pickling process had called it.
+    """On unpickling, calls ``prefer_own_packages`` if the pickling process had called it, too.
 
     The object comes first in a task, so that it is unpickled before the task's imports.
     """

@@ -216,7 +216,7 @@ def _lowest_and_widest(gaps: Sequence[_Gap]) -> tuple[_Gap, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """The numbers of a batch. All numbers after ``records`` together make up ``offsets``.
+    """The numbers of a batch. The numbers after ``records`` add up to ``offsets``.
 
     Attributes:
         offsets: the number of offsets of the batch.

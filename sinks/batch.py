@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from checkpoints.checkpoint import KafkaCheckpoint
 from sinks.audit import OffsetGap
 
-#: Takes ranges without a record, and returns the lost ones in the form of ``LostRange.facts``.
+#: Takes ranges without a record, and returns the lost ranges in the form of ``LostRange.facts``.
 CheckSource: TypeAlias = Callable[[Sequence[OffsetGap]], Sequence[Mapping[str, object]]]
 
 
@@ -58,8 +58,8 @@ class BatchResult:
         seconds: the duration of each stage, in the order in which the stages ran.
         ignored: the number of tombstones that were ignored, as configured.
         schema_changes: the columns that the batch added or widened.
-        partition_changes: the number of record keys that exist in several partitions, and in more
-            than before the batch; 0 if they are not counted.
+        partition_changes: the number of record keys that are in several partitions after the batch,
+            and were in fewer before it; 0 if they are not counted.
         first_partition_change: one of these keys; None if there is none.
         skipped: the number of offsets at which the topic has no record; see ``sinks.audit``.
     """

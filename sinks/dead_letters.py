@@ -43,7 +43,7 @@ def to_changes(rejects: Rejects) -> pa.Table:
 
 
 def first_reject(changes: pa.Table) -> str | None:
-    """Return origin and reason of the first dead letter; None if these are no dead letters."""
+    """Return origin and reason of the first dead letter; None if no change is a dead letter."""
     if changes.schema.names[len(META_COLUMNS) : -1] != REJECTS_SCHEMA.names or not changes.num_rows:
         return None
     first = changes.slice(0, 1).to_pylist()[0]

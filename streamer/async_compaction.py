@@ -5,7 +5,7 @@ last table service has ended. The compaction holds the mutex twice, always betwe
 briefly to begin, and briefly to publish. So the table does not change during a batch. Also, only
 one thread at a time uses the view, the timeline and the metadata table, which batches and
 compaction share in memory. Rewriting takes most of the time, and runs without the mutex. Meanwhile
-batches write their logs to the new file slices, which begin with the plan.
+batches write their logs to the new file slices that the plan opened.
 
 All tables of the pipeline together execute one plan at a time, which limits the memory to that of
 one compaction.
@@ -38,8 +38,8 @@ from streamer.events import (
 )
 from streamer.wording import counted
 
-#: For how many seconds a plan is deferred if another writer executes it: after the first conflict,
-#: and at most. The pauses are long, because a conflict is found only after all file slices were
+#: A plan that another writer executes is deferred for these seconds: the first pause, and the
+#: longest pause. The pauses are long, because a conflict is found only after all file slices were
 #: rewritten.
 _DEFER_S = 60.0
 _MAX_DEFER_S = 3600.0
@@ -207,7 +207,7 @@ class AsyncCompactor:
         return bool(todo)
 
     def wait(self, stopping: threading.Event) -> None:
-        """Let a compaction publish; if compaction is too far behind, wait until it ends.
+        """Wait for a compaction that is about to publish, or if too many commits are uncompacted.
 
         This waits for at most ``max_wait_s``, and does not wait for a compaction that has failed.
         Call it once after each batch, holding the mutex.

@@ -3,8 +3,8 @@
 When a JVM starts, it spends most of the time on reading and verifying about fifteen thousand
 classes. It can map them from a file instead (class data sharing). The file is created once: Spark
 runs the operations of a pipeline, and when its JVM exits, it archives the classes that it has
-loaded. A JVM ignores the file if the times or sizes of Spark's jars are not those in the file. So
-each installation of Spark has its own file.
+loaded. A JVM ignores the file if the times or sizes of Spark's jars differ from those in the file.
+So each installation of Spark has its own file.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def _warm_up(options: str) -> None:
     given = os.environ.get(SUBMIT_OPTIONS, "")
     with suppress(subprocess.TimeoutExpired):
         subprocess.run(
-            # -P keeps the working directory off the path, which may contain another streamer.py.
+            # -P keeps the working directory, which may contain a streamer.py, off the path.
             [sys.executable, "-P", "-m", "streamer.warm_up"],
             env={**os.environ, SUBMIT_OPTIONS: f"{given} {options}".strip()},
             stdout=subprocess.DEVNULL,

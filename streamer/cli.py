@@ -108,7 +108,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 class _ShowVersion(argparse.Action):
-    """Prints the version. It is looked up only here, because that takes longer than parsing."""
+    """Prints the version, which is looked up only here, because that takes longer than parsing."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
         super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help=help)

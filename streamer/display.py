@@ -236,7 +236,7 @@ def describe(event: Event) -> str:
 
 
 def _of(table_url: str) -> str:
-    """Return " of" and the last part of the table's path; "" if the event is not of one table."""
+    """Return " of" and the last part of the table's path; "" for an event of several tables."""
     name = table_url.rstrip("/").rpartition("/")[2]
     return f" of {name}" if name else ""
 

@@ -183,7 +183,7 @@ class RecordsRejected:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsChanged:
-    """After a batch, record keys exist in several partitions, and in more than before the batch.
+    """Record keys are in several partitions after a batch, and were in fewer before it.
 
     Attributes:
         batch_id: the number of the batch, as in ``BatchPlanned``.

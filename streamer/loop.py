@@ -333,11 +333,11 @@ class StreamLoop:
     def _end(self, query: StreamingQuery, batches: StreamBatches) -> BaseException | None:
         """Stop the stream and return its failure, or None.
 
-        If a batch does not finish in time, it is abandoned: Spark cancels its jobs, but would wait
-        as long as Python code of the batch writes or waits. When the run should stop, a stream
-        without a batch is also abandoned. The reason is that Spark may be waiting for a broker that
-        is down, and this wait cannot be interrupted. After a failure, nothing is published. So a
-        batch that is being read gets no time to finish before its jobs are cancelled.
+        If a batch does not finish in time, it is abandoned: Spark cancels its jobs, and this method
+        does not wait for its Python code to end. When the run should stop, a stream without a batch
+        is also abandoned. The reason is that Spark may be waiting for a broker that is down, and
+        this wait cannot be interrupted. After a failure, nothing is published. So a batch that is
+        being read gets no time to finish before its jobs are cancelled.
         """
         in_time = batches.failure is not None or batches.wait(STOP_GRACE_S)
         failure = batches.failure  # read now, because cancelled jobs cause further failures

@@ -26,7 +26,7 @@ from streamer.wording import counted
 
 @dataclass(frozen=True, slots=True)
 class ServicePolicies:
-    """When each service runs; None if this pipeline does not run the service.
+    """When each service runs; None for a service that this pipeline does not run.
 
     Attributes:
         compaction: compacts merge-on-read tables.

@@ -160,7 +160,7 @@ def local_settings(name: str, master: str | None, own: Mapping[str, str]) -> dic
 
 
 def driver_memory_bytes(machine_bytes: int) -> int:
-    """Return a quarter of the machine's memory, but 1 to 4 GiB.
+    """Return a quarter of the machine's memory, but at least 1 GiB and at most 4 GiB.
 
     The rest is needed, because Arrow's memory is outside the heap.
     """

@@ -91,7 +91,7 @@ def keep_interrupt_handler() -> Iterator[None]:
     """Restore the current handler of Ctrl-C after the block.
 
     Spark installs a handler that calls the JVM. If the signal arrives while this thread already
-    waits for an answer of the JVM, that call fails, and the interrupted start ends with an error.
+    waits for an answer of the JVM, the handler's call fails, and the start ends with an error.
     """
     before = signal.getsignal(signal.SIGINT)
     try:

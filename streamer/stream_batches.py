@@ -121,7 +121,8 @@ class StreamBatches:
             if not (self._stopping.is_set() or self._is_over()):
                 self._process(records, batch_id)
         except BaseException as error:
-            self._wait_for_publication()  # no restart overlaps with it, and its failure comes first
+            # The publication ends before a restart, and its failure is the one that is kept.
+            self._wait_for_publication()
             self._fail(error)
         finally:
             with self._change:

@@ -226,7 +226,7 @@ class ChangeBuilder:
         return pa.table(arrays, schema=self._table_schema)
 
     def _find_missing_ordering(self, rows: pa.Table) -> Mask:
-        """Find rows without an ordering value; without ordering fields, these are all rows."""
+        """Find rows without an ordering value: all rows if the table has no ordering fields."""
         fields = self._config.ordering_fields
         missing = np.full(rows.num_rows, not fields, np.bool_)
         for name in fields:

@@ -21,13 +21,14 @@ def interleaved(
     Closing the generator ends the threads.
 
     Args:
-        sources: functions that open the sources; a thread calls one when it begins to read it.
+        sources: functions that open the sources. A thread calls the function of a source when it
+            begins to read that source.
         threads: number of sources that are read at the same time.
         ahead: largest number of items that wait for the caller. Each thread reads one more item
             meanwhile.
 
     Raises:
-        BaseException: the exception that a source raised, after the items before it.
+        BaseException: the exception that a source raised. Earlier items are yielded first.
     """
     threads = min(threads, len(sources))
     if threads <= 1:
@@ -46,7 +47,7 @@ def read_ahead(source: Callable[[], Iterator[Item]], ahead: int = 1) -> Generato
             meanwhile.
 
     Raises:
-        BaseException: the exception that the source raised, after the items before it.
+        BaseException: the exception that the source raised. Earlier items are yielded first.
     """
     return _Interleaving([source], 1, ahead).items()
 

@@ -83,7 +83,7 @@ class CachedSnapshot:
         return self._view
 
     def metadata_with(self, kind: PartitionKind) -> MetadataTable | None:
-        """Return the metadata table if it has this partition and is up to date, else None.
+        """Return the metadata table if it is up to date and has the partition ``kind``, else None.
 
         Without the metadata table, the caller lists storage and cannot skip files by statistics or
         indexes.
@@ -177,7 +177,7 @@ class CachedSnapshot:
                 pass
             except CorruptData:
                 # Another process may have rebuilt the metadata table since its folders were listed.
-                # In table version 6, the new metadata table's first files have the same names.
+                # In table version 6, the old and the new first files have the same names.
                 if self._metadata is None:
                     raise
             self._timeline = self._store.load()

@@ -94,7 +94,7 @@ class Compaction:
     ) -> Compaction:
         """Begin to execute a plan.
 
-        Files of the planned slices that are missing in the plan are merged, too; see
+        Files of the planned slices that are missing from the plan are merged, too; see
         ``complete_plan``.
 
         Args:

@@ -19,7 +19,7 @@ from lakemark.write.partitioner import Bucket
 
 @dataclass(frozen=True)
 class FileGroupAssignment:
-    """The latest file slice of every bucket with a file group, and the existing partitions.
+    """The latest file slice of each bucket that has a file group, and the existing partitions.
 
     Attributes:
         slices: for each bucket, the file slice to which a commit writes.
@@ -75,8 +75,8 @@ class FileGroupAssigner:
         known = self._slices
         if changed is None or bucket_count != self._bucket_count:
             known, changed = {}, view.file_groups()
-        # A file group that no query reads may be a second file group of its bucket. Its writer died
-        # or is still writing.
+        # File groups that no query reads are skipped. Such a group may be the second file group of
+        # its bucket, whose writer died or is still writing.
         read = [(group.id, group.for_writers) for group in changed if group.for_writers]
         unread = {group.id for group in changed if not group.for_writers}
         slices = dict(known)

@@ -11,7 +11,7 @@ from lakemark.errors import InvalidConfig, InvalidRecords
 from lakemark.keygen.key_generator import KeyGenerator
 from lakemark.operations.incoming_rows import in_table_columns
 
-#: Record keys as text, or the columns of the record key as rows.
+#: Record keys as text, or rows with the columns of the record key.
 Keys: TypeAlias = (
     pa.Table
     | pa.RecordBatch
@@ -74,7 +74,7 @@ def _as_table_or_texts(given: Keys, fields: Sequence[str]) -> pa.Table | list[st
 
 
 def _of_array(given: pa.Array | pa.ChunkedArray, fields: Sequence[str]) -> pa.Table | list[str]:
-    """Return an array's texts as record keys, or its other values as the record key's column."""
+    """Return an array of text as record keys, and any other array as the record key's column."""
     if given.null_count:
         message = f"{given.null_count} of {len(given)} keys are null; leave them out"
         raise InvalidRecords(message)

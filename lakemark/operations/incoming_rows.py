@@ -56,7 +56,7 @@ _KINDS = (
     pa.types.is_timestamp,
     lambda kind: (
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    ),  # without list views: pyarrow 26.0.1 casts those with nulls to invalid lists
+    ),  # without list views: pyarrow 26.0.1 casts list views with nulls to invalid lists
     pa.types.is_struct,
     pa.types.is_map,
 )
@@ -187,9 +187,9 @@ class RowChanges:
     def deletes(self, stored: pa.Table, columns: pa.Schema) -> pa.Table:
         """Return changes that delete stored rows.
 
-        In event time, a delete has the ordering value of its row. So an older event that arrives
-        later loses to the delete, until a compaction drops the delete. The delete is unconditional
-        if the row has no ordering value, or if logs cannot store the value.
+        In event-time mode, a delete has the ordering value of its row. So an older event that
+        arrives later loses to the delete, until a compaction drops the delete. The delete is
+        unconditional if the row has no ordering value, or if logs cannot store the value.
 
         Args:
             stored: the rows, with their record keys, partition paths and ``columns_of_deletes``.

@@ -75,8 +75,8 @@ def compact_metadata_table(table: OpenTable) -> None:
 def maintain_metadata_table(table: OpenTable, policies: MetadataPolicies) -> Maintained | None:
     """Clean and archive the metadata table; return None if neither is due.
 
-    What is due is decided by the metadata table's timeline as of this process's last commit. Before
-    the first commit of this process, nothing is done.
+    The metadata table's timeline as of this process's last commit decides what is due. Before the
+    first commit of this process, nothing is done.
     """
     own = table.metadata_writer.timeline
     if own is None:

@@ -1,8 +1,9 @@
 """An open table: its storage, timeline, lock and metadata table, opened when they are needed.
 
 ``lakemark.Table`` is the facade for users. Only an operation that changes the table needs the lock
-and the writer of the metadata table, so a query does not open them. The modules of both are
-imported only when needed, because the import takes longer than a query of a small table.
+and the writer of the metadata table, so a query does not open them. The modules of the lock and of
+this writer are imported only when needed, because the import takes longer than a query of a small
+table.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class OpenTable:
             lock: the table's lock; None to open the default lock when it is needed.
             multi_writer: the settings of a shared table; None if this writer is the only one.
             runner: runs tasks; None to run them in threads of this process.
-            metadata_updater: records each change; None to update the metadata table.
+            metadata_updater: records each change; None for the writer of the metadata table.
         """
         self.storage = storage
         self.mergers = tuple(mergers)

@@ -278,8 +278,8 @@ class TableWriter:
     ) -> list[Planned]:
         """Return the pending compactions of any writer. If there are none, plan one that is due.
 
-        While a compaction is pending that is not in ``skipped``, no other is planned, so that plans
-        do not accumulate.
+        While a compaction is pending that is not in ``skipped``, no other compaction is planned, so
+        that plans do not accumulate.
 
         Args:
             policy: decides when a compaction is due.

@@ -62,8 +62,8 @@ class WriteResult:
     Attributes:
         instant: the requested time of the commit; None if there was nothing to write.
         completed_at: the completion time of the commit.
-        upserts: the number of passed rows that were written, including rows that lose against a
-            newer row.
+        upserts: the number of the caller's rows that were written, including rows that lose against
+            a newer row.
         deletes: the number of records that were deleted, or of rows that were marked as deleted.
         files: the number of files that the commit wrote.
         written_bytes: the total size of these files.

@@ -51,8 +51,9 @@ def check_hashing(table: OpenTable) -> None:
     """Check that all partitions have the same, fixed bucket count.
 
     Raises:
-        Unsupported: Apache Hudi stored other counts (partition-level buckets), or ranges of hashes
-            (consistent hashing). Source: ``HoodieTableMetaClient.getBucketIndexMetaPath``.
+        Unsupported: Apache Hudi stored different bucket counts for some partitions (partition-level
+            buckets), or ranges of hashes (consistent hashing). Source:
+            ``HoodieTableMetaClient.getBucketIndexMetaPath``.
     """
     stored = next(iter(table.storage.list_tree(_HASHING_FOLDER)), None)
     if stored is not None:

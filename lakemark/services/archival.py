@@ -222,7 +222,10 @@ def _lost_attempts(context: TableContext, before: Timeline, after: Timeline) -> 
 
 
 def _taken_back(store: TimelineStore, before: Timeline, after: Timeline) -> list[str]:
-    """Return the instants between the starts of the timelines that a rollback or restore undid."""
+    """Return the undone instants that were requested between the starts of the two timelines.
+
+    A completed rollback or restore names these instants, and the archive does not contain them.
+    """
     start, end = before.start or "", after.start or ""
     rollbacks, restores = before.completed(Action.ROLLBACK), before.completed(Action.RESTORE)
     targets = {store.read_rollback(rollback).instant for rollback in rollbacks}

@@ -55,8 +55,8 @@ def propose(
 ) -> CleanPlan | None:
     """Return the plan of a clean as of now; None if no clean is needed.
 
-    The result is also None if the rollback of a completed commit has begun. The request that makes
-    the commit pending again may still take effect, and then older files are needed.
+    The result is also None if the rollback of a completed commit has begun. The store may still
+    execute the request that makes the commit pending again. Then queries need older files.
 
     The function reads the newest clean, the commits since then (each once), and the savepoints. It
     reads nothing while the table has fewer commits than the policy retains.
@@ -242,7 +242,8 @@ def _touched(
     """Return the partitions in which slices may have expired since the last clean; None for all.
 
     All partitions must be searched if commits that the last clean retained were archived since.
-    They must also be searched if a savepoint was deleted since, because that clean kept its files.
+    They must also be searched if a savepoint was deleted since, because the last clean kept the
+    files of the savepoint.
     """
     start = timeline.start
     if not last.earliest_retained or start is None or earliest is None:

@@ -3,15 +3,16 @@
 ``request_compaction`` writes a plan to the timeline under the lock. So the plan includes every
 delta commit that completed earlier, and every later delta commit writes to the slices that the plan
 opens. A ``CompactionExecution`` rewrites the slices and publishes the new base files. Any writer,
-including Apache Hudi, may execute a plan, also again after a crash. Delta commits may complete
-while the plan is executed. Source: ``HoodieCompactor`` of Apache Hudi 1.2.0.
+including Apache Hudi, may execute a plan, and may execute it again after a crash. Delta commits may
+complete while the plan is executed. Source: ``HoodieCompactor`` of Apache Hudi 1.2.0.
 
 A plan may be created late. A writer may be suspended right before it creates the plan, and lose the
-table's lock. When it resumes, it creates the plan, although other writers may have compacted,
-cleaned or restored what the plan names. If that writer dies, the next writer that finds the plan
-removes it. To see that a plan was created late, the writer looks for these changes after the plan's
-requested time: a file group of the plan was compacted, a file of the plan was deleted, the table
-was restored, or newer instants were archived. No writer makes such a change while a plan exists.
+table's lock. When it resumes, it creates the plan, although other writers may have compacted or
+cleaned the files that the plan names, or restored the table. If that writer dies, the next writer
+that finds the plan removes it. To see that a plan was created late, the writer looks for these
+changes after the plan's requested time: a file group of the plan was compacted, a file of the plan
+was deleted, the table was restored, or newer instants were archived. No writer makes such a change
+while a plan exists.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def request_compaction(
         timeline = context.timeline.load()
         store = context.timeline
         if store.version.logs_name_their_slice and store.pending_writes(timeline):
-            return None  # the plan would close the slice of their logs without including the logs
+            return None  # the plan would close the slices to which these writes add logs
         plan = CompactionPlan.of(slices_at(timeline))  # model: plan compaction
         if not plan.operations:
             return None
@@ -103,7 +104,7 @@ class CompactionExecution:
         plan: CompactionPlan,
         lock_wait_s: float = LOCK_WAIT_S,
     ) -> CompactionExecution:
-        """Begin an attempt at a plan; any writer may have made the plan or attempted it before.
+        """Begin an attempt to execute a plan, which any writer may have made and tried before.
 
         Raises:
             WriteConflict: another writer is executing the plan, or has completed or removed it; or
@@ -172,8 +173,8 @@ class SliceRewriter:
         """Merge one slice and write its base file; winning rows keep their commit time."""
         context = self.context
         file_slice = _slice_of(operation, context.storage, self.log_sizes)
-        # Every row gets the new file's name, so the old names are not read. They would take as much
-        # memory as some rows.
+        # Every row gets the new file's name, so the old names are not read. A name takes as much
+        # memory as a short row.
         kept = [name for name in context.schema.names if name != FILE_NAME]
         merged = context.reader.merge(file_slice, kept)
         stat = write_base_file(context, file_slice.group, merged, replaces=file_slice)
@@ -239,7 +240,10 @@ def _reason_late(
 
 
 def _contradicts(done: Instant, name: str, plan: CompactionPlan, store: TimelineStore) -> bool:
-    """Return whether an instant has completed that no writer begins while the plan exists."""
+    """Return whether a completed instant shows that the plan was created late.
+
+    While the plan exists, no writer begins such an instant.
+    """
     if done.action is Action.RESTORE:
         return True
     if done.action is Action.ROLLBACK:

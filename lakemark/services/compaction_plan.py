@@ -48,11 +48,11 @@ def complete_plan(
     """Return a plan with all files of its slices, including files that the plan does not name.
 
     A planner may have missed a commit for two reasons. It used a metadata table that lacked the
-    commit, or it lost the lock right before it created the plan, and the commit completed in
-    between. The files of such a commit belong to the slices that the compaction closes, so without
-    this function their rows would be lost. Apache Hudi does not look for such files. In table
-    version 6 a slice may have logs without committed rows, so only logs with rows of completed
-    commits are added.
+    commit. Or it lost the lock right before it created the plan, and the commit completed before
+    the plan was created. The files of such a commit belong to the slices that the compaction
+    closes, so without this function their rows would be lost. Apache Hudi does not look for such
+    files. In table version 6 a slice may have logs without committed rows, so only logs with rows
+    of completed commits are added.
 
     Args:
         plan: the plan of a pending compaction.

@@ -61,9 +61,9 @@ class MetadataPolicies:
         """Derive the policies of a metadata table from those of its data table.
 
         The metadata table retains a fifth more commits, hours or file versions than the data table,
-        but at least twenty commits (``hoodie.metadata.derive.from.datatable.clean.policy``). At
-        least one more commit stays active than in the data table. It is also at least one more than
-        the cleans of the metadata table retain.
+        but at least twenty commits (``hoodie.metadata.derive.from.datatable.clean.policy``). The
+        metadata table keeps at least one more active commit than the data table does, and at least
+        one more than its own cleans retain.
 
         Args:
             cleaning: cleaning policy of the data table; None if another engine cleans it, with an
@@ -198,8 +198,8 @@ def _keep_from(own: Timeline, data: Timeline) -> Iterator[str]:
     """Yield the instants that stay active because of the data table's timeline.
 
     While the data table's timeline has instants from before the metadata table was built, the
-    instant that built it is kept, too. That instant shows which older ones the metadata table
-    includes.
+    instant that built it is kept, too. That instant shows which older instants the metadata
+    table includes.
     """
     yield from limit_of_metadata_table(data)
     made = first_initial(own)

@@ -2,8 +2,8 @@
 
 Meanwhile, queries see the table lose its newest commits one by one. Writers are refused until the
 restore has completed. If the writer of a restore dies, any writer may complete the restore. A
-restore of Apache Hudi can be completed, too. This list shows the steps, and to the right or below
-what a crash right after the step leaves behind:
+restore of Apache Hudi can be completed, too. The list shows the steps. To the right of each step,
+or below it, the list shows what a crash right after the step leaves behind:
 
 1. create the requested restore           a pending plan
 2. drop the metadata table, create the inflight restore
@@ -112,8 +112,8 @@ def restore(
 
     Args:
         context: the table.
-        restore_to: requested time of the commit, or of its savepoint; None to complete whatever
-            restore is pending.
+        restore_to: requested time of the commit, or of its savepoint; None to complete the
+            pending restore.
         is_merge_on_read: see ``plan_restore``.
 
     Returns:
@@ -186,8 +186,8 @@ def _obstacles(
             if gone.action.is_write and gone.requested_at > restore_to:
                 yield f"{gone}, which came after it, was archived"
             elif gone.action.is_write and gone.requested_at == restore_to:
-                # An archiver has yet to delete the commit from the active timeline. After that, no
-                # active commit would remain.
+                # The next archival deletes this commit from the active timeline. After a restore,
+                # it is the only active commit, so the active timeline would have no commits.
                 yield "it is archived; restore to a later commit"
     if restore_to not in savepoints:
         check_not_cleaned(timeline, context.timeline, restore_to)
@@ -245,10 +245,10 @@ def _with_later_commits(
     """Return a pending plan, with the writes between its requested time and its creation.
 
     The plan's writer may have lost the lock before it created the plan. Commits that completed
-    until the creation came before the restore, so the restore undoes them, too.
+    before the creation precede the restore, so the restore undoes them, too.
     """
     if plan.restore_to not in {i.requested_at for i in timeline.completed(*COMMITS)}:
-        return plan  # of another format, or of a commit that was archived since
+        return plan  # the plan has another format, or the commit was archived since
     known = {one.requested_at for one in plan.instants}
     now = plan_restore(timeline, plan.restore_to or "", is_merge_on_read).instants
     on_timeline = {i.requested_at: i for i in timeline.instants if i.action.is_write}

@@ -53,8 +53,8 @@ def create_savepoint(
 
     Raises:
         InvalidConfig: no such commit is on the active timeline.
-        Refused: it has a savepoint, files of its state were cleaned, or a clean, a restore or its
-            rollback is pending.
+        Refused: the commit has a savepoint, files of its state were cleaned, or a clean, a restore
+            or a rollback of the commit is pending.
     """
     with context.lock.hold(LOCK_WAIT_S) as lease:
         timeline = context.timeline.load()

@@ -117,7 +117,7 @@ class Unsynced:
     def note_file(self, full_path: str) -> None:
         """Note that an existing file must be forced. Earlier failures of the file still count.
 
-        The file has a new modification time, or already had the content that was to be written.
+        Call this if the file has a new modification time, or already had the content to be written.
         """
         with self._changing:
             self._note_file(full_path)
@@ -193,7 +193,7 @@ class Unsynced:
             return None if note is None else self._force(full_path, note)
 
     def _force(self, full_path: str, note: _Note) -> HudiError | None:
-        """Force a path and record the result at once, because other threads may end the sync.
+        """Force a path, and record the result at once, so that an end of the sync does not lose it.
 
         Return the error if the path must be forced again.
         """

@@ -56,8 +56,8 @@ class ArchiveFile(Protocol):
     def read(self, instant: Instant, part: Part) -> Record | None:
         """Return the plan or the metadata of a completed instant.
 
-        The record is empty if the instant has none, and None if the file lacks the instant. Raises
-        what ``instants`` raises.
+        The record is empty if the instant has no plan or metadata. The result is None if the file
+        does not contain the instant. Raises what ``instants`` raises.
         """
         ...
 
@@ -130,7 +130,8 @@ class ArchivedTimeline:
     def read(self, instant: Instant, part: Part) -> Record | None:
         """Return the plan or the metadata of an archived instant.
 
-        The record is empty if the instant has none, and None if the instant is not archived.
+        The record is empty if the instant has no plan or metadata. The result is None if the
+        instant is not archived.
 
         Args:
             instant: the instant, in any state. Only completed instants are archived.

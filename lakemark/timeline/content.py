@@ -33,7 +33,7 @@ _SCHEMAS = {
     Action.REPLACE_COMMIT: "HoodieReplaceCommitMetadata",
 }
 
-#: In JSON, only the write stats of logs have ``_ONLY_LOGS``, and no stat has ``_ONLY_AVRO``.
+#: In JSON, only write stats of logs have the fields ``_ONLY_LOGS``; none has ``_ONLY_AVRO``.
 _ONLY_LOGS = frozenset({"logVersion", "logOffset", "baseFile", "logFiles"})
 _ONLY_AVRO = frozenset({"totalLogFiles"})
 

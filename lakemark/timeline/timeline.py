@@ -164,7 +164,7 @@ class Timeline:
         """Return whether an instant that seems archived is newer than a pending write.
 
         There are two explanations. Either the pending write is late (see ``start``). Or the pending
-        write is not late, but the commit that an archival kept because of it was rolled back since.
+        write is not late, but the commit before it, which archival had kept, was rolled back since.
         In the second case, the instant was also rolled back, and was not archived.
         """
         pending = next((i.requested_at for i in self.pending() if i.action.is_write), None)

@@ -115,7 +115,7 @@ class TimelineReader:
         return self._clock
 
     def instant_of(self, file: ObjectInfo) -> Instant | None:
-        """Return the instant of a file in the timeline's folder; None if it is another file."""
+        """Return the instant of a file in the timeline's folder; None for any other file."""
         instant = self._layout.parse(file.name)
         if instant is None or not instant.is_legacy:
             return instant

@@ -59,9 +59,9 @@ class TimelineStore(TimelineReader):
     def create(self, instant: Instant, content: bytes = b"") -> None:
         """Create a requested or inflight instant.
 
-        An inflight instant, or one with content such as a plan, is made durable at once. So after a
-        power failure, no data file exists whose instant is lost. And no file was deleted by a plan
-        that is lost.
+        An inflight instant, or an instant with content such as a plan, is made durable at once. So
+        after a power failure, the instant of every data file still exists, and so does every plan
+        by which files were deleted.
 
         Raises:
             AlreadyExists: another writer created the same file.

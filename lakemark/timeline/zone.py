@@ -60,7 +60,7 @@ class Sighting:
         return offset if is_offset else None
 
     def is_in(self, zone: tzinfo | None) -> bool:
-        """Return whether the derived offset is the zone's offset when the time was generated.
+        """Return whether the derived offset is the zone's offset at the commit's instant time.
 
         The offset at the file's modification time may differ, if a clock change came in between.
         """

@@ -13,10 +13,10 @@
   because Apache Hudi cannot execute the plan in a table with a bucket index.
 
 An Apache Hudi writer reads the table after it has requested its instant, and treats commits that
-complete in between as part of its base. In a copy-on-write table, its new slices then have an
-earlier time in their names than the slices of those commits, so no reader finds its rows. Therefore
-lakemark does not publish a commit before such a writer has read the table
-(``earlier_unseen_commits``).
+complete in between as part of its base. In a copy-on-write table, the names of its new
+slices then contain an earlier time than the names of those commits' slices. So no reader finds the
+rows of this writer. Therefore lakemark does not publish a commit before such a writer has read the
+table (``earlier_unseen_commits``).
 
 Source: ``SimpleConcurrentFileWritesConflictResolutionStrategy`` (of table version 8 and later) and
 ``BucketIndexConcurrentFileWritesConflictResolutionStrategy``. ``lakemark.transaction.transaction``
@@ -133,13 +133,13 @@ def check_not_planned(
 def earlier_unseen_commits(
     ours: Instant, now: Timeline, multi_writer: MultiWriter | None, clock: TimelineClock
 ) -> list[Instant]:
-    """Return earlier requested commits whose writers may not have read the table yet.
+    """Return commits requested before ours whose writers may not have read the table yet.
 
     If our commit were published first, such a commit would be based on ours. But our slices have
-    later names, so they would hide its rows. Inflight commits are omitted, and so are commits
-    that were requested longer ago than a heartbeat takes to expire. The writers of both have
-    already read the table, so they detect the conflict. If our commit is a delta commit, the result
-    is empty, because the completion time of a log decides its order.
+    later names, so our slices would hide the rows of that commit. Inflight commits are omitted, and
+    so are commits that were requested longer ago than a heartbeat takes to expire. Their writers
+    have already read the table, so these writers detect the conflict. If our commit is a delta
+    commit, the result is empty, because the completion time of a log decides its order.
     """
     if multi_writer is None or ours.action is not Action.COMMIT:
         return []

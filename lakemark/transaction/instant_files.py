@@ -1,8 +1,8 @@
 """Finds the data files of an instant, which a rollback deletes.
 
-The name of a data file contains its instant. Only the name of a log of table version 6 contains its
-file slice instead; the blocks of such a log contain the instant. An upgrade keeps such logs. Apache
-Hudi 1.2 and lakemark write separate logs for each commit.
+The name of a data file contains its instant. A log of table version 6 is an exception: its name
+contains the instant of its file slice, and its blocks contain the instant that wrote them. An
+upgrade keeps such logs. Apache Hudi 1.2 and lakemark write separate logs for each commit.
 """
 
 from __future__ import annotations

@@ -7,9 +7,10 @@
                 was deleted
 
 A writer may be suspended between the two steps, or its requests may be delayed. If another lakemark
-writer has taken over the lock meanwhile, such a writer publishes nothing. But Apache Hudi deletes
-nothing when it takes over a lock. Therefore the lease is also checked right before each attempt to
-publish. Then at least half of the lease's duration remains for the single request that publishes.
+writer has taken over the lock meanwhile, the first writer publishes nothing. But Apache Hudi
+deletes nothing when it takes over a lock. Therefore the lease is also checked right before each
+attempt to publish. Then at least half of the lease's duration remains for the single request that
+publishes.
 """
 
 from __future__ import annotations

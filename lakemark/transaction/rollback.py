@@ -264,16 +264,16 @@ def _is_obsolete(context: TableContext, rollback: Instant, timeline: Timeline) -
     """Return whether a pending rollback must not be executed, because its target must be kept.
 
     The target must be kept if it was archived meanwhile. The target must also be kept if it
-    completed after the rollback was requested, or if later instants need the target. But this is
-    possible only if the rollback has not yet deleted files of the target. A clean may have deleted
-    files that later commits replaced, so these files are ignored.
+    completed after the rollback was requested, or if later instants need the target. In these
+    two cases, the target is kept only if the rollback has not yet deleted files of the target. A
+    clean may have deleted files that later commits replaced, so these files are ignored.
 
-    There are two causes. First, Apache Hudi publishes an instant without a check for a pending
-    rollback of the instant. So a writer whose heartbeat has expired may still publish the target,
-    if the process that was to execute the rollback is dead. The rows are then acknowledged, and
-    later instants may need them. Second, a process that was about to roll back a completed instant
-    may have died or lost the lock before it deleted files. Later commits may have replaced the
-    target's files since.
+    A rollback becomes obsolete for two reasons. First, Apache Hudi publishes an instant without a
+    check for a pending rollback of the instant. So a writer whose heartbeat has expired may still
+    publish the target, if the process that was to execute the rollback is dead. The rows are then
+    acknowledged, and later instants may need them. Second, a process that was about to roll back a
+    completed instant may have died or lost the lock before it deleted files. Later commits may have
+    replaced the target's files since.
     """
     name = context.timeline.read_rollback_plan(rollback.requested_at).instant
     target = timeline.find(name)

@@ -40,15 +40,15 @@ def check_no_restore(timeline: Timeline) -> None:
 def rollbacks_of_completed_commits(timeline: Timeline, store: TimelineStore) -> dict[str, Instant]:
     """Return the rollbacks that have begun and are to make a completed commit pending again.
 
-    The request that makes the commit pending may take effect at any time, even after its process
-    has given up.
+    The request that makes the commit pending may take effect at any time, even after the process
+    that sent the request has given up.
 
     Args:
         timeline: the timeline that was just loaded.
-        store: reads the plans of its rollbacks.
+        store: reads the plans of the rollbacks.
 
     Returns:
-        The pending rollback by the requested time of the commit.
+        The pending rollbacks, by the requested times of their commits.
     """
     completed = {i.requested_at for i in timeline.completed(*COMMITS)}
     return {

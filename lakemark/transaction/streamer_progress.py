@@ -1,9 +1,9 @@
-"""How far the streamers of a table have read, as its commits record it.
+"""How far the streamers of a table have read, according to the commits of the table.
 
 Several streamers may write one table, each under its own identity. Each commit records the progress
 of all streamers that the commit's writer knows. So a streamer's progress is not lost when its own
 last commit is archived. A copied entry may be older than what its streamer has committed meanwhile.
-So each entry contains the time from which on the entry is true. Among all commits' entries for a
+So each entry contains the time from which the entry is valid. Among all commits' entries for a
 streamer, the entry with the latest time is used.
 
 JSON under ``lakemark.checkpoints``::
@@ -75,14 +75,14 @@ class DamagedCheckpoint(Permanent):
         self.commit, self.key, self.value = commit, key, value
 
 
-@dataclass(frozen=True, kw_only=True)  # no slots: an alias with a type argument can be called
+@dataclass(frozen=True, kw_only=True)  # no slots, so that an alias with a type can be called
 class StreamerProgress(Generic[Checkpoint]):
     """How far one streamer has read.
 
     Attributes:
         checkpoint: the checkpoint from which the streamer resumes; None after a reset.
         commit: the requested time of the commit that moved the streamer to the checkpoint.
-        known_at: the instant time from which on this progress is true; "" in ``commit`` itself,
+        known_at: the instant time from which this progress is valid; "" in ``commit`` itself,
             because a commit does not know its own completion time.
         topic_id: Kafka's id of the topic; "" if it is not known.
         key: the key of the extra metadata under which the checkpoint is stored.
@@ -97,7 +97,7 @@ class StreamerProgress(Generic[Checkpoint]):
     applied: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)  # no slots: an alias with a type argument can be called
+@dataclass(frozen=True)  # no slots, so that an alias with a type can be called
 class TableProgress(Generic[Checkpoint]):
     """The progress of all streamers that one commit records.
 
@@ -135,7 +135,7 @@ def decode_progress(
     Args:
         extra_metadata: the extra metadata of the commit.
         instant: the commit.
-        known_at: the time from which on a checkpoint under Apache Hudi's keys is true.
+        known_at: the time from which a checkpoint under Apache Hudi's keys is valid.
         parse: parses the text of a checkpoint, or raises ``ValueError``.
 
     Raises:
@@ -290,9 +290,9 @@ def encode_table_progress(known: TableProgress[Checkpoint]) -> dict[str, str]:
 def repeat_table_progress(store: TimelineStore, timeline: Timeline) -> dict[str, str]:
     """Return the extra metadata for a commit that moves no streamer.
 
-    Apache Hudi's own keys are not repeated. A commit of Apache Hudi's streamer that is pending now
-    may complete later. The streamer would then resume from the older copy in this commit. Raises
-    what ``read_table_progress`` raises.
+    Apache Hudi's own keys are not repeated, because a commit of Apache Hudi's streamer that is
+    pending now may complete later. The streamer would then resume from the older copy in this
+    commit. Raises what ``read_table_progress`` raises.
     """
     return encode_table_progress(read_table_progress(store, timeline, _as_text))
 
@@ -405,7 +405,7 @@ def _decode(
 
 
 def _known_at(instant: Instant, has_delta_commits: bool) -> str:
-    """Return the time from which on the progress under Apache Hudi's keys is true.
+    """Return the time from which the progress under Apache Hudi's keys is valid.
 
     A table service is dated by its requested time, an ingest by its completion time. If rows arrive
     as delta commits, a ``commit`` is a completed compaction. If the table was later changed to

@@ -120,7 +120,7 @@ class Transaction:
         one.
 
         Two writers may generate the same time. The requested file is empty, so both writers would
-        consider it as their own. The inflight file contains the id of its writer, so the second
+        consider it their own. The inflight file contains the id of its writer, so the second
         writer detects the other instant and generates another time.
 
         Args:
@@ -322,8 +322,9 @@ class Transaction:
     def _lock(self) -> Iterator[tuple[Lease, Timeline]]:
         """Hold the lock and load the timeline, after all earlier writers have loaded theirs.
 
-        A writer that requested its commit earlier may not have loaded the timeline on which it is
-        based yet. It needs the lock for this, so this method waits without holding the lock.
+        A writer that requested its commit earlier may not have loaded the timeline on which its
+        commit is based. That writer needs the lock to load this timeline, so this method waits
+        without holding the lock.
         """
         while True:
             with self._context.lock.hold(self._lock_wait_s) as lease:

@@ -201,7 +201,7 @@ class FileSystemView:
 
         Such a file has the same instant and file id as a file in ``written``
         (``lakemark.view.lost_attempts``). The successful attempt deletes these files, but the
-        view's files may have been listed before.
+        view's files may have been listed before the deletion.
         """
         bases = [file for file in written if isinstance(file, BaseFile)]
         return [

@@ -57,8 +57,8 @@ def savepoint_keeps(view: FileSystemView, store: TimelineStore, instant: str) ->
 
     A savepoint lists the files of its slices, which may include logs that were added later. The
     result is False if a listed file was deleted. It is also False if the slices as of the instant
-    do not match the listed files. There are two possible reasons: a commit that was requested
-    before the savepoint completed after it, or an old release wrote the savepoint without logs.
+    do not match the listed files. There are two possible reasons: a commit was requested before
+    the savepoint but completed after it, or an old release wrote the savepoint without logs.
 
     Args:
         view: view of the table's latest state.

@@ -102,7 +102,7 @@ def _start_at_completion(log: LogFile, starts: list[str], timeline: Timeline) ->
     if not timeline.is_committed(instant):
         return None
     if starts and instant >= starts[-1]:
-        return starts[-1]  # requested after the slice began, so it also completed after that
+        return starts[-1]  # the log was requested, and so completed, after the slice began
     position = bisect_right(starts, timeline.completed_at(instant) or instant) if starts else 0
     return starts[position - 1] if position else instant
 

@@ -60,7 +60,7 @@ class BaseFileWriter:
             avro_schema: the same schema as Avro, for the footer.
             key_column: name of the column with the record keys.
             row_group_bytes: largest row group, in bytes of Arrow memory.
-            indexed: columns whose ranges are collected.
+            indexed: columns whose ranges of values are collected.
         """
         assert 0 < row_group_bytes <= ROW_GROUP_BYTES, row_group_bytes
         self._avro_schema, self._key_column = avro_schema, key_column

@@ -39,7 +39,7 @@ from lakemark.write.write_context import WriteContext
 #: Size, in Arrow bytes, at which gathered changes are folded and written as log blocks.
 MAX_BLOCK_BYTES = 64 << 20
 
-#: How many sets of columns the partial rows of a table of changes may have, in addition to the set
+#: The largest number of column sets among the partial rows of one table of changes, without the set
 #: of all columns. Each set needs its own block, and a block costs as much as about a hundred rows.
 MAX_COLUMN_SETS = 16
 
@@ -276,7 +276,7 @@ def _listed_files(
 ) -> tuple[str, tuple[str, ...]]:
     """Return the base file and the logs to list in the write stat of a log; the log itself is last.
 
-    The base file is listed because hudi-rs cannot read a commit incrementally without its name. In
+    The base file is listed because hudi-rs needs its name to read a commit incrementally. In
     version 6, the earlier logs of the slice are listed too.
 
     If CDC is enabled, all files are listed that a query would have read before the commit, even if

@@ -86,7 +86,7 @@ class LogFileWriter:
             is_event_time: whether delete records store ordering values. If False, a delete wins
                 over every earlier change.
             max_block_bytes: largest block, in bytes of Arrow memory.
-            indexed: columns whose ranges are collected from the rows of data blocks.
+            indexed: columns whose ranges of values are collected from the rows of data blocks.
         """
         assert block_format in _DATA_BLOCKS, block_format
         assert 0 < max_block_bytes <= MAX_BLOCK_BYTES, max_block_bytes

@@ -24,7 +24,7 @@ def set_meta_columns(
         instant: requested time of the commit.
         task: number or name of the task, which is different for each file of a commit.
         file_name: name of the base file; for a log, the file id.
-        first_row: number in the file of the first row, counted from 0. With this number, the
+        first_row: position of the first row in the file, from 0. With this position, the
             sequence numbers in a file are unique even if its rows arrive in several tables.
     """
     count = rows.num_rows

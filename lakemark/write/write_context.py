@@ -35,7 +35,8 @@ class WriteContext:
         avro_schema_text: the same columns as an Avro schema in JSON.
         merge: merge settings of the table.
         log_format: format of data blocks, ``parquet`` or ``avro``.
-        indexed: columns whose ranges the metadata table stores; empty without a metadata table.
+        indexed: columns whose ranges of values the metadata table stores; empty without a metadata
+            table.
         version: version of the table.
         is_visible: decides whether log blocks of an instant are visible, as in ``FileGroupReader``.
         cdc_enabled: whether the table supports CDC queries.

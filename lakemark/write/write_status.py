@@ -42,7 +42,7 @@ class WriteStatus:
         num_deletes: number of records in delete blocks; 0 for a base file.
         num_data_blocks: number of data blocks; 0 for a base file.
         num_delete_blocks: number of delete blocks; 0 for a base file.
-        column_ranges: ranges of the file's columns; None if they were not collected.
+        column_ranges: ranges of the values in each column; None if they were not collected.
     """
 
     size_bytes: int

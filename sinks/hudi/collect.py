@@ -2,7 +2,7 @@
 
 Spark collects a batch on its heap, even if the messages are huge. So each record may only be as
 large as the batch's budget divided by the number of records. Spark counts larger records, and omits
-their keys and values. If there is such a record, the batch uses the other exchange.
+their keys and values. If there is such a record, the batch uses Spark's exchange.
 """
 
 from __future__ import annotations

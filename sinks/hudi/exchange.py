@@ -37,7 +37,7 @@ CHUNK_BYTES = 16 << 20
 class PortionKind(IntEnum):
     """The content of a portion.
 
-    Only the first two kinds are written to a table. The portions of each further kind are merged.
+    Only the first two kinds are written to a table. The portions of each other kind are merged.
     """
 
     #: Changes of the pipeline's table.
@@ -58,8 +58,8 @@ class Portion:
 
     Attributes:
         kind: the kind of content.
-        bucket: the bucket of the changes. Portions of other kinds are merged if they have the same
-            bucket.
+        bucket: the bucket of the changes. Portions without changes are merged if they have the same
+            kind and bucket.
         table: the content.
     """
 

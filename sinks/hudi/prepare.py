@@ -35,9 +35,9 @@ _MERGED = Bucket("", 0)
 class PrepareChunk:
     """Decodes a chunk of raw records, and divides the changes and rejects by bucket.
 
-    There are two further portions. One is the number of records; it is counted here, when the
-    records are read, so that it can be compared with the number of changes that are written later.
-    The other is a schema request, if the records have one.
+    There are two further portions. One contains the number of records. They are counted here, when
+    they are read, so that the number can be compared with the number of changes that are written
+    later. The other contains a schema request, if the records have one.
 
     Attributes:
         converter: decodes the records.

@@ -40,7 +40,7 @@ from sinks.reject_limit import RejectCounter, RejectLimit
 #: other writers add columns.
 _MAX_ATTEMPTS = 5
 
-#: After more conflicts with other writers, the stream is restarted, with longer pauses.
+#: After more conflicts than this with other writers, the stream is restarted, with longer pauses.
 _MAX_CONFLICTS = 2
 _MAX_PAUSE_S = 0.5
 

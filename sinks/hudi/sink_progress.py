@@ -1,7 +1,7 @@
 """The progress of a sink's streamer, as recorded in the commits of the sink's table.
 
-Progress is recorded only in the table. A commit contains the offsets of its rows. It is published
-only if the table still has the checkpoint at which the batch started.
+Progress is recorded only in the table. A commit contains the offsets of its rows. The commit is
+published only if the table still has the checkpoint at which the batch started.
 """
 
 from __future__ import annotations

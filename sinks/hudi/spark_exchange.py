@@ -178,7 +178,7 @@ def chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def reducer_of(kind: PortionKind, bucket: Bucket, reducers: int) -> int:
-    """Return the reduce task of a bucket. Neighbouring buckets of a partition get other tasks."""
+    """Return the reduce task of a bucket. Buckets with adjacent numbers get different tasks."""
     return (zlib.crc32(bucket.partition_path.encode()) + bucket.number + kind) % reducers
 
 

@@ -76,7 +76,7 @@ def plan_rows(plan: CheckpointPlan) -> list[Facts]:
 
 
 def _warn_of_another_topic(plan: CheckpointPlan) -> None:
-    """Warn if the new checkpoint drops the offsets of another topic: its name may be misspelt."""
+    """Warn if the new checkpoint drops another topic's offsets, as its topic may be misspelt."""
     topic = plan.checkpoint.topic if plan.checkpoint else None
     others = sorted({move.topic for move in plan.moves} - {topic})
     if topic is not None and others:

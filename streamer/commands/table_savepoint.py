@@ -25,7 +25,7 @@ from streamer.commands.table import Facts, show_rows
 
 
 def execute(arguments: argparse.Namespace) -> int:
-    """Print the files of a planned savepoint, or create or delete a savepoint and list all.
+    """Print the files of a planned savepoint; or create or delete one, and list all savepoints.
 
     Raises:
         InvalidConfig: there is no such commit, or no such savepoint.

@@ -40,7 +40,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
 
 def _summary(config: PipelineConfig, checked: list[str]) -> Iterator[str]:
-    """Yield the checks that were made, then those that only a run makes before and after Spark."""
+    """Yield the checks that were made, then the checks that only a run makes."""
     yield "checked:\n"
     yield from (f"  {one}\n" for one in checked)
     yield "not checked here; lakemark run checks before Spark starts:\n"

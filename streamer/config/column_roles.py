@@ -17,7 +17,7 @@ from streamer.config.table import TableConfig
 
 
 def text_ordering_problems(columns: pa.Schema, table: TableConfig) -> Iterator[Problem]:
-    """Yield problems of text columns in ``table.ordering`` for which text is not allowed.
+    """Yield a problem for each text column in ``table.ordering`` that must not be text.
 
     Args:
         columns: the columns of the rows; ordering columns that are not among them are skipped.

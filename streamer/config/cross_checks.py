@@ -159,7 +159,7 @@ def _tombstone_ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Pr
 
 
 def _ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
-    """Yield problems of ordering columns whose type has no order or is text that is not allowed."""
+    """Yield problems of ordering columns: a type without an order, or text that is not allowed."""
     schema = _schema(decode)
     for column in table.ordering:
         if schema is None or not _has(schema, column):

@@ -25,7 +25,7 @@ class TopicSilent(Permanent):
 def sent_so_far(bootstrap: str, topic: str) -> int:
     """Count the messages that earlier calls have sent; return 0 if the topic does not exist.
 
-    The count is the sum of the end offsets. These have no gaps, because the demo uses no
+    The count is the sum of the end offsets. Offsets have no gaps, because the demo uses no
     transactions.
 
     Raises:

@@ -14,7 +14,7 @@ from streamer.demo.order_stream import EventBlock, EventKind, OrderMix, event_bl
 REGIONS = ("apac", "emea", "latam", "namer")
 STATUSES = ("created", "paid", "packed", "shipped", "delivered")
 
-#: The columns of the table. Tables are partitioned by region, because an order never changes it.
+#: The columns of the table. Tables are partitioned by region, which an order never changes.
 ORDER_SCHEMA = pa.schema(
     [
         pa.field("order_id", pa.string(), nullable=False),

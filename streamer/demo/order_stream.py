@@ -116,7 +116,8 @@ def _draw(
     behind = np.where(
         kind == EventKind.LATE, here - source + random.integers(1, 5_000, here.size), 0
     )
-    # Late events have distinct times, because their step and remainder add up to their position.
+    # A late event has a unique time, because the steps and the remainder in this time add up to the
+    # event's position.
     updated_at = FIRST_EVENT_US + (start + here - behind) * EVENT_STEP_US + behind
     stage = np.minimum(_moves(order, kind, moves_of_order), _LAST_STAGE)
     stage = np.where(kind == EventKind.LATE, np.maximum(stage[source] - 1, 0), stage)

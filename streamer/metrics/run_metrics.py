@@ -152,8 +152,8 @@ class RunMetrics:
 
         Args:
             lag: the number of unread offsets of each partition.
-            oldest: Kafka's timestamp of the first unread record of each partition for which it is
-                known, in seconds since 1970.
+            oldest: Kafka's timestamp of the first unread record of each partition, in seconds since
+                1970. Partitions without a known timestamp are omitted.
         """
         self._lag.note(lag, oldest)
 

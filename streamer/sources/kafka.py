@@ -104,7 +104,7 @@ class KafkaSource:
         Raises:
             TopicRecreated: the topic was created again, and ``source.on_offset_out_of_range`` is
                 ``fail``.
-            LostOffsets: unread records were deleted, and the same setting is ``fail``.
+            LostOffsets: unread records were deleted, and this setting is ``fail``.
             SourceError: the topic cannot be read; see the subclasses.
         """
         found_id = self._admin.topic_id()
@@ -124,7 +124,7 @@ class KafkaSource:
         """Check that the topic was not created again since the run started.
 
         Raises:
-            TopicReplaced: it was created again.
+            TopicReplaced: the topic was created again.
             SourceError: the broker does not answer.
         """
         found = self._admin.topic_id()
@@ -319,7 +319,7 @@ class KafkaSource:
         return replace(start, needs_commit=True)
 
     def _starting(self) -> Starting:
-        """Return the setting, or the offsets to which it (or its time) was resolved."""
+        """Return ``source.starting_offsets``, or the offsets to which it was resolved."""
         if self._resolved is not None:
             return self._resolved
         starting = self._config.starting_offsets

@@ -154,7 +154,7 @@ def next_start(
 def lost_in(
     gaps: Sequence[OffsetGap], available: Mapping[int, OffsetRange]
 ) -> tuple[list[LostRange], list[OffsetGap]]:
-    """Split gaps at the earliest offset; return the lost parts below it, and the other parts.
+    """Split gaps at their partition's earliest offset; return the lost parts, and the others.
 
     Args:
         gaps: ranges of offsets in a batch at which no record was read.

@@ -53,7 +53,7 @@ _JAAS_VALUE = (
 )
 _JAAS_OPTION = re.compile(rf"(?P<name>\w+)\s*=\s*{_JAAS_VALUE}\s*")
 
-#: For each type of a key or trust store: Java's properties, and librdkafka's settings for each.
+#: For each type of key or trust store: Java's properties, each with its librdkafka settings.
 _StoreTypes: TypeAlias = Mapping[str, Mapping[str, tuple[str, ...]]]
 _TRUST_STORES: _StoreTypes = {
     "PEM": {

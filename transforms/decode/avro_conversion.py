@@ -2,7 +2,7 @@
 
 Fields are matched by name. A field that the writer lacks is null. The same values fit as for JSON:
 integers in range, nearest floats, exact decimals, times of the years 1 to 9999. A value that does
-not fit becomes null in its column, and a mismatch reports its row.
+not fit becomes null in its column, and a mismatch reports the row.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Mismatch:
         rows: the rows that have such values.
         column: the top-level column that contains the field.
         reason: why the values do not fit.
-        is_wider: whether they fit a wider type.
+        is_wider: whether the values fit a wider type.
     """
 
     rows: Mask

@@ -115,7 +115,7 @@ class AvroDecoding:
                 block.read(part, _LEAF_ROWS)
 
     def _find_unknown_fault(self, found: Differences) -> str | None:
-        """Return why unknown fields reject all records of a schema; None if they do not."""
+        """Return why all records of a schema are rejected for unknown fields, if they are."""
         unknown_fields = self._decoder.unknown_fields
         if unknown_fields == "evolve":
             return found.fault or self._column_limit.fault(found.unknown)

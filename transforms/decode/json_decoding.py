@@ -236,7 +236,7 @@ class JsonDecoding:
     def _keep_rows(
         self, rows: pa.Table, candidates: Indices, values: pa.Array, indices: Indices
     ) -> None:
-        """Keep rows, of which those at the positions ``candidates`` may have unknown fields."""
+        """Keep rows. Only rows at the positions ``candidates`` may have unknown fields."""
         if self._unknown_fields == "ignore":
             self._keep(rows, indices)
         elif self._unknown_fields == "rescue":

@@ -1,7 +1,8 @@
 """Finds the unknown fields and the wider values of single JSON records.
 
-The decoder only passes records that may have some. An unknown field without content (null, an empty
-array, an empty object, or nested values of these kinds) has no type. So it requests no column.
+The decoder passes only records that may contain such fields or values. An unknown field without
+content (null, an empty array, an empty object, or nested values of these kinds) has no type. So the
+field requests no column.
 
 Each unknown field of a record is either found or reported as a fault, so that no value is lost.
 """

@@ -55,7 +55,7 @@ class RecordPolicy:
         return self._policy.wider_values != "reject"
 
     def find_reject_reason(self, value: bytes, index: int) -> str | None:
-        """Return why the unknown fields of a record reject it; None if they do not.
+        """Return why a record is rejected for its unknown fields; None if it is not.
 
         Args:
             value: the record.

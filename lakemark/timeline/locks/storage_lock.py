@@ -130,7 +130,7 @@ class GenerationStorageLock:
             self._storage.delete([_generation_path(claim.version)])
             return None
         # The previous file is kept. A listing that overlaps changes of the folder may miss files,
-        # but shows at least one of the last two.
+        # but shows at least one of the last two files.
         old = [_generation_path(str(other)) for other in others if other < number - 1]
         self._storage.delete(old)
         return claim

@@ -92,9 +92,9 @@ class SystemClock:
 
 
 class Lease:
-    """The right to change the table until a time, which ``TableLock.acquire`` returns.
+    """The right to change the table until a point in time.
 
-    Threads may share a lease.
+    ``TableLock.acquire`` returns a lease. Threads may share a lease.
     """
 
     def __init__(self, provider: LockProvider, claim: Claim, lease_s: float, clock: Clock) -> None:
