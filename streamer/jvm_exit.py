@@ -88,7 +88,7 @@ def jvm_failure(error: BaseException) -> Permanent | None:
     if isinstance(error, OutOfMemory | JvmEnded):
         return error
     process = getattr(SparkContext._gateway, "proc", None)
-    if process is None:  # spark-submit started the JVM, which ends this process with it
+    if process is None:  # spark-submit's JVM ends this process when the JVM exits
         return None
     if was_interrupted(error):  # a signal ended the call; the JVM still runs
         return None

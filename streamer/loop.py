@@ -211,7 +211,7 @@ class StreamLoop:
 
     def _let_services_finish(self) -> None:
         """Wait for an asynchronous compaction; after a stop, only within the grace period."""
-        self._is_streaming = True  # so that a signal ends this wait instead of interrupting it
+        self._is_streaming = True  # so that a signal ends this wait without an exception
         is_reported = False
         while self._services.is_progressing and time.monotonic() < self._stop_by:
             if self._stopping.is_set() and not is_reported:

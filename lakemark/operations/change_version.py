@@ -54,7 +54,7 @@ def plan_version_change(table: OpenTable, version: FormatVersion) -> PlannedChan
     pending = tuple(i.requested_at for i in table.store.pending_writes(table.timeline))
     plans = [plan for _, plan in pending_compactions(table)]
     if _merges(table, version):
-        # Logs that were written while a compaction was pending must be merged after it.
+        # Logs that were written while a compaction was pending must be merged afterwards.
         plans.append(CompactionPlan.of(table.view().slices_for_writing()))
     operations = tuple(one for plan in plans for one in plan.operations)
     return PlannedChange(pending, operations, change)

@@ -181,7 +181,7 @@ def claim(context: TableContext, pending: Instant) -> CleanPlan | None:
         _log.warning("%s is removed, and deletes nothing: %s", pending, reason)
         lease.check()
         context.timeline.forget(current)
-        forget_heartbeat(context.storage, pending.requested_at)  # of a writer that died
+        forget_heartbeat(context.storage, pending.requested_at)  # the writer died
     return None
 
 

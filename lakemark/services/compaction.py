@@ -221,7 +221,7 @@ def _check_in_time(
         if current is not None and current.state is State.REQUESTED:
             lease.check()
             context.timeline.forget(current)
-            forget_heartbeat(context.storage, pending.requested_at)  # of an executor that died
+            forget_heartbeat(context.storage, pending.requested_at)  # the executor died
     _log.warning("%s was removed without being executed: %s", pending, reason)
     message = f"{pending} was removed: {reason}"
     raise WriteConflict(message)

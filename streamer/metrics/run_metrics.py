@@ -423,7 +423,7 @@ class _Services:
         self.running = factory.one_gauge(
             "compaction_running", "1 while an asynchronous compaction runs"
         )
-        self._lock = threading.Lock()  # the threads of the loop and of the compaction write below
+        self._lock = threading.Lock()  # two threads write below: the loop's and the compaction's
         self._failing: dict[str, int] = {}
         self._failures = factory.one_counter(
             "compaction_failures", "Failures of asynchronous compactions"
