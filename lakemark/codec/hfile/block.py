@@ -38,7 +38,9 @@ HEADER_BYTES = _HEADER.size
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
 #: The gzip header that Java writes: no modification time, unknown operating system.
 _GZIP_HEADER = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
-_GZIP_LEVEL = 6
+#: Compared with zlib's default of 6, blocks of column statistics take half of the CPU time and 6 %
+#: more space (0.16 s instead of 0.30 s for 24 MB, on one core).
+_GZIP_LEVEL = 3
 
 _NO_CHECKSUM, _CHECKSUM_BYTES = 0, 4
 _BYTES_PER_CHECKSUM = 16 << 10
