@@ -18,6 +18,7 @@ from benchmarks.peers.contract import Task
 from benchmarks.peers.spark_stream import (
     kafka_stream,
     run_until_caught_up,
+    run_until_stopped,
     start_session,
 )
 from tests.interop.oracle_server import HUDI_COORDINATE, HUDI_SETTINGS
@@ -32,6 +33,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("task", type=lambda path: Task.from_json(Path(path).read_text()))
     parser.add_argument("--no-metadata-table", action="store_true")
+    parser.add_argument("--continuous", action="store_true", help="run until it is stopped")
     arguments = parser.parse_args()
     task: Task = arguments.task
     spark = start_session("hudi", task, [HUDI_COORDINATE], HUDI_SETTINGS)
@@ -40,6 +42,9 @@ def main() -> None:
     options = write_options(has_metadata_table=not arguments.no_metadata_table)
     writer: DataStreamWriter = rows.writeStream.format("hudi").outputMode("append")
     writer = writer.options(**options, path=task.table_path)
+    if arguments.continuous:
+        run_until_stopped(writer, task)
+        return
     run_until_caught_up(writer, task).write(Path(task.answer_path))
     spark.stop()
 

@@ -46,6 +46,12 @@ def run_until_caught_up(writer: DataStreamWriter, task: Task) -> Answer:
     return Answer.of([_batch(each) for each in progress])
 
 
+def run_until_stopped(writer: DataStreamWriter, task: Task) -> None:
+    """Run a query, batch after batch without a pause, until the process is stopped."""
+    writer = writer.option("checkpointLocation", f"{task.scratch_path}/checkpoint")
+    writer.trigger(processingTime="0 seconds").start().awaitTermination()
+
+
 def _batch(progress: Mapping[str, Any]) -> Batch:
     started_s = datetime.fromisoformat(progress["timestamp"]).timestamp()
     took_s = progress["durationMs"]["triggerExecution"] / 1000
