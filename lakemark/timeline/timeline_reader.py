@@ -224,9 +224,12 @@ class TimelineReader:
         if found is not None:
             return found
         gone = self._gone(requested)
-        if pending.state is State.INFLIGHT and isinstance(gone, CorruptData):
-            return CompactionPlan(())
-        raise gone
+        if not isinstance(gone, CorruptData) or self.is_requested(pending):
+            raise gone
+        if pending.state is State.REQUESTED:  # as of a timeline from before the plan was removed
+            message = f"the plan of {pending} was removed; load the timeline again"
+            raise SnapshotChanged(message)
+        return CompactionPlan(())
 
     def read_clustering_plan(self, requested: Instant) -> ClusteringPlan | None:
         """Return the plan of a pending or completed clustering; None if it is an overwrite.

@@ -8,13 +8,14 @@ from contextlib import suppress
 import pytest
 
 from lakemark.config.table_properties import TableType
-from lakemark.errors import Fenced, HudiError, Refused, WriteConflict
+from lakemark.errors import Fenced, HudiError, Refused, SnapshotChanged, WriteConflict
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.commit_metadata import CommitMetadata, WriteStat
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.operations.archive import archive
+from lakemark.operations.compact import request_compaction
 from lakemark.operations.metadata_table import keep_metadata_table, metadata_differences
 from lakemark.operations.table_writer import TableWriter
 from lakemark.services.compaction_plan import CompactionPolicy
@@ -731,6 +732,22 @@ def test_a_compaction_that_appears_after_its_plan_was_removed_stops_nobody(
     recover(table.open().table.context)
     assert table.pending() == []
     assert table.rows() == {"a": {"commit": 4, "roll back": 2}.get(act, 3)}
+
+
+@pytest.mark.parametrize("version", [V6, V9])
+def test_snapshot_has_changed_if_a_plan_was_removed_and_its_compaction_appears_late(
+    clock: VirtualTime, version: FormatVersion
+) -> None:
+    table = Table(clock, TableType.MERGE_ON_READ, version)
+    commit(table.open(), [Row("a", 2, 2)])
+    planned = request_compaction(table.open().table)
+    assert planned is not None
+    store = table.open().table.store
+    store.forget(planned[0])
+    store.create(planned[0].inflight(), b"")
+    with pytest.raises(SnapshotChanged, match="was removed; load the timeline again"):
+        store.read_pending_compaction(planned[0])
+    assert store.read_pending_compaction(planned[0].inflight()).operations == ()
 
 
 def test_a_compaction_that_appears_after_a_restore_is_removed_at_the_next_start(
