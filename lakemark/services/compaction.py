@@ -199,6 +199,7 @@ def _check_in_time(
     Raises:
         WriteConflict: the plan was created late, or another writer has completed or removed it.
         LockTimeout: another writer kept the lock.
+        SnapshotChanged, CorruptData: the archive could not be read; see ``Timeline.completed_at``.
     """
     timeline = context.timeline.load()
     current = timeline.find(pending.requested_at)
@@ -206,19 +207,22 @@ def _check_in_time(
         message = f"{pending} was completed or removed by another writer"
         raise WriteConflict(message)
     reason = _reason_late(pending, plan, timeline, context.timeline)
-    has_completed = timeline.completed_at(pending.requested_at) is not None  # and was archived
-    if not reason or (_is_followed(context, pending, plan) and not has_completed):
+    if not reason:
+        return
+    # Its files are those of a completed compaction: queries may read them.
+    was_archived = timeline.completed_at(pending.requested_at) is not None
+    if not was_archived and _is_followed(context, pending, plan):
         return
     if has_heartbeat(context.storage, pending, context.multi_writer):
         message = f"{pending} is being executed by another writer, whose heartbeat is alive"
         raise WriteConflict(message)
-    if pending.state is State.INFLIGHT:
+    if pending.state is State.INFLIGHT and not was_archived:
         roll_back_named(context, pending.requested_at)
     with context.lock.hold(lock_wait_s) as lease:
         timeline = context.timeline.load()
         check_no_restore(timeline)
         current = timeline.find(pending.requested_at)
-        if current is not None and current.state is State.REQUESTED:
+        if current is not None and (was_archived or current.state is State.REQUESTED):
             lease.check()
             context.timeline.forget(current)
             forget_heartbeat(context.storage, pending.requested_at)  # the executor died

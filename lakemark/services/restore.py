@@ -34,7 +34,7 @@ from lakemark.model.file_names import LogFileName
 from lakemark.model.instant import Instant
 from lakemark.model.restore_plan import RestorePlan, UndoneInstant
 from lakemark.model.rollback_plan import RollbackPlan
-from lakemark.services.savepoint import check_not_cleaned
+from lakemark.services.savepoint import check_not_cleaned, check_not_rolled_back
 from lakemark.storage.properties_file import read_properties
 from lakemark.storage.storage import Storage
 from lakemark.timeline.clock import ClockSlot
@@ -44,7 +44,6 @@ from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.instant_files import as_planned, files_by_instant, was_version_6
 from lakemark.transaction.publication import Publication
-from lakemark.transaction.rollback_checks import rollbacks_of_completed_commits
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
 from lakemark.write.markers import drop_markers
 
@@ -176,10 +175,7 @@ def _obstacles(
         yield f"savepoint {name} is later; delete it first: {remedy}"
     for clean in timeline.pending(Action.CLEAN):
         yield f"{clean} has not ended; run that first: lakemark table clean TABLE --run"
-    rollback = rollbacks_of_completed_commits(timeline, context.timeline).get(restore_to)
-    if rollback is not None:
-        remedy = f"lakemark table rollback TABLE {restore_to} --run"
-        yield f"{rollback} rolls it back; complete that rollback first: {remedy}"
+    check_not_rolled_back(timeline, context.timeline, restore_to)
     if timeline.has_history:
         archived = context.timeline.load_archived().instants(restore_to)
         for gone in archived:

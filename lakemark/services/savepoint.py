@@ -134,14 +134,26 @@ def check_may_keep(timeline: Timeline, store: TimelineStore, requested_at: str) 
             "lakemark table clean TABLE --run"
         )
         raise Refused(message)
-    rollback = rollbacks_of_completed_commits(timeline, store).get(requested_at)
-    if rollback is not None:
-        message = (
-            f"{requested_at} is being rolled back by {rollback}; complete that rollback with "
-            f"lakemark table rollback TABLE {requested_at} --run, and keep an older commit"
-        )
-        raise Refused(message)
+    check_not_rolled_back(timeline, store, requested_at)
     check_not_cleaned(timeline, store, requested_at)
+
+
+def check_not_rolled_back(timeline: Timeline, store: TimelineStore, requested_at: str) -> None:
+    """Check that no rollback has begun of a commit that belongs to the state as of an instant.
+
+    The commit is still completed, but its files will be deleted.
+
+    Raises:
+        Refused: such a rollback has begun. The message contains the command that ends it.
+    """
+    for commit, rollback in rollbacks_of_completed_commits(timeline, store).items():
+        if commit <= requested_at:
+            message = (
+                f"{commit}, which belongs to the state as of {requested_at}, is being rolled back "
+                f"by {rollback}; first complete or remove that rollback with lakemark table "
+                f"rollback TABLE {commit} --run"
+            )
+            raise Refused(message)
 
 
 def check_not_cleaned(timeline: Timeline, store: TimelineStore, requested_at: str) -> None:

@@ -161,6 +161,8 @@ def plan_rollback(context: TableContext, requested_at: str) -> RollbackPlan:
     check_no_restore(timeline)
     target = named_instant(timeline, requested_at)
     _check_undoable(context, target, timeline)
+    if _was_archived(target, timeline):
+        return RollbackPlan(requested_at, target.action, {})
     return _plan(context, target, timeline)
 
 
@@ -168,7 +170,9 @@ def roll_back_named(context: TableContext, requested_at: str) -> RollbackPlan:
     """Roll back one completed or pending instant, or complete a pending rollback of the instant.
 
     The plan of a compaction that had not completed is kept, and can be executed again. The plan of
-    a clustering is removed. Raises what ``plan_rollback`` raises; for example ``Refused`` if the
+    a clustering is removed. If later instants need the target of a pending rollback, the rollback
+    is removed. If an instant was archived and appears again as a pending one, it is removed, and
+    its files are kept. Raises what ``plan_rollback`` raises; for example ``Refused`` if the
     heartbeat of a pending instant's writer is alive.
 
     Returns:
@@ -179,9 +183,15 @@ def roll_back_named(context: TableContext, requested_at: str) -> RollbackPlan:
         check_no_restore(timeline)
         for rollback, plan in context.timeline.pending_rollbacks(timeline):
             if plan.instant == requested_at:
-                return _finish(context, rollback, timeline, lease)
+                if not _is_obsolete(context, rollback, timeline):
+                    return _finish(context, rollback, timeline, lease)
+                _forget_obsolete(context, rollback)
+                timeline = context.timeline.load()
         target = named_instant(timeline, requested_at)  # model: choose attempt
         _check_undoable(context, target, timeline)
+        if _was_archived(target, timeline):
+            _forget_archived(context, target, lease)
+            return RollbackPlan(requested_at, target.action, {})
         if not target.is_completed:
             context.timeline.withdraw_all(requested_at, lease.check)
             timeline = context.timeline.load()
@@ -217,9 +227,7 @@ def _recover(context: TableContext, suspects: Collection[str], lease: Lease) -> 
     undone = []
     for rollback in (i for i in abandoned if i.action is Action.ROLLBACK):
         if not _is_planned(context, rollback) or _is_obsolete(context, rollback, timeline):
-            _log.warning("%s is removed: it has completed, or its target must be kept", rollback)
-            context.timeline.forget(rollback)
-            forget_heartbeat(context.storage, rollback.requested_at)
+            _forget_obsolete(context, rollback)
         else:
             undone.append(_finish(context, rollback, timeline, lease))
         timeline = context.timeline.load()  # the rollback changed the timeline
@@ -237,6 +245,18 @@ def _recover(context: TableContext, suspects: Collection[str], lease: Lease) -> 
             undone.append(_roll_back(context, current, timeline, lease))
     _forget_undone(context, context.timeline.load())
     return late + [plan.instant for plan in undone]
+
+
+def _forget_obsolete(context: TableContext, rollback: Instant) -> None:
+    """Remove a pending rollback that must not be executed."""
+    _log.warning("%s is removed: it has completed, or its target must be kept", rollback)
+    context.timeline.forget(rollback)
+    forget_heartbeat(context.storage, rollback.requested_at)
+
+
+def _was_archived(target: Instant, timeline: Timeline) -> bool:
+    """Return whether a pending instant has completed and was archived, and then appeared again."""
+    return not target.is_completed and timeline.completed_at(target.requested_at) is not None
 
 
 def _forget_archived(context: TableContext, commit: Instant, lease: Lease) -> None:

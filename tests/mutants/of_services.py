@@ -295,15 +295,15 @@ _RESTORES = (
     ),
     Mutant(
         _SAVEPOINT,
-        "    if rollback is not None:\n",
-        "    if False:\n",
-        "a savepoint keeps a commit that a late request makes pending again",
+        "        if commit <= requested_at:\n",
+        "        if commit == requested_at:\n",
+        "a savepoint keeps files of a commit that a late request makes pending again",
         _UNDOING,
     ),
     Mutant(
         _RESTORE,
-        "    if rollback is not None:\n",
-        "    if False:\n",
+        "    check_not_rolled_back(timeline, context.timeline, restore_to)\n",
+        "",
         "the table is restored to a commit that a late request makes pending again",
         _UNDOING,
     ),
@@ -632,6 +632,27 @@ _VERSIONS = (
 )
 
 _METADATA_TABLES = (
+    Mutant(
+        _BOOTSTRAP,
+        "not wrote.isdisjoint(undone[_slice_of(file)]) or any(",
+        "any(",
+        "a log that a rollback block undid is never cleaned after a rebuild",
+        ("tests/recovery/test_metadata_leftovers.py",),
+    ),
+    Mutant(
+        _BOOTSTRAP,
+        "    return log.partition_path, log.name.file_id, log.name.instant\n",
+        '    return "", "", ""\n',
+        "a rebuilt metadata table lists a log that its writer will delete",
+        ("tests/recovery/test_metadata_leftovers.py",),
+    ),
+    Mutant(
+        _VALID_INSTANTS,
+        '    return min(created, key=lambda i: i.completed_at or "", default=None)\n',
+        "    return min(created, key=lambda i: i.requested_at, default=None)\n",
+        "commits are expected in a metadata table that listed their files",
+        ("tests/unit/metadata/test_valid_instants.py",),
+    ),
     Mutant(
         _VALID_INSTANTS,
         "    return _FIRST_NUMBER + uuid4().int % (_NUMBERS_END - count - _FIRST_NUMBER)\n",

@@ -24,7 +24,7 @@ from lakemark.services.restore import restore
 from lakemark.services.savepoint import create_savepoint
 from lakemark.storage import Storage
 from lakemark.timeline.locks.table_lock import LeaseLost
-from lakemark.transaction.rollback import roll_back_named
+from lakemark.transaction.rollback import plan_rollback, roll_back_named
 from lakemark.write.file_group_write import write_file_group
 from lakemark.write.partitioner import divide
 from tests.clocks import SharedClock, on_clock
@@ -379,26 +379,35 @@ def test_rollback_that_begins_after_it_was_archived_blocks_no_writer(
     assert contents(storage)["a"] == (9, 9)
 
 
-@pytest.mark.parametrize("version", [FormatVersion.V9, FormatVersion.V6])
+@pytest.mark.parametrize("version", [FormatVersion.V9, FormatVersion.V8, FormatVersion.V6])
 @pytest.mark.parametrize("suffixes", [[".requested"], [".requested", ".inflight"]], ids=str)
+@pytest.mark.parametrize("act", ["compact", "roll back", "recover"])
 def test_plan_of_an_archived_compaction_that_is_created_again_is_not_executed(
-    version: FormatVersion, suffixes: list[str]
+    version: FormatVersion, suffixes: list[str], act: str
 ) -> None:
+    """Rows that only the base file of the compaction contains stay in the table."""
     storage = three_commits(version)
+    commit(started(storage), [Row(key, 7, 7) for key in "bcdefgh"])
     planned = request_compaction(started(storage).table)
     assert planned is not None
-    name = f"{planned[0].requested_at}.compaction"
-    plan = next(i for i in storage.list_tree(".hoodie") if i.name == f"{name}.requested")
+    name = planned[0].requested_at
+    plan = next(i for i in storage.list_tree(".hoodie") if i.name.startswith(f"{name}.compaction"))
     content = storage.read(plan.path)
     assert started(storage).compact_if_due(CompactionPolicy(10**6), LocalRunner(1))
     for number in range(5):
         commit(started(storage), [Row("a", 10 + number, number)])
     assert clean(started(storage).table, ONE_COMMIT)
     assert archive(started(storage).table, ARCHIVAL, ONE_COMMIT)
-    assert planned[0].requested_at in {name for name, _ in archived_names(storage)}
+    assert name in {archived for archived, _ in archived_names(storage)}
     expected = contents(storage)
     for suffix in suffixes:
         storage.create(f"{plan.path.removesuffix('.requested')}{suffix}", content)
+    assert contents(storage) == expected
+    if act == "roll back" and len(suffixes) > 1:
+        assert not plan_rollback(started(storage).table.context, name).files
+        assert not roll_back_named(started(storage).table.context, name).files
+    elif act == "recover":
+        started(storage).recover()
     assert contents(storage) == expected
     assert not started(storage).compact_if_due(CompactionPolicy(10**6), LocalRunner(1))
     assert not started(storage).table.timeline.pending()

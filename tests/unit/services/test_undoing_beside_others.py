@@ -500,7 +500,7 @@ def test_nothing_is_cleaned_or_kept_while_a_completed_commit_may_still_become_pe
     assert not clean(to, CLEANING)
     with pytest.raises(Refused, match=r"is being rolled back by \d+\.rollback"):
         keep(table.open(), newest.requested_at)
-    with pytest.raises(Refused, match=r"\d+\.rollback\.inflight rolls it back"):
+    with pytest.raises(Refused, match=r"is being rolled back by \d+\.rollback"):
         restore_to(table.open(), newest.requested_at)
     table.storage.delete([f".hoodie/timeline/{name}" for name in late])
     table.wait_until_dead()
@@ -509,6 +509,34 @@ def test_nothing_is_cleaned_or_kept_while_a_completed_commit_may_still_become_pe
     commit(table.open(), [Row("a", 3, 3)])
     assert clean(table.open().table, CLEANING)
     assert table.rows() == {"a": 3}
+
+
+@pytest.mark.parametrize("table_type", TableType)
+@pytest.mark.parametrize("key", ["a", "b"])
+def test_a_later_commit_is_kept_only_after_the_rollback_of_an_older_one_was_removed(
+    clock: VirtualTime, table_type: TableType, key: str
+) -> None:
+    """The state as of the later commit contains files of the commit that is being rolled back."""
+    table = Table(clock, table_type)
+    for value in (1, 2):
+        commit(table.open(), [Row("a", value, value)])
+    undone = commits(table)[-1].requested_at
+    dying = InterruptedStorage(table.storage, die)
+    dying.is_before = lambda _, method, path: (
+        method == "delete" and path.startswith(f".hoodie/timeline/{undone}_")
+    )
+    with pytest.raises(SimulatedCrash):
+        undo(table.open(dying), undone)
+    commit(table.open(), [Row(key, 3, 3)])
+    later = commits(table)[-1].requested_at
+    for act in (keep, restore_to):
+        with pytest.raises(Refused, match=f"rollback TABLE {undone} --run"):
+            act(table.open(), later)
+    with pytest.raises(Refused, match="is later; roll that back first"):
+        undo(table.open(), undone)
+    assert not table.open().table.timeline.pending(Action.ROLLBACK)
+    assert keep(table.open(), later)
+    assert table.rows() == {"a": 2, key: 3}
 
 
 @pytest.mark.parametrize("table_type", TableType)
