@@ -7,8 +7,9 @@ instants of these commits.
 from __future__ import annotations
 
 from collections.abc import Container
+from typing import NamedTuple
 
-from lakemark.log.log_block import BlockType, HeaderKey
+from lakemark.log.log_block import BlockType, HeaderKey, LogBlock
 from lakemark.log.log_reader import read_blocks
 from lakemark.model.file_slice import LogFile
 from lakemark.storage.storage import ObjectInfo, Storage
@@ -30,7 +31,26 @@ def writers_in(
         return {block.instant_time for block in blocks if block.type in kinds}
 
 
-def targets_in(storage: Storage, log: ObjectInfo | LogFile) -> set[str]:
+class LogInstants(NamedTuple):
+    """The instants that wrote a log file, and those that its rollback commands undo."""
+
+    writers: frozenset[str]
+    targets: frozenset[str]
+
+
+def read_instants(storage: Storage, log: LogFile) -> LogInstants:
+    """Read both kinds of instants at once; see ``writers_in`` and ``targets_in``."""
+    with storage.open(log.path) as file:
+        blocks = [
+            block for block in read_blocks(file, log.size_bytes, log.path) if block.type in _WRITTEN
+        ]
+        return LogInstants(
+            frozenset(block.instant_time for block in blocks),
+            frozenset(_target_of(block) for block in blocks if block.type is BlockType.COMMAND),
+        )
+
+
+def targets_in(storage: Storage, log: ObjectInfo) -> set[str]:
     """Return the instants whose blocks the rollback commands in a log file undo.
 
     Raises:
@@ -40,4 +60,8 @@ def targets_in(storage: Storage, log: ObjectInfo | LogFile) -> set[str]:
     with storage.open(log.path) as file:
         blocks = read_blocks(file, log.size_bytes, log.path)
         commands = [block for block in blocks if block.type is BlockType.COMMAND]
-    return {block.header.get(HeaderKey.TARGET_INSTANT_TIME, "") for block in commands}
+    return {_target_of(block) for block in commands}
+
+
+def _target_of(command: LogBlock) -> str:
+    return command.header.get(HeaderKey.TARGET_INSTANT_TIME, "")

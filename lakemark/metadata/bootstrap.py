@@ -8,6 +8,7 @@ attempt. Files of pending instants are omitted, because their commits will add t
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
@@ -18,7 +19,7 @@ from lakemark.config.table_properties import (
     TableProperties,
     metadata_table_properties,
 )
-from lakemark.log.log_writers import targets_in, writers_in
+from lakemark.log.log_writers import read_instants
 from lakemark.metadata.column_stats.derive import derive_file_ranges, files_of
 from lakemark.metadata.column_stats.encode import (
     StatisticsEntry,
@@ -81,38 +82,48 @@ def without_unfinished_logs(
     files: Mapping[str, Sequence[DataFile]],
     timeline: Timeline,
     version: FormatVersion,
+    check_lease: Callable[[], None],
 ) -> dict[str, list[DataFile]]:
     """Return visible files without the logs that only pending or dead writers have written.
 
     Only table version 6 has such logs, because there the name of a log does not show its writer.
-    The writer may still delete the log. A log with blocks that a rollback block undoes is kept,
-    because cleaning deletes it together with its slice.
+    The writer may still delete the log. A log with blocks that a rollback block of its slice undoes
+    is kept, because cleaning deletes it together with the slice.
 
     Args:
         storage: the data table's root.
         files: the files, by partition path; see ``visible_files``.
         timeline: the data table's timeline.
         version: the version of the table.
+        check_lease: raises if the lock was lost.
 
     Raises:
         CorruptData: a log file is damaged.
     """
     if not version.logs_name_their_slice:
         return {partition: list(listed) for partition, listed in files.items()}
-    writers: dict[str, set[str]] = {}
-    undone: set[str] = set()
+    writers: dict[str, frozenset[str]] = {}
+    undone: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
     for log in (file for listed in files.values() for file in listed if isinstance(file, LogFile)):
+        check_lease()
         with suppress(NotFound):  # its writer deleted it after the listing
-            undone |= targets_in(storage, log)
-            writers[log.path] = writers_in(storage, log)
+            writers[log.path], targets = read_instants(storage, log)
+            undone[_slice_of(log)] |= targets
 
     def is_finished(file: DataFile) -> bool:
         if not isinstance(file, LogFile):
             return True
-        wrote = writers.get(file.path, set())
-        return not undone.isdisjoint(wrote) or any(map(timeline.is_committed, wrote))
+        wrote = writers.get(file.path, frozenset())
+        return not wrote.isdisjoint(undone[_slice_of(file)]) or any(
+            map(timeline.is_committed, wrote)
+        )
 
     return {partition: list(filter(is_finished, listed)) for partition, listed in files.items()}
+
+
+def _slice_of(log: LogFile) -> tuple[str, str, str]:
+    """Return the file slice of a log of table version 6."""
+    return log.partition_path, log.name.file_id, log.name.instant
 
 
 def drop_metadata_table(
@@ -185,7 +196,7 @@ def build_metadata_table(
     version = data.version
     view = load_view(data, timeline, StorageFileLister(storage), version)
     visible = visible_files(_all_files(view), timeline, version)
-    files = without_unfinished_logs(storage, visible, timeline, version)
+    files = without_unfinished_logs(storage, visible, timeline, version, check_lease)
     ranges = _file_ranges(storage, files, columns, check_lease)
     latest = {file.path for file in files_of(view.latest_slices())}
     changes = _first_records(files, ranges, latest, version.column_statistics)

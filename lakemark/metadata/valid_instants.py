@@ -43,7 +43,11 @@ def initial(number: int) -> str:
 
 
 def first_initial(metadata: Timeline) -> Instant | None:
-    """Return the instant that created the first partition; None once it is archived."""
+    """Return the oldest active instant that created a partition; None if none is active.
+
+    Completion times are compared, because the requested times do not show the order: Apache Hudi
+    gives a partition that it adds later the lowest unused number.
+    """
     created = (i for i in metadata.completed() if i.requested_at.startswith(INITIAL))
     return min(created, key=lambda i: i.completed_at or "", default=None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import TypeVar
@@ -13,11 +14,14 @@ import pytest
 from lakemark.config.table_properties import PROPERTIES_PATH
 from lakemark.errors import Fenced, Refused, SnapshotChanged
 from lakemark.execution.runner import LocalRunner
+from lakemark.log.log_block import rollback_block
+from lakemark.log.log_writers import read_instants
 from lakemark.metadata.bootstrap import drop_metadata_table
 from lakemark.metadata.metadata_compaction import EVERY_DELTA_COMMITS
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import Action, State
 from lakemark.model.file_names import LogFileName
+from lakemark.model.file_slice import LogFile
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.model.rollback_plan import RollbackPlan
@@ -45,7 +49,7 @@ from lakemark.timeline.content import encode_rollback_plan
 from lakemark.timeline.locks.table_lock import LeaseLost
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
-from lakemark.view.file_lister import PARTITION_METAFILE
+from lakemark.view.file_lister import PARTITION_METAFILE, data_file
 from tests.clocks import SharedClock, on_clock
 from tests.protocol.actors import A_HEARTBEAT_AND_MORE_S
 from tests.storages import SimulatedCrash
@@ -105,6 +109,22 @@ def new_table(version: FormatVersion) -> Storage:
 def is_shared(path: str) -> bool:
     """Whether all metadata tables of a data table have a file of this name."""
     return path.endswith((PROPERTIES_PATH, PARTITION_METAFILE))
+
+
+def data_logs(storage: Storage) -> set[str]:
+    """Return the paths of the logs of the data table."""
+    return {
+        info.path
+        for info in storage.list_tree("")
+        if ".log." in info.name and not info.path.startswith(".hoodie")
+    }
+
+
+def log_at(storage: Storage, path: str) -> LogFile:
+    folder, _, name = path.rpartition("/")
+    found = data_file(folder, name, storage.head(path).size_bytes)  # type: ignore[union-attr]
+    assert isinstance(found, LogFile)
+    return found
 
 
 def give_same_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -334,13 +354,9 @@ def test_deletion_of_a_dropped_metadata_table_is_repeated_after_it_was_built_aga
 def test_log_that_appears_after_its_rollback_is_not_listed_by_a_rebuilt_metadata_table() -> None:
     """The name of a log does not contain its writer in version 6, and the writer deletes it."""
     storage = new_table(FormatVersion.V6)
-    before = {info.path for info in storage.list_tree("")}
+    before = data_logs(storage)
     write_files(started(storage), [Row("z", 2, 2)])
-    (log,) = (
-        info.path
-        for info in storage.list_tree("")
-        if ".log." in info.name and info.path not in before and not info.path.startswith(".hoodie")
-    )
+    (log,) = data_logs(storage) - before
     content = storage.read(log)
     CLOCK.sleep(A_HEARTBEAT_AND_MORE_S)
     assert started(storage).recover()
@@ -349,6 +365,34 @@ def test_log_that_appears_after_its_rollback_is_not_listed_by_a_rebuilt_metadata
     storage.delete([log])
     assert contents(storage) == {"z": (1, 1)}
     assert metadata_differences(started(storage).table) == []
+
+
+def test_only_logs_that_a_rollback_block_of_their_slice_undid_are_listed_without_a_commit() -> None:
+    """A late log in another file group has the same writer, who may still delete it."""
+    storage = new_table(FormatVersion.V6)
+    many = [Row(key, 2, 2) for key in "abcdz"]
+    commit(started(storage), many)
+    before = set(data_logs(storage))
+    write_files(started(storage), [replace(row, ts=3) for row in many])
+    undone, late, *_ = sorted(data_logs(storage) - before)
+    kept = {path: storage.read(path) for path in (undone, late)}
+    (writer_of_both,) = read_instants(storage, log_at(storage, undone)).writers
+    CLOCK.sleep(A_HEARTBEAT_AND_MORE_S)
+    assert started(storage).recover()
+    for path, content in kept.items():
+        storage.create(path, content)
+    name = LogFileName.parse(undone.rpartition("/")[2])
+    assert name is not None
+    command = undone.replace(str(name), str(replace(name, version=name.version + 1)))
+    committed = started(storage).table.timeline.completed()[-1].requested_at
+    storage.create(command, rollback_block(committed, writer_of_both))
+    rebuild_metadata_table(started(storage).table)
+    listed = {f.path for g in started(storage).table.view().file_groups() for f in g.files.values()}
+    assert {undone, command} <= listed
+    assert late not in listed
+    storage.delete([late])
+    assert metadata_differences(started(storage).table) == []
+    assert contents(storage).keys() == set("abcdz")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
