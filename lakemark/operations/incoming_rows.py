@@ -204,9 +204,9 @@ class RowChanges:
         ]
         rows = pa.table(values, schema=columns)
         kinds = np.full(stored.num_rows, ChangeKind.DELETE, np.int8)
-        kinds[self._lacks_ordering(rows) | self._unstorable_deletes(rows, kinds)] = (
-            ChangeKind.COMMIT_TIME_DELETE
-        )
+        is_unconditional = self._lacks_ordering(rows) | self._unstorable_deletes(rows, kinds)
+        kinds[is_unconditional] = ChangeKind.COMMIT_TIME_DELETE
+        rows = _without_values(rows, is_unconditional)
         keys, paths = _text(stored, RECORD_KEY), _text(stored, PARTITION_PATH)
         return change_table(rows, keys, paths, kinds, self.ordering_fields)
 
@@ -287,6 +287,17 @@ def _plain_type(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_large_binary(kind):
         return pa.binary()
     return kind
+
+
+def _without_values(rows: pa.Table, where: Mask) -> pa.Table:
+    """Return the rows with null in all columns of some rows."""
+    if not where.any():
+        return rows
+    columns = [
+        pc.if_else(pa.array(where), pa.scalar(None, field.type), rows.column(field.name))
+        for field in rows.schema
+    ]
+    return pa.table(columns, schema=rows.schema)
 
 
 def _text(table: pa.Table, name: str) -> pa.Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -79,6 +80,21 @@ def test_event_older_than_a_deleted_row_inserts_it_again_once_the_delete_is_forg
         table.compact()
         table.upsert(rows(("a", "north", 4, 2)))
         assert contents(table) == {"b": ("north", 5, 1), **older}
+
+
+@pytest.mark.parametrize("table_type", ["merge_on_read", "copy_on_write"])
+def test_row_whose_ordering_value_no_log_can_store_is_deleted(
+    table_type: str, tmp_path: Path
+) -> None:
+    kind = pa.decimal128(38, 2)
+    values = pa.array([Decimal(2) * 10**20, Decimal(1), Decimal(1)], kind)
+    given = pa.table({"id": ["wide", "narrow", "kept"], "o": values})
+    table = lakemark.create(
+        tmp_path / "t", schema=given.schema, record_key="id", ordering="o", table_type=table_type
+    )
+    table.upsert(given)
+    assert table.delete(["wide", "narrow"]).deletes == 2
+    assert table.snapshot(["id"]).read_all().to_pylist() == [{"id": "kept"}]
 
 
 def test_another_process_continues_the_table(table: lakemark.Table) -> None:
