@@ -174,8 +174,9 @@ def open(
         buckets: number of buckets in each partition. Pass it only if the table's commits do not
             record the number.
         timezone: time zone of the table's instants, for a table whose timeline is in local time.
-        lock_provider: where all writers keep the table's lock: ``storage``, ``file_system`` or
-            ``in_process``.
+        lock_provider: ``storage``, ``file_system`` or ``in_process``. All writers of a table need
+            the same provider. If Apache Hudi also writes the table and the table is on a local
+            disk, pass ``file_system``, because Apache Hudi does not see the lock of ``storage``.
         lock_expire_minutes: for ``file_system``, the age in minutes at which a lock file of Apache
             Hudi expires; 0 if it never expires.
         only_writer: True if no other process writes the table. Writes are faster then, but pending
@@ -208,13 +209,14 @@ def create(
     path: str | os.PathLike[str],
     *,
     schema: pa.Schema,
-    record_key: Sequence[str],
-    partition_by: Sequence[str] = (),
-    ordering: Sequence[str] = (),
+    record_key: str | Sequence[str],
+    partition_by: str | Sequence[str] = (),
+    ordering: str | Sequence[str] = (),
+    allow_text_ordering: bool = False,
     name: str | None = None,
-    table_type: str | TableType = "MERGE_ON_READ",
+    table_type: str | TableType = "merge_on_read",
     merge_mode: str | MergeMode | None = None,
-    partial_update: PartialUpdateMode | None = None,
+    partial_update: str | PartialUpdateMode | None = None,
     merger: str | None = None,
     buckets: int = 4,
     hive_style: bool = False,
@@ -232,17 +234,20 @@ def create(
     Args:
         path: local path or URL of an empty folder or prefix.
         schema: the table's columns.
-        record_key: columns of the record key.
+        record_key: columns of the record key; a nested field is named ``column.field``.
         partition_by: columns of the partition path. Each distinct value becomes a folder.
         ordering: ordering columns. Of several changes to a record, the one with the greatest
             ordering value wins.
+        allow_text_ordering: whether ordering columns may contain text, which is compared character
+            by character: ``9`` counts as newer than ``10``.
         name: name of the table; None for the last segment of the path.
-        table_type: ``MERGE_ON_READ`` or ``COPY_ON_WRITE``.
-        merge_mode: which of two changes wins. None means event time if ``ordering`` is given, and
-            commit time otherwise.
-        partial_update: which columns an update leaves unchanged.
+        table_type: ``merge_on_read`` or ``copy_on_write``.
+        merge_mode: which of two changes wins: ``event_time``, ``commit_time`` or ``custom``. None
+            means event time if ``ordering`` is given, and commit time otherwise.
+        partial_update: which columns an update leaves unchanged: ``ignore_defaults`` or
+            ``fill_unavailable`` (docs/merging.md); None if an update changes all columns.
         merger: ``package.module:Class`` or ``FILE.py:Class`` of a custom merger, for merge mode
-            ``CUSTOM``.
+            ``custom``.
         buckets: number of file groups in each partition. It cannot change later.
         hive_style: whether folders are named ``column=value``.
         url_encode: whether special characters of partition values are encoded as ``%XX``.
@@ -290,7 +295,16 @@ def create(
     )
     coordination = _coordination(lock_provider, lock_expire_minutes, only_writer, multi_writer)
     mergers = [] if loaded is None else [loaded]
-    return Table(create_with_schema(location, spec, schema, buckets, coordination, mergers))
+    created = create_with_schema(
+        location,
+        spec,
+        schema,
+        buckets,
+        coordination,
+        mergers,
+        allow_text_ordering=allow_text_ordering,
+    )
+    return Table(created)
 
 
 def _location(

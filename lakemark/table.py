@@ -23,9 +23,10 @@ from lakemark.model.format_version import FormatVersion
 from lakemark.model.rollback_plan import RollbackPlan
 from lakemark.model.savepoint_metadata import SavepointMetadata
 from lakemark.operations.archive import archive
-from lakemark.operations.change_version import PlannedChange, change_table_version
+from lakemark.operations.change_version import change_table_version
 from lakemark.operations.clean import clean
 from lakemark.operations.compact import Compaction, pending_compactions, request_compaction
+from lakemark.operations.create_checks import choose
 from lakemark.operations.given_keys import Keys
 from lakemark.operations.metadata_table import (
     compact_and_maintain_metadata_table,
@@ -387,7 +388,7 @@ class Table:
             files=tuple(path for one in undone for path in _paths(one)),
         )
 
-    def change_version(self, version: int) -> PlannedChange:
+    def change_version(self, version: int) -> ServiceResult:
         """Upgrade or downgrade the table. The change is atomic.
 
         Stop all other writers first. Pending instants of dead writers are rolled back, and pending
@@ -396,20 +397,24 @@ class Table:
         Args:
             version: the new table version: 6, 8 or 9.
 
+        Returns:
+            The pending instants that were rolled back, and no files.
+
         Raises:
+            InvalidConfig: there is no such version.
             WriterAlive: another writer is writing.
             Refused: the table cannot have that version. The message says what to do first.
         """
-        wanted = FormatVersion.of(version, self.location)
+        wanted = choose(FormatVersion, version, "version")
         table = self._maintained()
         change = change_table_version(
             table, wanted, table.runner or LocalRunner(), merger_class(table)
         )
         self._table = table.with_properties(read_properties(table.storage))
         self.__dict__.pop("_rows", None)
-        return change
+        return ServiceResult(instants=change.rolled_back)
 
-    def upgrade(self, version: int = 9) -> PlannedChange:
+    def upgrade(self, version: int = 9) -> ServiceResult:
         """Upgrade the table to a newer version; see ``change_version``.
 
         Raises:

@@ -18,7 +18,8 @@ class TooManyRejects(HudiError):
         super().__init__(
             f"{rejected} of {records} records were rejected ({rejected / records:.1%}), more than "
             f"the {max_share:.1%} that dead_letters.max_share allows; the first: {first}; "
-            "correct the source or the declared schema, or allow a larger share"
+            "correct the source or the declared schema, or allow more rejects "
+            "(dead_letters.max_share, or dead_letters.tolerated for short topics)"
         )
         self.rejected, self.records, self.max_share = rejected, records, max_share
 

@@ -11,7 +11,7 @@ from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
 from lakemark.config.table_spec import TableSpec
 from lakemark.errors import InvalidConfig
 from lakemark.merge.custom.api import CustomMerger
-from lakemark.operations.create_checks import check_new_table
+from lakemark.operations.create_checks import check_new_table, check_ordering_types
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.open_table import Coordination, OpenTable
 from lakemark.operations.write import DEFAULT_BUCKETS, RowWriter
@@ -104,6 +104,8 @@ def create_with_schema(
     buckets: int = DEFAULT_BUCKETS,
     coordination: Coordination | None = None,
     mergers: Sequence[CustomMerger] = (),
+    *,
+    allow_text_ordering: bool = False,
 ) -> OpenTable:
     """Create a table with columns. Its first commit records the columns and the bucket count.
 
@@ -117,6 +119,7 @@ def create_with_schema(
         buckets: the number of buckets in each partition, which cannot be changed later.
         coordination: see ``open_table``.
         mergers: see ``open_table``.
+        allow_text_ordering: whether ordering columns may contain text.
 
     Raises:
         InvalidConfig: a table already exists; or the schema has a column that a table cannot have;
@@ -130,6 +133,8 @@ def create_with_schema(
         raise InvalidConfig(message)
     columns = check_columns(schema)
     check_new_table(spec, columns, buckets, location.url)
+    if not allow_text_ordering:
+        check_ordering_types(spec, columns)
     coordination = coordination or Coordination()
     stored = avro.to_json(avro.to_avro(columns, spec.name))
     table = create_on(

@@ -31,42 +31,76 @@ Choice = TypeVar("Choice", bound=Enum)
 
 
 def choose(kind: type[Choice], value: object, parameter: str) -> Choice:
-    """Return the member of an enumeration with the value that a caller passed.
+    """Return the member of an enumeration that a caller chose.
+
+    Args:
+        kind: the enumeration.
+        value: a member, its value, or its name in any case, as in pipeline files: ``event_time``
+            is ``MergeMode.EVENT_TIME``.
+        parameter: the name of the caller's parameter, for the error.
 
     Raises:
-        InvalidConfig: no member has this value.
+        InvalidConfig: no member has this value or name.
     """
     try:
         return kind(value)
     except ValueError:
-        known = ", ".join(repr(one.value) for one in kind)
-        message = f"{parameter} is {value!r}; choose one of {known}"
-        raise InvalidConfig(message) from None
+        if isinstance(value, str) and value.upper() in kind.__members__:
+            return kind[value.upper()]
+    is_text = all(isinstance(one.value, str) for one in kind)
+    known = ", ".join(repr(one.name.lower() if is_text else one.value) for one in kind)
+    message = f"{parameter} is {value!r}; choose one of {known}"
+    raise InvalidConfig(message)
 
 
-def column_names(given: Sequence[str], parameter: str) -> tuple[str, ...]:
+def column_names(given: str | Sequence[str], parameter: str) -> tuple[str, ...]:
     """Return the column names that a caller passed, after a check.
+
+    Args:
+        given: the names, or one name.
+        parameter: the name of the caller's parameter, for the error.
 
     Raises:
         InvalidConfig: the argument is not a list of texts, or a name occurs twice.
     """
-    if isinstance(given, str) or not isinstance(given, Sequence):
+    names: object = [given] if isinstance(given, str) else given
+    if not isinstance(names, Sequence):
         message = f"{parameter} is {given!r}; pass a list of column names"
         raise InvalidConfig(message)
-    for name in given:
+    for name in names:
         if not isinstance(name, str) or not name:
             message = f"{parameter} contains {name!r}; name a column"
             raise InvalidConfig(message)
-        if given.count(name) > 1:
+        if names.count(name) > 1:
             message = f"{parameter} names column {name!r} twice; name it once"
             raise InvalidConfig(message)
-    return tuple(given)
+    return tuple(names)
 
 
 def _check_name(name: str) -> None:
     if not re.fullmatch(TABLE_NAME_PATTERN, name):
         message = f"the table's name is {name!r}; pass a name of letters, digits, _, . and - only"
         raise InvalidConfig(message)
+
+
+def check_ordering_types(spec: TableSpec, columns: pa.Schema) -> None:
+    """Check that no ordering column contains text.
+
+    Raises:
+        InvalidConfig: one does. Columns that do not exist are skipped.
+    """
+    for name in spec.ordering:
+        column = name.partition(".")[0]
+        if column not in columns.names:
+            continue
+        kind = column_at(columns.empty_table(), name).type
+        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+            message = (
+                f"ordering column {name!r} is text, which is compared character by character: '9' "
+                "counts as newer than '10'; order by a number, a date or a timestamp, or pass "
+                "allow_text_ordering=True if the characters are in the order of the events"
+            )
+            raise InvalidConfig(message)
 
 
 def check_new_table(spec: TableSpec, columns: pa.Schema, buckets: int, url: str) -> None:

@@ -21,6 +21,8 @@ from streamer.commands.service_table import open_as_writer, open_for_service, sh
 from streamer.commands.table import Facts
 from streamer.row_output import print_facts
 
+#: The name in the output for the identity of pipelines without an id.
+_DEFAULT = "(default)"
 #: The setting that decides where a run starts after a reset.
 _AT_RESET = "source.starting_offsets"
 
@@ -38,7 +40,9 @@ def execute(arguments: argparse.Namespace) -> int:
     wanted = _wanted(arguments.action, arguments.checkpoint)
     if arguments.action == "get":
         _check_only_reads(arguments)
-        _show(describe(open_as_writer(arguments), arguments.id), arguments.json)
+        table = open_as_writer(arguments)
+        _check_known(table, arguments.id)
+        _show(describe(table, arguments.id), arguments.json)
         return 0
     table = open_for_service(arguments)
     if arguments.step == "plan":
@@ -55,8 +59,22 @@ def execute(arguments: argparse.Namespace) -> int:
 def describe(table: OpenTable, identity: str = DEFAULT_IDENTITY) -> dict[str, object]:
     """Return the checkpoint of a streamer, and the commit that recorded it."""
     progress = find_progress(table, table.timeline, identity)
-    others = sorted(find_table_progress(table, table.timeline).streamers.keys() - {identity})
+    known = find_table_progress(table, table.timeline).streamers.keys()
+    others = [one or _DEFAULT for one in sorted(known - {identity})]
     return {"id": identity, **_facts(progress), "other ids": others}
+
+
+def _check_known(table: OpenTable, identity: str) -> None:
+    """Refuse an id that no commit records, because it is probably misspelt."""
+    known = find_table_progress(table, table.timeline).streamers.keys()
+    if identity in (DEFAULT_IDENTITY, *known):
+        return
+    listed = ", ".join(one or _DEFAULT for one in sorted(known)) or "none"
+    message = (
+        f"no commit of {table.location.url} records a checkpoint of id {identity!r}; "
+        f"ids with a checkpoint: {listed}"
+    )
+    raise InvalidConfig(message)
 
 
 def plan_rows(plan: CheckpointPlan) -> list[Facts]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,8 +14,9 @@ from lakemark.operations.open_table import OpenTable
 from streamer.commands.location import open_named_table
 from streamer.commands.table import Facts, show_rows
 
-#: The values and numbers in a reason. They are masked, so that similar reasons count as one.
-_QUOTED_OR_NUMBER = r"'[^']*'|\d+"
+#: The values and numbers in a reason. They are masked, so that similar reasons count as one. Names
+#: of columns and fields are kept, and words that contain digits, such as ISO-8601.
+_VALUE = re.compile(r"(?P<name>(?:column|field) '[^']*')|'[^']*'|(?<![\w-])\d[\d.,:-]*")
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -44,7 +46,9 @@ def reject_rows(table: OpenTable) -> list[Facts]:
         )
         raise InvalidConfig(message)
     rejects = table.scan(columns=["topic", "partition", "offset", "reason"]).to_reader().read_all()
-    general = pc.replace_substring_regex(rejects.column("reason"), _QUOTED_OR_NUMBER, "…")
+    reasons = rejects.column("reason").combine_chunks().dictionary_encode()
+    masked = [mask_values(reason) for reason in reasons.dictionary.to_pylist()]
+    general = pa.array(masked, pa.string()).take(reasons.indices)
     origin = pc.binary_join_element_wise(
         rejects.column("topic"),
         pc.cast(rejects.column("partition"), pa.string()),
@@ -58,3 +62,8 @@ def reject_rows(table: OpenTable) -> list[Facts]:
         {"records": row["origin_count"], "reason": row["reason"], "such as": row["origin_min"]}
         for row in ordered.to_pylist()
     ]
+
+
+def mask_values(reason: str) -> str:
+    """Return a reason without the values and numbers of one record."""
+    return _VALUE.sub(lambda found: found["name"] or "…", reason)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import lakemark
+from lakemark.config.merge_settings import merge_settings
 from lakemark.operations.write import RowWriter
 from tests.unit.operations.tables import FAST, SCHEMA, create, reopen, rows
 
@@ -20,6 +21,7 @@ COLUMNS = pa.schema(
         ("l", pa.list_(pa.int32())),
         ("m", pa.map_(pa.string(), pa.int32())),
         ("b", pa.binary()),
+        ("t", pa.string()),
     ]
 )
 
@@ -32,14 +34,15 @@ COLUMNS = pa.schema(
         *(({"ordering": [name]}, "records cannot be ordered by a column of") for name in "slm"),
         ({"record_key": []}, "record_key is empty"),
         ({"record_key": [None]}, "record_key contains None"),
-        ({"record_key": "id"}, "record_key is 'id'; pass a list"),
+        ({"record_key": 5}, "record_key is 5; pass a list"),
+        ({"ordering": ["t"]}, "ordering column 't' is text, .* pass allow_text_ordering=True"),
         ({"record_key": ["id", "id"]}, "record_key names column 'id' twice"),
         ({"partition_by": ["zz"]}, "field 'zz' is not among the columns"),
         *(({"buckets": n}, f"bucket count {n} is not between") for n in (0, -1, 10**9)),
         *(({"buckets": n}, f"buckets is {n!r}; pass a positive") for n in (True, 2.5, "4", None)),
-        ({"table_type": "mor"}, "table_type is 'mor'; choose one of .*'MERGE_ON_READ'"),
-        ({"merge_mode": "foo"}, "merge_mode is 'foo'; choose one of .*'COMMIT_TIME_ORDERING'"),
-        ({"partial_update": "foo"}, "partial_update is 'foo'; choose one of .*IGNORE_DEFAULTS"),
+        ({"table_type": "mor"}, "table_type is 'mor'; choose one of .*'merge_on_read'"),
+        ({"merge_mode": "foo"}, "merge_mode is 'foo'; choose one of .*'commit_time'"),
+        ({"partial_update": "foo"}, "partial_update is 'foo'; choose one of .*'ignore_defaults'"),
         ({"lock_provider": "zk"}, "lock_provider is 'zk'; choose one of 'storage'"),
         ({"version": 7}, "version is 7; choose one of 6, 8, 9"),
         ({"version": "9"}, "version is '9'; choose one of 6, 8, 9"),
@@ -55,6 +58,26 @@ def test_wrong_setting_leaves_nothing(
     with pytest.raises(lakemark.InvalidConfig, match=message):
         lakemark.create(str(path), **{"schema": COLUMNS, "record_key": ["id"], **settings})
     assert not path.exists()
+
+
+def test_settings_have_the_words_of_pipeline_files(tmp_path: Path) -> None:
+    table = lakemark.create(
+        tmp_path / "orders",
+        schema=COLUMNS,
+        record_key="id",
+        ordering="t",
+        allow_text_ordering=True,
+        table_type="copy_on_write",
+        merge_mode="event_time",
+        partial_update="ignore_defaults",
+    )
+    properties = table._table.properties
+    assert properties.table_type is lakemark.TableType.COPY_ON_WRITE
+    assert properties.record_key_fields == ("id",)
+    assert properties.ordering_fields == ("t",)
+    settings = merge_settings(properties)
+    assert settings.mode is lakemark.MergeMode.EVENT_TIME
+    assert settings.partial_update is lakemark.PartialUpdateMode.IGNORE_DEFAULTS
 
 
 @pytest.mark.parametrize("version", [6, 8, 9])

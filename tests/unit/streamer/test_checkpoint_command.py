@@ -63,7 +63,9 @@ def newest(stream: JsonStream) -> OpenTable:
     return open_table(stream.location)
 
 
-def test_get_shows_offsets_commit_and_key(stream: JsonStream, run: Run) -> None:
+def test_get_shows_offsets_commit_and_key(
+    stream: JsonStream, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
     (written,) = newest(stream).timeline.completed()
     assert run("get") == {
         "id": "",
@@ -75,8 +77,8 @@ def test_get_shows_offsets_commit_and_key(stream: JsonStream, run: Run) -> None:
         "topic_id": None,
         "other_ids": [],
     }
-    assert run("get", "--id", "a")["checkpoint"] is None
-    assert run("get", "--id", "a")["other_ids"] == [""]
+    assert main(["checkpoint", "get", stream.location.url, "--id", "a"]) == MISUSED
+    assert "id 'a'; ids with a checkpoint: (default)" in capsys.readouterr().err
 
 
 def test_next_run_resumes_from_the_set_checkpoint(stream: JsonStream, run: Run) -> None:
