@@ -42,7 +42,7 @@ from sinks.hudi.spark_exchange import SparkExchange
 from sinks.reject_limit import NO_REJECTS, RejectLimit
 from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
 from streamer.cluster_runner import CancellableClusterRunner, ClusterRunner
-from streamer.config.column_roles import text_ordering_problems, timestamp_partition_problems
+from streamer.config.column_roles import ordering_type_problems, timestamp_partition_problems
 from streamer.config.decode import AvroDecodeConfig, DecodeConfig
 from streamer.config.errors import ConfigError
 from streamer.config.pipeline import PipelineConfig
@@ -198,7 +198,7 @@ def _check_roles(config: PipelineConfig, columns: pa.Schema, found: OpenTable | 
         ConfigError: an ordering column is text, or a partition column of a new table is a
             timestamp.
     """
-    problems = list(text_ordering_problems(columns, config.table))
+    problems = list(ordering_type_problems(columns, config.table))
     of_partitions = list(timestamp_partition_problems(columns, config.table))
     if found is None or found.schema is None:
         problems += of_partitions

@@ -252,7 +252,11 @@ def _old_merge_properties(
 ) -> dict[str, str]:
     implied = payload_settings(payload_class) if payload_class else None
     if len(settings.ordering_fields) > 1:
-        message = f"ordering: tables of version {version:d} order by one column; name one"
+        named = ", ".join(settings.ordering_fields)
+        message = (
+            f"ordering: tables of version {version:d} order by one column, not by {named}; use "
+            "version 9, or create the table with one ordering column"
+        )
         raise InvalidConfig(message)
     only_by_payload = {
         "partial_update": (settings.partial_update, implied and implied.partial_update),

@@ -242,6 +242,8 @@ def _partition_differences(
         for name in stored[path].columns:
             is_tight = (path, name) in tight and not may_be_wide
             known, actual = _range(stored[path], name), _range(exact if is_tight else widened, name)
+            if not any(part.columns for part in parts) and known is not None and _is_empty(known):
+                continue  # all rows of the partition were deleted
             if known is None or actual is None or _bounds(known) != _bounds(actual):
                 yield Difference(join(path, ""), name, _text(known), _text(actual))
         for name in sorted(indexed):
@@ -258,6 +260,10 @@ def _range(ranges: ColumnRanges, name: str) -> dict[str, object] | None:
     low, high = ranges.bounds.column(at).to_pylist()
     nulls, values = ranges.null_counts[at], ranges.value_counts[at]
     return {"min": low, "max": high, "null_count": nulls, "value_count": values}
+
+
+def _is_empty(known: dict[str, object]) -> bool:
+    return known["max"] is None and known["value_count"] == 0
 
 
 def _bounds(known: dict[str, object]) -> tuple[object, object]:

@@ -84,10 +84,10 @@ def _check_name(name: str) -> None:
 
 
 def check_ordering_types(spec: TableSpec, columns: pa.Schema) -> None:
-    """Check that no ordering column contains text.
+    """Check that no ordering column contains text. Columns that do not exist are skipped.
 
     Raises:
-        InvalidConfig: one does. Columns that do not exist are skipped.
+        InvalidConfig: an ordering column contains text.
     """
     for name in spec.ordering:
         column = name.partition(".")[0]
@@ -140,7 +140,14 @@ def check_new_table(spec: TableSpec, columns: pa.Schema, buckets: int, url: str)
     for name in (*spec.record_key, *spec.partition_by):
         key_value(nothing, name)
     for name in spec.ordering:
-        wrapper_of(column_at(nothing, name).type)
+        kind = column_at(nothing, name).type
+        wrapper_of(kind)
+        if pa.types.is_binary(kind):
+            message = (
+                f"ordering column {name!r} is binary, and Apache Hudi 1.2.0 cannot read a log of "
+                "such a table; order by a number, a date or a timestamp"
+            )
+            raise InvalidConfig(message)
     properties = spec.to_properties()
     check_allows(properties, Purpose.WRITE, url)
     KeyGeneratorConfig.of(properties, url)

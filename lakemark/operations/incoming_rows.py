@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lakemark.codec.ordering_wrappers import find_too_wide_for_deletes
 from lakemark.config.merge_settings import merge_settings
-from lakemark.config.table_properties import MergeMode
+from lakemark.config.table_properties import MergeMode, TableProperties
 from lakemark.errors import InvalidConfig, InvalidRecords
 from lakemark.keygen.key_generator import KeyGenerator
 from lakemark.model.changes import ChangeKind
@@ -82,6 +82,40 @@ def with_new_columns(table: pa.Schema, rows: pa.Schema, table_url: str) -> pa.Sc
             message = f"column {name!r} cannot be added: names that begin with _hoodie_ are Hudi's"
             raise InvalidConfig(message)
     return check_columns(unite_schemas(table, plain, table_url))
+
+
+def check_fixed_types(
+    before: pa.Schema, after: pa.Schema, properties: TableProperties, table_url: str
+) -> None:
+    """Check that the columns that identify and order records keep their types.
+
+    Stored deletes contain ordering values of the old type. A reader that compares them with values
+    of another type treats the deletes as unconditional.
+
+    Args:
+        before: the columns of the table.
+        after: the columns with those of new rows.
+        properties: the table's properties.
+        table_url: the table's URL, for errors.
+
+    Raises:
+        InvalidConfig: the type of such a column changes.
+    """
+    nothing, changed = before.empty_table(), after.empty_table()
+    roles = {
+        "the record key": properties.record_key_fields,
+        "the partition path": properties.partition_fields,
+        "the ordering": properties.ordering_fields,
+    }
+    for role, names in roles.items():
+        for name in (one for one in names if one.partition(".")[0] in before.names):
+            old, new = (column_at(table, name).type for table in (nothing, changed))
+            if not old.equals(new):
+                message = (
+                    f"column {name!r} of table {table_url} is {old} and would become {new}, but it "
+                    f"belongs to {role}, whose types never change; cast the rows to {old}"
+                )
+                raise InvalidConfig(message)
 
 
 def in_table_columns(rows: pa.Table, columns: pa.Schema, table_url: str) -> pa.Table:

@@ -33,7 +33,12 @@ from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from lakemark.model.commit_metadata import Operation, WriteStat
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, without_meta_columns
 from lakemark.operations.given_keys import Keys, record_keys_of
-from lakemark.operations.incoming_rows import RowChanges, in_table_columns, with_new_columns
+from lakemark.operations.incoming_rows import (
+    RowChanges,
+    check_fixed_types,
+    in_table_columns,
+    with_new_columns,
+)
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.table_writer import TableWriter
@@ -122,7 +127,9 @@ class RowWriter:
         incoming = _as_table(rows, before)
         if add_columns:
             url = self._table.location.url
-            self._writer.evolve(with_new_columns(before, incoming.schema, url))
+            after = with_new_columns(before, incoming.schema, url)
+            check_fixed_types(before, after, self._table.properties, url)
+            self._writer.evolve(after)
 
         def changes() -> pa.Table:
             columns = self._writer.schema

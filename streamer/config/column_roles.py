@@ -16,8 +16,8 @@ from streamer.config.errors import Problem
 from streamer.config.table import TableConfig
 
 
-def text_ordering_problems(columns: pa.Schema, table: TableConfig) -> Iterator[Problem]:
-    """Yield a problem for each text column in ``table.ordering`` that must not be text.
+def ordering_type_problems(columns: pa.Schema, table: TableConfig) -> Iterator[Problem]:
+    """Yield a problem for each column in ``table.ordering`` that must not be text or binary.
 
     Args:
         columns: the columns of the rows; ordering columns that are not among them are skipped.
@@ -31,6 +31,14 @@ def text_ordering_problems(columns: pa.Schema, table: TableConfig) -> Iterator[P
                 "'10:00+05:00' counts as newer than '08:00Z'; order by a timestamp, a date or a "
                 "number (decode.schema can declare ISO-8601 text of JSON as timestamp), or set "
                 "table.allow_text_ordering: true if the characters are in the order of the events"
+            )
+            yield Problem("table.ordering", text)
+    for column in table.ordering:
+        kind = _type_of(columns, column)
+        if kind is not None and pa.types.is_binary(kind):
+            text = (
+                f"{column!r} is binary, and Apache Hudi 1.2.0 cannot read a log of such a table; "
+                "order by a number, a date or a timestamp"
             )
             yield Problem("table.ordering", text)
 

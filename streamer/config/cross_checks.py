@@ -15,7 +15,7 @@ from lakemark.model.meta_columns import IS_DELETED, OPERATION, is_reserved
 from lakemark.schema.field_path import column_at, top_column
 from lakemark.storage import canonical_url
 from lakemark.write.delete_marks import DeleteMarks, check_marker
-from streamer.config.column_roles import text_ordering_problems
+from streamer.config.column_roles import ordering_type_problems
 from streamer.config.decode import AvroDecodeConfig, DecodeConfig
 from streamer.config.errors import Problem
 from streamer.config.run import CompactionConfig, DeadLettersConfig, dead_letters_path
@@ -176,7 +176,7 @@ def _ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
             )
             yield Problem("table.ordering", text)
     if schema is not None:
-        yield from text_ordering_problems(schema, table)
+        yield from ordering_type_problems(schema, table)
 
 
 def _nested(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:

@@ -97,7 +97,8 @@ def test_ordering_columns_have_all_types_but_nested_ones() -> None:
     nested = {"array", "struct"}
     names = {base_name(one.name) for one in TYPES}
     assert set(usable(lambda rows: ordering_ranks(rows, ["c"]))) == names - nested
-    assert USES["ordering"].startswith("all but `array` and `struct`;")
+    # Apache Hudi cannot read logs of tables that are ordered by binary values.
+    assert USES["ordering"].startswith("all but `array`, `struct` and `binary`;")
 
 
 def type_of(name: str) -> pa.DataType:

@@ -35,6 +35,8 @@ COLUMNS = pa.schema(
         ({"record_key": []}, "record_key is empty"),
         ({"record_key": [None]}, "record_key contains None"),
         ({"record_key": 5}, "record_key is 5; pass a list"),
+        ({"ordering": ["b"]}, "ordering column 'b' is binary, and Apache Hudi 1.2.0 cannot read"),
+        ({"schema": COLUMNS.append(pa.field("v", pa.list_view(pa.int32())))}, "column v has type"),
         ({"ordering": ["t"]}, "ordering column 't' is text, .* pass allow_text_ordering=True"),
         ({"record_key": ["id", "id"]}, "record_key names column 'id' twice"),
         ({"partition_by": ["zz"]}, "field 'zz' is not among the columns"),

@@ -97,6 +97,21 @@ def test_row_whose_ordering_value_no_log_can_store_is_deleted(
     assert table.snapshot(["id"]).read_all().to_pylist() == [{"id": "kept"}]
 
 
+def test_partition_that_was_emptied_row_by_row_has_no_differences(
+    table: lakemark.Table, kind: Kind
+) -> None:
+    keys = "abcdefgh"
+    table.upsert(rows(*((key, "north", 1, n) for n, key in enumerate(keys))))
+    for key in keys:
+        table.delete([key])
+        if kind.table_type == "MERGE_ON_READ":
+            table.compact()
+    assert contents(table) == {}
+    assert table.metadata_differences() == []
+    table.upsert(rows(("a", "north", 2, 5)))
+    assert table.snapshot(["id"], where="v = 5").read_all().num_rows == 1
+
+
 def test_another_process_continues_the_table(table: lakemark.Table) -> None:
     table.upsert(rows(*((f"k{n}", "north", 1, n) for n in range(20))))
     other = reopen(table.location)

@@ -35,6 +35,27 @@ def test_savepoint_keeps_the_newest_commit_of_any_writer(table: lakemark.Table) 
     assert table.savepoint() == theirs.instant
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"), [("ts", pa.float64()), ("id", pa.large_string()), ("region", pa.binary())]
+)
+def test_column_that_identifies_or_orders_records_keeps_its_type(
+    table: lakemark.Table, name: str, kind: pa.DataType
+) -> None:
+    """Stored deletes have ordering values of the old type, and would become unconditional."""
+    table.upsert(rows(("b", "north", 5, 1)))
+    table.delete(["b"])
+    given = rows(("c", "north", 2, 2))
+    wider = given.set_column(given.column_names.index(name), name, given.column(name).cast(kind))
+    if kind == pa.large_string():
+        table.upsert(wider, add_columns=True)  # the same type in a table
+        assert contents(table) == {"a": ("north", 1, 1), "c": ("north", 2, 2)}
+        return
+    with pytest.raises(lakemark.InvalidConfig, match=f"'?{name}'?"):
+        table.upsert(wider, add_columns=True)
+    table.upsert(rows(("b", "north", 4, 4)))
+    assert contents(table) == {"a": ("north", 1, 1)}
+
+
 def test_upsert_without_rows_adds_no_column_later(table: lakemark.Table) -> None:
     wider = rows(("b", "north", 1, 1)).append_column("extra", pa.array([1]))
     assert table.upsert(wider.slice(0, 0), add_columns=True).instant is None

@@ -169,6 +169,12 @@ def test_text_ordering_is_refused_before_a_table_is_created(
     opened(tmp_path, decode, topic, ordering="seen", allow_text_ordering=True)
 
 
+def test_binary_ordering_is_refused_before_a_table_is_created(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="'seen' is binary, and Apache Hudi 1.2.0 cannot read"):
+        opened(tmp_path, avro_of(seen="bytes"), None, ordering="seen")
+    assert files(tmp_path) == {}
+
+
 def write_row(sink: HudiSink, **row: object) -> None:
     """One commit of one row, as a batch of an earlier run."""
     writer = sink._rows
