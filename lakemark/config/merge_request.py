@@ -252,9 +252,9 @@ def _old_merge_properties(
 ) -> dict[str, str]:
     implied = payload_settings(payload_class) if payload_class else None
     if len(settings.ordering_fields) > 1:
-        named = ", ".join(settings.ordering_fields)
+        columns = ", ".join(settings.ordering_fields)
         message = (
-            f"ordering: tables of version {version:d} order by one column, not by {named}; use "
+            f"ordering: tables of version {version:d} order by one column, not by {columns}; use "
             "version 9, or create the table with one ordering column"
         )
         raise InvalidConfig(message)

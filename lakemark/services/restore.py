@@ -71,6 +71,7 @@ def plan_restore(timeline: Timeline, restore_to: str, is_merge_on_read: bool) ->
 
     Raises:
         InvalidConfig: no such commit is on the active timeline.
+        SnapshotChanged, CorruptData: the archive could not be read; see ``Timeline.completed_at``.
     """
     target = next((i for i in timeline.completed(*COMMITS) if i.requested_at == restore_to), None)
     if target is None:
@@ -80,7 +81,11 @@ def plan_restore(timeline: Timeline, restore_to: str, is_merge_on_read: bool) ->
         )
         raise InvalidConfig(message)
     later = [
-        i for i in timeline.instants if i.action.is_write and _is_after(i, target, is_merge_on_read)
+        i
+        for i in timeline.instants
+        if i.action.is_write
+        and _is_after(i, target, is_merge_on_read)
+        and not timeline.has_reappeared(i)
     ]
     # In reverse order: pending writes come first, then completed writes from newest to oldest.
     later.sort(key=lambda i: (i.completed_at or "~", i.requested_at), reverse=True)

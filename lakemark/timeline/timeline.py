@@ -129,6 +129,17 @@ class Timeline:
             return None
         return self.archived_time(requested_at) or requested_at
 
+    def has_reappeared(self, instant: Instant) -> bool:
+        """Return whether a pending instant has completed and was archived, and then appeared again.
+
+        A store may execute a request twice, so a file of the instant is created again. The data
+        files of the instant are those of a completed commit: queries may read them.
+
+        Raises:
+            SnapshotChanged, CorruptData: as for ``completed_at``.
+        """
+        return not instant.is_completed and self.completed_at(instant.requested_at) is not None
+
     def _late_time(self, requested_at: str) -> str | None:
         """Return a late pending instant's completion time in the archive, else None.
 

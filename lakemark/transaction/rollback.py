@@ -161,7 +161,7 @@ def plan_rollback(context: TableContext, requested_at: str) -> RollbackPlan:
     check_no_restore(timeline)
     target = named_instant(timeline, requested_at)
     _check_undoable(context, target, timeline)
-    if _was_archived(target, timeline):
+    if timeline.has_reappeared(target):
         return RollbackPlan(requested_at, target.action, {})
     return _plan(context, target, timeline)
 
@@ -189,7 +189,7 @@ def roll_back_named(context: TableContext, requested_at: str) -> RollbackPlan:
                 timeline = context.timeline.load()
         target = named_instant(timeline, requested_at)  # model: choose attempt
         _check_undoable(context, target, timeline)
-        if _was_archived(target, timeline):
+        if timeline.has_reappeared(target):
             _forget_archived(context, target, lease)
             return RollbackPlan(requested_at, target.action, {})
         if not target.is_completed:
@@ -252,11 +252,6 @@ def _forget_obsolete(context: TableContext, rollback: Instant) -> None:
     _log.warning("%s is removed: it has completed, or its target must be kept", rollback)
     context.timeline.forget(rollback)
     forget_heartbeat(context.storage, rollback.requested_at)
-
-
-def _was_archived(target: Instant, timeline: Timeline) -> bool:
-    """Return whether a pending instant has completed and was archived, and then appeared again."""
-    return not target.is_completed and timeline.completed_at(target.requested_at) is not None
 
 
 def _forget_archived(context: TableContext, commit: Instant, lease: Lease) -> None:

@@ -302,6 +302,20 @@ _RESTORES = (
     ),
     Mutant(
         _RESTORE,
+        "        and not timeline.has_reappeared(i)\n",
+        "",
+        "a restore deletes the files of an archived commit whose inflight file appears again",
+        _LATE_PLANS,
+    ),
+    Mutant(
+        _COMPACTION,
+        "    if pending.state is State.INFLIGHT and not has_reappeared:\n",
+        "    if pending.state is State.INFLIGHT:\n",
+        "the files of an archived compaction whose inflight file appears again are deleted",
+        _LATE_PLANS,
+    ),
+    Mutant(
+        _RESTORE,
         "    check_not_rolled_back(timeline, context.timeline, restore_to)\n",
         "",
         "the table is restored to a commit that a late request makes pending again",

@@ -11,8 +11,9 @@ import pytest
 from lakemark.config.table_properties import TableType
 from lakemark.errors import Fenced, Refused
 from lakemark.execution.runner import LocalRunner
-from lakemark.model.action import COMMITS, Action
+from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.format_version import FormatVersion
+from lakemark.model.instant import Instant
 from lakemark.operations.archive import archive
 from lakemark.operations.clean import clean
 from lakemark.operations.compact import request_compaction
@@ -415,6 +416,37 @@ def test_plan_of_an_archived_compaction_that_is_created_again_is_not_executed(
     commit(started(storage), [Row("a", 20, 9)])
     assert started(storage).compact_if_due(CompactionPolicy(1), LocalRunner(1))
     assert contents(storage) == {**expected, "a": (20, 9)}
+
+
+@pytest.mark.parametrize("version", [FormatVersion.V9, FormatVersion.V6])
+@pytest.mark.parametrize("table_type", list(TableType))
+@pytest.mark.parametrize("act", ["restore", "roll back", "recover"])
+def test_files_of_an_archived_commit_that_is_pending_again_are_kept(
+    version: FormatVersion, table_type: TableType, act: str
+) -> None:
+    """The store executes the request for its inflight file once more."""
+    storage = new_storage()
+    make_plain(storage, table_type, version)
+    archived = commit(started(storage), [Row(key, 1, 1) for key in "abcdefgh"])
+    for number in range(2, 8):
+        commit(started(storage), [Row("a", number, number)])
+    assert archive(started(storage).table, ARCHIVAL, CleaningPolicy(commits=1))
+    name = archived.requested_at
+    assert name in {one for one, _ in archived_names(storage)}
+    expected = contents(storage)
+    to = started(storage).table
+    to.store.create(Instant(name, archived.action, State.INFLIGHT))
+    assert contents(storage) == expected
+    if act == "restore":
+        newest = commits(storage)[-1]
+        restore(started(storage).table.context, newest, table_type is TableType.MERGE_ON_READ)
+    elif act == "roll back":
+        assert not roll_back_named(started(storage).table.context, name).files
+    started(storage).recover()
+    assert contents(storage) == expected
+    assert not started(storage).table.timeline.pending()
+    commit(started(storage), [Row("h", 9, 9)])
+    assert contents(storage) == {**expected, "h": (9, 9)}
 
 
 def clean_and_archive(storage: Storage) -> None:

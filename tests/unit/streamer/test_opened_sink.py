@@ -170,7 +170,7 @@ def test_text_ordering_is_refused_before_a_table_is_created(
 
 
 def test_binary_ordering_is_refused_before_a_table_is_created(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="'seen' is binary, and Apache Hudi 1.2.0 cannot read"):
+    with pytest.raises(ConfigError, match=r"'seen' is binary, and Apache Hudi 1\.2\.0 cannot read"):
         opened(tmp_path, avro_of(seen="bytes"), None, ordering="seen")
     assert files(tmp_path) == {}
 
