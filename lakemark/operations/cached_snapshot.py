@@ -7,11 +7,12 @@ changed the table, the file slices are loaded again when they are needed.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import logging
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from lakemark.config.table_properties import TableProperties
-from lakemark.errors import CorruptData, SnapshotChanged
+from lakemark.errors import CorruptData, HudiError, SnapshotChanged
 from lakemark.metadata.metadata_file_lister import MetadataFileLister
 from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.metadata_table_opener import MetadataTableOpener
@@ -30,6 +31,8 @@ from lakemark.view.view_loader import load_view
 
 #: How often loading a view is tried while other writers clean or roll back at the same time.
 _VIEW_ATTEMPTS = 3
+
+_log = logging.getLogger(__name__)
 
 
 class CachedSnapshot:
@@ -137,13 +140,14 @@ class CachedSnapshot:
         self._timeline = timeline
         self._view = self._metadata = None
         if view is not None and not others:
-            self._view = view.with_commit(instant, metadata)
+            self._carry_view(lambda: view.with_commit(instant, metadata))
 
     def carry_compaction_request(self, requested: Instant, plan: CompactionPlan) -> None:
         """Add a compaction that we requested to the view."""
         self._timeline = self.timeline.with_instant(requested)
-        if self._view is not None:
-            self._view = self._view.with_compaction_plan(requested.requested_at, plan)
+        view, self._view = self._view, None
+        if view is not None:
+            self._carry_view(lambda: view.with_compaction_plan(requested.requested_at, plan))
 
     def carry_start(self, inflight: Instant) -> None:
         """Add to the timeline the inflight instant of a plan that we have started to execute."""
@@ -167,7 +171,18 @@ class CachedSnapshot:
         others = [i for i in timeline.instants if i not in known and i.requested_at != own]
         self._timeline, self._view, self._metadata = timeline, None, None
         if view is not None and not others:
-            self._view = replace(view, timeline=timeline).without_files(paths)
+            self._carry_view(lambda: replace(view, timeline=timeline).without_files(paths))
+
+    def _carry_view(self, change: Callable[[], FileSystemView]) -> None:
+        """Set the view that results from our own change, or leave it to be loaded again.
+
+        The change is published already. So its caller must not get an error, for example because
+        the archive, which shows when a late instant completed, cannot be read now.
+        """
+        try:
+            self._view = change()
+        except HudiError as error:
+            _log.warning("the file slices are loaded again, because of %s", error)
 
     def _load_view(self) -> FileSystemView:
         for _ in range(_VIEW_ATTEMPTS - 1):

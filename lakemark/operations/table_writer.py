@@ -211,8 +211,8 @@ class TableWriter:
 
         later = describe if callable(extra_metadata) else None
         instant, timeline = self._transaction.commit(metadata, check, later)
-        self.table.snapshot.carry_commit(instant, metadata, timeline)
         self._transaction = None
+        self.table.snapshot.carry_commit(instant, metadata, timeline)
         return instant
 
     def check_columns(self, timeline: Timeline) -> None:
