@@ -209,7 +209,10 @@ class Table:
     def delete(
         self, keys: Keys | None = None, *, where: pc.Expression | str | None = None
     ) -> WriteResult:
-        """Delete records in one commit, regardless of their ordering values.
+        """Delete records in one commit, whatever their ordering values are.
+
+        In a table ordered by event time, the delete has the ordering value of its row, so an older
+        event that is upserted later has no effect until a compaction drops the delete.
 
         Args:
             keys: record keys as text, or rows with the columns of the record key. If the record key

@@ -307,8 +307,9 @@ class ChangeBuilder:
         no_key = f"the record key ({', '.join(fields.record_key_fields)}) is null or empty"
         partition_fields = ", ".join(fields.partition_fields)
         no_path = (
-            f"the value of {partition_fields} cannot name a partition (docs/specification.md lists "
-            "the rules)"
+            f"the value of {partition_fields} cannot name a folder, for example because it has a "
+            "slash or more than 255 bytes; a new table with table.url_encode: true encodes slashes "
+            "and other special characters"
         )
         is_valid = np.ones(len(arrivals), np.bool_)
         for fault in (

@@ -311,6 +311,9 @@ def _as_table(rows: Rows, columns: pa.Schema) -> pa.Table:
         return pa.Table.from_batches([rows])
     if isinstance(rows, pa.RecordBatchReader):
         return rows.read_all().combine_chunks()
+    if type(rows).__module__.partition(".")[0] == "pandas":  # not imported for this
+        message = "rows are a pandas DataFrame; pass pyarrow.Table.from_pandas(rows)"
+        raise InvalidConfig(message)
     is_batches = isinstance(rows, Iterable) and not isinstance(rows, str | bytes | Mapping)
     batches: list[object] = list(rows) if is_batches else [rows]
     for one in batches:

@@ -230,7 +230,7 @@ def test_columns_are_converted_without_loss(plain: lakemark.Table) -> None:
         ("extra", pa.array([1]), lakemark.InvalidConfig, "no column 'extra'.*add_columns=True"),
         ("id", pa.array([""]), lakemark.InvalidRecords, r"record key \(id\) is null or empty"),
         ("ts", pa.nulls(1, pa.int64()), lakemark.InvalidRecords, r"ordering value \(ts\) is null"),
-        ("region", pa.array([".."]), lakemark.InvalidRecords, "region cannot name a partition"),
+        ("region", pa.array([".."]), lakemark.InvalidRecords, "region cannot name a folder"),
     ],
 )
 def test_rows_that_do_not_fit_are_refused_and_nothing_is_written(

@@ -71,6 +71,12 @@ def test_rows_that_are_not_arrow_are_refused(table: lakemark.Table, given: Any) 
         table.upsert(given)
 
 
+def test_data_frame_is_refused_with_the_conversion(table: lakemark.Table) -> None:
+    given: Any = rows(("b", "north", 1, 1)).to_pandas()
+    with pytest.raises(lakemark.InvalidConfig, match=r"pass pyarrow\.Table\.from_pandas\(rows\)"):
+        table.upsert(given)
+
+
 def test_no_batches_write_nothing(table: lakemark.Table) -> None:
     assert table.upsert([]).instant is None
     assert table.upsert(iter([])).instant is None
