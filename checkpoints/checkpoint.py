@@ -65,7 +65,9 @@ class KafkaCheckpoint:
         return cls(topic, offsets)
 
     def advanced_by(self, records: Mapping[int, int]) -> KafkaCheckpoint:
-        """Return the checkpoint with offsets added to partitions; a new partition begins at 0.
+        """Return the checkpoint after these numbers of records were read from its partitions.
+
+        A partition that the checkpoint does not contain begins at 0.
 
         Raises:
             ValueError: a count is negative.

@@ -1,8 +1,8 @@
 """``python -m streamer.warm_up``: runs the operations of a pipeline once in Spark, and exits.
 
-``streamer.class_archive`` makes the JVM archive the classes that this module loads. The archive
-cannot contain the classes of the Kafka connector, because another class loader loads them. So no
-broker is needed.
+With ``streamer.class_archive``, the JVM stores the classes that this module loads in an archive,
+from which later starts load them faster. The archive cannot contain the classes of the Kafka
+connector, because another class loader loads them. So no broker is needed.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ Piece: TypeAlias = Digits | pa.LargeBinaryArray
 
 
 def constant(value: bytes, row_count: int) -> Digits:
-    """Return a piece with the same bytes in each row."""
+    """Return the same bytes for each row."""
     cells = np.broadcast_to(np.frombuffer(value, np.uint8), (row_count, len(value)))
     return Digits(cells, np.ones(cells.shape, np.bool_))
 

@@ -6,7 +6,7 @@ are integers (days). The values of several ordering fields are written in one ``
 null is written as the integer 0, because every reader accepts it and Hudi treats null and 0 alike:
 it does not compare such a record.
 
-    long      branch of the union, a ``Wrapper``
+    branch    number of the wrapper in the union, as a long (``Wrapper``)
     content   the value; for an array, branch 1 (not null) and then blocks of wrapped values
 
 Source: ``HoodieAvroWrapperUtils``, ``OrderingValues`` of Apache Hudi 1.2.0.

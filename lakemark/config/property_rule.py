@@ -10,7 +10,10 @@ from lakemark.config.table_properties import TableProperties
 
 
 class Purpose(IntEnum):
-    """Purpose of opening a table. If a property refuses one purpose, it also refuses later ones."""
+    """Purpose of opening a table, in ascending order.
+
+    A property that forbids one purpose also forbids all greater ones.
+    """
 
     READ = 0
     #: Run table services, rollbacks, restores or version changes. No new records are written.
@@ -56,8 +59,8 @@ class PropertyRule:
 
     Attributes:
         key: key of the property; a key that ends with ``*`` is a prefix.
-        reading: effect on reading of values that are not refused.
-        writing: effect on writing of values that are not refused.
+        reading: the effect that values have on reading, unless they are refused.
+        writing: the effect that values have on writing, unless they are refused.
         why: the reason in a few words, for the documentation page.
         refusals: values because of which the table is refused.
     """

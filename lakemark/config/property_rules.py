@@ -246,7 +246,7 @@ _MERGING = (
     _honoured(keys.ORDERING_FIELDS, "must equal the pipeline's"),
     _honoured(
         keys.PRECOMBINE_FIELD,
-        f"the name of `{keys.ORDERING_FIELDS}` before version 9; must equal the pipeline's",
+        f"the name of `{keys.ORDERING_FIELDS}` before version 9, with the same rule",
     ),
     _honoured(
         keys.MERGE_MODE,

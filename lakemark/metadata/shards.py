@@ -54,7 +54,7 @@ def by_shard(slices: Sequence[FileSlice], wanted: Keys) -> list[tuple[FileSlice,
 
 
 def shard_series(slices: Iterable[FileSlice]) -> dict[str, list[FileSlice]]:
-    """Return the file groups in the order of their numbers, by the prefix of their ids.
+    """Return the file groups for each prefix of ids, in the order of their numbers.
 
     Raises:
         CorruptData: as for ``by_shard``.

@@ -156,7 +156,7 @@ _EMPTY = Entries(pa.array([], pa.binary()), pa.array([], pa.binary()))
 
 
 def schema_of(payload: str) -> pa.Schema:
-    """Return the schema of the rows with a payload."""
+    """Return the schema of rows whose payload is this field of the stored records."""
     return pa.schema([(KEY, pa.string()), (PAYLOAD, PAYLOADS[payload])])
 
 

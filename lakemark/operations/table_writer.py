@@ -261,9 +261,9 @@ class TableWriter:
         """Execute pending compactions of any writer, then plan and execute a compaction if due.
 
         A compaction is skipped if it conflicts with other commits, or if another writer executes
-        it. Even if the table is not shared, a command may execute a compaction. The cached
-        timeline, as of the last ``recover`` or ``commit``, decides whether a compaction is due. The
-        plan is then made from a newly loaded timeline.
+        it. For example, ``lakemark table compact`` may execute it, even if the table has only one
+        pipeline. The cached timeline, as of the last ``recover`` or ``commit``, decides whether a
+        compaction is due. The plan is then made from a newly loaded timeline.
 
         Raises:
             ContentMismatch: an earlier attempt, for example of another release, wrote different
@@ -363,7 +363,11 @@ class TableWriter:
             raise WriteConflict(message)
 
     def _united(self, avro_text: str) -> pa.Schema:
-        """Return the columns of a commit, followed by our other columns."""
+        """Return the columns of another commit, followed by those that only this writer has.
+
+        Args:
+            avro_text: the schema that the commit records.
+        """
         if avro_text == self._schema_text:
             return self.schema
         theirs = without_meta_columns(avro.to_arrow(avro_text))

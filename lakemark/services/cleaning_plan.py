@@ -75,7 +75,7 @@ class Savepointed:
 
 
 def commits_by_request(timeline: Timeline) -> list[Instant]:
-    """Return the completed commits by requested time, oldest first, as Apache Hudi counts them."""
+    """Return the completed commits, sorted by requested time as in Apache Hudi."""
     return sorted(timeline.completed(*COMMITS), key=lambda instant: instant.requested_at)
 
 

@@ -220,8 +220,8 @@ class LocalStorage:
         """List a folder as it was at one moment, unless the folder keeps changing.
 
         All names are read first, and then the size of each file. If a file was deleted in between,
-        a new file may have replaced the deleted file, as lock files do. The names do not contain
-        the new file, so the folder is listed again.
+        a file with another name may have replaced it: each new holder of a lock creates such a
+        file. The names do not contain the new file, so the folder is listed again.
         """
         for _ in range(_SCANS):
             folders, objects, is_whole = self._scan_once(folder)

@@ -147,7 +147,7 @@ def _bucket_and_prefix(scheme: str, rest: str) -> tuple[str, str, str]:
     if scheme in _AZURE_HADOOP_SCHEMES:
         bucket, _, host = bucket.partition("@")
     if "@" in bucket:
-        message = f"keys in a {scheme}:// URL would be printed; give them as storage options"
+        message = f"access keys in a {scheme}:// URL would be printed; give them as storage options"
         raise InvalidConfig(message)
     if not bucket:
         message = f"a {scheme}:// URL must begin with a bucket or container"

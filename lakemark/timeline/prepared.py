@@ -45,7 +45,7 @@ def prepared_path(pending: Instant) -> str:
 
 
 def prepared_of(storage: Storage, requested_at: Collection[str]) -> list[str]:
-    """Return the paths of the prepared content of all attempts at these instants.
+    """Return the paths of the files with the prepared content of instants, for all their attempts.
 
     Savepoints are not included.
     """

@@ -272,8 +272,8 @@ class TimelineReader:
     def find_rollback_plan(self, requested_at: str) -> RollbackPlan | None:
         """Return the plan of a pending rollback; None if its requested file does not exist.
 
-        A rollback may be inflight without a plan. Then a process that had lost the lock created the
-        inflight file late, after another process had completed and archived the rollback.
+        A rollback may be inflight without a plan, if a process that had lost the lock created the
+        inflight file after another process had completed and archived the rollback.
         """
         path = self.path_of(Instant(requested_at, Action.ROLLBACK, State.REQUESTED))
         try:

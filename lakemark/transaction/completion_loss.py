@@ -71,7 +71,7 @@ def _proofs(context: TableContext, pending: Instant, timeline: Timeline) -> Iter
     if _is_ours(context, pending) and context.metadata_updater.has_commit(name):
         files = files_of(context, name)
         if files:
-            yield f"the metadata table lists {files[0]}, and the markers of its files are gone"
+            yield f"the metadata table lists {files[0]}, and the markers of {name} are gone"
     yield from _find_dependents(context, name, timeline)
 
 

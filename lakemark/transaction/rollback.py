@@ -443,9 +443,10 @@ def _without(
 
 
 def _forget_undone(context: TableContext, timeline: Timeline) -> None:
-    """Remove pending compactions that were rolled back after they had completed.
+    """Remove the plans of compactions that were rolled back after they had completed.
 
-    The writer that rolled the compaction back died before it removed the plan. In table version 6,
+    The writer that rolled the compaction back died before it removed the plan, so the compaction
+    is pending again. In table version 6,
     a commit may have written logs to the slice of such a compaction since. Then the plan is kept,
     and the compaction is executed again. Inflight compactions without a plan are removed, too.
     """

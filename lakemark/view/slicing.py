@@ -87,7 +87,7 @@ def merge_for_readers(slices: tuple[FileSlice, ...], compaction: str | None) -> 
 
 
 def _named_start(log: LogFile, starts: list[str], timeline: Timeline) -> str | None:
-    """Return the instant in the name of a log of version 6; None if that slice does not exist."""
+    """Return the slice that a log of version 6 names; None if there is no such slice."""
     named = log.name.instant
     return named if named in starts or timeline.is_committed(named) else None
 

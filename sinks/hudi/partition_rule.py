@@ -55,7 +55,7 @@ class ChangedRows:
 
     @property
     def count(self) -> int:
-        """The number of record keys that are in several partitions, and were in fewer before."""
+        """The number of record keys that are in more partitions after the batch than before it."""
         return int(pc.sum(self.rows.column(IS_COUNTED)).as_py() or 0)
 
     @property

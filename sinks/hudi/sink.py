@@ -5,8 +5,8 @@ of an attempt.
 
 - If another writer has committed to the same buckets, the attempt is rolled back, and the batch is
   written again from the same offsets.
-- If records request columns, the attempt is rolled back before readers can see it. Then the batch
-  is written again with all columns that its records request (``batch_columns``).
+- If records have fields that need new or wider columns, the attempt is rolled back before readers
+  can see it. Then the batch is written again with these columns (``batch_columns``).
 - If rows are refused because their key exists in another partition, the batch is written again, and
   these rows become dead letters (``partition_rule``).
 """

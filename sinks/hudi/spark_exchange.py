@@ -49,7 +49,7 @@ _RESULT = pa.schema([("written", pa.binary())])
 
 
 class SparkExchange:
-    """Runs in two stages on the workers.
+    """Divides a batch by bucket with Spark's shuffle, and writes the buckets on the workers.
 
     Args:
         reduce_tasks: the number of tasks that write files.

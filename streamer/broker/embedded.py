@@ -147,7 +147,7 @@ class EmbeddedBroker:
 
 
 def _wait_until_group_is_gone(group: int) -> None:
-    """Wait until the JVM has exited, too, so that the port and the folder are free again.
+    """Wait until the JVM has exited after its supervisor, and has released port and folder.
 
     The time is limited, because some containers do not reap processes.
     """

@@ -145,7 +145,8 @@ def _tombstone_ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Pr
         yield Problem(setting, f"{source} has no effect with merge_mode commit_time; use none")
     elif len(table.ordering) != 1:
         text = (
-            f"{source} is one value, but table.ordering has {len(table.ordering)} columns; use none"
+            f"{source} is one value, but table.ordering has {len(table.ordering)} columns; set "
+            f"{setting} to none"
         )
         yield Problem(setting, text)
     elif source != RECORD_TIMESTAMP and decode.tombstone_key == "raw":

@@ -126,14 +126,17 @@ def _sections(sections: list[type[BaseModel]], name: str) -> list[type[BaseModel
 
 
 def _of_format(sections: list[type[BaseModel]], part: int | str) -> list[type[BaseModel]]:
-    """Return the sections for the format ``part``; none if there are fewer than two sections."""
+    """Return those of several alternative sections whose ``format`` may be ``part``.
+
+    A single section is no choice, so the result is empty.
+    """
     if len(sections) < 2:
         return []
     return [one for one in sections if part in get_args(_annotation(one, "format"))]
 
 
 def _without_formats(location: Sequence[int | str], model: type[BaseModel]) -> list[int | str]:
-    """Remove the formats, which pydantic adds to the location of an error."""
+    """Remove the chosen values of ``format``, which pydantic adds to the location of an error."""
     sections, kept = [model], []
     for part in location:
         if chosen := _of_format(sections, part):

@@ -24,7 +24,10 @@ class GroupOffsets:
         self._newest: KafkaCheckpoint | None = None
 
     def commit(self, checkpoint: KafkaCheckpoint) -> None:
-        """Commit these offsets, or newer ones, when the previous commit has been answered."""
+        """Commit these offsets once Kafka has answered the previous commit.
+
+        If this method is called again before the answer, only the newest offsets are committed.
+        """
         self._newest = checkpoint
         if self._pending is None or self._pending.is_answered:
             self._finish()

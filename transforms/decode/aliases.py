@@ -1,4 +1,4 @@
-"""Merges fields that were renamed into the columns of their old names."""
+"""Writes the values of renamed fields to the columns that have the fields' old names."""
 
 from __future__ import annotations
 

@@ -248,7 +248,10 @@ def _ordering_value(values: tuple[object, ...]) -> object:
 
 
 def _is_unchanged(result: BufferedRecord, given: BufferedRecord) -> bool:
-    """Return whether the result can use the row of ``given``; the operation may differ."""
+    """Return whether the result has the data and the ordering value of ``given``.
+
+    Then the row of ``given`` is written, and only the operation may be another one.
+    """
     return result is given or (
         result.data is given.data is not None and result.ordering_value == given.ordering_value
     )

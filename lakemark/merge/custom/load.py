@@ -96,7 +96,7 @@ def _create(class_path: str, kind: type[CustomMerger]) -> object:
     except TypeError as error:
         message = (
             f"merger {class_path} cannot be created without arguments ({error}); give every "
-            "argument a default, define merge, or name an object of the class"
+            "argument a default, define the abstract method merge, or name an object of the class"
         )
         raise InvalidConfig(message) from error
 

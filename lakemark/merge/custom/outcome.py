@@ -47,7 +47,7 @@ def check_outcome(merger: CustomMerger, older: Records, newer: Records, outcome:
 
     Raises:
         InvalidConfig: the merger lost or exchanged records, lost an ordering value, set a
-            non-nullable column to null, or returned an upsert without data for a delete.
+            non-nullable column to null, or turned a delete without data into an upsert.
     """
     keys = older[RECORD_KEY]
     _refuse(

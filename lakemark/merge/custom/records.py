@@ -100,8 +100,8 @@ class Records:
 
         The larger ordering value wins; if the values are equal, the newer version wins. A newer
         delete without an ordering value always wins. An older delete without an ordering value
-        loses, unless the newer version is a delete without data. In a table without ordering
-        fields, the newer version wins.
+        loses to each newer version, except to a delete that is only a key in a log. In a table
+        without ordering fields, the newer version wins.
 
         Args:
             older: the older version of each record, in the same order.
@@ -122,7 +122,7 @@ class Records:
 
     @cached_property
     def written(self) -> Written:
-        """A column of flags, as from ``is_written``, for each of the table's columns."""
+        """For each of the table's columns (second axis), the rows that were written with it."""
         names = own_columns(self.changes)
         return np.stack([self.is_written(name) for name in names], axis=1)
 
