@@ -209,19 +209,18 @@ def _check_in_time(
     reason = _reason_late(pending, plan, timeline, context.timeline)
     if not reason:
         return
-    has_reappeared = timeline.has_reappeared(pending)
-    if not has_reappeared and _is_followed(context, pending, plan):
+    if not timeline.has_reappeared(pending) and _is_followed(context, pending, plan):
         return
     if has_heartbeat(context.storage, pending, context.multi_writer):
         message = f"{pending} is being executed by another writer, whose heartbeat is alive"
         raise WriteConflict(message)
-    if pending.state is State.INFLIGHT and not has_reappeared:
+    if pending.state is State.INFLIGHT:
         roll_back_named(context, pending.requested_at)
     with context.lock.hold(lock_wait_s) as lease:
         timeline = context.timeline.load()
         check_no_restore(timeline)
         current = timeline.find(pending.requested_at)
-        if current is not None and (has_reappeared or current.state is State.REQUESTED):
+        if current is not None and current.state is State.REQUESTED:
             lease.check()
             context.timeline.forget(current)
             forget_heartbeat(context.storage, pending.requested_at)  # the executor died

@@ -308,9 +308,9 @@ _RESTORES = (
         _LATE_PLANS,
     ),
     Mutant(
-        _COMPACTION,
-        "    if pending.state is State.INFLIGHT and not has_reappeared:\n",
-        "    if pending.state is State.INFLIGHT:\n",
+        "lakemark/transaction/rollback.py",
+        "        if timeline.has_reappeared(target):\n            _forget_archived",
+        "        if False:\n            _forget_archived",
         "the files of an archived compaction whose inflight file appears again are deleted",
         _LATE_PLANS,
     ),

@@ -359,6 +359,24 @@ def test_the_rollback_that_another_process_left_does_not_undo_what_others_have_b
     assert table.pending() == []
 
 
+def test_rollback_of_a_commit_that_others_built_on_is_refused_although_files_of_it_are_lost(
+    clock: VirtualTime,
+) -> None:
+    table = Table(clock)
+    newest = commit(table.open(), [Row("b", 2, 2)])
+    context = table.open().table.context
+    content = encode_rollback_plan(plan_rollback(context, newest.requested_at))
+    name = context.generate_time(newest.completed_at)
+    pending = Instant(name, Action.ROLLBACK, State.REQUESTED)
+    context.timeline.create(pending, content)
+    context.timeline.create(pending.inflight(), content)
+    later = commit(table.open(), [Row("c", 3, 3)])
+    context.storage.delete([p for p in data_files(context.storage) if newest.requested_at in p][:1])
+    with pytest.raises(Refused, match="is later"):
+        roll_back_named(context, newest.requested_at)
+    assert {newest, later} <= set(table.open().table.timeline.completed())
+
+
 # What stands in the way of a rollback
 
 
