@@ -51,7 +51,7 @@ def test_class_and_object_load_by_path() -> None:
         ("sys:Missing", r"module sys \(built in\) has no Missing"),
         (f"{HERE}:Path", "inherit from VectorMerger or BufferedRecordMerger"),
         (f"{HERE}:HERE", "an object of str"),
-        (f"{HERE}:WithoutMerge", "define merge"),
+        (f"{HERE}:WithoutMerge", "define the abstract method merge"),
         (f"{HERE}:WithArguments", "give every argument a default"),
         (f"{HERE}:WithoutId", r"'latest', not a UUID; generate one with uuid\.uuid4"),
         (f"{HERE}:WithHudisId", "belongs to Hudi's own mergers"),
