@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.interop.oracle import oracle_python
 
-_ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +32,11 @@ class Engine:
         Raises:
             RuntimeError: the program failed.
         """
-        python = str(oracle_python()) if self.on_spark35 else sys.executable
-        (scratch / "task.json").write_text(task_json)
+        command = self.command(task_json, scratch)
         with (scratch / "engine.log").open("wb") as log:
             ended = subprocess.run(
-                [python, "-m", self.module, str(scratch / "task.json"), *self.flags],
-                cwd=_ROOT,
+                command,
+                cwd=ROOT,
                 stdout=log,
                 stderr=log,
                 check=False,
@@ -46,6 +45,12 @@ class Engine:
             tail = (scratch / "engine.log").read_text(errors="replace")[-4000:]
             message = f"{scratch.name} ended with {ended.returncode}:\n{tail}"
             raise RuntimeError(message)
+
+    def command(self, task_json: str, scratch: Path) -> list[str]:
+        """Write a task to ``scratch``, and return the command that executes it."""
+        python = str(oracle_python()) if self.on_spark35 else sys.executable
+        (scratch / "task.json").write_text(task_json)
+        return [python, "-m", self.module, str(scratch / "task.json"), *self.flags]
 
 
 def add_options(

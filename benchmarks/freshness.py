@@ -15,7 +15,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -30,13 +29,11 @@ from confluent_kafka.cimpl import NewTopic
 import lakemark
 from benchmarks import workload
 from benchmarks.cpu_time import cpu_time_s
-from benchmarks.engines import add_options, machine, work_folder
+from benchmarks.engines import ROOT, Engine, add_options, machine, work_folder
 from benchmarks.freshness_figures import Freshness, Sent, as_lines
 from benchmarks.peers.contract import Task
 from streamer.broker import EmbeddedBroker
-from tests.interop.oracle import oracle_python
 
-_ROOT = Path(__file__).resolve().parents[1]
 #: One record in ten has a key of its own. The freshness of these records is measured.
 _PROBE_EVERY = 10
 _UPDATED_KEYS = 20_000
@@ -48,44 +45,31 @@ _LONGEST_START_S = 180.0
 _LONGEST_CATCH_UP_S = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class StreamingEngine:
-    """A program that streams until it is stopped: its module, its flags, and its Spark version."""
-
-    module: str
-    flags: tuple[str, ...] = ()
-    on_spark35: bool = False
-
-    @contextmanager
-    def running(self, task: Task) -> Iterator[subprocess.Popen[bytes]]:
-        """Run the program in its own process group; stop it at the end."""
-        scratch = Path(task.scratch_path)
-        scratch.mkdir()
-        (scratch / "task.json").write_text(task.to_json())
-        python = str(oracle_python()) if self.on_spark35 else sys.executable
-        with (scratch / "engine.log").open("wb") as log:
-            process = subprocess.Popen(
-                [python, "-m", self.module, str(scratch / "task.json"), *self.flags],
-                cwd=_ROOT,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-            try:
-                yield process
-            finally:
-                _stop(process)
+@contextmanager
+def running(engine: Engine, task: Task) -> Iterator[subprocess.Popen[bytes]]:
+    """Run an engine in its own process group; stop it at the end."""
+    scratch = Path(task.scratch_path)
+    scratch.mkdir()
+    command = engine.command(task.to_json(), scratch)
+    with (scratch / "engine.log").open("wb") as log:
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            yield process
+        finally:
+            _stop(process)
 
 
 _STREAM = "benchmarks.peers.lakemark_stream"
 ENGINES = {
-    "lakemark": StreamingEngine(_STREAM, ("--set", "run.mode=continuous")),
-    "lakemark_async": StreamingEngine(
-        _STREAM, ("--set", "run.mode=continuous", "--set", "compaction.mode=async")
+    "lakemark": Engine(_STREAM, ("--set", "run.mode=continuous"), on_spark35=False),
+    "lakemark_async": Engine(
+        _STREAM,
+        ("--set", "run.mode=continuous", "--set", "compaction.mode=async"),
+        on_spark35=False,
     ),
-    "hudi": StreamingEngine(
-        "benchmarks.peers.hudi_streaming_sink", ("--continuous",), on_spark35=True
-    ),
+    "hudi": Engine("benchmarks.peers.hudi_streaming_sink", ("--continuous",)),
 }
 
 
@@ -129,7 +113,7 @@ def measure(name: str, arguments: argparse.Namespace, folder: Path) -> Freshness
         )
         sender = Sender(broker.bootstrap, arguments.rate)
         timeline = TimelineWatch(Path(task.table_path))
-        with ENGINES[name].running(task) as process, timeline.watching():
+        with running(ENGINES[name], task) as process, timeline.watching():
             return _measure(name, process, sender, timeline, task, 60 * arguments.minutes)
 
 

@@ -38,7 +38,7 @@ class LogInstants(NamedTuple):
     targets: frozenset[str]
 
 
-def read_instants(storage: Storage, log: LogFile) -> LogInstants:
+def read_instants(storage: Storage, log: ObjectInfo | LogFile) -> LogInstants:
     """Read both kinds of instants at once; see ``writers_in`` and ``targets_in``."""
     with storage.open(log.path) as file:
         blocks = [
@@ -57,10 +57,7 @@ def targets_in(storage: Storage, log: ObjectInfo) -> set[str]:
         NotFound: the file was deleted.
         CorruptData: the file is not a log file.
     """
-    with storage.open(log.path) as file:
-        blocks = read_blocks(file, log.size_bytes, log.path)
-        commands = [block for block in blocks if block.type is BlockType.COMMAND]
-    return {_target_of(block) for block in commands}
+    return set(read_instants(storage, log).targets)
 
 
 def _target_of(command: LogBlock) -> str:

@@ -6,7 +6,7 @@ schema or an existing table, are checked when a run starts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pyarrow as pa
 
@@ -23,24 +23,20 @@ def ordering_type_problems(columns: pa.Schema, table: TableConfig) -> Iterator[P
         columns: the columns of the rows; ordering columns that are not among them are skipped.
         table: the table's settings.
     """
-    for column in table.untrusted_ordering():
-        kind = _type_of(columns, column)
-        if kind is not None and (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-            text = (
-                f"{column!r} is of type {kind}, and text is compared character by character: "
-                "'10:00+05:00' counts as newer than '08:00Z'; order by a timestamp, a date or a "
-                "number (decode.schema can declare ISO-8601 text of JSON as timestamp), or set "
-                "table.allow_text_ordering: true if the characters are in the order of the events"
-            )
-            yield Problem("table.ordering", text)
-    for column in table.ordering:
-        kind = _type_of(columns, column)
-        if kind is not None and pa.types.is_binary(kind):
-            text = (
-                f"{column!r} is binary, and Apache Hudi 1.2.0 cannot read a log of such a table; "
-                "order by a number, a date or a timestamp"
-            )
-            yield Problem("table.ordering", text)
+    for column, kind in _columns_of_kind(columns, table.untrusted_ordering(), _is_text):
+        text = (
+            f"{column!r} is of type {kind}, and text is compared character by character: "
+            "'10:00+05:00' counts as newer than '08:00Z'; order by a timestamp, a date or a "
+            "number (decode.schema can declare ISO-8601 text of JSON as timestamp), or set "
+            "table.allow_text_ordering: true if the characters are in the order of the events"
+        )
+        yield Problem("table.ordering", text)
+    for column, _ in _columns_of_kind(columns, table.ordering, pa.types.is_binary):
+        text = (
+            f"{column!r} is binary, and Apache Hudi 1.2.0 cannot read a log of such a table; "
+            "order by a number, a date or a timestamp"
+        )
+        yield Problem("table.ordering", text)
 
 
 def timestamp_partition_problems(columns: pa.Schema, table: TableConfig) -> Iterator[Problem]:
@@ -50,14 +46,27 @@ def timestamp_partition_problems(columns: pa.Schema, table: TableConfig) -> Iter
         columns: the columns of the rows; partition columns that are not among them are skipped.
         table: the table's settings.
     """
-    for column in table.partition_by:
-        kind = _type_of(columns, column)
-        if kind is not None and pa.types.is_timestamp(kind):
-            text = (
-                f"{column!r} is of type {kind}, so nearly every row would get its own folder; "
-                "name a column with few distinct values, such as a date"
-            )
-            yield Problem("table.partition_by", text)
+    for column, kind in _columns_of_kind(columns, table.partition_by, pa.types.is_timestamp):
+        text = (
+            f"{column!r} is of type {kind}, so nearly every row would get its own folder; "
+            "name a column with few distinct values, such as a date"
+        )
+        yield Problem("table.partition_by", text)
+
+
+def _columns_of_kind(
+    columns: pa.Schema, names: Iterable[str], is_kind: Callable[[pa.DataType], bool]
+) -> Iterator[tuple[str, pa.DataType]]:
+    """Yield the named columns of one kind, with their types; missing columns are skipped."""
+    for name in names:
+        kind = _type_of(columns, name)
+        if kind is not None and is_kind(kind):
+            yield name, kind
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    is_text: bool = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return is_text
 
 
 def _type_of(columns: pa.Schema, name: str) -> pa.DataType | None:

@@ -341,15 +341,22 @@ def test_a_completed_rollback_keeps_a_writer_that_went_on_from_publishing(
     assert table.rows() == {"a": 1}
 
 
+def request_rollback(context: TableContext, target: Instant) -> Instant:
+    """Create a rollback of a completed commit, as a process that then dies."""
+    name = context.generate_time(target.completed_at)
+    pending = Instant(name, Action.ROLLBACK, State.REQUESTED)
+    plan = plan_rollback(context, target.requested_at)
+    context.timeline.create(pending, encode_rollback_plan(plan))
+    return pending
+
+
 def test_the_rollback_that_another_process_left_does_not_undo_what_others_have_built_on(
     clock: VirtualTime,
 ) -> None:
     table = Table(clock)
     newest = commit(table.open(), [Row("b", 2, 2)])
     context = table.open().table.context
-    content = encode_rollback_plan(plan_rollback(context, newest.requested_at))
-    name = context.generate_time(newest.completed_at)
-    context.timeline.create(Instant(name, Action.ROLLBACK, State.REQUESTED), content)
+    request_rollback(context, newest)
     commit(table.open(), [Row("b", 3, 3)])
     with pytest.raises(Refused, match="is later"):
         roll_back_named(context, newest.requested_at)
@@ -365,11 +372,7 @@ def test_rollback_of_a_commit_that_others_built_on_is_refused_although_files_of_
     table = Table(clock)
     newest = commit(table.open(), [Row("b", 2, 2)])
     context = table.open().table.context
-    content = encode_rollback_plan(plan_rollback(context, newest.requested_at))
-    name = context.generate_time(newest.completed_at)
-    pending = Instant(name, Action.ROLLBACK, State.REQUESTED)
-    context.timeline.create(pending, content)
-    context.timeline.create(pending.inflight(), content)
+    context.timeline.create(request_rollback(context, newest).inflight())
     later = commit(table.open(), [Row("c", 3, 3)])
     context.storage.delete([p for p in data_files(context.storage) if newest.requested_at in p][:1])
     with pytest.raises(Refused, match="is later"):
