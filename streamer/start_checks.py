@@ -219,7 +219,9 @@ def _run_together(checks: Mapping[str, Check], within_s: float) -> None:
             answers.put((name, None))
 
     for name, check in checks.items():
-        threading.Thread(target=answer, args=(name, check), daemon=True).start()
+        threading.Thread(
+            target=answer, args=(name, check), name=f"check of {name}", daemon=True
+        ).start()
     deadline, silent = time.monotonic() + within_s, set(checks)
     while silent:
         try:
