@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
@@ -78,6 +79,7 @@ _THIS_MACHINE_SETTINGS = {
 
 
 _TEMPORARY_FOLDER = "java.io.tmpdir"
+_ARTIFACTS = "artifacts"
 _OPTION_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 
 
@@ -182,7 +184,8 @@ def _start(conf: Mapping[str, str]) -> SparkSession:
     with (
         _output_to(output_file()),
         submit_properties(conf),
-        _scratch_of_jvm(),
+        _folders_of_jvm(),
+        _no_folder_left_by_spark(),
         _translate_start_failure(str(output_file())),
         kill_children_on_interrupt(),
     ):
@@ -204,20 +207,46 @@ def _leave_working_directory_off_path() -> None:
 
 
 @contextmanager
-def _scratch_of_jvm() -> Iterator[None]:
+def _folders_of_jvm() -> Iterator[None]:
     """Make the JVM use a temporary folder of this process, which is deleted later.
 
     Otherwise a JVM that is killed leaves 100 MB or more of unpacked and shuffled files behind. The
     user may set another folder in any of the ways that Spark and Java offer. That folder has
     priority, because the user's option comes later among the JVM's options.
+
+    Spark 4.0.0 also creates a folder ``artifacts`` in its working directory, and does not start if
+    it cannot (SPARK-52396). In this case the temporary folder is its working directory, too.
     """
-    if any(_TEMPORARY_FOLDER in os.environ.get(name, "") for name in _OPTION_VARIABLES):
-        yield
-        return
-    ours = shlex.quote(f"-D{_TEMPORARY_FOLDER}={scratch_of_this_process('spark')}")
+    scratch = scratch_of_this_process("spark")
+    ours = []
+    if not any(_TEMPORARY_FOLDER in os.environ.get(name, "") for name in _OPTION_VARIABLES):
+        ours.append(f"-D{_TEMPORARY_FOLDER}={scratch}")
+    if not _can_write_working_directory():
+        ours.append(f"-Duser.dir={scratch}")
     given = os.environ.get(SUBMIT_OPTIONS, "")
-    with environment_variable(SUBMIT_OPTIONS, f"{ours} {given}".strip()):
+    with environment_variable(SUBMIT_OPTIONS, f"{shlex.join(ours)} {given}".strip()):
         yield
+
+
+def _can_write_working_directory() -> bool:
+    try:
+        TemporaryDirectory(dir=os.getcwd()).cleanup()
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def _no_folder_left_by_spark() -> Iterator[None]:
+    """Make the JVM delete the folder ``artifacts`` that Spark 4.0 creates, when the JVM exits.
+
+    Java deletes it only if it is empty, and after Spark has deleted what it created in it.
+    """
+    is_from_others = Path(_ARTIFACTS).exists()
+    yield
+    context = SparkContext._active_spark_context
+    if context is not None and not is_from_others:
+        context._jvm.java.io.File(_ARTIFACTS).deleteOnExit()  # type: ignore[union-attr]
 
 
 @contextmanager

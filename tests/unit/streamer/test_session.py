@@ -214,11 +214,30 @@ def test_no_secret_is_on_a_command_line(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("variable", ["SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS"])
 def test_temporary_folder_given_to_the_jvm_is_used(variable: str, tmp_path: Path) -> None:
-    environ = {**short_lived(), variable: f"-Djava.io.tmpdir={tmp_path}"}
+    given = {"PYTHONPATH": os.getcwd(), variable: f"-Djava.io.tmpdir={tmp_path}"}
+    (working := tmp_path / "working").mkdir()
+    assert _temporary_folder_of_jvm(working, given) == str(tmp_path)
+    until(lambda: not os.listdir(working), "the JVM to leave nothing")
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a folder where root cannot write")
+def test_session_starts_in_a_folder_that_cannot_be_written() -> None:
+    folder = _temporary_folder_of_jvm(Path("/sys"), {"PYTHONPATH": os.getcwd()})
+    assert not folder.startswith("/sys")
+
+
+def _temporary_folder_of_jvm(working: Path, own: dict[str, str]) -> str:
+    """Start a session in this working directory, and return where its JVM keeps files."""
     reported = subprocess.run(
-        [sys.executable, "-c", WHERE], env=environ, capture_output=True, text=True, check=True
+        [sys.executable, "-c", WHERE],
+        cwd=working,
+        env={**short_lived(), **own},
+        capture_output=True,
+        text=True,
     )
-    assert reported.stdout.strip() == str(tmp_path)
+    assert reported.returncode == 0, reported.stderr
+    return reported.stdout.strip()
 
 
 def _runs(process: int) -> bool:
