@@ -63,7 +63,8 @@ TYPES = (
     ),
     ColumnType(
         "decimal(p,s)",
-        "a number or a string with at most `p` digits, `s` of them after the point",
+        "a number or a string with at most `p - s` digits before the point and `s` after it, not "
+        "counting zeros at either end",
         synonyms=("dec",),
     ),
     ColumnType("array<type>", "an array"),

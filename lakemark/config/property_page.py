@@ -11,23 +11,28 @@ _PAGE = Path(__file__).parents[2] / "docs" / "foreign_tables.md"
 
 _HEAD = """# Foreign tables: what each property means
 
-Printed by `python -m lakemark.config.property_page` from the rules that every command and
-pipeline applies (`lakemark/config/property_rules.py`). The page lists each property in a table's
-`.hoodie/hoodie.properties` that Apache Hudi 1.2.0 knows.
+A foreign table is a table that Apache Hudi created or writes. This page lists each property in a
+table's `.hoodie/hoodie.properties` that Apache Hudi 1.2.0 knows. `python -m
+lakemark.config.property_page` generates the page from the rules that every command, pipeline and
+Python program applies (`lakemark/config/property_rules.py`).
+
+Writing covers everything that changes a table: inserts, updates and deletes by pipelines and Python
+programs, table services, rollbacks, restores and version changes.
 
 - **honour**: the value decides what lakemark reads or writes.
-- **ignore**: the value is kept but not used. The last column says why this is harmless.
-- **refuse**: lakemark does not open the table for that use. The error names the property, its value
-  and the remedy.
-
-Writing covers everything that changes a table: pipelines, table services, rollbacks, restores and
-version changes. "Records only" means that lakemark refuses pipelines, but runs table services.
+- **ignore**: the value is kept but not used. The last column explains the property, or says why it
+  can be ignored.
+- **refuse**: lakemark does not open the table for reading or for writing, depending on the column.
+  The error names the property, its value and the remedy. In `ignore; refuse X`, lakemark refuses
+  the values X and ignores all other values.
+- **(records only)**: lakemark refuses to insert, update and delete rows, but runs table services,
+  rollbacks, restores and version changes.
 
 If a table has a `hoodie.` property that is not on this page, lakemark can only read the table. The
-reason is that the property may require something of writers that lakemark does not do. Lakemark
-can also only read a table in which the value of a property begins or ends with a space. Apache Hudi
-treats the space as part of the value, so `true` with a space after it means false. While a pipeline
-runs, each commit applies the rules again to the current properties.
+reason is that the property may require something of writers that lakemark does not do. A table in
+which the value of a property begins or ends with a space is also read-only for lakemark. Apache
+Hudi treats the space as part of the value, so `true` with a space after it means false. While a
+pipeline runs, each commit applies the rules again to the current properties.
 """
 
 _COLUMNS = "| Property | Reading | Writing | Why |\n|---|---|---|---|\n"

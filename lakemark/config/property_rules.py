@@ -170,7 +170,7 @@ _KEYS_AND_PARTITIONS = (
     ),
     _honoured(
         keys.KEY_GENERATOR_CLASS,
-        "like the type; releases of table version 6 store only the class",
+        "like the type; Hudi releases that write table version 6 store only the class",
         Refusal(
             _WRITE,
             "classes of other key generators, and classes of users",

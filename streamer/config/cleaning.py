@@ -28,17 +28,17 @@ class CleaningConfig(Section):
     group."""
 
     commits_retained: _AtLeastOne = 10
-    """How many of the newest commits time travel can reach, with ``keep_latest_commits``."""
+    """With ``keep_latest_commits``: time travel can reach this number of the newest commits."""
 
     hours_retained: _AtLeastOne = 24
-    """How many hours back time travel can reach, with ``keep_latest_by_hours``."""
+    """With ``keep_latest_by_hours``: time travel can reach this number of hours back."""
 
     file_versions_retained: _AtLeastOne = 3
-    """How many of the latest versions of each file group are kept, with
-    ``keep_latest_file_versions``."""
+    """With ``keep_latest_file_versions``: this number of the latest versions of each file group are
+    kept."""
 
     every_commits: _AtLeastOne = 1
-    """Clean when this number of commits have been made since the last clean."""
+    """Clean after this number of commits since the last clean."""
 
     def cleaning_policy(self) -> CleaningPolicy | None:
         """Return the cleaning policy; None if this pipeline does not clean."""

@@ -46,8 +46,8 @@ class ConcurrencyConfig(Section):
     """A writer counts as dead when it has emitted no heartbeat for this number of intervals."""
 
     clock_skew_ms: Annotated[int, Field(ge=0, le=LONGEST_CLOCK_SKEW_MS)] = 200
-    """How far the clocks of the writers' machines may differ, at most 30,000 ms. Each commit waits
-    for twice this time."""
+    """How far the clocks of the writers' machines may differ. The largest accepted value is 30,000.
+    With ``multi_writer``, each commit waits for twice this time."""
 
     lock: LockConfig = LockConfig()
 

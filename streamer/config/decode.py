@@ -88,14 +88,15 @@ class DecodeConfig(Section):
     to the folder of the pipeline file. The schema is read when the pipeline file is loaded.
 
     ``infer`` uses the columns of the table. If there is no table yet, Avro columns come from the
-    newest schema of the topic's writers. JSON columns come from about 1,000 records, beginning at
-    the offset where the first run starts. If fewer records follow, the last records before this
-    offset are used, too. Integers beyond 64 bits become ``decimal(38,0)``. A field becomes a
-    timestamp if all of its values are ISO-8601 dates with a time. Either all or none of the values
-    must have an offset; values without an offset are UTC. Two kinds of fields do not become
-    columns: fields that are null or empty in all of these records, and fields whose names begin
-    with ``_hoodie_``. A warning lists them, and ``unknown_fields`` decides what happens to their
-    values. See [How a schema is inferred](schema_evolution.md#how-a-schema-is-inferred)."""
+    newest schema of ``subject`` or, with ``wire_format: plain``, from ``writer_schema``. JSON
+    columns come from about 1,000 records, beginning at the offset where the first run starts. If
+    fewer records follow, the last records before this offset are used, too. Integers beyond 64 bits
+    become ``decimal(38,0)``. A field becomes a timestamp if all of its values are ISO-8601 dates
+    with a time, and either all or none of them have a UTC offset (``+02:00`` or ``Z``). Values
+    without a UTC offset are read as UTC. Two kinds of fields do not become columns: fields that are
+    null or empty in all of these records, and fields whose names begin with ``_hoodie_``. A warning
+    lists them, and ``unknown_fields`` decides what happens to their values. See [How a schema is
+    inferred](schema_evolution.md#how-a-schema-is-inferred)."""
 
     unknown_fields: Literal["ignore", "rescue", "evolve", "reject", "fail"] = "ignore"
     """What happens to fields without a column, including nested fields. ``ignore`` omits them,
@@ -123,23 +124,26 @@ class DecodeConfig(Section):
 
     tombstones: Literal["delete", "ignore"] = "delete"
     """What happens to a record without a value (a tombstone). ``delete`` deletes the row that its
-    Kafka key names; if the key names no row, the record goes to the dead letters. ``ignore`` counts
-    such records and skips them, whatever their keys are."""
+    Kafka key names. If the Kafka key is missing or malformed, or lacks a field of the record key or
+    of the partition, the record goes to the dead letters. ``ignore`` only counts such records,
+    whatever their keys are."""
 
     tombstone_key: Literal["raw", "json", "avro"] | None = None
     """How the Kafka key of a tombstone names the row to delete. ``raw``: the text of the key is the
     record key. ``json``: the key is a JSON object with the fields of the record key and of the
-    partition. ``avro``, for Avro values only: the key is an Avro record with these fields, or only
-    the value if there is a single field. Default: ``raw`` if the table has one key field and no
-    partitions, otherwise ``json``. If a partition field is null in the key, the row is in the
-    default partition. If a partition field is missing, the tombstone goes to the dead letters."""
+    partition. ``avro``, for Avro values only: the key is an Avro record with these fields. If there
+    is a single field, the key may also be the value itself. Default: ``raw`` if the table has one
+    key field and no partitions, otherwise ``json``. If a partition field is null in the key, the
+    row is in the default partition. If a partition field is missing, the tombstone goes to the dead
+    letters."""
 
     tombstone_ordering: Annotated[str, Field(min_length=1)] = "none"
     """The ordering value of a tombstone. With ``none``, a tombstone has no ordering value and
     always deletes. With ``record_timestamp``, the value is the timestamp of the Kafka record (in
     ``timestamp_unit`` if the ordering column holds integers). Any other text is the name of a field
-    of the Kafka key. A tombstone with an ordering value does not delete a newer row. With any
-    setting but ``none``, the table must have exactly one ordering column."""
+    of the Kafka key. A tombstone with an ordering value does not delete a newer row. If its
+    ordering value is missing, the tombstone goes to the dead letters. With any setting but
+    ``none``, the table must have exactly one ordering column."""
 
     def policy(self) -> SchemaPolicy:
         """Return the policy for records that do not fit the schema."""
@@ -155,7 +159,10 @@ class DecodeConfig(Section):
 
 
 class JsonDecodeConfig(DecodeConfig):
-    """JSON values. Each value is one object."""
+    """How values become columns. With ``format: json``, each value is one JSON object.
+
+    The settings of this section apply to all formats.
+    """
 
     format: Literal["json"] = "json"
     """The format of the values."""
@@ -199,8 +206,8 @@ class SchemaRegistryConfig(Section):
     certificate. Files are in PEM format, at the same path on every executor."""
 
     retry_timeout_s: Annotated[float, Field(ge=0)] = 30.0
-    """For how many seconds requests to a registry that does not answer are repeated before the run
-    stops."""
+    """For how many seconds a request is repeated if the registry does not answer or is busy. Then
+    the attempt to write the batch fails, and ``run.retry`` applies."""
 
     def registry(self) -> SchemaRegistry:
         """Return the registry, with its secrets.
@@ -213,7 +220,10 @@ class SchemaRegistryConfig(Section):
 
 
 class AvroDecodeConfig(DecodeConfig):
-    """Avro values. Each value is one Avro record."""
+    """Avro values. Each value is one Avro record.
+
+    These settings are added to those of ``decode``.
+    """
 
     format: Literal["avro"]
     """The format of the values."""
@@ -243,8 +253,9 @@ class AvroDecodeConfig(DecodeConfig):
 
     record_limit_bytes: Annotated[int, Field(ge=1)] = 64 << 20
     """How many bytes of memory the columns of one decoded record may take. A larger record goes to
-    the dead letters. The limit is needed because a null in an array takes one byte in Avro, but as
-    much memory as any other value of the array. So a small record can become very large."""
+    the dead letters. The reason for the limit: a null in an array takes one byte in Avro, but in
+    memory it takes as much as any other value of the array. So a small record can become very
+    large."""
 
     def framing(self) -> Framing:
         """Return how to find the schema of a value.

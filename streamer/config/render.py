@@ -16,6 +16,9 @@ from transforms.schema_text import TYPES
 
 _OTHERS = ", or a value as described"
 
+#: Begins the sentence about a default that depends on other settings.
+_DERIVED = "Default: "
+
 _HEAD = """# The pipeline file
 
 A pipeline file is a YAML file that describes one pipeline: one Kafka topic and one table. The file
@@ -26,7 +29,7 @@ A value in `source.consumer`, `table.storage`, `spark.conf` or `decode.schema_re
 either the value itself, `{env: NAME}` for an environment variable, or `{file: PATH}` for the text
 of a file. A value counts as secret if its name or its text looks like a secret. Secrets are never
 printed, and lakemark does not pass them on the command line of Spark. In messages, `***` replaces
-secrets, and everything before the host of a URL (`https://token@host`).
+each secret and, in a URL, the user, password or token before the host (`https://token@host`).
 
 `docs/pipeline.schema.json` describes the same settings as a JSON schema, for editors.
 """
@@ -95,6 +98,8 @@ def _nested(field: FieldInfo) -> list[type[BaseModel]]:
 
 def _default(field: FieldInfo) -> str:
     value = field.default
+    if _DERIVED in (field.description or ""):
+        return ""
     if field.is_required() or value is PydanticUndefined:
         return "required" if field.is_required() else ""
     if value in (None, "", ()):

@@ -27,9 +27,10 @@ class CompactionConfig(Section):
     separate scheduler pool."""
 
     max_wait_s: Annotated[float, Field(ge=0)] = 10.0
-    """With ``async``: about how many seconds a batch waits for a compaction. A batch waits while
-    the compaction is published, and if more than ``backlog_commits`` delta commits are not
-    compacted. It does not wait for a compaction that has failed."""
+    """With ``async``: the longest time, in seconds, that a batch waits for a compaction. Then the
+    batch is written anyway. A batch waits while the compaction is published, and if more than
+    ``backlog_commits`` delta commits are not compacted. It does not wait for a compaction that has
+    failed."""
 
     backlog_commits: Annotated[int, Field(ge=1)] = 20
     """With ``async``: batches wait if more than this number of delta commits are not compacted."""
@@ -107,7 +108,8 @@ class SparkConfig(Section):
     """The Spark master. Default: the master that ``spark-submit`` was given, or ``local[*]``."""
 
     conf: Settings
-    """Any Spark properties."""
+    """Any Spark properties. Under ``spark-submit``, only those that can be changed in a running
+    session have an effect."""
 
 
 def retry_problems(retry: RetryConfig) -> Iterator[Problem]:

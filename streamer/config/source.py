@@ -152,13 +152,13 @@ class SourceConfig(Section):
     starting_offsets: Annotated[
         Literal["earliest", "latest"] | StartingTime | dict[int, int], BeforeValidator(_starting)
     ] = "earliest"
-    """Where the first run starts to read. Every later run continues at the offsets in the table's
-    newest commit. ``latest`` and ``{timestamp: TIME}`` are resolved to offsets, which are committed
-    before any record is read. A mapping such as ``{0: 1200}`` gives the first offset of each
-    partition; partitions that it does not name start at their earliest record. With ``{timestamp:
-    TIME}`` (ISO 8601 with a zone, or milliseconds since 1970), each partition starts at its first
-    record with this timestamp or a later one. If there is no such record, the partition starts at
-    its end."""
+    """Where the first run starts to read. Every later run continues at the newest checkpoint that a
+    commit of the table records. ``latest`` and ``{timestamp: TIME}`` are resolved to offsets, which
+    are committed before any record is read. A mapping such as ``{0: 1200}`` gives the first offset
+    of each partition; partitions that it does not name start at their earliest record. With
+    ``{timestamp: TIME}`` (ISO 8601 with a zone, or milliseconds since 1970), each partition starts
+    at its first record with this timestamp or a later one. If there is no such record, the
+    partition starts at its end."""
 
     checkpoint_id: Annotated[str, Field(pattern=f"^{IDENTITY_PATTERN}$")] = ""
     """The name under which the table's commits store this pipeline's offsets. If several pipelines
@@ -176,9 +176,9 @@ class SourceConfig(Section):
 
     on_missing_offsets: Literal["accept", "fail"] = "accept"
     """What happens if some offsets of a batch have no record, although retention deleted nothing.
-    Transactions and log compaction leave such gaps; ``accept`` counts them as ``skipped``. Use
-    ``fail`` for a topic without transactions and log compaction, because such a topic has no gaps:
-    the run then stops before it publishes the batch."""
+    Transactions and log compaction leave such gaps. ``accept`` counts them as ``skipped``. ``fail``
+    stops the run before the batch is published. Use ``fail`` for a topic without transactions and
+    log compaction, which normally has no gaps."""
 
     isolation_level: Literal["read_committed", "read_uncommitted"] = "read_committed"
     """``read_committed`` skips the records of aborted transactions; ``read_uncommitted`` also reads

@@ -70,10 +70,12 @@ class TableConfig(Section):
     ``reject``, each batch looks up its keys in the other partitions."""
 
     ordering: Columns = ()
-    """The columns that order the versions of a row. The version with the largest value wins; this
-    applies to deletes, too. Deletes are not remembered for ever: a merge-on-read table forgets a
-    delete at the next compaction, a copy-on-write table at once. After that, an older event that
-    arrives late inserts the row again, as in Apache Hudi."""
+    """The columns that order the versions of a row. In ``event_time`` mode, the version with the
+    largest value wins. This also applies to deletes that have an ordering value. Tombstones have
+    none by default, so they always delete the row (see ``decode.tombstone_ordering``). Deletes are
+    not remembered for ever: a merge-on-read table forgets a delete at the next compaction, a
+    copy-on-write table at once. After that, an older event that arrives late inserts the row again,
+    as in Apache Hudi."""
 
     allow_text_ordering: bool = False
     """Whether text columns are accepted in ``ordering``. Text is compared character by character:
@@ -82,9 +84,10 @@ class TableConfig(Section):
 
     merge_mode: Literal["event_time", "commit_time", "custom"] = "commit_time"
     """Which version of a row wins: the one with the largest ``ordering`` (``event_time``), the one
-    that arrived last (``commit_time``), or the result of ``merger`` (``custom``). If this setting
-    is not given, ``payload`` decides. Without a ``payload``, the mode is ``custom`` if there is a
-    ``merger``, ``event_time`` if there is only an ``ordering``, and otherwise ``commit_time``."""
+    that arrived last (``commit_time``), or the result of ``merger`` (``custom``). Default: the mode
+    of ``payload``. Without a ``payload``, the default is ``custom`` if there is a ``merger``,
+    ``event_time`` if there is an ``ordering`` but no ``merger``, and otherwise
+    ``commit_time``."""
 
     partial_update: Literal["none", "ignore_defaults", "fill_unavailable", "absent_fields"] = "none"
     """Which columns of the winning version take the value of the losing version. ``none``: no

@@ -33,9 +33,9 @@ contains a newer row of the same key. lakemark does not return the late row.
 
 ## Tables that lakemark refuses
 
-lakemark refuses a table or a file if it has one of the features below. The error names the reason,
-so no query returns wrong rows. [foreign_tables.md](foreign_tables.md) lists the effect of each
-table property on reading and writing.
+lakemark refuses a table or a file with one of the features below, so no query returns wrong rows.
+The error names the reason. [foreign_tables.md](foreign_tables.md) lists the effect of each table
+property on reading and writing.
 
 """
 

@@ -186,7 +186,7 @@ def test_last_change_wins_by_commit_time_deletes_included(file_slice: Slice) -> 
     assert [r["text"] for r in rows_of(reader.read(file_slice.value))] == ["last"]
 
 
-@pytest.mark.refuses("Base files other than Parquet and HFile (ORC)")
+@pytest.mark.refuses("Base files in other formats than Parquet and HFile, such as ORC")
 def test_unsupported_file_is_refused_by_name(file_slice: Slice) -> None:
     orc = FileSlice(
         FileGroupId("", "g"), "10", BaseFile("", BaseFileName("g", "0-0-0", "10", "orc"), 1)

@@ -158,7 +158,7 @@ def _with_command_blocks(number: int) -> Recipe:
     return Recipe(
         f"v{number}_mor_failed_write",
         "The next commit rolls back a failed delta commit by "
-        + ("command blocks in its logs." if number == 6 else "deleting its log files."),
+        + ("command blocks in that commit's logs." if number == 6 else "deleting its log files."),
         merge_on_read(BUCKETS, NO_METADATA, version(number)),
         _refused_then_rolled_back,
     )
@@ -183,7 +183,7 @@ RECIPES = (
     ),
     Recipe(
         "v9_mor_dead_writer_lazy",
-        "A writer died, and others continued: its instant stays inflight between theirs.",
+        "A writer died, and others continued: its inflight instant lies between completed ones.",
         merge_on_read(BUCKETS, NO_METADATA, version(9), _LAZY),
         _refused_then_others,
         asks_each_instant=True,

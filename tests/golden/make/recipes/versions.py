@@ -71,7 +71,7 @@ RECIPES = (
     ),
     Recipe(
         "v6_mor_downgraded_from_9",
-        "Written in version 9, then downgraded to 6, which cannot read what was archived before.",
+        "Downgraded from version 9 by Apache Hudi; its hoodie.archivelog.folder does not exist.",
         merge_on_read(BUCKETS, NO_METADATA, version(9), _ARCHIVED),
         _changed(6),
     ),
