@@ -35,7 +35,7 @@ class OrderMerger(VectorMerger):
     merging_strategy = "0a3d64a4-8a4c-4e49-bd0b-7c1c7f6a3a10"
 
     def merge(self, older: Records, newer: Records) -> VectorMerge:
-        """Take the later version, with the latest of each info."""
+        """Take the later version, but each info from the version that set it last."""
         newer_wins = newer.wins_over(older)
         rows = choose_rows(newer_wins, newer.rows, older.rows)
         for at, info in INFOS.items():
@@ -57,7 +57,7 @@ class OrderRecordMerger(BufferedRecordMerger):
     def merge(
         self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
     ) -> BufferedRecord:
-        """Take the later version, with the latest of each info."""
+        """Take the later version, but each info from the version that set it last."""
         latest = newer if context.newer_wins(older, newer) else older
         infos: dict[str, object] = {}
         for at, info in INFOS.items():

@@ -135,8 +135,8 @@ class StreamLoop:
         """Ask the run to stop after the batch in progress; may be called from a signal handler.
 
         Returns:
-            Whether the run stops by itself, because the stream is running or ending. If not, the
-            caller may interrupt the run with ``StopRequested``.
+            True if the stream is running or ending, so that the run will see the request. If
+            False, the caller may interrupt the run with ``StopRequested``.
         """
         if not self._stopping.is_set():
             self._stop_by = time.monotonic() + STOP_GRACE_S

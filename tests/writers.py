@@ -88,7 +88,11 @@ class Batch:
 
     @classmethod
     def at_random(cls, name: str, number: int, keys: int = FEW_KEYS) -> Batch:
-        """Draw a batch, which depends only on name and number, like the records of a topic."""
+        """Draw a batch.
+
+        The same name, number and keys give the same batch, so a second attempt writes the same
+        records.
+        """
         dice = random.Random(f"{name} {number}")
         chosen = dice.sample(range(keys), 2)
         return cls(name, number, {f"k{key}": dice.randrange(10**9) for key in chosen})

@@ -74,7 +74,15 @@ class WrittenFields:
         return written
 
     def find_absent(self, rows: pa.Table, records: SourceRecords, name: str) -> Mask:
-        """Return which records lack the field of a column; the arguments are those of ``find``."""
+        """Return a mask: for each row, whether its record lacks the field of a column.
+
+        The mask is false in all rows if records do not fill this column.
+
+        Args:
+            rows: see ``find``.
+            records: see ``find``.
+            name: the name of the column.
+        """
         absent = np.zeros(rows.num_rows, np.bool_)
         column = rows.column(name)
         if name in self.declared and column.null_count:

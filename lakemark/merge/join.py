@@ -99,7 +99,7 @@ class WinnerRule(Protocol):
 
 
 def join_by_winner(matched: MatchedRows, rule: WinnerRule) -> JoinedRows:
-    """Join base rows with their changes, if in each pair one of the two records wins."""
+    """Join base rows with their changes by a rule that chooses one record of each pair."""
     fields = rule.ordering_fields
     older = select_ordering_columns(matched.base, fields).take(matched.base_rows)
     newer = select_ordering_columns(matched.changes, fields, CHANGE_KIND).take(matched.change_rows)

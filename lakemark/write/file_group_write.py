@@ -69,8 +69,8 @@ def write_file_group(
     Args:
         context: the commit.
         task: the bucket and its current slice.
-        changes: tables of unfolded changes in order of arrival, which are streamed. Columns of the
-            table that the changes lack are null.
+        changes: a stream of tables of changes, in order of arrival. A key may occur more than once
+            (see ``RecordMerger.fold``). Columns of the table that the changes lack are null.
 
     Raises:
         ContentMismatch: another attempt to execute the task wrote other changes.

@@ -48,7 +48,9 @@ def sent_so_far(bootstrap: str, topic: str) -> int:
 def answered(
     ask: Callable[[], int], refusal: type[Exception], within_s: float = _ANSWER_WITHIN_S
 ) -> int:
-    """Repeat a request for ``within_s`` seconds, because a new topic has no leaders at first.
+    """Repeat a request until the broker answers, for at most about ``within_s`` seconds.
+
+    The broker may refuse the first requests, because a new topic has no leaders at first.
 
     Raises:
         TopicSilent: the broker refused every request.

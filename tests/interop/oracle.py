@@ -250,10 +250,13 @@ class Oracle:
         instant: str | None = None,
         options: Mapping[str, str] | None = None,
     ) -> list[str]:
-        """Plan a compaction, after any number of delta commits; run pending ones or ``instant``.
+        """Plan a compaction, run compactions, or plan a compaction and run it.
+
+        A compaction is planned even after a single delta commit. The step ``run`` runs ``instant``
+        or, without it, all pending compactions.
 
         Returns:
-            Requested times of the compactions planned or run.
+            Requested times of the compactions that were planned or run.
         """
         defaults = {
             "hoodie.compact.inline.max.delta.commits": "1",

@@ -1,7 +1,11 @@
 """Tries the mutants: ``python -m tests.mutants [WORD ...]``.
 
-A mutant is tried if its file or its description contains each of the words. Fails if a mutant
-survives that is not listed as one without effect, or if the tests that kill fail without a change.
+A mutant is tried if its file or its description contains each of the words. The command fails if
+
+- a mutant survives that is not listed as one without effect, or one that is listed so is killed;
+- a mutant does not apply to the code, or has no tests that run;
+- a test that killed a mutant also fails without the mutant;
+- no mutant contains the words.
 """
 
 from __future__ import annotations

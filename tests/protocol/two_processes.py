@@ -412,10 +412,12 @@ class _Run:
             process.undoes(self.history)
 
     def _look(self) -> None:
-        """Check what readers see. In version 6 none reads past an older pending instant.
+        """Check what readers see.
 
-        A process that lost the lock may have deleted a file of the next metadata table. Queries
-        fail until the next start builds it again.
+        In version 6, no reader sees commits later than a pending instant.
+
+        A ``CorruptData`` error is accepted if the first process may, after it lost the lock, have
+        deleted a file of a metadata table that was rebuilt in the meantime.
         """
         try:
             check_seen(self.store, self.history, () if self._is_held_up() else self.cursors)

@@ -104,7 +104,7 @@ class StoreTime(VirtualTime):
         self._scheduler = scheduler
 
     def now_ms(self) -> int:
-        """Return the time of all processes."""
+        """Return the simulated time, which all processes share."""
         return self._scheduler.time.now_ms()
 
     def sleep(self, seconds: float) -> None:

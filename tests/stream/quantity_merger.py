@@ -8,7 +8,7 @@ from lakemark.merge.custom import Records, VectorMerge, VectorMerger, choose_row
 
 
 class QuantityMerger(VectorMerger):
-    """The later version, with the quantities of both."""
+    """Keeps the winning row, with the sum of both quantities."""
 
     merging_strategy = "6c0b8d0e-52f6-4d0f-9d53-0c6f6f0f7b51"
 

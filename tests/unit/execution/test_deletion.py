@@ -10,7 +10,7 @@ from lakemark.transaction.deletion import delete_files
 
 
 class OtherProcess(LocalRunner):
-    """What tasks need travels as it does to a worker."""
+    """A local runner that pickles the function, as Spark does for a worker."""
 
     def __init__(self) -> None:
         super().__init__(2)

@@ -239,7 +239,10 @@ def test_a_declared_schema_of_any_width_may_become_wider() -> None:
 def test_any_set_of_wider_values_is_rescued_in_one_reading(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Which columns are too narrow differs from record to record."""
+    """Each record has a different set of columns that are too narrow.
+
+    All are rescued by decoding the batch once more.
+    """
     columns = {**{f"c{n}": "int" for n in range(8)}, "s": "struct<a:int,b:int>"}
     readings = []
     decode = JsonDecoder.decode

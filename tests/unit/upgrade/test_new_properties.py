@@ -1,4 +1,4 @@
-"""A table merges in every version as it did before."""
+"""A table merges in the same way before and after an upgrade or downgrade."""
 
 from __future__ import annotations
 
