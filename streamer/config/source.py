@@ -166,7 +166,8 @@ class SourceConfig(Section):
     streamer also uses."""
 
     max_records_per_batch: Annotated[int, Field(ge=1, le=_LONG)] = 1_000_000
-    """The largest number of offsets that one commit may cover."""
+    """The largest number of offsets that one commit may cover. With many partitions, Spark may
+    slightly exceed it, so that no partition is starved."""
 
     on_offset_out_of_range: Literal["fail", "earliest", "latest"] = "fail"
     """What happens if a partition no longer has the offset to continue at, because retention

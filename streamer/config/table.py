@@ -64,10 +64,11 @@ class TableConfig(Section):
     because nearly every row would get its own folder."""
 
     partition_change: Literal["allow", "count", "reject"] = "allow"
-    """What happens to a row whose record key already exists in another partition. ``allow`` writes
-    the row, so that the key has a row in both partitions. ``count`` does the same, but also counts
-    and reports such rows. ``reject`` sends the record to the dead letters. With ``count`` and
-    ``reject``, each batch looks up its keys in the other partitions."""
+    """What happens to a row whose record key does not exist in the row's partition, but exists in
+    another partition. ``allow`` writes the row, so that the key has a row in both partitions.
+    ``count`` does the same, and also counts and reports such keys. ``reject`` sends the record to
+    the dead letters. With ``count`` and ``reject``, each batch looks up its keys in the other
+    partitions. See [Keys and partitions](merging.md#keys-and-partitions)."""
 
     ordering: Columns = ()
     """The columns that order the versions of a row. In ``event_time`` mode, the version with the
