@@ -90,7 +90,7 @@ class DecodeConfig(Section):
     ``infer`` uses the columns of the table. If there is no table yet, Avro columns come from the
     newest schema of ``subject`` or, with ``wire_format: plain``, from ``writer_schema``. JSON
     columns come from about 1,000 records, beginning at the offset where the first run starts. If
-    fewer records follow, the last records before this offset are used, too. Integers beyond 64 bits
+    fewer records follow, the last records before this offset are also used. Integers beyond 64 bits
     become ``decimal(38,0)``. A field becomes a timestamp if all of its values are ISO-8601 dates
     with a time, and either all or none of them have a UTC offset (``+02:00`` or ``Z``). Values
     without a UTC offset are read as UTC. Two kinds of fields do not become columns: fields that are

@@ -152,8 +152,8 @@ class SourceConfig(Section):
     starting_offsets: Annotated[
         Literal["earliest", "latest"] | StartingTime | dict[int, int], BeforeValidator(_starting)
     ] = "earliest"
-    """Where the first run starts to read. Every later run continues at the newest checkpoint that a
-    commit of the table records. ``latest`` and ``{timestamp: TIME}`` are resolved to offsets, which
+    """Where the first run starts to read. Every later run continues at the pipeline's newest
+    checkpoint in the table. ``latest`` and ``{timestamp: TIME}`` are resolved to offsets, which
     are committed before any record is read. A mapping such as ``{0: 1200}`` gives the first offset
     of each partition; partitions that it does not name start at their earliest record. With
     ``{timestamp: TIME}`` (ISO 8601 with a zone, or milliseconds since 1970), each partition starts
