@@ -1,4 +1,4 @@
-"""A clock on which waiting takes no time, shared by all writers of a test."""
+"""A clock that all writers of a test share, and on which waiting takes no real time."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which files of tests a run has to import: those in which a mark that ``-m`` asks for is named.
+"""Finds the test files that a run must import: those that name a mark for which ``-m`` asks.
 
-Importing all tests takes each worker seconds, and the runs of the tests with Spark, with Apache
-Hudi and of the long ones need a few files of some three hundred.
+Each worker needs seconds to import all of some three hundred files. A run of only the tests with
+Spark, with Apache Hudi, or of the long tests needs a few of them.
 """
 
 from __future__ import annotations
@@ -23,15 +23,17 @@ _OPERATORS = {"and", "or", "not"}
 
 
 def may_hold_wanted(file: Path, expression: str) -> bool:
-    """Whether a test of this file can have marks of which ``-m`` is true."""
+    """Whether ``-m`` may select a test of this file, judged by the marks that the file names."""
     return not expression or _can_be_true(expression, _named(file.read_text("utf-8")))
 
 
 def check_marks_are_named(items: Iterable[pytest.Item]) -> None:
-    """Refuse a mark that comes from elsewhere: its tests would be left out unnoticed.
+    """Refuse a mark that a test has but its file does not name.
+
+    Otherwise a run with ``-m`` would not import the file, and nobody would notice.
 
     Raises:
-        UsageError: there is one.
+        UsageError: a test has such a mark.
     """
     named = {file: _named(file.read_text("utf-8")) for file in {item.path for item in items}}
     for item in items:
@@ -47,7 +49,10 @@ def _named(text: str) -> frozenset[str]:
 
 @cache
 def _can_be_true(expression: str, named: frozenset[str]) -> bool:
-    """Whether the expression is true of a test with some of these marks, and any of other names."""
+    """Whether the expression can be true for a test with some of these marks.
+
+    A name in the expression that is not a mark of ``CHOOSING`` may be true or false.
+    """
     compiled = Expression.compile(expression)
     open_names = sorted({*_NAME.findall(expression)} - ({*CHOOSING} - named) - _OPERATORS)
     return any(_is_true(compiled, chosen) for chosen in _subsets(open_names))

@@ -1,4 +1,4 @@
-"""Fixtures that every test may ask for, by name, and what holds for all tests."""
+"""Registers the shared fixtures, and sets what applies to all tests."""
 
 import os
 import time
@@ -40,7 +40,7 @@ settings.load_profile("lakemark")
 
 
 def _not_forced(fd: object) -> None:
-    """Leave it to the system when it writes: what the tests write does not outlive them."""
+    """Do not force files to the disk, because the files of the tests need not outlive them."""
 
 
 # Forcing files to the disk made the tests of local tables twice as slow. Which of them are forced,
@@ -50,18 +50,18 @@ os.fsync = _not_forced
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Let Hypothesis draw from the seed of the run, unless the command line names another."""
+    """Let Hypothesis use the seed of the run, unless the command line names another seed."""
     if config.option.hypothesis_seed is None:
         config.option.hypothesis_seed = str(SEED)
 
 
 def pytest_report_header() -> str:
-    """What a failure is repeated with."""
+    """Print the variables with which a failure can be repeated."""
     return f"to repeat: LAKEMARK_SEED={SEED} LAKEMARK_DEPTH={DEPTH}"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Import no file of which ``-m`` leaves nothing."""
+    """Do not import files from which ``-m`` selects no test."""
     if collection_path.suffix != ".py" or may_hold_wanted(collection_path, config.option.markexpr):
         return None
     return True
@@ -69,7 +69,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What may last longest begins first, so that no worker is left with it at the end."""
+    """Start the tests that may last longest first, so that no worker begins one at the end."""
     check_marks_are_named(items)
     items.sort(key=_longest_s, reverse=True)
 

@@ -1,8 +1,8 @@
-"""How much the tests try, and from which seed they draw. Both come from the environment.
+"""How many cases the tests try, and the seed of their random choices; both from the environment.
 
 ``LAKEMARK_DEPTH`` multiplies the examples of every property; above 1, each matrix that ``make
-test`` samples runs whole. ``LAKEMARK_SEED`` is where everything random begins. Without it, each
-run draws another seed. The header of a run shows both, so that a failure can be repeated.
+test`` samples runs whole. ``LAKEMARK_SEED`` is the seed of all random choices. Without it, each run
+generates a seed. The header of a run shows both, so that a failure can be repeated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ EVERYTHING = DEPTH > 1
 
 
 def sample(cases: Iterable[T], one_in: int) -> list[T]:
-    """One of so many neighbours, drawn by the seed; all of them where a matrix runs whole."""
+    """Draw one of every ``one_in`` consecutive cases by the seed.
+
+    Above depth 1 return all of them.
+    """
     listed = list(cases)
     if EVERYTHING:
         return listed
@@ -33,5 +36,5 @@ def sample(cases: Iterable[T], one_in: int) -> list[T]:
 
 
 def examples(usual: int) -> int:
-    """How many examples a property tries, given how many it tries in ``make test``."""
+    """Return how many examples a property tries; ``usual`` is the number in ``make test``."""
     return usual * DEPTH

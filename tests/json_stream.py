@@ -1,4 +1,4 @@
-"""JSON records into a table through the real sink, without Spark and Kafka."""
+"""Writes JSON records to a table through the real sink, without Spark and Kafka."""
 
 from __future__ import annotations
 
@@ -52,14 +52,18 @@ Record = Mapping[str, object] | bytes
 
 @dataclass(frozen=True)
 class InThisProcess:
-    """An exchange that takes the records themselves; ``attempts`` counts its runs, by records."""
+    """An exchange whose batch has an Arrow table in place of a DataFrame.
+
+    Attributes:
+        attempts: the number of records of each run.
+    """
 
     attempts: list[int] = field(default_factory=list)
 
     def run(
         self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
     ) -> list[PortionResult]:
-        """As ``DriverExchange``, with what its caller hands it instead of a DataFrame."""
+        """Run like ``DriverExchange``, on an Arrow table."""
         records = cast(pa.Table, batch.records)
         self.attempts.append(records.num_rows)
         return ReadBatch(records, LocalRunner(1)).run(batch, prepare, open_write)
@@ -80,23 +84,24 @@ class JsonStream:
     """A producer and a pipeline; each ``write`` is one batch of one partition.
 
     Attributes:
-        location: of the table.
-        policy: of the pipeline.
-        columns: that it declares.
-        rescue_column: that it has.
-        table_type: of the table.
-        log_format: of its data blocks.
-        version: of the table, when it is new.
-        topic: of the producer.
-        identity: of the pipeline, among those of the table.
-        multi_writer: what is owed to other pipelines of the table and its dead letters.
-        metadata_table: whether the two tables have one.
-        partition_by: columns that name the partition.
-        ordering: columns that order the versions of a row; without any the last to arrive wins.
+        location: location of the table.
+        policy: the schema policy of the pipeline.
+        columns: the columns that the pipeline declares.
+        rescue_column: the rescue column of the pipeline; None for none.
+        table_type: type of the table.
+        log_format: format of the data blocks of its logs.
+        version: format version of a new table.
+        topic: topic of the producer.
+        identity: identity of the pipeline among the streamers of the table.
+        multi_writer: the settings for several writers; None if the pipeline is the only writer.
+        metadata_table: whether the table and its dead-letter table have a metadata table.
+        partition_by: columns that form the partition path.
+        ordering: ordering columns. If there are none, the row that arrives last wins.
         partition_change: what happens to rows whose key exists in another partition.
-        limit: of rejects.
-        ignores_tombstones: whether null values are passed over.
-        opened: opens each of the two tables, or makes it.
+        limit: the limit of rejected records.
+        ignores_tombstones: whether records without a value are ignored.
+        opened: opens or creates each of the two tables.
+        exchange: carries the records of a batch to the writer.
     """
 
     location: StorageLocation
@@ -161,34 +166,34 @@ class JsonStream:
         self.offset = known.offsets[0] if known else 0
 
     def write(self, records: Iterable[Record | None]) -> BatchResult:
-        """One batch."""
+        """Write one batch."""
         batch = kafka_batch(self.topic, self.offset, records)
         result = self.sink.write(batch, self.exchange)
         self.offset = batch.end.offsets[0]
         return result
 
     def compact(self) -> None:
-        """Compact what has logs."""
+        """Compact the file groups that have logs."""
         self.rows.compact_if_due(CompactionPolicy(every_delta_commits=1), LocalRunner(1))
 
     def read(self) -> dict[str, dict[str, object]]:
-        """The rows by their key, without Hudi's columns and without nulls, as a fresh reader."""
+        """Read the rows by key with a new reader, without Hudi's columns and without nulls."""
         rows = open_table(self.location).scan().to_reader().read_all().to_pylist()
         return {str(row["id"]): present(row) for row in rows}
 
     def schema(self) -> dict[str, str]:
-        """Columns and types of the table, as a fresh reader has them."""
+        """Return the columns and types of the table, as a new reader finds them."""
         schema = open_table(self.location).schema
         return {} if schema is None else {f.name: str(f.type) for f in without_meta_columns(schema)}
 
     def reasons(self) -> dict[int, str]:
-        """The dead letters: offset and reason."""
+        """Return the reason of each dead letter by its offset."""
         rows = open_table(self.rejects.table.location).scan().to_reader().read_all().to_pylist()
         return {row["offset"]: row["reason"] for row in rows}
 
 
 def kafka_batch(topic: str, start: int, records: Iterable[Record | None]) -> KafkaBatch:
-    """A batch of one partition, for ``InThisProcess``."""
+    """Create a batch of one partition for ``InThisProcess``."""
     values = [json.dumps(r).encode() if isinstance(r, Mapping) else r for r in records]
     end = start + len(values)
     table = pa.table(
@@ -207,7 +212,7 @@ def kafka_batch(topic: str, start: int, records: Iterable[Record | None]) -> Kaf
 
 
 def present(row: Mapping[str, object]) -> dict[str, object]:
-    """A row without Hudi's columns and without fields that are null, nested ones included."""
+    """Return a row without Hudi's columns and without null fields, also nested ones."""
     kept = {}
     for name, value in row.items():
         if value is not None and not name.startswith("_hoodie_"):

@@ -1,4 +1,4 @@
-"""Reads what a planner planned, as ``lakemark.read.scan_planner`` does."""
+"""Executes a read plan in the same way as ``lakemark.read.scan_planner``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def read(
     reader: FileGroupReader,
     columns: Sequence[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a plan; all columns when None."""
+    """Read the rows of a plan; ``columns`` None for all columns."""
     names = tuple(reader.schema.names if columns is None else columns)
     condition = plan.condition if isinstance(plan, IncrementalPlan) else None
     seen = replace(reader, is_visible=plan.visible)

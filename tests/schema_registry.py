@@ -1,7 +1,7 @@
-"""A server between a client and a schema registry, for what a real one does not show: its faults.
+"""A server between a client and a schema registry that adds faults, which a real one rarely has.
 
-What a registry says when all is well is asked of a real one, which may stand behind this server
-(``tests/fixtures/schema_registry.py``).
+For answers without faults, tests use a real registry (``tests/fixtures/schema_registry.py``), which
+may be behind this server.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from urllib.error import HTTPError
 
 
 class FaultyRegistry:
-    """Listens on a port of this machine from ``start`` to ``stop``; then again on the same one.
+    """Listens on a port of this machine. After ``stop``, ``start`` listens on the same port again.
 
     Args:
-        behind: url of the registry that answers what this one does not; None where there is none,
-            and nothing else is there.
+        behind: url of the registry to which other requests are forwarded. If it is None, other
+            requests get 404.
 
     Attributes:
-        answers: by the path of the request.
+        answers: prepared answers by the path of the request.
         asked: paths of all requests.
-        failures: statuses of the next answers.
-        sign_in: what the header ``Authorization`` must be; None for no matter what.
-        moved_to: where all requests are sent on to; None for nowhere.
+        failures: the statuses with which the next requests fail.
+        sign_in: the value that the header ``Authorization`` must have; None if any is accepted.
+        moved_to: the url to which all requests are redirected; None for no redirect.
     """
 
     def __init__(self, behind: str | None = None) -> None:
@@ -43,15 +43,15 @@ class FaultyRegistry:
 
     @property
     def url(self) -> str:
-        """Where it answers."""
+        """The URL of this server."""
         return f"http://127.0.0.1:{self._port}"
 
     def require(self, user: str, password: str) -> None:
-        """Answer this user only."""
+        """Refuse requests without the credentials of this user."""
         self.sign_in = f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"
 
     def start(self) -> None:
-        """Listen."""
+        """Start to listen."""
         registry = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -66,14 +66,14 @@ class FaultyRegistry:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Say nothing."""
+                """Log nothing."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", self._port), Handler)
         self._port = self._server.server_address[1]
         Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def stop(self) -> None:
-        """Hear nothing any more."""
+        """Stop listening."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()

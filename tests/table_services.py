@@ -60,7 +60,10 @@ def active_names(storage: Storage) -> list[Name]:
 
 
 def archived_names(storage: Storage) -> list[Name]:
-    """List every row of the history; a row that is there twice is listed twice."""
+    """List the requested times of all rows of the history.
+
+    A row that occurs twice is listed twice.
+    """
     store = writer(storage).table.store
     if store.version is FormatVersion.V6:
         files = store.load_archived().files

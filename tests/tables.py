@@ -1,4 +1,4 @@
-"""Small tables for tests: keys, a region, an ordering value, and a payload; no Spark, no Kafka."""
+"""Small tables for tests, with key, region, ordering value and payload; no Spark, no Kafka."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def reopened(
     multi_writer: MultiWriter | None = None,
     metadata_updater: MetadataUpdater | None = None,
 ) -> TableWriter:
-    """Open a new writer like another, with some other arguments."""
+    """Open a new writer with the settings of another writer, some of them replaced."""
     old = to.table
     table = OpenTable(
         old.storage,

@@ -1,4 +1,4 @@
-"""Waiting for what happens by itself, however late on a busy machine."""
+"""Waiting for events in other threads or processes, which may be late on a busy machine."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _FIRST_S, _LONGEST_S = 0.002, 0.05
 def until(
     is_so: Callable[[], bool], what: str = "what should happen by itself", within_s: float = 120.0
 ) -> None:
-    """Return as soon as it is so.
+    """Return as soon as the condition is true.
 
     Raises:
-        TimeoutError: it is not so within the time.
+        TimeoutError: the condition does not become true in time.
     """
     pause_s, deadline = _FIRST_S, time.monotonic() + within_s
     while not is_so():

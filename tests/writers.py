@@ -1,4 +1,4 @@
-"""Several writers of one table, each a thread that dies now and then, and checks of the result."""
+"""Several writers of one table and checks of its rows. Each is a thread that dies now and then."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Actor:
         name: its name.
         open_writer: opens a writer on a storage.
         storage: the storage of the table.
-        faults: how often it shall die, or get no answer.
+        faults: how often it will die, or get no answer.
         failed: how often it has died, or got no answer.
         conflicts: how often it had to restart although it did not die.
         failure: the error that ended it.
@@ -200,7 +200,7 @@ class Streamer(Actor):
         batches: how many batches it writes.
         keys: how many keys the batches have.
         compacts: whether it compacts, too.
-        meeting: if given, its first batch is committed when the others have written theirs, too.
+        meeting: if given, each streamer commits its first batch only when all have written theirs.
         compactions: how many compactions it has completed.
     """
 

@@ -1,4 +1,4 @@
-"""The contract suites use third-party servers: moto for S3, and emulators of GCS and Azure."""
+"""Sets the servers of the contract suites: moto for S3, and emulators of GCS and Azure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The functions of other processes that use a lock; each of them imports this small module."""
+"""Functions that run in other processes and use a lock.
+
+Each process imports only this small module.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from lakemark.timeline.locks.table_lock import LeaseLost
 
 
 def count_up(storage: Storage, times: int, provider: LockProviderName) -> None:
-    """Increment a counter in two steps, which only the lock makes atomic."""
+    """Increment a counter by a read and a write, which only the lock makes one atomic step."""
     lock = open_lock(storage, provider=provider)
     for _ in range(times):
         with lock.hold(wait_s=60) as lease:

@@ -35,7 +35,7 @@ spawn = multiprocessing.get_context("spawn")
 
 
 class ManualClock:
-    """A clock that only advances when a test sets it, or a caller sleeps."""
+    """A clock that advances only when a test sets it or a caller sleeps."""
 
     def __init__(self) -> None:
         self.time_ms = 1_700_000_000_000
@@ -48,7 +48,7 @@ class ManualClock:
 
 
 class RenewalClock(ManualClock):
-    """A manual clock that the renewing thread waits on, too; it never skips a due renewal.
+    """A manual clock on which the renewing thread waits, too. It stops at each due renewal.
 
     Attributes:
         due_ms: when the thread renews the lease next; None before it waits for the first time.

@@ -1,6 +1,6 @@
 """The quick S3 server of the tests passes the same contract tests as moto.
 
-It does not support multipart uploads, so that tests of large files are omitted.
+Tests of large files are omitted, because it does not support multipart uploads.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What lies in ``docker/`` fits the project that it packs."""
+"""The files in ``docker/`` agree with the project that they pack."""
 
 from __future__ import annotations
 

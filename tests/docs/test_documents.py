@@ -1,4 +1,4 @@
-"""What the documents say is so."""
+"""The pages agree with the code: settings, types, paths, tests, commands and make targets."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_the_reference_lists_the_types_of_columns() -> None:
 
 
 def test_the_settings_of_apache_writers_name_the_bucket_index() -> None:
-    """As the tests set them, in which Apache Hudi and lakemark write the same tables in turn."""
+    """The page shows the options with which the interop tests let Apache Hudi write."""
     page = (ROOT / "docs" / "concurrency.md").read_text()
     options = ApacheTable("orders", ["order_id"], bucket_count=4).write_options()
     for name in ("hoodie.index.type", "hoodie.bucket.index.num.buckets"):
@@ -142,7 +142,10 @@ def test_links_inside_the_project_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
 def test_code_that_a_page_names_exists(page: Path) -> None:
-    """Paths of modules, and what a page says in parentheses that a linked module defines."""
+    """Each module path on a page exists.
+
+    If names in parentheses follow a link to a module, the module defines them.
+    """
     text = page.read_text()
     for path in re.findall(
         r"`((?:streamer|sinks|checkpoints|transforms|lakemark)/[\w/]+\.py)`", text
@@ -170,7 +173,7 @@ def test_command_lines_of_a_page_are_accepted(page: Path) -> None:
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
 def test_commands_in_the_text_of_a_page_exist(page: Path) -> None:
-    """With their subcommands and options; the text may leave out what else they need."""
+    """Their subcommands and options exist, too. The text may omit arguments that they need."""
     for line in re.findall(r"`lakemark\s([a-z][^`]*)`", page.read_text()):
         assert_known(_words(line))
 
@@ -214,7 +217,7 @@ def test_the_grace_period_of_a_pod_is_longer_than_a_stop_takes() -> None:
 
 
 def assert_known(words: Sequence[str]) -> None:
-    """Each subcommand and each option is one that the command line has."""
+    """Check that the command line has each subcommand and each option."""
     command, path = parser(), "lakemark"
     for word in words:
         subcommands = [a for a in command._actions if isinstance(a, argparse._SubParsersAction)]
@@ -227,7 +230,7 @@ def assert_known(words: Sequence[str]) -> None:
 
 
 def _merged(tree: dict[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
-    """A pipeline file, with the settings of a part in place of its own."""
+    """Return a pipeline file in which the settings of ``part`` replace its own."""
     for section, settings in part.items():
         own = tree.get(section)
         tree[section] = {**own, **settings} if isinstance(own, dict) else settings

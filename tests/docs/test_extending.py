@@ -1,4 +1,4 @@
-"""``docs/extending.md`` names files and what they define: all of it exists."""
+"""All files and definitions that ``docs/extending.md`` names exist."""
 
 from __future__ import annotations
 

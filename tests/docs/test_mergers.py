@@ -1,4 +1,4 @@
-"""What the page on mergers shows works."""
+"""The examples on the page about mergers work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page on reading shows works."""
+"""The examples on the page about reading work."""
 
 from __future__ import annotations
 

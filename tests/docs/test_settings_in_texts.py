@@ -1,4 +1,4 @@
-"""Settings that the pages name exist, and accept the values that a text or table gives them."""
+"""Each setting that a page names exists, and accepts the value that the page gives it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OTHERS = re.compile(r"^(?:spark\.(?!conf|master)|metrics\.json|source\.checkpoi
 
 
 def named_settings(text: str) -> Iterator[tuple[str, str]]:
-    """Paths of settings, each with a value or ""."""
+    """Find the settings that a text names, each with its value, or "" if it has none."""
     for path, value, other in _NAMED.findall(text):
         if not _OTHERS.match(path):
             yield path, value or other
@@ -39,7 +39,7 @@ def named_settings(text: str) -> Iterator[tuple[str, str]]:
 
 
 def schemas_at(path: str) -> list[Mapping[str, Any]]:
-    """The schemas of a setting: several if its section depends on the format."""
+    """Return the schemas of a setting. There are several if its section depends on the format."""
     found: list[Mapping[str, Any]] = [SCHEMA]
     for name in path.split("."):
         found = [child for schema in found for child in _children(schema, name)]
@@ -55,7 +55,7 @@ def _children(schema: Mapping[str, Any], name: str) -> Iterator[Mapping[str, Any
 
 
 def _choices(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """A schema without references and alternatives."""
+    """Resolve the references and alternatives of a schema."""
     if "$ref" in schema:
         yield from _choices(SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]])
         return
@@ -67,7 +67,7 @@ def _choices(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def accepts(path: str, value: str) -> bool:
-    """Whether a setting exists, and accepts a word if it has a list of words."""
+    """Whether a setting exists, and its list of words, if it has one, contains the value."""
     schemas = schemas_at(path)
     words = [str(w) for s in schemas for w in [*s.get("enum", ()), *filter(None, [s.get("const")])]]
     takes_others = any(

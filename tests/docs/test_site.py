@@ -47,7 +47,7 @@ def test_links_of_a_page_lead_to_files_of_the_site(page: Path) -> None:
 
 
 def targets(navigation: object) -> Iterator[str]:
-    """The pages of a part of the navigation."""
+    """List the pages of a part of the navigation."""
     if isinstance(navigation, str):
         yield navigation
     elif isinstance(navigation, dict):
@@ -62,7 +62,7 @@ def prose(page: Path) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """The anchors of headings that GitHub and the generator give the same name."""
+    """Return the anchors of the headings that get the same anchor from GitHub and the generator."""
     headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
     plain = [re.sub(r"\[([^]]*)\]\([^)]*\)|`", r"\1", heading) for heading in headings]
     return {on_site(text) for text in plain} & {on_github(text) for text in plain}
@@ -73,6 +73,6 @@ def on_github(heading: str) -> str:
 
 
 def on_site(heading: str) -> str:
-    """As Python-Markdown names headings."""
+    """Return the anchor that Python-Markdown gives a heading."""
     ascii_text = unicodedata.normalize("NFKD", heading).encode("ascii", "ignore").decode()
     return re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", ascii_text).strip().lower())

@@ -1,4 +1,4 @@
-"""``docs/specification.md`` names the ids that log files hold."""
+"""The ids of block and header types in ``docs/specification.md`` are those of log files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tutorial, as a reader follows it: files, commands and programs in the order of the page."""
+"""The tutorial works: its files, commands and programs run in the order of the page."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ANSWER_WITHIN_S = 180
 
 @dataclass(frozen=True)
 class Block:
-    """One block of the page: a file, a command, a program, or the output of the one before."""
+    """One block of the page: a file, a command, a program, or the output of the block before."""
 
     language: str
     title: str
@@ -38,7 +38,7 @@ class Block:
 
 
 def blocks() -> list[Block]:
-    """All blocks after the installation; the tests have their own environment."""
+    """Return all blocks after the installation; the tests already have an environment."""
     after = PAGE[PAGE.index("\n## Start a broker") :]
     return [Block(*found) for found in _BLOCK.findall(after)]
 
@@ -50,7 +50,7 @@ def free_port() -> str:
 
 
 def shows(output: str, expected: str) -> bool:
-    """Whether a line of the output has all parts of an expected line, in their order."""
+    """Whether the output has the parts of an expected line in this order; ``…`` separates them."""
     parts = [re.escape(part.strip()) for part in expected.split("…")]
     return re.search(".*".join(parts), output) is not None
 
@@ -78,7 +78,7 @@ class Reader:
             self._output = self._run(["bash", "-euo", "pipefail", "-c", text])
 
     def end(self) -> None:
-        """Stop what a failure left running."""
+        """Stop the pipeline in the first terminal if it still runs after a failure."""
         if self._first_terminal is not None and self._first_terminal.poll() is None:
             self._first_terminal.kill()
             self._first_terminal.wait()
@@ -116,7 +116,7 @@ class Reader:
             )
 
     def _shown_in(self, terminal: str) -> Iterator[str]:
-        """What a terminal shows, now and later."""
+        """Yield the output of a terminal; for the first terminal again and again, as it grows."""
         if terminal != _FIRST_TERMINAL:
             yield self._output
             return

@@ -1,4 +1,4 @@
-"""``docs/types.md`` is right about each type: what fits, how it is stored, what it is used for."""
+"""``docs/types.md`` is right about each type: its values, its stored form, and its uses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "types.md").read_text()
 
 
 def table(heading: str) -> list[list[str]]:
-    """The cells of the table below a heading."""
+    """Return the cells of the table below a heading."""
     section = PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| ")]
     return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows[1:]]
@@ -107,7 +107,7 @@ def type_of(name: str) -> pa.DataType:
 
 
 def usable(use: object) -> list[str]:
-    """Names of the types that a function accepts, in the order of the page."""
+    """Return the names of the types that a function accepts, in the order of the page."""
     assert callable(use)
     found = []
     for one in TYPES:

@@ -1,4 +1,4 @@
-"""The pages use the words of the field; ``docs/development.md`` says how they are written."""
+"""The pages use the terms of the field, as ``docs/development.md`` requires."""
 
 from __future__ import annotations
 

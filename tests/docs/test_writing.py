@@ -1,4 +1,4 @@
-"""The programs of ``docs/writing.md`` run as they are."""
+"""The programs of ``docs/writing.md`` run unchanged."""
 
 from __future__ import annotations
 

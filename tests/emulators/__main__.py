@@ -1,4 +1,4 @@
-"""``python -m tests.emulators``: installs both emulators; 1 if one cannot be installed."""
+"""``python -m tests.emulators``: installs both emulators. It exits with 1 if one of them fails."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from tests.emulators.installed import AZURITE, FAKE_GCS, Emulator, NotInstalled,
 
 
 def main() -> int:
-    """Install what can be installed; npm mostly waits for the network, and go for the processor."""
+    """Install both emulators at the same time.
+
+    npm mostly waits for the network, and go for the processor.
+    """
     with ThreadPoolExecutor() as pool:
         return max(pool.map(_install, (AZURITE, FAKE_GCS)))
 

@@ -1,11 +1,10 @@
 """The XML API of Google Cloud Storage in front of fake-gcs-server, for clients that write with it.
 
 obstore writes with the XML API, of which fake-gcs-server 1.56 has only reads, listings and
-deletions (its issue 331). This server passes these on, and translates writes into the JSON API.
-Whether the condition of a write holds is decided by fake-gcs-server alone.
-
-Its copies ignore their conditions. So a copy is made of a read and a conditional upload here, and
-no other request changes anything meanwhile. Uploads in parts are collected here.
+deletions (its issue 331). This server forwards these requests, and translates writes into the JSON
+API. fake-gcs-server alone decides whether the condition of a write holds. It ignores the conditions
+of copies. So this server replaces a copy by a read and a conditional upload, and handles no other
+write in between. It also collects the parts of multipart uploads.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _NOT_FOUND = b"<Error><Code>NoSuchKey</Code></Error>"
 
 
 class Answer(NamedTuple):
-    """An answer of either server; names of headers in lower case."""
+    """An answer of either server. The names of its headers are in lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -40,7 +39,7 @@ class Answer(NamedTuple):
 
 @dataclass
 class Translation:
-    """Where fake-gcs-server listens, and the uploads in parts that are not complete."""
+    """Translates requests for fake-gcs-server, and collects the parts of multipart uploads."""
 
     port: int
     changing: Lock = field(default_factory=Lock)
@@ -81,7 +80,7 @@ class Translation:
         return Answer(made.status, made.headers, body)
 
     def begin_parts(self) -> Answer:
-        """Begin an upload in parts."""
+        """Begin a multipart upload."""
         upload = uuid4().hex
         self.uploads[upload] = {}
         text = f"<UploadId>{upload}</UploadId>"
@@ -107,7 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
         super().__init__(*arguments)  # type: ignore[arg-type]
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: refused requests are part of the tests."""
+        """Log nothing, because the tests provoke refused requests."""
 
     def do_GET(self) -> None:
         self._send(self._pass_on())
@@ -178,7 +177,7 @@ class _Server(ThreadingHTTPServer):
 
 @contextmanager
 def xml_api(port: int) -> Iterator[str]:
-    """The address of a server that answers like Google's, from the fake-gcs-server at ``port``."""
+    """Run a server that answers like Google's, in front of the fake-gcs-server at ``port``."""
     server = _Server(("127.0.0.1", 0), partial(_Handler, Translation(port)))
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()

@@ -1,9 +1,9 @@
-"""Installs the emulators, once, into the folder in which the toolchain keeps its downloads.
+"""Installs each emulator once, into the folder in which the toolchain keeps its downloads.
 
 Invariants:
 
-- an emulator appears whole: it is installed next to its path, and then renamed;
-- npm and go keep nothing of their own: their caches are deleted with the temporary folder.
+- an emulator is never visible in part: it is installed next to its path, and then renamed;
+- no cache of npm or go remains: both are deleted with the temporary folder.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Emulator:
 
     Attributes:
         name: of the program.
-        version: the one that the tests were written against.
+        version: the version for which the tests were written.
         installer: the program that installs it.
         program: its path in its own folder.
-        install: installs it into the first folder; the second is for what is deleted afterwards.
+        install: installs it into the first folder; files in the second are deleted afterwards.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Emulator:
 
 
 def installed(emulator: Emulator) -> Path:
-    """Path of an emulator, which is installed if it is not on this machine yet.
+    """Return the path of an emulator; install it if it is not on this machine yet.
 
     Raises:
         NotInstalled: it cannot be installed.

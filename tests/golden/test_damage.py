@@ -43,7 +43,7 @@ def whole_rows(golden: GoldenTable) -> list[Row]:
 def test_damaged_file_is_named_or_only_its_file_group_is_affected(
     golden: GoldenTable, whole_rows: list[Row], data: st.DataObject
 ) -> None:
-    """Parts without a checksum (Avro, block headers, footers) can be read as other values."""
+    """Damage to parts without a checksum (Avro, block headers, footers) may change their values."""
     file_slice = data.draw(st.sampled_from(golden.view.latest_slices()))
     own_keys = _keys_ever(golden, file_slice)
     path = data.draw(st.sampled_from(_files_of(golden, file_slice)))
@@ -118,7 +118,7 @@ def _rows(golden: GoldenTable) -> list[Row]:
 
 
 def _column_chunks(path: Path) -> list[tuple[int, int]]:
-    """Find the offset and the bytes of each Parquet column chunk, in log blocks, too."""
+    """Find the offset and the bytes of each Parquet column chunk, also inside log blocks."""
     if path.suffix == ".parquet":
         return _chunks_of(path.read_bytes(), 0)
     blocks = read_all(path.read_bytes(), path.name)

@@ -1,6 +1,6 @@
 """lakemark on one table, without Spark and Kafka, for comparison with Apache Hudi.
 
-The only module of these tests that calls the project's own API.
+``LakemarkWriter`` has the operations that the tests call on the Apache side, too.
 """
 
 from __future__ import annotations

@@ -250,13 +250,12 @@ class Oracle:
         instant: str | None = None,
         options: Mapping[str, str] | None = None,
     ) -> list[str]:
-        """Plan a compaction, run compactions, or plan a compaction and run it.
+        """Plan a compaction, run pending ones, or both; ``instant`` selects a pending one.
 
-        A compaction is planned even after a single delta commit. The step ``run`` runs ``instant``
-        or, without it, all pending compactions.
+        A single delta commit is enough for a plan.
 
         Returns:
-            Requested times of the compactions that were planned or run.
+            Requested times of the compactions planned or run.
         """
         defaults = {
             "hoodie.compact.inline.max.delta.commits": "1",

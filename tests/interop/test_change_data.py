@@ -1,4 +1,4 @@
-"""CDC queries of Apache Hudi and of lakemark on a merge-on-read table that both write."""
+"""CDC queries of Apache Hudi and of lakemark agree on a merge-on-read table that both write."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ KEYS, COMMITS = 40, 7
 
 
 class Stream:
-    """Rows with updates, late ones and repeats, and deletes, drawn from a seed."""
+    """Rows drawn from a seed. Some keys occur again and again, and some rows are late."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)

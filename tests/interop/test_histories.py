@@ -1,7 +1,8 @@
 """lakemark and Apache Hudi write the same history, and get the same rows in every merge mode.
 
-A history is drawn from a seed. It has updates, late ones and ties, rows without some columns,
-ordered and unordered deletes, then a compaction, and more changes of all kinds.
+A history is drawn from a seed. It has updates (some of them late, or with an equal ordering value),
+rows without some columns, and deletes with and without ordering values. Then follow a compaction
+and more changes of all kinds.
 """
 
 from __future__ import annotations
@@ -288,7 +289,7 @@ class OlderTable:
     schema: pa.Schema
 
     def write_history(self, way: MergeCase, version: int) -> None:
-        """Base files, and logs with changes and deletes."""
+        """Write base files, and logs with changes and deletes."""
         history = History(way, _SEED)
         self._write(history.all_keys())
         self._write(history.some())

@@ -1,4 +1,4 @@
-"""Incremental queries of both, if the span has late rows and a compaction."""
+"""Incremental queries of lakemark and Apache Hudi agree over late rows and a compaction."""
 
 from __future__ import annotations
 

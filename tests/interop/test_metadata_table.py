@@ -1,4 +1,4 @@
-"""Apache Hudi and hudi-rs use the metadata table that lakemark maintains, and the reverse."""
+"""Apache Hudi and hudi-rs use lakemark's metadata table, and lakemark uses Apache Hudi's."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_both_clean_and_archive_a_table_and_its_metadata_table(
 
 
 def _keep_up(writer: LakemarkWriter, times: Iterable[int]) -> None:
-    """Commit again and again, and run all services in between."""
+    """Commit again and again, and run all services after each commit."""
     services = TableServices([writer.writer], SERVICES, LocalRunner(2), lambda event: None)
     for ts in times:
         writer.upsert(_rows(ts, 6, ts))

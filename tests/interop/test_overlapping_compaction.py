@@ -1,9 +1,8 @@
-"""A delta commit that is inflight while a compaction is planned.
+"""No row of a delta commit is lost if it is inflight while a compaction is planned.
 
 It is requested before the plan and completed after it, so that its logs are not in the plan. They
-belong to the slice that the plan begins, and no row of them may be lost, whether lakemark or Apache
-Hudi executes the compaction. (Version 6 cannot distinguish such logs:
-tests.interop.test_writers_of_version_6.)
+belong to the slice that the plan begins. Their rows stay, whether lakemark or Apache Hudi executes
+the compaction. (Version 6 cannot distinguish such logs: tests.interop.test_writers_of_version_6.)
 """
 
 from __future__ import annotations

@@ -28,7 +28,10 @@ def _rows(at: int) -> pa.Table:
 
 
 def _found(rows: pa.Table) -> list[tuple[str, str, int]]:
-    """Compare stored paths: Apache Hudi decodes ``%41`` and removes ``k=`` in the column itself."""
+    """Return the rows with their stored partition paths.
+
+    In the partition column itself, Apache Hudi decodes ``%41`` and removes ``k=``.
+    """
     named = rows.select(["id", "_hoodie_partition_path", "v"]).to_pylist()
     return sorted((row["id"], row["_hoodie_partition_path"], row["v"]) for row in named)
 

@@ -1,4 +1,4 @@
-"""Apache Hudi reads rows that a Python program writes with ``lakemark.open``, and the reverse."""
+"""Apache Hudi and a Python program that uses ``lakemark.open`` read each other's rows."""
 
 from __future__ import annotations
 

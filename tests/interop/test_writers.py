@@ -122,7 +122,8 @@ def test_no_commit_is_lost_if_apache_loads_the_timeline_long_after_its_request(
 ) -> None:
     """Apache Hudi requests an instant, and loads its base later.
 
-    If a commit were published in between, the base files of Apache Hudi would have older names.
+    If a commit were published between the request and the load, the new base files of Apache Hudi
+    would have older names than those of that commit.
     """
     storage = _shared_table(tmp_path, TableType.COPY_ON_WRITE)
     opened = partial(_opened, multi_writer=SHARING, has_metadata=False, lease_s=LEASE_S)
@@ -292,7 +293,7 @@ def _write_concurrently(
     at_least: int,
     at_most: int,
 ) -> int:
-    """Run streamers, and commit batches as Apache meanwhile; return how many Apache has now."""
+    """Run streamers, and commit batches as Apache Hudi meanwhile; return how many it has."""
     threads = [threading.Thread(target=s.run, name=s.name, daemon=True) for s in streamers]
     for thread in threads:
         thread.start()
@@ -311,7 +312,7 @@ def _write_concurrently(
 
 
 def _check_most_is_archived(storage: Storage, at_least: int) -> None:
-    """Check the number of commits, and that each instant is either active or archived, once."""
+    """Check the number of commits, and that each instant is once either active or archived."""
     commits = Counter(commit.action for commit in completed_commits(writer(storage)))
     _archive_once_more(storage)
     archived, active = archived_names(storage), active_names(storage)
@@ -321,7 +322,7 @@ def _check_most_is_archived(storage: Storage, at_least: int) -> None:
 
 
 def _archive_once_more(storage: Storage) -> None:
-    """Archive again: if an archiver died, instants are in both, until the next one runs."""
+    """Archive again, because instants that a dead archiver archived may still be active, too."""
     to = _opened(storage)
     for number in range(40):
         to.table.refresh()

@@ -1,4 +1,4 @@
-"""Random histories of a table: commits of data rows and deletes, late ones too, and compactions."""
+"""Random histories of a table: compactions, and commits of rows and deletes, some of them late."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ _DELETE_BLOCKS = (ChangeKind.DELETE, ChangeKind.COMMIT_TIME_DELETE)
 
 
 def histories(mode: Mode) -> st.SearchStrategy[list[Step]]:
-    """Histories of up to six steps with eight independent keys: many histories in one."""
+    """Draw histories of two to six steps with eight keys.
+
+    The keys are independent, so that each history tests several.
+    """
     commit = st.lists(_records(mode), min_size=1, max_size=20)
     return st.lists(st.one_of(commit, commit, commit, st.none()), min_size=2, max_size=6)
 
 
 def changes(mode: Mode, records: Sequence[Record]) -> pa.Table:
-    """Records in the layout of changes."""
+    """Convert records to the layout of changes."""
     table = changes_of(mode.schema, [(_carried(mode, r), r.kind) for r in records])
     if not mode.is_in_part:
         return table
@@ -43,7 +46,7 @@ def record(
     values: Sequence[Value],
     written: frozenset[str] | None = None,
 ) -> Record:
-    """A record with only the values that its kind and its columns have."""
+    """Create a record without the values that its kind or its written columns exclude."""
     held = dict(zip(VALUES, values, strict=True))
     if kind in _DELETE_BLOCKS:
         held, written = {}, None

@@ -41,7 +41,7 @@ _UNAVAILABLE = {
 
 @dataclass(frozen=True)
 class Mode:
-    """A way to merge.
+    """A way to merge the changes of a key.
 
     Attributes:
         merge_mode: of the table.
@@ -65,23 +65,29 @@ class Mode:
 
     @property
     def smallest_ts(self) -> int:
-        """0 if that is Hudi's default, so that it occurs."""
+        """The smallest ordering value of generated records.
+
+        It is 0 for one column of 32-bit integers, so that Hudi's default value occurs.
+        """
         return 0 if list(self.ordering.values()) == [pa.int32()] else 1
 
     def table_properties(self, table_type: TableType) -> TableProperties:
-        """Properties of a table without partitions."""
+        """Return the properties of a table without partitions."""
         is_ordered = self.merge_mode is MergeMode.EVENT_TIME
         ordering = tuple(self.ordering) if is_ordered else ()
         plain = new_table_properties("trips", table_type, (KEY,), (), ordering, self.merge_mode)
         return TableProperties({**plain.values, **self.properties})
 
     def row(self, record: Record) -> dict[str, object]:
-        """A record as a row of a table; a column that was not written is null."""
+        """Convert a record to a row of a table; a column that was not written is null."""
         values = {name: record.values[name] for name in VALUES}
         return {KEY: record.key, **self._ordering_values(record.ts), **values}
 
     def _ordering_values(self, ts: int) -> dict[str, object]:
-        """The number itself; for several columns, its digits."""
+        """The values of the ordering columns.
+
+        One column gets the number ``ts``. Two columns get its two digits to the base of 3.
+        """
         digits = (ts // 3, ts % 3) if len(self.ordering) == 2 else (ts,)
         return {
             name: f"log.{digit:06}" if pa.types.is_string(kind) else digit

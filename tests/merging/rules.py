@@ -1,6 +1,6 @@
-"""The rules by which records of one key are merged, record by record: the model of every merge.
+"""The rules that merge two records of one key: the model with which tests compare every merge.
 
-Ordering values are those of a column of 32-bit integers, of which Hudi's default is 0. Source:
+An ordering value is a 32-bit integer, and 0 is Hudi's default: no ordering value. Source:
 ``BufferedRecordMergerFactory``, ``PartialUpdateHandler`` and the payload classes of Apache Hudi
 1.2.0.
 """
@@ -78,7 +78,7 @@ def is_unwritten(record: Record, column: str) -> bool:
 
 
 def fill(high: Record, low: Record, is_hole: IsHole) -> Record:
-    """``PartialUpdateHandler.partialMerge``; the record itself if it lacks no column."""
+    """Fill missing columns of ``high`` from ``low``, like ``PartialUpdateHandler.partialMerge``."""
     if high.is_delete or low.is_delete:
         return high
     if high.written is None and not any(is_hole(high, c) for c in high.values):
@@ -92,7 +92,7 @@ def fill(high: Record, low: Record, is_hole: IsHole) -> Record:
 def by_event_time(
     is_hole: IsHole = never, *, late_fills: bool = True, blocks_win: bool = False
 ) -> Rule:
-    """The larger ordering value wins, of equal ones the newer record."""
+    """The larger ordering value wins; if both are equal, the newer record wins."""
 
     def merge(older: Record, newer: Record) -> Record:
         if newer.is_unconditional or (blocks_win and newer.kind is ChangeKind.DELETE):

@@ -12,7 +12,14 @@ from tests.merging.rules import Record, Records, Rule, folded
 
 @dataclass
 class SliceModel:
-    """Base rows (None: no file yet), and the records of the logs, oldest first."""
+    """A file slice.
+
+    Attributes:
+        rule: merges two records of a key.
+        is_merge_on_read: whether the table is merge-on-read.
+        base: rows of the base file; None if there is none yet.
+        logs: records of the logs, oldest first.
+    """
 
     rule: Rule
     is_merge_on_read: bool = True
@@ -20,7 +27,7 @@ class SliceModel:
     logs: list[Record] = field(default_factory=list)
 
     def commit(self, changes: Iterable[Record], time: str) -> None:
-        """Changes of one commit, precombined, go to the log, or immediately to the base file."""
+        """Combine the changes of one commit by key, and write them to the log or the base file."""
         arrived = self._precombined([_stamped(change, time) for change in changes])
         if self.base is not None and self.is_merge_on_read:
             self.logs += map(_as_in_log, arrived)
@@ -31,16 +38,16 @@ class SliceModel:
             self.base = after if after or self.base is not None else None
 
     def compact(self) -> None:
-        """The merged rows become the base file, and the logs are dropped."""
+        """Write the merged rows as the new base file, and drop the logs."""
         if self.logs:
             self.base, self.logs = self.rows(), []
 
     def rows(self) -> Records:
-        """The live rows: the logs folded first, then merged onto the base file."""
+        """Return the live rows: the logs are folded first, and then merged onto the base file."""
         return self._onto_base(folded(self.rule, self.logs).values())
 
     def _precombined(self, changes: Sequence[Record]) -> list[Record]:
-        """One change of each key; partial rows are completed from the current rows."""
+        """Combine the changes of each key; partial rows are completed from the current rows."""
         if all(change.written is None for change in changes):
             return [*folded(self.rule, changes).values()]
         current = self.rows()
@@ -61,7 +68,7 @@ def _stamped(change: Record, time: str) -> Record:
 
 
 def _as_in_log(change: Record) -> Record:
-    """Every delete becomes a record of a delete block, which has no columns."""
+    """Convert a delete to a record of a delete block, which has no columns."""
     if not change.is_delete:
         return change
     kind = ChangeKind.DELETE if change.kind is ChangeKind.FLAGGED_DELETE else change.kind

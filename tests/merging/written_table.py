@@ -1,7 +1,7 @@
-"""One table on local disk, written commit by commit by the real writer, without Spark and Kafka.
+"""A table on local disk that the real writer writes commit by commit, without Spark and Kafka.
 
-Each commit opens a new writer, like a process that has just started, and every read opens the
-table.
+Each commit opens a new writer, like a process that has just started. Every read opens the table
+again.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class WrittenTable:
     Attributes:
         path: its folder.
         schema: its columns without Hudi's own; ``id`` is the record key.
-        merger_class: its custom merger in mode ``CUSTOM``.
-        log_format: of its data blocks.
+        merger_class: class of its custom merger in mode ``CUSTOM``.
+        log_format: format of the data blocks of its logs.
     """
 
     path: Path
@@ -59,31 +59,31 @@ class WrittenTable:
         properties: TableProperties,
         merger_class: str | None = None,
     ) -> WrittenTable:
-        """An empty table of these properties."""
+        """Create an empty table with these properties."""
         storage = open_storage(StorageLocation(str(path)))
         storage.create(PROPERTIES_PATH, properties.to_bytes())
         return cls(path, schema, merger_class)
 
     def open(self) -> OpenTable:
-        """The table, as a process that has just started opens it."""
+        """Open the table as a process does that has just started."""
         mergers = [load_merger(self.merger_class)] if self.merger_class else []
         return open_table(StorageLocation(str(self.path)), mergers=mergers)
 
     def upsert(self, *rows: Row) -> Commit:
-        """One commit of data rows; a missing column of a row is null."""
+        """Commit data rows; a column that a row lacks is null."""
         return self.commit(changes_of(self.schema, [(row, ChangeKind.UPSERT) for row in rows]))
 
     def upsert_parts(self, *rows: Row) -> Commit:
-        """One commit of partial rows, which have only the columns that they name."""
+        """Commit partial rows; each has only the columns that it names."""
         changes = changes_of(self.schema, [(row, ChangeKind.UPSERT) for row in rows])
         return self.commit(with_written(changes, [[*row] for row in rows]))
 
     def delete(self, *rows: Row, kind: ChangeKind = ChangeKind.DELETE) -> Commit:
-        """One commit of deletes: of each row the key, and the ordering value."""
+        """Commit deletes; each row has the key, and the ordering value if there is one."""
         return self.commit(changes_of(self.schema, [(row, kind) for row in rows]))
 
     def commit(self, *arriving: pa.Table) -> Commit:
-        """One commit of changes, which may arrive in several tables."""
+        """Write changes as one commit; they may arrive in several tables."""
         writer = self._writer()
         context, assignment = writer.begin(), writer.assign_file_groups()
         parts: dict[Bucket, list[pa.Table]] = {}
@@ -99,11 +99,11 @@ class WrittenTable:
         return Commit(instant.requested_at, stats)
 
     def compact(self) -> bool:
-        """Compact file groups with logs; returns whether there were any."""
+        """Compact file groups with logs; return whether there were any."""
         return bool(self._writer().compact_if_due(CompactionPolicy(1), LocalRunner(1)))
 
     def rows(self, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
-        """Live rows in the order of their keys; the table's own columns when None."""
+        """Read the live rows in the order of their keys; by default, the table's own columns."""
         names = list(columns or self.schema.names)
         table = self.open()
         if table.schema is None:
@@ -114,7 +114,7 @@ class WrittenTable:
         return read.sort_by(RECORD_KEY).select(names).to_pylist()  # type: ignore[no-any-return]
 
     def merge(self) -> MergeStream:
-        """The merge of the one file slice, as a compaction runs it."""
+        """Merge the only file slice as a compaction does."""
         (file_slice,) = self.open().view().latest_slices()
         return self.open().scan().reader.merge(file_slice)
 
@@ -134,12 +134,12 @@ class Commit:
 
     @property
     def records(self) -> int:
-        """Records that it wrote to its files, deletes not counted."""
+        """How many records it wrote to its files, without deletes."""
         return sum(stat.num_writes for stat in self.stats)
 
 
 def changes_of(schema: pa.Schema, kinded: Sequence[tuple[Row, ChangeKind]]) -> pa.Table:
-    """Rows in the layout of changes, oldest first."""
+    """Convert rows, oldest first, to the layout of changes."""
     rows = [{RECORD_KEY: row[KEY], PARTITION_PATH: "", **row} for row, _ in kinded]
     kinds = pa.array([int(kind) for _, kind in kinded], pa.int8())
     table = pa.Table.from_pylist(rows, with_meta_columns(schema))
@@ -147,7 +147,7 @@ def changes_of(schema: pa.Schema, kinded: Sequence[tuple[Row, ChangeKind]]) -> p
 
 
 def with_written(changes: pa.Table, written: Sequence[Sequence[str] | None]) -> pa.Table:
-    """The changes, with the columns that each of them has; all columns if None."""
+    """Record for each change which columns were written; None means all columns."""
     names = [name for name in changes.column_names if name != CHANGE_KIND_FIELD.name]
     bits = [
         np.packbits(

@@ -1,11 +1,8 @@
 """Tries the mutants: ``python -m tests.mutants [WORD ...]``.
 
-A mutant is tried if its file or its description contains each of the words. The command fails if
-
-- a mutant survives that is not listed as one without effect, or one that is listed so is killed;
-- a mutant does not apply to the code, or has no tests that run;
-- a test that killed a mutant also fails without the mutant;
-- no mutant contains the words.
+A mutant is tried if its file name and description together contain each of the words. The command
+fails if a mutant has another result than the list says, or if a test that killed a mutant also
+fails without a change.
 """
 
 from __future__ import annotations
@@ -29,7 +26,7 @@ from tests.mutants.trial import Outcome, Trial
 
 
 class Verdict(Enum):
-    """What the tests of a mutant say."""
+    """What the tests of a mutant show."""
 
     KILLED = "killed"
     SURVIVED = "SURVIVED"
@@ -45,7 +42,7 @@ EXPECTED = frozenset({Verdict.KILLED, Verdict.WITHOUT_EFFECT})
 
 @dataclass(frozen=True)
 class Result:
-    """A mutant that was tried."""
+    """The result of a mutant that was tried."""
 
     mutant: Mutant
     verdict: Verdict
@@ -53,7 +50,7 @@ class Result:
 
     @property
     def is_expected(self) -> bool:
-        """Whether it is what the list says."""
+        """Whether the verdict is as the list says."""
         return self.verdict in EXPECTED
 
     def __str__(self) -> str:
@@ -62,7 +59,7 @@ class Result:
 
 
 def judge(mutant: Mutant, outcome: Outcome) -> Verdict:
-    """What the tests of a mutant say of it."""
+    """Derive the verdict from the outcome of a mutant's tests."""
     if outcome.failed:
         return Verdict.NOT_SO_WITHOUT_EFFECT if mutant.survives else Verdict.KILLED
     if outcome.broken or not outcome.passed:
@@ -71,7 +68,7 @@ def judge(mutant: Mutant, outcome: Outcome) -> Verdict:
 
 
 def try_all(mutants: Sequence[Mutant], folder: Path, workers: int) -> Iterator[Result]:
-    """Try mutants, some at a time; yields each as its tests end."""
+    """Try the mutants, ``workers`` at a time; yield each result when its tests end."""
     waiting, running = list(enumerate(mutants)), dict[int, tuple[Mutant, Trial]]()
     while waiting or running:
         while waiting and len(running) < workers:
@@ -108,7 +105,10 @@ def _result(mutant: Mutant, ended: Trial) -> Result:
 
 
 def fail_without_change(tests: Sequence[str], folder: Path) -> list[str]:
-    """Those of the tests that fail although nothing is changed: they kill by accident."""
+    """Run the tests without a change, and return those that fail.
+
+    Such a test kills mutants by accident.
+    """
     if not tests:
         return []
     started = trial.start(tests, folder, change=None, to_the_end=True)
@@ -120,12 +120,12 @@ def fail_without_change(tests: Sequence[str], folder: Path) -> list[str]:
 
 
 def chosen(words: Sequence[str]) -> list[Mutant]:
-    """The mutants whose file or description contains each of the words."""
+    """Return the mutants whose file name and description together contain each of the words."""
     return [mutant for mutant in MUTANTS if all(word in str(mutant) for word in words)]
 
 
 def main() -> int:
-    """Try the chosen mutants and print what became of each; 1 if one is not as listed."""
+    """Try the chosen mutants and print each result; return 1 if one is not as listed."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("words", nargs="*", metavar="WORD")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)

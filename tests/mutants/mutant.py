@@ -1,4 +1,4 @@
-"""A mutant: one wrong change of the code, what a user would lose by it, the tests that notice."""
+"""A mutant: a wrong change of the code, its consequence for users, and the tests that notice it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Mutant:
-    """A change that a tired engineer might make, and the suite must not let pass.
+    """A mistake that an engineer might make, and that a test must notice.
 
     Attributes:
-        file: what is changed, from the project's folder.
+        file: the changed file, relative to the project's folder.
         find: the text that is replaced; it occurs once in the file.
         put: the text in its place.
         loses: what a user would lose by the change, as a sentence.
-        tests: paths or node ids of fast tests, the one that should fail first. They see the change
-            only in their own process, not in one that they start.
+        tests: paths or node ids of fast tests. The test that should fail comes first. The change
+            applies only in the process of the tests, not in processes that they start.
         survives: why no test can fail, if the change has no effect that anyone could see.
     """
 
@@ -34,14 +34,15 @@ class Mutant:
 
     @property
     def path(self) -> Path:
-        """The file that it changes."""
+        """The path of the changed file."""
         return ROOT / self.file
 
     def source(self) -> str:
-        """The whole file with the change made.
+        """Return the whole file with the change.
 
         Raises:
-            LookupError: the text to replace is not there, or there more than once.
+            LookupError: the file does not contain the text to replace, or contains it more than
+                once.
         """
         text = self.path.read_text()
         occurrences = text.count(self.find)

@@ -1,4 +1,4 @@
-"""Mutants of where a stream goes on: checkpoints, their carriers, and the audit of a batch."""
+"""Mutants of checkpoints, of the commits that carry them, and of the audit of a batch."""
 
 from __future__ import annotations
 

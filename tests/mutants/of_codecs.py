@@ -1,4 +1,4 @@
-"""Mutants of bytes: log blocks, HFiles, Avro, hashes, names of files, properties, archives."""
+"""Mutants of formats: log blocks, HFiles, Avro, hashes, file names, properties, archives."""
 
 from __future__ import annotations
 

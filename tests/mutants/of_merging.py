@@ -1,4 +1,4 @@
-"""Mutants of merging: which record of a key wins, and what fills its open columns."""
+"""Mutants of merging: which record of a key wins, and which values fill its missing columns."""
 
 from __future__ import annotations
 

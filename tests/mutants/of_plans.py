@@ -1,4 +1,4 @@
-"""Mutants of what services choose: plans of cleaning, archival and compaction."""
+"""Mutants of the plans of cleaning, archival and compaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutants of what a reader sees: file slices, the timeline, queries of the past and of a span."""
+"""Mutants of reading: file slices, the timeline, time travel and incremental queries."""
 
 from __future__ import annotations
 

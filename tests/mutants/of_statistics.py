@@ -1,4 +1,4 @@
-"""Mutants of what rules files out, and of the records of the metadata table."""
+"""Mutants of the statistics that skip files, and of the records of the metadata table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutants of the lock, of prepared content, and of the storage that both are kept on."""
+"""Mutants of the lock, of prepared content, and of the storage of both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of mutants matches the code, and the command tells a killed one from a survivor."""
+"""The list of mutants matches the code, and the command separates killed mutants from survivors."""
 
 from __future__ import annotations
 

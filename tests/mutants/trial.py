@@ -1,4 +1,4 @@
-"""Runs tests in a process of their own, in which one file of the project is changed."""
+"""Runs tests in a separate process, in which one file of the project is changed."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ TEST_LIMIT_S, TRIAL_LIMIT_S = 120, 300
 
 @dataclass
 class Outcome:
-    """What became of the tests of a trial.
+    """The outcome of the tests of a trial.
 
     Attributes:
         failed: node ids of the tests that failed; only the first, if the trial ends with it.
-        broken: what could not even be collected.
+        broken: node ids that could not be collected.
         passed: how many tests passed.
         seconds: how long the trial took.
     """
@@ -62,16 +62,16 @@ class Trial:
 
     @property
     def is_late(self) -> bool:
-        """Whether it has taken longer than any tests may."""
+        """Whether it has taken longer than the limit of a trial."""
         return time.monotonic() - self.started_s > TRIAL_LIMIT_S
 
     def kill(self) -> None:
-        """End its process, and what that started."""
+        """Kill its process, and the processes that it started."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
     def outcome(self) -> Outcome:
-        """What its tests did; call it when the process has ended."""
+        """Return the outcome of its tests. Call this after the process has ended."""
         seconds = time.monotonic() - self.started_s
         told = self.folder / "outcome.json"
         if told.exists():
@@ -81,12 +81,12 @@ class Trial:
         return Outcome(broken=["(the process ended before its tests)"], seconds=seconds)
 
     def output(self) -> str:
-        """What pytest printed."""
+        """Return the output of pytest."""
         return (self.folder / "output.txt").read_text()
 
 
 def warm_up() -> None:
-    """Import once what every trial needs and none changes."""
+    """Import the third-party modules that every trial needs; trials inherit them by a fork."""
     conftest = importlib.import_module("tests.conftest")
     for name in (*conftest.pytest_plugins, *_WARM):
         importlib.import_module(name)
@@ -101,11 +101,11 @@ def start(
     change: tuple[Path, str] | None,
     to_the_end: bool = False,
 ) -> Trial:
-    """Run tests in a new process; they end with the first that fails, unless ``to_the_end``.
+    """Run tests in a new process, which ends at the first failure unless ``to_the_end`` is set.
 
     Args:
         tests: paths and node ids.
-        folder: where the process writes: it must not exist.
+        folder: the folder for the output of the process, which must not exist.
         change: the file that is changed, and its changed text.
         to_the_end: whether tests go on after a failure.
     """
@@ -149,7 +149,7 @@ def _run(
 
 
 def _change_import(path: Path, text: str) -> None:
-    """Let the import of a file find another text than the file has."""
+    """Make the import of a file use the changed text."""
     get_code: Callable[[SourceFileLoader, str], CodeType | None] = SourceFileLoader.get_code
 
     def get_changed_code(loader: SourceFileLoader, name: str) -> CodeType | None:
@@ -161,7 +161,7 @@ def _change_import(path: Path, text: str) -> None:
 
 
 class _Recorder:
-    """A plugin of pytest: keeps what the tests did, and spares Hypothesis what only people need."""
+    """A plugin of pytest that records the outcome, and keeps Hypothesis from shrinking failures."""
 
     def __init__(self) -> None:
         self.outcome = Outcome()

@@ -1,4 +1,4 @@
-"""A store whose process pauses before one request, or is cut off from that request on."""
+"""A store whose process pauses before one request, or is cut off from the store at that request."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class StalledStore(WrappedStorage):
     """Pauses its process before request ``stop``, while others act.
 
     Attributes:
-        requests: how many requests there were; may be reset before the first that counts.
+        requests: how many requests were counted so far. A caller may set it to 0.
         stopped_at: the request before which the process paused; None until then.
     """
 

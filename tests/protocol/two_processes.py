@@ -314,7 +314,8 @@ class _Run:
         history: the results acknowledged so far.
         cursors: the cursors of readers that read after each act.
         under_way: commits that the first process may have undone during its pause.
-        late_file: a file that the last request of the first process wrote after that died; or "".
+        late_file: a file that the last request of the first process wrote after the process had
+            died; "" if there is none.
     """
 
     case: Case
@@ -412,12 +413,10 @@ class _Run:
             process.undoes(self.history)
 
     def _look(self) -> None:
-        """Check what readers see.
+        """Check what readers see. In version 6, readers stop at an older pending instant.
 
-        In version 6, no reader sees commits later than a pending instant.
-
-        A ``CorruptData`` error is accepted if the first process may, after it lost the lock, have
-        deleted a file of a metadata table that was rebuilt in the meantime.
+        A process that lost the lock may have deleted a file of the next metadata table. Queries
+        fail until the next start builds it again.
         """
         try:
             check_seen(self.store, self.history, () if self._is_held_up() else self.cursors)

@@ -91,7 +91,7 @@ class Checked:
 
 
 def _check_nothing_is_left(table: OpenTable, what: str) -> None:
-    """Check for pending instants, heartbeats, orphans, and locks beyond a dead owner's lease."""
+    """Check that no pending instant, heartbeat or orphan remains, and that the lock is free."""
     storage, timeline = table.storage, table.timeline
     assert not timeline.pending(), what
     assert not storage.list_folder(HEARTBEAT_FOLDER)[1], what

@@ -126,7 +126,7 @@ class Scenario(Protocol):
 
     @property
     def makes_metadata(self) -> bool:
-        """Whether the act builds the metadata table; otherwise it must keep an existing one."""
+        """Whether the act builds the metadata table. If not, it must keep an existing one."""
         ...
 
     def create_tables(self, root: StorageLocation) -> None:
@@ -138,7 +138,7 @@ class Scenario(Protocol):
         ...
 
     def recover(self, root: StorageLocation, wrap: Wrap) -> None:
-        """Start the next process, without its work."""
+        """Start the next process, which recovers the tables, and stop before it does its work."""
         ...
 
     def run_next_process(self, root: StorageLocation, wrap: Wrap) -> None:
@@ -194,7 +194,7 @@ class TableScenario:
         self.step(self._started(root, wrap))
 
     def recover(self, root: StorageLocation, wrap: Wrap) -> None:
-        """Start the next process, without its work."""
+        """Start the next process, which recovers the tables, and stop before it does its work."""
         self._started(root, wrap)
 
     def run_next_process(self, root: StorageLocation, wrap: Wrap) -> None:

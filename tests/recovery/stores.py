@@ -1,4 +1,4 @@
-"""The stores on which scenarios run; a copy of a table costs almost nothing there."""
+"""The stores on which scenarios run; copying a table there costs almost nothing."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """One read of a process fails: the process still succeeds, or raises a typed error.
 
-An undisturbed run of a scenario counts its reads. Then the scenario runs again and again, and one
-read fails each time: the store does not answer, or the object is gone. The seed draws the read from
-each few neighbours. Afterwards queries find the expected rows, and the next process finishes the
-work, as in ``test_every_write``. A query whose read fails returns all rows or raises a typed error,
-but never returns a part of the rows.
+A run without faults counts the reads of a scenario. Then the scenario runs again and again, and one
+read fails each time: the store does not answer, or the object is gone. Of every few consecutive
+reads, the seed selects one. Afterwards queries find the expected rows, and the next process
+finishes the work, as in ``test_every_write``. A query whose read fails returns all rows or raises
+a typed error, but never returns a part of the rows.
 
 With ``LAKEMARK_DEPTH=2`` each read of each scenario fails, in both ways.
 """
@@ -36,7 +36,10 @@ _USUAL = {
 
 
 def ways(number: int) -> tuple[bool, ...]:
-    """Whether the failing read reports that the object is gone: drawn by the seed, or both."""
+    """Return which errors the read raises; True is "not found".
+
+    The seed selects one of them; at a higher depth, both are tried.
+    """
     return (False, True) if EVERYTHING else ((SEED + number) % 2 == 1,)
 
 
@@ -58,7 +61,7 @@ def test_next_process_finishes_the_work_after_any_failed_read(name: str, tmp_pat
 
 
 def is_done(scenario: Scenario, root: StorageLocation, reads: Reads) -> bool:
-    """Run a process, and return whether it succeeded, not raised a typed error."""
+    """Run a process; return True if it succeeded, and False if it raised a typed error."""
     try:
         scenario.act(root, lambda storage: UnreadStorage(storage, reads))
     except HudiError:

@@ -1,19 +1,20 @@
 """A process dies, or gets no answer, at any of its writes: the next process finishes the work.
 
-An undisturbed run of a scenario counts its writes, and copies the store before each of them. Each
-copy is what a process leaves that dies before this write, or right after the write before it.
+A run without faults counts the writes of a scenario, and copies the store before each write. Each
+copy is the state that a process leaves if it dies before this write, or right after the previous
+one.
 
-Then the scenario runs again and again, and one write gets no answer each time. The seed draws the
-write from each two neighbours. The write is carried out, or it never arrives: one of both on a
-local disk, and the other on S3. Afterwards queries find the expected rows. The next process
-finishes the work, and does not rebuild a metadata table that is still consistent.
+Then the scenario runs again and again, and one write gets no answer each time. Of every two
+consecutive writes, the seed selects one. The write is carried out on a local disk and does not
+arrive on S3, or the reverse. Afterwards queries find the expected rows. The next process finishes
+the work, and does not rebuild a metadata table that is still consistent.
 
-Equal stores are checked once: stores whose files differ only in times and ids in their names, and
-whose overwritten files have the same content. Of many files of one folder that are deleted one
-after the other, only the first and the last are tested.
+Equal stores are checked once. Two stores are equal if their files differ only in the times and ids
+in their names, and if overwritten files have the same content. If many files of one folder are
+deleted one after the other, only the first and the last deletion are tested.
 
-In ``make test-deep`` each write misses an answer in both ways on both stores, and each of
-many deletions is tested.
+In ``make test-deep`` every write gets no answer, in both ways and on both stores, and every
+deletion is tested.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def test_next_process_finishes_the_work_of_one_stopped_at_any_write(
 def _deaths(
     scenario: Scenario, store: ScenarioStore, origin: StorageLocation
 ) -> dict[int, StorageLocation]:
-    """Copy the store before each write of a process, and at its end: what a death there leaves."""
+    """Copy the store before each write of a process and at its end, as a death there leaves it."""
     root = store.copy(origin)
     left: list[StorageLocation] = []
     kinds: list[object] = []
@@ -101,7 +102,10 @@ def _deaths(
 
 
 def _ends_of_runs(kinds: Sequence[object]) -> list[int]:
-    """List the first and the last of equal neighbours; those between leave no other state."""
+    """List the first and the last of consecutive equal kinds.
+
+    The ones between them leave no other kind of state.
+    """
     last = len(kinds) - 1
     return [n for n in range(len(kinds)) if n in (0, last) or len({*kinds[n - 1 : n + 2]}) > 1]
 

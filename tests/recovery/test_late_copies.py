@@ -226,7 +226,7 @@ class DiesAt(WrappedStorage):
 
 
 def test_next_start_finishes_undoing_a_late_commit_after_a_death_at_any_write() -> None:
-    """Queries read no row of the late commit, at whichever write the process died."""
+    """Queries read no row of the late commit, whichever write the process died at."""
     deaths, has_died = 0, True
     while has_died:
         storage = new_table(has_metadata=True)
@@ -258,7 +258,7 @@ class SlowReplacement(WrappedStorage):
 
 
 def test_metadata_table_is_not_named_after_it_was_dropped() -> None:
-    """Queries would look for it, and fail until the next writer starts."""
+    """If the properties named it, queries would fail until the next writer starts."""
     storage = new_storage()
     storage.create(PROPERTIES_PATH, spec().to_properties().to_bytes())
     slow = SlowReplacement(storage)

@@ -62,7 +62,7 @@ def test_commits_during_a_version_change_that_lost_the_lock_are_kept(
 
 
 def test_metadata_table_that_another_process_built_meanwhile_stays_in_the_properties() -> None:
-    """Otherwise a restore that drops it would bring back properties of an earlier time."""
+    """The request of the late process would replace them by properties of the old version."""
     storage = made(TableType.COPY_ON_WRITE)
 
     def others_act() -> None:

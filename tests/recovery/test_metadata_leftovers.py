@@ -1,4 +1,4 @@
-"""Pending commits in the metadata table of a writer that resumed after it was rolled back."""
+"""Pending commits that a writer leaves in the metadata table after its instant was rolled back."""
 
 from __future__ import annotations
 
@@ -215,11 +215,12 @@ def interrupted_commits(
     meanwhile: Callable[[Storage], None],
     errors: tuple[type[Exception], ...],
 ) -> Iterator[Storage]:
-    """Copies of a table, each with a commit that was interrupted before another request.
+    """Yield copies of a table; in each, a commit was interrupted before a different request.
 
     Args:
         made: the table.
-        request: method and path; the commit is interrupted before the first, the second, … of it.
+        request: method and path; the commit is interrupted before the first, the second, … such
+            request.
         meanwhile: the act of another process during the interruption.
         errors: what the commit may raise then.
     """
@@ -352,7 +353,7 @@ def test_deletion_of_a_dropped_metadata_table_is_repeated_after_it_was_built_aga
 
 
 def test_log_that_appears_after_its_rollback_is_not_listed_by_a_rebuilt_metadata_table() -> None:
-    """The name of a log does not contain its writer in version 6, and the writer deletes it."""
+    """In version 6 the name of a log does not show its writer, who then deletes the log."""
     storage = new_table(FormatVersion.V6)
     before = data_logs(storage)
     write_files(started(storage), [Row("z", 2, 2)])
@@ -368,7 +369,7 @@ def test_log_that_appears_after_its_rollback_is_not_listed_by_a_rebuilt_metadata
 
 
 def test_only_logs_that_a_rollback_block_of_their_slice_undid_are_listed_without_a_commit() -> None:
-    """A late log in another file group has the same writer, who may still delete it."""
+    """A late log of the same writer in another file group is not, as the writer may delete it."""
     storage = new_table(FormatVersion.V6)
     many = [Row(key, 2, 2) for key in "abcdz"]
     commit(started(storage), many)

@@ -92,7 +92,10 @@ class Table:
         assert len({*archived, *active}) == self.committed, what
 
     def check_after_archival(self, what: str) -> None:
-        """Also check the history: ``_version_``, and no manifest without its files."""
+        """Check the table and its history.
+
+        ``_version_`` names the newest manifest, and the files of every manifest exist.
+        """
         self.check(what)
         if self.storage.head(f"{HISTORY}/{VERSION_FILE}"):
             history = LsmHistory(self.storage, HISTORY)

@@ -1,4 +1,4 @@
-"""Rollback of a completed commit, savepoint, restore: what they undo, keep and refuse."""
+"""What a rollback of a completed commit, a savepoint and a restore undo, keep and refuse."""
 
 from __future__ import annotations
 

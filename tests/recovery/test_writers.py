@@ -1,4 +1,4 @@
-"""Several writers of one table, with deaths and conflicts, give the result of a serial order."""
+"""Writers that die and conflict leave the rows of some serial order of their commits."""
 
 from __future__ import annotations
 

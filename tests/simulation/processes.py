@@ -277,9 +277,9 @@ def _traveller(program: Program) -> Act:
 
 
 def _omits_rows(table: OpenTable, requested_at: str) -> bool:
-    """Whether a commit until then has logs in the slice of a later compaction.
+    """Whether a commit up to this time has logs in the slice of a later compaction.
 
-    Queries as of that time omit these logs, as in Apache Hudi.
+    Queries as of this time omit these logs, as in Apache Hudi.
     """
     timeline = table.timeline
     compactions = [*timeline.pending(Action.COMPACTION), *timeline.completed(Action.COMMIT)]
@@ -292,10 +292,11 @@ def _omits_rows(table: OpenTable, requested_at: str) -> bool:
 
 
 def _last_clean(table: OpenTable) -> str:
-    """The newest clean, which may still be deleting files.
+    """Return the time of the newest clean, which may still be deleting files.
 
-    The services count file versions. No file records which older instants stay readable, so Apache
-    Hudi and lakemark read an instant before a clean without its files.
+    Here a clean retains a number of file versions, and records no time before which states are
+    incomplete. So a query as of an instant before the clean is not refused, and lacks the deleted
+    files.
     """
     cleans = (i.requested_at for i in table.timeline.instants if i.action is Action.CLEAN)
     return max(cleans, default="")

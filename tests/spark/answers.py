@@ -1,4 +1,4 @@
-"""Apache Hudi's answers, and functions that run the same queries with lakemark on Spark."""
+"""Apache Hudi's answers to queries, and functions that run the queries with lakemark on Spark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TABLES = [
 
 
 def queries_of(golden: GoldenTable) -> dict[str, Query]:
-    """The queries that Apache Hudi answered for a table, by the name of the answer."""
+    """Return the queries that Apache Hudi answered for a table, by the name of the answer."""
     queries: dict[str, Query] = {"snapshot": Snapshot(), "read_optimized": ReadOptimized()}
     if "as_of" in golden.queries:
         queries["as_of"] = Snapshot(golden.queries["as_of"]["as.of.instant"])
@@ -35,27 +35,27 @@ def queries_of(golden: GoldenTable) -> dict[str, Query]:
 
 
 def apaches(spark: SparkSession, golden: GoldenTable, query: str) -> DataFrame:
-    """Apache Hudi's answer, which Spark wrote with its own types."""
+    """Read Apache Hudi's answer, which Spark wrote with its own types."""
     return spark.read.parquet(str(golden.root.parent / "expected" / f"{query}.parquet"))
 
 
 def ours(
     spark: SparkSession, golden: GoldenTable, query: Query, where: str | None = None
 ) -> DataFrame:
-    """The answer of ``read_table``."""
+    """Run the query with ``read_table``."""
     return read_table(spark, golden.root, query, where=where)
 
 
 def sorted_rows(frame: DataFrame) -> list[Row]:
-    """Rows without order."""
+    """Sort the rows, so that frames can be compared without regard to order."""
     return sorted(frame.collect(), key=str)
 
 
 def plan_of(frame: DataFrame) -> str:
-    """The physical plan as Spark prints it."""
+    """Return the physical plan as Spark prints it."""
     return str(frame._jdf.queryExecution().executedPlan().toString())
 
 
 def files_read_by_spark(frame: DataFrame) -> set[str]:
-    """Names of the Parquet files that Spark's own scan reads."""
+    """Return the names of the Parquet files that Spark's own scan reads."""
     return {re.sub(r"^.*/", "", path) for path in frame.inputFiles()}

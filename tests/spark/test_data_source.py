@@ -1,4 +1,4 @@
-"""The data source ``lakemark`` of Spark 4 returns Apache Hudi's answers; 3.5 gets a hint."""
+"""The data source ``lakemark`` returns Apache Hudi's answers; Spark 3.5 gets a hint."""
 
 from __future__ import annotations
 

@@ -27,14 +27,14 @@ RECORDS = "key binary, value binary, partition int, offset long, timestamp times
 
 @dataclass(frozen=True)
 class OnExecutors(InThisProcess):
-    """Sends the records to Spark's workers; two tasks read and two write."""
+    """An exchange that sends the records to Spark's workers; two tasks read and two write."""
 
     spark: SparkSession | None = None
 
     def run(
         self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
     ) -> list[PortionResult]:
-        """Run like the streamer does for a batch that does not fit the driver."""
+        """Run as the streamer does for a batch that does not fit into the driver."""
         assert self.spark is not None
         rows = [tuple(row.values()) for row in cast(pa.Table, batch.records).to_pylist()]
         records = self.spark.createDataFrame(rows, RECORDS).repartition(2)

@@ -41,7 +41,7 @@ _ODD_REGIONS += ["#7", "order#42", ".l", "m.crc", "n.tmp", "_spark_metadata", "o
 
 @pytest.fixture(scope="module")
 def compacted(tmp_path_factory: pytest.TempPathFactory) -> GoldenTable:
-    """Half of its slices have logs."""
+    """A table in which half of the slices have logs."""
     return unpack("v9_mor_compacted", tmp_path_factory.mktemp("golden"))
 
 

@@ -1,4 +1,4 @@
-"""Spark jobs of lakemark: concurrent with others of their session, and with other executors."""
+"""Spark jobs of lakemark run next to other jobs of their session, and refuse unlike executors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def old_driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """This process claims an older Python than the executors'."""
+    """Make this process report Python 3.7, which is older than that of the executors."""
     monkeypatch.setattr(platform, "python_version_tuple", lambda: ("3", "7", "0"))
     versions.cache_clear()
     yield

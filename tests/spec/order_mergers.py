@@ -1,6 +1,6 @@
 """The specification's example of a custom merger: two services write parts of the same orders.
 
-Also mergers that differ from it by one guideline of the specification.
+Other mergers here differ from it in one guideline of the specification each.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ PARTS = ("order_info", "payment_info")
 
 
 class OrderMerger(BufferedRecordMerger):
-    """The later state wins, and keeps the parts that the other service wrote."""
+    """The later state wins, and keeps the part that the other service wrote."""
 
     merging_strategy = "4d9f3a5e-6f0c-4f3e-9f2b-0a4f0f0f6a11"
 
@@ -34,28 +34,28 @@ class OrderMerger(BufferedRecordMerger):
 
 
 class DeletingMerger(OrderMerger):
-    """The same, and a refunded order is deleted."""
+    """Like ``OrderMerger``, but a refunded order is deleted."""
 
     merging_strategy = "4d9f3a5e-6f0c-4f3e-9f2b-0a4f0f0f6a12"
 
     def merge(
         self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
     ) -> BufferedRecord:
-        """A delete if the merged state is ``refunded``; it keeps data and ordering value."""
+        """Return a delete, with data and ordering value, if the merged state is ``refunded``."""
         merged = super().merge(older, newer, context)
         is_refunded = context.get_value(merged, "state") == "refunded"
         return context.delete(merged) if is_refunded else merged
 
 
 class RevivingMerger(DeletingMerger):
-    """The same, and a deleted order provides its parts to later states."""
+    """Like ``DeletingMerger``, but a later state gets missing parts from the deleted order."""
 
     merging_strategy = "4d9f3a5e-6f0c-4f3e-9f2b-0a4f0f0f6a14"
 
     def merge(
         self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
     ) -> BufferedRecord:
-        """As before, but a deleted order that appears again has its parts."""
+        """Merge as before, but fill missing parts of the newer record from an older delete."""
         if newer.is_delete or not older.is_delete:
             return super().merge(older, newer, context)
         missing = [part for part in PARTS if context.get_value(newer, part) is None]
@@ -65,14 +65,14 @@ class RevivingMerger(DeletingMerger):
 
 
 class ForgettingMerger(DeletingMerger):
-    """The same, and a refunded order is deleted without its data."""
+    """Like ``DeletingMerger``, but the delete of a refunded order has no data."""
 
     merging_strategy = "4d9f3a5e-6f0c-4f3e-9f2b-0a4f0f0f6a15"
 
     def merge(
         self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
     ) -> BufferedRecord:
-        """A delete with only key and ordering value."""
+        """Merge as before; keep only the key and the ordering value of a delete."""
         merged = super().merge(older, newer, context)
         if not merged.is_delete:
             return merged
@@ -80,7 +80,7 @@ class ForgettingMerger(DeletingMerger):
 
 
 class WitnessMerger(OrderMerger):
-    """The same; it records its arguments for the tests."""
+    """Like ``OrderMerger``, but it records its arguments for the tests."""
 
     merging_strategy = "4d9f3a5e-6f0c-4f3e-9f2b-0a4f0f0f6a16"
 
@@ -89,7 +89,7 @@ class WitnessMerger(OrderMerger):
     def merge(
         self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
     ) -> BufferedRecord:
-        """As before."""
+        """Record the arguments, and merge as before."""
         self.given.append((older, newer, context))
         return super().merge(older, newer, context)
 
@@ -107,14 +107,17 @@ class FirstMerger(BufferedRecordMerger):
 
 
 class VisitMerger(BufferedRecordMerger):
-    """Counts visits, and keeps the location of the last one, with the context only."""
+    """Counts visits, and keeps the location of the last one.
+
+    It uses only the methods of the context.
+    """
 
     merging_strategy = "4d9f3a5e-6f0c-4f3e-9f2b-0a4f0f0f6a17"
 
     def merge(
         self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
     ) -> BufferedRecord:
-        """The later visit, with the visits of both."""
+        """Return the later visit, with the sum of both counts."""
         latest = newer if context.newer_wins(older, newer) else older
         visits = [context.get_value(record, "visits") for record in (older, newer)]
         city = context.get_value(latest, "place.city")

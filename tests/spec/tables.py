@@ -33,7 +33,7 @@ def properties(
     table_type: TableType = MERGE_ON_READ,
     more: Mapping[str, str] | None = None,
 ) -> TableProperties:
-    """Properties of a table without partitions."""
+    """Return the properties of a table without partitions."""
     plain = new_table_properties("orders", table_type, (KEY,), (), ordering, mode)
     return TableProperties({**plain.values, **(more or {})})
 
@@ -41,7 +41,7 @@ def properties(
 def event_time(
     folder: Path, schema: pa.Schema = ORDERS, table_type: TableType = MERGE_ON_READ
 ) -> WrittenTable:
-    """A table in ``EVENT_TIME_ORDERING`` by ``ts``."""
+    """Create a table in ``EVENT_TIME_ORDERING`` by ``ts``."""
     return _table(folder, schema, properties(MergeMode.EVENT_TIME, table_type=table_type))
 
 
@@ -51,7 +51,7 @@ def commit_time(
     table_type: TableType = MERGE_ON_READ,
     ordering: Sequence[str] = (),
 ) -> WrittenTable:
-    """A table in ``COMMIT_TIME_ORDERING``, which may have an ordering field nevertheless."""
+    """Create a table in ``COMMIT_TIME_ORDERING``; it may have an ordering field nevertheless."""
     return _table(folder, schema, properties(MergeMode.COMMIT_TIME, ordering, table_type))
 
 

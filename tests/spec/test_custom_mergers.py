@@ -1,4 +1,4 @@
-"""The specification "Record Merger", sentence by sentence: the ``CUSTOM`` mode."""
+"""The specification "Record Merger" holds, sentence by sentence: the ``CUSTOM`` mode."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def table_of(
 def test_order_info_is_merged_into_the_record_that_has_payment_info(
     table_type: TableType, tmp_path: Path
 ) -> None:
-    """CUSTOM: not only the correct status, but order_info from created merged into canceled.
+    """CUSTOM: the result has the correct status, and the order_info of the created record.
 
     The order in which the records of the two services arrive does not matter.
     """
@@ -82,7 +82,7 @@ def test_order_info_is_merged_into_the_record_that_has_payment_info(
 
 
 def test_records_of_one_batch_are_merged_by_the_same_logic(tmp_path: Path) -> None:
-    """CUSTOM, in the path that combines the records of one batch."""
+    """CUSTOM: the merger also combines the records of one batch."""
     table = table_of(tmp_path)
     table.upsert(CANCELED, CREATED)
     assert table.rows() == [RECONCILED]
@@ -99,14 +99,14 @@ def test_queries_filter_both_parts_without_a_join(tmp_path: Path) -> None:
 
 
 def test_strategy_id_is_stored_in_the_table(tmp_path: Path) -> None:
-    """CUSTOM: the strategy id is persisted in the table config; the merger returns the same."""
+    """CUSTOM: the table config contains the strategy id that the merger returns."""
     values = table_of(tmp_path).open().properties.values
     assert values[keys.MERGE_MODE] == MergeMode.CUSTOM
     assert values[keys.MERGE_STRATEGY_ID] == OrderMerger.merging_strategy
 
 
 def test_merger_is_selected_by_the_strategy_id_of_the_table(tmp_path: Path) -> None:
-    """Merge Mode Configs: of the implementations, the first with the strategy id is used."""
+    """Merge Mode Configs: the first implementation with the table's strategy id is used."""
     table = table_of(tmp_path)
     table.upsert(CREATED)
     table.upsert(CANCELED)
@@ -121,7 +121,7 @@ def test_merger_is_selected_by_the_strategy_id_of_the_table(tmp_path: Path) -> N
 
 
 def test_the_order_of_the_mergers_matters(tmp_path: Path) -> None:
-    """Merge Mode Configs: of implementations with the same strategy id the first one is used."""
+    """Merge Mode Configs: if several implementations have the strategy id, the first is used."""
     table = table_of(tmp_path)
     table.upsert(CREATED)
     table.upsert(CANCELED)
@@ -138,7 +138,7 @@ def test_the_order_of_the_mergers_matters(tmp_path: Path) -> None:
 
 
 def test_custom_mode_requires_strategy_id_and_class(tmp_path: Path) -> None:
-    """Merge Mode Configs: with custom logic both the id and the class have to be specified."""
+    """Merge Mode Configs: custom logic requires both the strategy id and the class."""
     with pytest.raises(InvalidConfig, match="merger"):
         TableSpec(name="t", record_key=(KEY,), merge_mode=MergeMode.CUSTOM).to_properties()
     with pytest.raises(InvalidConfig, match="UUID"):
@@ -147,7 +147,7 @@ def test_custom_mode_requires_strategy_id_and_class(tmp_path: Path) -> None:
 
 @both_table_types
 def test_older_record_is_the_one_written_before(table_type: TableType, tmp_path: Path) -> None:
-    """CUSTOM: the interface takes an older and a newer record, wherever they are merged."""
+    """CUSTOM: in every merge the interface takes an older and a newer record."""
     table = table_of(tmp_path, FirstMerger, table_type)
     table.upsert(CANCELED, CREATED)
     table.upsert(CREATED)
@@ -183,7 +183,7 @@ def test_a_record_comes_with_key_ordering_value_and_operation(
 
 
 class _Forgetful(BufferedRecordMerger):
-    """Returns nothing."""
+    """A merger that returns None."""
 
     merging_strategy = "4d9f3a5e-6f0c-4f3e-9f2b-0a4f0f0f6a13"
 
@@ -194,14 +194,17 @@ class _Forgetful(BufferedRecordMerger):
 
 
 def test_a_merger_that_returns_nothing_is_refused(tmp_path: Path) -> None:
-    """Implementation Guidelines, 1: merge must return a record; otherwise it is refused by name."""
+    """Implementation Guidelines, 1: merge must return a record.
+
+    An error names a merger that does not.
+    """
     table = table_of(tmp_path, _Forgetful)
     with pytest.raises(InvalidConfig, match="_Forgetful"):
         table.upsert(CREATED, CANCELED)
 
 
 class _ForgetfulInPart(OrderMerger):
-    """Returns nothing for partial records."""
+    """A merger that returns None for partial records."""
 
     merging_strategy = "4d9f3a5e-6f0c-4f3e-9f2b-0a4f0f0f6a18"
 
@@ -216,7 +219,7 @@ class _ForgetfulInPart(OrderMerger):
 
 
 def test_a_partial_merge_that_returns_nothing_is_refused(tmp_path: Path) -> None:
-    """Implementation Guidelines, 1: partialMerge must return a record too."""
+    """Implementation Guidelines, 1: partialMerge, too, must return a record."""
     table = table_of(tmp_path, _ForgetfulInPart)
     table.upsert(CREATED)
     with pytest.raises(InvalidConfig, match="_ForgetfulInPart"):
@@ -224,9 +227,10 @@ def test_a_partial_merge_that_returns_nothing_is_refused(tmp_path: Path) -> None
 
 
 def test_data_of_a_deleted_record_is_available_to_the_next_merge(tmp_path: Path) -> None:
-    """Implementation Guidelines, 1: later merges can reference the data of a deleted record.
+    """Implementation Guidelines, 1: later merges can use the data of a deleted record.
 
-    Within a batch. A log keeps only the key and ordering value of a delete, as in Apache Hudi.
+    This is true within a batch. A log keeps only the key and ordering value of a delete, as in
+    Apache Hudi.
     """
     refunded: Row = {KEY: "1", "ts": 40, "state": "refunded"}
     reopened: Row = {KEY: "1", "ts": 50, "state": "reopened", "payment_info": "paid in cash"}
@@ -244,7 +248,7 @@ def test_data_of_a_deleted_record_is_available_to_the_next_merge(tmp_path: Path)
 def test_result_may_be_a_delete_without_data(table_type: TableType, tmp_path: Path) -> None:
     """Implementation Guidelines, 1: null data is acceptable if it is not needed.
 
-    Its ordering value stays (3), so that an older record does not come back.
+    By guideline 3 the delete keeps its ordering value, so that an older record does not come back.
     """
     table = table_of(tmp_path, ForgettingMerger, table_type)
     table.upsert({**CREATED, KEY: "2"})
@@ -279,7 +283,7 @@ def test_result_keeps_its_ordering_value_for_later_merges(tmp_path: Path) -> Non
 
 
 class _Unordered(OrderMerger):
-    """Loses the ordering value."""
+    """A merger that loses the ordering value."""
 
     merging_strategy = "4d9f3a5e-6f0c-4f3e-9f2b-0a4f0f0f6a19"
 
@@ -290,7 +294,10 @@ class _Unordered(OrderMerger):
 
 
 def test_a_result_without_ordering_value_is_refused(tmp_path: Path) -> None:
-    """Implementation Guidelines, 3: always set ordering values; otherwise it is refused by name."""
+    """Implementation Guidelines, 3: ordering values must be set.
+
+    An error names a merger that does not.
+    """
     table = table_of(tmp_path, _Unordered)
     with pytest.raises(InvalidConfig, match=r"_Unordered.*: ts is null|ordering value was lost"):
         table.upsert(CREATED, CANCELED)
@@ -303,7 +310,7 @@ def test_record_context_is_sufficient_for_a_merger(
 ) -> None:
     """Implementation Guidelines, 4: the context provides values, keys and modified records.
 
-    For every field, also inside structs, and for every storage format of a record.
+    It does so for every field, also inside structs, and for each format of log blocks.
     """
     place = ("place", pa.struct([("city", pa.string())]))
     counted = [("visits", pa.int64()), ("note", pa.string())]
@@ -324,7 +331,7 @@ def test_record_context_is_sufficient_for_a_merger(
 
 
 def test_unconditional_delete_is_passed_to_the_merger(tmp_path: Path) -> None:
-    """Implementation Guidelines, 1 and 2: a delete may have no data; the merger gets it too."""
+    """Implementation Guidelines, 1 and 2: the merger also gets deletes without data."""
     table = table_of(tmp_path)
     table.upsert(CREATED)
     table.commit(changes_of(SCHEMA, [({KEY: "1"}, ChangeKind.COMMIT_TIME_DELETE)]))
@@ -354,7 +361,7 @@ def test_partial_record_is_merged_with_its_written_columns(tmp_path: Path) -> No
 
 
 def test_partial_result_has_only_the_changed_fields(tmp_path: Path) -> None:
-    """CUSTOM: partialMerge returns a record with only changed fields; the others stay."""
+    """CUSTOM: partialMerge returns only the changed fields; the others keep their values."""
     table = table_of(tmp_path)
     table.upsert(CREATED)
     lamp: Row = {KEY: "1", "ts": 20, "order_info": "a lamp"}

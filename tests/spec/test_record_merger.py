@@ -1,7 +1,7 @@
-"""The specification "Record Merger", sentence by sentence: merge modes.
+"""The specification "Record Merger" holds, sentence by sentence: merge modes.
 
-Each test quotes its sentence in short, with the section. All tests use the real writer, the real
-reader and the real compaction on local disk.
+The docstring of a test begins with the section, and quotes the sentence in short. All tests use the
+real writer, the real reader and the real compaction on local disk.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def states(rows: list[dict[str, object]]) -> list[object]:
 
 
 def precombined(make: Make, folder: Path, changes: list[Row]) -> list[dict[str, object]]:
-    """All in one batch."""
+    """Write all changes in one batch."""
     table = make(folder)
     table.upsert(*changes)
     return table.rows()
 
 
 def queried(make: Make, folder: Path, changes: list[Row]) -> list[dict[str, object]]:
-    """Each in a commit of its own, merged by the query."""
+    """Write each change in its own commit; the query merges them."""
     table = make(folder)
     for change in changes:
         table.upsert(change)
@@ -61,7 +61,7 @@ def queried(make: Make, folder: Path, changes: list[Row]) -> list[dict[str, obje
 
 
 def compacted(make: Make, folder: Path, changes: list[Row]) -> list[dict[str, object]]:
-    """Each in a commit of its own, merged by a compaction; only base files are read."""
+    """Write each change in its own commit, merge them by a compaction, and read only base files."""
     table = make(folder)
     for change in changes:
         table.upsert(change)
@@ -73,7 +73,7 @@ def compacted(make: Make, folder: Path, changes: list[Row]) -> list[dict[str, ob
 
 
 def rewritten(make: Make, folder: Path, changes: list[Row]) -> list[dict[str, object]]:
-    """Each in a commit that rewrites the base file."""
+    """Write each change in a commit that rewrites the base file."""
     table = make(folder, table_type=COPY_ON_WRITE)
     for change in changes:
         table.upsert(change)
@@ -91,7 +91,7 @@ each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 
 @each_way
 def test_result_does_not_depend_on_the_order_of_arrival(way: Way, tmp_path: Path) -> None:
-    """Record Merger: changes to the same key may arrive in different orders; late ones are fine."""
+    """Record Merger: changes to one key may arrive late, or in any order."""
     arrivals = [list(order) for order in permutations([CREATED, PAID, CANCELED])]
     found = [states(way(event_time, tmp_path, arrival)) for arrival in arrivals]
     assert found == [["canceled"]] * len(arrivals)
@@ -134,7 +134,7 @@ def test_full_update_is_merged_with_the_stored_record_in_copy_on_write(tmp_path:
 def test_partial_update_is_merged_with_the_stored_record(
     table_type: TableType, tmp_path: Path
 ) -> None:
-    """Merge Modes, writing: so is a partial update, which changes only the columns that it has."""
+    """Merge Modes, writing: a partial update changes only the columns that it has."""
     table = event_time(tmp_path, table_type=table_type)
     table.upsert({**CREATED, "note": "by hand"})
     table.upsert_parts(PAID)
@@ -145,7 +145,7 @@ def test_partial_update_is_merged_with_the_stored_record(
 
 @pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
 def test_delete_is_merged_with_the_stored_record(table_type: TableType, tmp_path: Path) -> None:
-    """Merge Modes, writing: so is a delete; one that is older than the record has no effect."""
+    """Merge Modes, writing: a delete removes the existing record, unless the delete is older."""
     table = event_time(tmp_path, table_type=table_type)
     table.upsert(PAID)
     table.delete(CREATED)
@@ -158,7 +158,7 @@ def test_delete_is_merged_with_the_stored_record(table_type: TableType, tmp_path
 def test_compaction_merges_all_logs_by_the_merge_mode(
     make: Make, state: str, tmp_path: Path
 ) -> None:
-    """Merge Modes, compaction: all changes in log files against base files, by the merge mode."""
+    """Merge Modes, compaction: the merge mode decides how logs are merged with base files."""
     table = make(tmp_path)
     table.upsert({**CREATED, "ts": 5}, {**CREATED, KEY: "2"})
     table.upsert(PAID)
@@ -203,7 +203,7 @@ def test_query_filters_merged_rows(tmp_path: Path) -> None:
     ("ordering", "mode"), [("", MergeMode.COMMIT_TIME), ("ts", MergeMode.EVENT_TIME)]
 )
 def test_the_mode_is_inferred_from_the_ordering_fields(ordering: str, mode: MergeMode) -> None:
-    """Merge Modes: without an ordering field COMMIT_TIME_ORDERING, with one EVENT_TIME_ORDERING."""
+    """Merge Modes: EVENT_TIME_ORDERING with an ordering field, else COMMIT_TIME_ORDERING."""
     stored = {keys.TABLE_NAME: "orders", keys.ORDERING_FIELDS: ordering}
     assert TableProperties(stored).merge_mode is mode
     tree: dict[str, object] = {
@@ -227,7 +227,7 @@ def test_there_are_three_merge_modes() -> None:
 
 
 def test_the_ordering_field_may_be_stored_as_precombine_field(tmp_path: Path) -> None:
-    """EVENT_TIME_ORDERING: by a user-specified ordering or precombine field, its older name."""
+    """EVENT_TIME_ORDERING: the ordering field may be named by its older name, precombine field."""
     stored = properties(MergeMode.EVENT_TIME).values
     renamed = {keys.PRECOMBINE_FIELD: stored[keys.ORDERING_FIELDS]}
     left_out = (keys.ORDERING_FIELDS, keys.MERGE_MODE, keys.MERGE_STRATEGY_ID)
@@ -296,8 +296,8 @@ def test_all_reads_and_writes_use_the_mode_of_the_table(
 def test_writer_with_another_merge_mode_is_refused(stored: MergeMode, wanted: MergeMode) -> None:
     """Merge Modes, note: the mode should not be altered once a table is created.
 
-    Apache Hudi lets a write config override it; then a compaction and the queries before it merge
-    differently. Lakemark refuses the writer.
+    In Apache Hudi a write config may override it, and then a compaction merges differently from the
+    queries before it. lakemark refuses such a writer.
     """
     found = TableSpec(
         name="t", record_key=("id",), ordering=("ts",), merge_mode=stored
@@ -314,7 +314,7 @@ def test_latest_write_wins_by_commit_time(way: Way, tmp_path: Path) -> None:
 
 
 def test_ordered_change_log_is_applied_in_sequence(tmp_path: Path) -> None:
-    """COMMIT_TIME_ORDERING: overwrites and deletes take effect in the order of the upstream lsn."""
+    """COMMIT_TIME_ORDERING: overwrites and deletes take effect in the order of the source's log."""
     table = commit_time(tmp_path)
     table.upsert({**CREATED, "ts": 1}, {**CREATED, KEY: "2", "ts": 2})
     table.delete({KEY: "1", "ts": 3})
@@ -368,9 +368,9 @@ def test_event_time_orders_changes_of_non_blocking_writers(
 ) -> None:
     """EVENT_TIME_ORDERING: with non-blocking concurrency control, streams give the right result.
 
-    For any order of begins and completions, and with a compaction in between: each record is one of
-    those with its largest event time. Of equal ones the order of the log decides, which is that of
-    the requests, or a compaction between them.
+    Commits begin and complete in any order, also with a compaction in between. Each row is a change
+    with the largest event time of its key. If several changes have this time, the order of their
+    requests decides, or a compaction between them.
     """
     table = unpack(name, tmp_path).table
     found = table.scan(columns=["id", "ts", "qty"]).to_reader().read_all().to_pylist()
@@ -385,7 +385,7 @@ def test_event_time_orders_changes_of_non_blocking_writers(
 def test_a_deleted_order_stays_deleted_when_an_older_state_arrives(tmp_path: Path) -> None:
     """EVENT_TIME_ORDERING: a delete is ordered like every other change.
 
-    This holds as long as a log has the delete; a compaction drops it, as in Apache Hudi.
+    This is true as long as a log contains the delete. A compaction drops it, as in Apache Hudi.
     """
     table = event_time(tmp_path)
     table.upsert(CREATED, {**CREATED, KEY: "2"})
@@ -398,7 +398,7 @@ def test_a_deleted_order_stays_deleted_when_an_older_state_arrives(tmp_path: Pat
 
 
 def test_delete_without_ordering_value_always_wins(tmp_path: Path) -> None:
-    """EVENT_TIME_ORDERING does not define a delete without a value; in Apache Hudi it wins."""
+    """EVENT_TIME_ORDERING does not define a delete without a value. As in Apache Hudi, it wins."""
     table = event_time(tmp_path)
     table.upsert(CANCELED, {**CREATED, KEY: "2"})
     table.delete({KEY: "1"}, kind=ChangeKind.COMMIT_TIME_DELETE)
@@ -409,7 +409,8 @@ def test_delete_without_ordering_value_always_wins(tmp_path: Path) -> None:
 def test_merging_is_associative(way: Way, tmp_path: Path) -> None:
     """Implementation Guidelines, 5: three versions give one result, however they are grouped.
 
-    The first two are merged, then the third; or the first with the result of the other two.
+    Either the first two are merged and then the third, or the first with the result of the other
+    two.
     """
     for order in permutations([CREATED, PAID, CANCELED]):
         left, right = event_time(tmp_path), event_time(tmp_path)
@@ -421,10 +422,11 @@ def test_merging_is_associative(way: Way, tmp_path: Path) -> None:
 
 
 def test_unconditional_deletes_are_not_associative_in_apache_hudi_either(tmp_path: Path) -> None:
-    """Implementation Guidelines, 5, is broken by Apache Hudi itself; this is its answer.
+    """Apache Hudi itself does not follow Implementation Guidelines, 5; lakemark returns its answer.
 
-    A query folds the logs first. Changes after the delete are older than the row of the base file,
-    so that row returns. A compaction after the delete, or copy-on-write, drops the row permanently.
+    A query folds the logs first. If changes after the delete are older than the row of the base
+    file, that row returns. A compaction after the delete, or copy-on-write, drops the row
+    permanently.
     """
     found = {}
     for way in ("query", "compaction between", "copy on write"):

@@ -1,4 +1,4 @@
-"""The specification "Record Merger", sentence by sentence: record payloads (deprecated).
+"""The specification "Record Merger" holds, sentence by sentence: record payloads (deprecated).
 
 Version 9 stores the meaning of a payload as a merge mode and further settings. Each example is
 merged in every way that the specification lists.
@@ -36,14 +36,14 @@ def spec_of(payload: str, table_type: TableType, *ordering: str) -> TableSpec:
 def table_of(
     folder: Path, payload: str, table_type: TableType, schema: pa.Schema = PRICES
 ) -> WrittenTable:
-    """A table by ``ts``, created with a payload; Debezium's orders by its own columns."""
+    """Create a table with a payload and the ordering column ``ts``; Debezium's has its own."""
     ordering = ["ts"] if "ts" in schema.names else []
     properties = spec_of(payload, table_type, *ordering).to_properties()
     return WrittenTable.create(folder, schema, properties)
 
 
 def came_to(table: WrittenTable) -> list[dict[str, object]]:
-    """The result of a query, checked again after a compaction."""
+    """Return the result of a query, after a check that a compaction does not change it."""
     before = table.rows()
     table.compact()
     assert table.rows() == before
@@ -54,7 +54,7 @@ def came_to(table: WrittenTable) -> list[dict[str, object]]:
 def test_payload_configuration_continues_to_work(payload_class: str) -> None:
     """Record Payloads: payload-based configurations continue to work.
 
-    A table of version 9 keeps the class name, and stores its meaning in its own settings.
+    A table of version 9 keeps the class name, and stores its meaning in other settings.
     """
     spec = spec_of(payload_class.rpartition(".")[2], MERGE_ON_READ, "ts")
     if "Debezium" in payload_class:
@@ -70,7 +70,7 @@ def test_payload_configuration_continues_to_work(payload_class: str) -> None:
 
 @both_table_types
 def test_overwrite_with_latest_is_latest_write_wins(table_type: TableType, tmp_path: Path) -> None:
-    """OverwriteWithLatestAvroPayload, with the example of DefaultHoodieRecordPayload."""
+    """OverwriteWithLatestAvroPayload: the latest write wins, whatever its ordering value."""
     table = table_of(tmp_path, "OverwriteWithLatestAvroPayload", table_type)
     table.upsert(STORED)
     table.upsert(INCOMING)
@@ -81,7 +81,7 @@ def test_overwrite_with_latest_is_latest_write_wins(table_type: TableType, tmp_p
 def test_the_default_payload_honors_the_ordering_field(
     table_type: TableType, tmp_path: Path
 ) -> None:
-    """DefaultHoodieRecordPayload, the example: storage has the larger ts, and keeps its record."""
+    """DefaultHoodieRecordPayload, the example: the stored record has the larger ts, and stays."""
     table = table_of(tmp_path, "DefaultHoodieRecordPayload", table_type)
     table.upsert(STORED)
     table.upsert(INCOMING)
@@ -94,8 +94,8 @@ def test_the_default_payload_honors_the_ordering_field(
 def test_overwriting_payloads_precombine_a_batch(payload: str, tmp_path: Path) -> None:
     """OverwriteWithLatestAvroPayload: of a batch, the record with the greatest value is picked.
 
-    Not in version 9, where Apache Hudi 1.2.0 creates a table in ``COMMIT_TIME_ORDERING``: the last
-    record is picked.
+    This is not so in version 9: Apache Hudi 1.2.0 creates such a table in ``COMMIT_TIME_ORDERING``,
+    in which the last record is picked.
     """
     table = table_of(tmp_path, payload, MERGE_ON_READ)
     table.upsert(STORED, INCOMING)
@@ -119,7 +119,7 @@ def test_late_data_loses_by_event_time(table_type: TableType, tmp_path: Path) ->
 
 
 def test_event_time_payload_requires_an_ordering_field() -> None:
-    """EventTimeAvroPayload: users need to set the event time field; otherwise it is refused."""
+    """EventTimeAvroPayload: a table without an event time field is refused."""
     with pytest.raises(InvalidConfig, match="ordering"):
         spec_of("EventTimeAvroPayload", MERGE_ON_READ).to_properties()
 
@@ -158,7 +158,7 @@ def test_only_fields_that_differ_from_their_default_are_overwritten(
 def test_late_partial_update_fills_missing_fields_of_the_stored_record(
     table_type: TableType, tmp_path: Path
 ) -> None:
-    """PartialUpdateAvroPayload, the example: the late record has the price that storage lacks."""
+    """PartialUpdateAvroPayload, the example: a late record fills the price that is null."""
     table = table_of(tmp_path, "PartialUpdateAvroPayload", table_type)
     table.upsert({**STORED, "name": "name_1", "price": None})
     table.upsert({**INCOMING, "name": None, "price": "price_1"})
@@ -169,7 +169,7 @@ def test_late_partial_update_fills_missing_fields_of_the_stored_record(
 def test_partial_update_keeps_fields_that_it_does_not_set(
     table_type: TableType, tmp_path: Path
 ) -> None:
-    """PartialUpdateAvroPayload: certain fields are updated, the whole record is not replaced."""
+    """PartialUpdateAvroPayload: only certain fields are updated; the others keep their values."""
     table = table_of(tmp_path, "PartialUpdateAvroPayload", table_type)
     table.upsert(STORED)
     table.upsert({KEY: "1", "ts": 3, "name": "name_3"})
@@ -177,7 +177,7 @@ def test_partial_update_keeps_fields_that_it_does_not_set(
 
 
 def test_a_partial_update_is_combined_in_a_batch_too(tmp_path: Path) -> None:
-    """PartialUpdateAvroPayload, in the path that combines the records of one batch."""
+    """PartialUpdateAvroPayload: the records of one batch are combined in the same way."""
     table = table_of(tmp_path, "PartialUpdateAvroPayload", MERGE_ON_READ)
     table.upsert({KEY: "1", "ts": 2, "name": "name_1"}, {KEY: "1", "ts": 1, "price": "price_1"})
     assert table.rows() == [{KEY: "1", "ts": 2, "name": "name_1", "price": "price_1"}]
@@ -187,7 +187,7 @@ def test_a_partial_update_is_combined_in_a_batch_too(tmp_path: Path) -> None:
 def test_a_partial_update_is_seen_by_an_incremental_query(
     table_type: TableType, tmp_path: Path
 ) -> None:
-    """PartialUpdateAvroPayload excludes Hudi's own columns: the commit time is the new one."""
+    """PartialUpdateAvroPayload fills none of Hudi's own columns: the commit time is new."""
     table = table_of(tmp_path, "PartialUpdateAvroPayload", table_type)
     table.upsert(STORED, {**STORED, KEY: "2"})
     second = table.upsert({KEY: "1", "ts": 3, "name": "name_3"})
@@ -216,7 +216,7 @@ def test_changes_of_mysql_are_ordered_by_binlog_position(
 
 @both_table_types
 def test_value_that_postgres_did_not_send_is_kept(table_type: TableType, tmp_path: Path) -> None:
-    """Record Payload Configs: PostgresDebeziumAvroPayload, with a value that was left unsent."""
+    """Record Payload Configs: PostgresDebeziumAvroPayload keeps values that were not sent."""
     schema = pa.schema([(KEY, pa.string()), ("_event_lsn", pa.int64()), ("name", pa.string())])
     table = table_of(tmp_path, "PostgresDebeziumAvroPayload", table_type, schema)
     table.upsert({KEY: "1", "_event_lsn": 1, "name": "a long text"})

@@ -1,7 +1,7 @@
-"""Every sentence of the specification "Record Merger" that states behaviour, and its proofs.
+"""Every sentence of the specification "Record Merger" that states behaviour has a test.
 
-Sentences are shortened, in the order of the specification. A test in this folder is named by its
-function alone, any other with its file.
+The sentences are shortened, and in the order of the specification. For a test of this folder the
+function is named, for other tests also the file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Storages for tests that wrap another storage: they count requests, or make them fail."""
+"""Storages for tests. Each wraps another storage, and counts its requests or makes them fail."""
 
 from tests.storages.counting_storage import CountingStorage, Request
 from tests.storages.faulty_storage import FaultyStorage, SimulatedCrash

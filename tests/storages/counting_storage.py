@@ -26,14 +26,19 @@ class CountingStorage(WrappedStorage):
         self._lock = Lock()
 
     def count(self, method: str | None = None, *, under: str = "") -> int:
-        """Count the calls, if asked of one method, or of paths that start with ``under``."""
+        """Count the calls, by default all of them.
+
+        Args:
+            method: counts only calls of this method.
+            under: counts only calls for paths that start with this text.
+        """
         return sum(
             method in (None, request.method) and request.path.startswith(under)
             for request in self.requests
         )
 
     def forget(self) -> None:
-        """Reset the counter."""
+        """Forget the calls so far."""
         self.requests.clear()
 
     def _reading(self, method: str, path: str, call: Callable[[], T]) -> T:

@@ -15,7 +15,10 @@ When = Literal["before", "after", "lost", "doubtful"]
 
 
 class SimulatedCrash(BaseException):
-    """The process died. It is no ``Exception``: a dead process neither handles nor cleans up."""
+    """The process died.
+
+    This is no ``Exception``, because a dead process neither handles errors nor cleans up.
+    """
 
 
 @dataclass
@@ -32,7 +35,7 @@ class FaultyStorage(WrappedStorage):
 
     Args:
         inner: the storage that carries out all other writes.
-        nth: which write fails; None to count the writes in ``writes`` only.
+        nth: which write fails. If it is None, none fails, and ``writes`` counts them.
         when: with ``before`` and ``after`` the process dies before or after the write, and every
             later call raises ``SimulatedCrash``. With ``lost`` the write is not carried out, with
             ``doubtful`` it is; both raise ``StorageUnavailable`` once, and later calls work.

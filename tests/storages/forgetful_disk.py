@@ -1,9 +1,10 @@
-"""A folder of the local disk as a power failure may leave it.
+"""A folder of the local disk, and the states in which a power failure may leave it.
 
-The calls of ``os.fsync`` show what the code under test forces to the disk; all else may be lost:
+The calls of ``os.fsync`` show what the code under test forces to the disk. Everything else may be
+lost:
 
-- a name that was created or deleted since its folder was forced exists or not, independently;
-- a file that was never forced is empty, cut or whole.
+- each name that was created or deleted since its folder was forced may exist or not;
+- a file that was never forced may be empty, cut off or whole.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ class Loss(Protocol):
     """Decides what a power failure destroys."""
 
     def keeps_change(self) -> bool:
-        """Decide whether a change of a folder survives that was not forced."""
+        """Decide whether a change of a folder that was not forced survives."""
         ...
 
     def kept_bytes(self, size_bytes: int) -> int:
-        """Decide how many bytes survive of a file that was not forced."""
+        """Decide how many bytes of a file that was not forced survive."""
         ...
 
 
@@ -44,7 +45,7 @@ class Everything:
 
 
 class Contents:
-    """All changes of folders survive, but the content of files only if it was forced."""
+    """All changes of folders survive. The content of a file survives only if it was forced."""
 
     def keeps_change(self) -> bool:
         return True
@@ -71,8 +72,8 @@ class ForgetfulDisk:
 
     Args:
         root: the folder, without links in its path.
-        vault: an empty folder of the same disk, for contents that were forced.
-        patch: replaces ``os.fsync``.
+        vault: an empty folder of the same disk, in which forced contents are kept.
+        patch: with it ``os.fsync`` is replaced.
     """
 
     def __init__(self, root: Path, vault: Path, patch: pytest.MonkeyPatch) -> None:
@@ -86,7 +87,7 @@ class ForgetfulDisk:
         patch.setattr("os.fsync", self._fsync)
 
     def after_power_failure(self, target: Path, loss: Loss) -> None:
-        """Copy to ``target``, which must not exist, what a power failure would leave now."""
+        """Copy to ``target``, which must not exist, the files left if the power failed now."""
         self._copy_folder(self._root, target, loss)
 
     def _fsync(self, descriptor: int) -> None:
@@ -100,7 +101,10 @@ class ForgetfulDisk:
             self._keep(source)
 
     def _keep(self, source: str) -> None:
-        """Link the file, which keeps its content after a deletion, and its inode from reuse."""
+        """Link the file in the vault.
+
+        The link keeps the content after a deletion, and keeps the inode from being reused.
+        """
         kept = self._kept(os.stat(source).st_ino)
         if not kept.exists():
             os.link(source, kept)

@@ -23,8 +23,8 @@ class Reads:
     """The reads of one process through all its storages.
 
     Attributes:
-        nth: which read fails (0 is the first); None to count them only.
-        is_gone: whether it raises ``NotFound``, if its method may.
+        nth: which read fails (0 is the first); None to only count the reads.
+        is_gone: whether the read raises ``NotFound``, if its method may raise it.
         methods: the methods of the reads so far.
     """
 

@@ -1,9 +1,9 @@
-"""A pipeline by the cluster's exchange whose first task to write is held up; for spark-submit.
+"""Runs a pipeline with the cluster's exchange, and holds its first writing task; for spark-submit.
 
 held_driver.py PIPELINE FOLDER
 
-The attempt that writes the first file of all makes ``FOLDER/first``, which holds the process id of
-its executor, and does not go on before another attempt of the same task has begun.
+The task attempt that writes the first file creates ``FOLDER/first``, which contains the process id
+of its executor. It continues only after another attempt of the same task has begun.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ POLL_S = 0.02
 
 @dataclass(frozen=True)
 class HeldExchange:
-    """The cluster's exchange, with its writing held up."""
+    """The cluster's exchange, whose first writing task is held."""
 
     folder: Path
 
@@ -46,13 +46,13 @@ class HeldExchange:
         return SparkExchange(REDUCE_TASKS).run(batch, prepare, open_held)
 
     def read(self, batch: KafkaBatch) -> HeldExchange:
-        """Nothing is read before it is written."""
+        """Return this exchange, which reads the batch when it writes it."""
         return self
 
 
 @dataclass(frozen=True)
 class HeldWrite:
-    """Writes, and stays where the module's docstring says."""
+    """Writes, and then waits as the module's docstring describes."""
 
     write: Write
     folder: Path
@@ -76,7 +76,7 @@ class HeldWrite:
 
 
 def _executor_pid() -> int:
-    """The JVM; between it and this process is the one that forks the workers."""
+    """Return the process id of the JVM, which is the parent of the parent of this worker."""
     _, _, rest = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(") ")
     return int(rest.split()[1])
 

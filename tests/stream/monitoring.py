@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 
 def get(port: int, path: str) -> tuple[int, str]:
-    """Status and text of an answer."""
+    """Return the status and the text of an answer."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:
             return answer.status, answer.read().decode()
@@ -18,7 +18,7 @@ def get(port: int, path: str) -> tuple[int, str]:
 
 
 def scraped(port: int) -> dict[str, float]:
-    """Every sample, by its name; those of a partition, or a table, by name and that."""
+    """Return every sample by its name, followed by its partition or table if it has one."""
     return {
         sample.name + sample.labels.get("partition", sample.labels.get("table", "")): sample.value
         for family in text_string_to_metric_families(get(port, "/metrics")[1])

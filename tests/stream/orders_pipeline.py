@@ -33,7 +33,7 @@ COLUMNS = {
 def pipeline_tree(
     bootstrap: str, topic: str, path: str, **changes: Mapping[str, object]
 ) -> dict[str, Any]:
-    """A pipeline file of the order stream; ``changes`` are merged into its sections."""
+    """Return a pipeline file of the order stream; ``changes`` are merged into its sections."""
     tree: dict[str, Any] = {
         "source": {"bootstrap_servers": bootstrap, "topic": topic, "max_records_per_batch": 4_000},
         "decode": {"schema": COLUMNS},
@@ -55,19 +55,19 @@ def pipeline_tree(
 def pipeline_config(
     bootstrap: str, topic: str, path: Path | str, **changes: Mapping[str, object]
 ) -> PipelineConfig:
-    """The same, checked."""
+    """Return the pipeline of ``pipeline_tree``, validated."""
     return validated(pipeline_tree(bootstrap, topic, str(path), **changes))
 
 
 def assert_holds(location: StorageLocation, expected: ExpectedOrders) -> None:
-    """The table holds exactly the expected orders."""
+    """Check that the table contains exactly the expected orders."""
     rows = open_table(location).scan(columns=list(COLUMNS)).to_reader().read_all()
     wanted = expected.rows.select(list(COLUMNS)).cast(rows.schema)
     assert rows.sort_by("order_id").equals(wanted), _difference(rows, wanted)
 
 
 def assert_offsets_chain(location: StorageLocation, end: KafkaCheckpoint) -> None:
-    """Each commit begins where the one before it ended, and the last one ends at ``end``."""
+    """Check that each commit begins where the previous one ended, and the last ends at ``end``."""
     table = open_table(location)
     position: str | None = None
     for instant in table.timeline.completed(Action.DELTA_COMMIT):

@@ -1,7 +1,7 @@
 """Packs the project and its dependencies for executors, as venv-pack does.
 
-A virtual environment in which nothing leads to the checkout: the interpreter is a link, the
-packages are files. PySpark is not in it; executors have that from Spark itself.
+The archive is a virtual environment without links to the checkout: the interpreter is a link to
+Python, and the packages are files. It lacks PySpark, which executors get from Spark itself.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ def pack(archive: Path, version: str | None = None) -> None:
     """Write the archive.
 
     Args:
-        archive: its path, ``*.tar.gz``; from a plain tar Spark takes no links that lead out of it.
-        version: of the project, as the environment says; None for the true one.
+        archive: its path, ``*.tar.gz``; Spark does not accept a plain tar with links that lead out
+            of it.
+        version: the version of the project that the environment reports; None for the true one.
     """
     with tarfile.open(archive, "w:gz", compresslevel=1) as tar:
         _add_interpreter(tar)
@@ -44,7 +45,7 @@ def pack_bare(archive: Path) -> None:
 
 
 def _add_interpreter(tar: tarfile.TarFile) -> None:
-    """Make a folder a virtual environment: a link and its configuration."""
+    """Add the link and the configuration that make a folder a virtual environment."""
     interpreter = Path(sys.executable).resolve()
     link = tarfile.TarInfo("bin/python")
     link.type, link.linkname = tarfile.SYMTYPE, str(interpreter)
@@ -53,7 +54,7 @@ def _add_interpreter(tar: tarfile.TarFile) -> None:
 
 
 def _needed_by(project: str) -> Iterator[Distribution]:
-    """The transitive dependencies of a project and its extra ``streamer``, each once."""
+    """Yield the transitive dependencies of a project with its extra ``streamer``, each once."""
     seen, waiting = {project, "pyspark"}, [project]
     while waiting:
         name = waiting.pop()

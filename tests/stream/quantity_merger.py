@@ -8,12 +8,12 @@ from lakemark.merge.custom import Records, VectorMerge, VectorMerger, choose_row
 
 
 class QuantityMerger(VectorMerger):
-    """Keeps the winning row, with the sum of both quantities."""
+    """Keeps the later version, with the sum of both quantities."""
 
     merging_strategy = "6c0b8d0e-52f6-4d0f-9d53-0c6f6f0f7b51"
 
     def merge(self, older: Records, newer: Records) -> VectorMerge:
-        """Merge rows side by side."""
+        """Merge each older row with its newer row."""
         newer_wins = newer.wins_over(older)
         rows = choose_rows(newer_wins, newer.rows, older.rows)
         place = rows.column_names.index("quantity")

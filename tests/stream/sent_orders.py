@@ -1,4 +1,4 @@
-"""Orders in a topic, and all that must be true of the tables that they became."""
+"""Orders in a topic, and checks of the tables into which a pipeline wrote them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ PARTITIONS = 4
 
 @dataclass
 class SentOrders:
-    """Orders in a topic of their own, and where their table is to be.
+    """Orders that were sent to a new topic, and the location of their table.
 
     Attributes:
-        kafka: where they are sent.
-        location: of the table.
-        count: how many, from the first of the stream.
-        long_reject_bytes: size of one record that no decoder can take, sent before; 0 for none.
+        kafka: the broker to which they are sent.
+        location: location of the table.
+        count: how many orders of the stream, from its first on.
+        long_reject_bytes: size of an invalid record that is sent before the orders; 0 for none.
     """
 
     kafka: Kafka
@@ -43,7 +43,7 @@ class SentOrders:
         produce(self.kafka.bootstrap, self.topic, self.count, keys=KEYS)
 
     def pipeline_file(self, folder: Path, **changes: Mapping[str, object]) -> Path:
-        """The pipeline file for ``lakemark run``."""
+        """Write the pipeline file for ``lakemark run``."""
         tree = pipeline_tree(self.kafka.bootstrap, self.topic, self.location.url, **changes)
         tree["table"]["storage"] = dict(self.location.options)
         file = folder / "orders.yaml"
@@ -51,7 +51,7 @@ class SentOrders:
         return file
 
     def assert_landed(self) -> None:
-        """Every record is there once, in the table or its dead letters, and no file is too many."""
+        """Check that each record is once in the table or its dead letters, without extra files."""
         expected = expected_orders(self.count, keys=KEYS)
         more_rejects = min(self.long_reject_bytes, 1)
         assert_holds(self.location, expected)
@@ -68,7 +68,7 @@ class SentOrders:
 
 
 def _assert_only_committed_files(location: StorageLocation) -> None:
-    """Nothing is pending, and the files are those that the commits name, no other."""
+    """Check that nothing is pending, and that storage has exactly the files that commits name."""
     table = open_table(location)
     assert not table.timeline.pending()
     commits = [table.store.read_commit(instant) for instant in table.timeline.completed()]

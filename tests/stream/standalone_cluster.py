@@ -1,8 +1,8 @@
 """A Spark cluster of this machine: a master, two workers, and programs submitted to it.
 
-Each worker has an address of its own, since Spark never runs a second attempt of a task on the host
-of the first. Nothing in the environment or the folders of these processes leads to the project, so
-executors have what was shipped to them.
+Each worker has its own address, because Spark never runs a second attempt of a task on the host of
+the first. Neither the environment nor the folders of these processes lead to the project. So
+executors have only the code that was shipped to them.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class StandaloneCluster:
     """A running master with its workers.
 
     Attributes:
-        url: of the master.
-        folder: of logs and work folders.
+        url: url of the master.
+        folder: folder of the logs and the work folders.
     """
 
     url: str
@@ -70,9 +70,10 @@ class StandaloneCluster:
 
         Args:
             program: a Python file.
-            arguments: of the program.
-            folder: is made; the driver's output and working folder, and Spark's event log.
-            archive: a packed environment, for the executors.
+            arguments: arguments of the program.
+            folder: a folder, which this creates, for the driver's output and Spark's event log. The
+                driver runs in it.
+            archive: a packed environment for the executors.
             conf: more Spark properties.
         """
         folder.mkdir()
@@ -102,11 +103,11 @@ class StandaloneCluster:
 
 
 def spark_events(folder: Path, *kinds: str) -> list[dict[str, Any]]:
-    """Events of a program that was submitted with this folder and has ended, in order.
+    """Return events, in order, of a program that was submitted with this folder and has ended.
 
     Args:
-        folder: the program's.
-        kinds: such as ``SparkListenerTaskEnd``.
+        folder: the folder with which it was submitted.
+        kinds: kinds of events, such as ``SparkListenerTaskEnd``.
     """
     (log,) = (folder / "spark-events").iterdir()
     events = map(json.loads, log.read_text().splitlines())
@@ -115,7 +116,7 @@ def spark_events(folder: Path, *kinds: str) -> list[dict[str, Any]]:
 
 @contextmanager
 def standalone_cluster(folder: Path) -> Iterator[StandaloneCluster]:
-    """A master and two workers of one core and 1 GiB each, until the end."""
+    """Run a master and two workers of one core and 1 GiB each during the block."""
     with ExitStack() as stack:
         log = folder / "master.log"
         ports = ["--port", "0", "--webui-port", "0"]
@@ -131,7 +132,7 @@ def standalone_cluster(folder: Path) -> Iterator[StandaloneCluster]:
 
 @contextmanager
 def _daemon(name: str, host: str, arguments: Sequence[str], log: Path) -> Iterator[None]:
-    """A process of Spark's standalone mode; its executors end with it."""
+    """Run a process of Spark's standalone mode during the block; its executors end with it."""
     launch = [str(_spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}"]
     environment = _environment(host)
     environment |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": _QUICK_START}
@@ -151,7 +152,7 @@ def _daemon(name: str, host: str, arguments: Sequence[str], log: Path) -> Iterat
 
 
 def _properties(folder: Path) -> dict[str, str]:
-    """Small executors, the Kafka connector, and an event log that can be read."""
+    """Return Spark properties: small executors, the Kafka connector, and a readable event log."""
     events = folder / "spark-events"
     events.mkdir()
     return {

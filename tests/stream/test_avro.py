@@ -1,4 +1,4 @@
-"""Avro on the whole way: Kafka, a schema registry, Spark's workers, the table."""
+"""Avro records pass from Kafka to the table, with a schema registry and Spark's workers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ID = ("id", "string")
 
 @pytest.fixture
 def gateway(apicurio: Apicurio) -> Iterator[FaultyRegistry]:
-    """A gateway to the registry that a test may stop."""
+    """A server in front of the registry that a test may stop."""
     with FaultyRegistry(apicurio.url) as server:
         yield server
 

@@ -1,4 +1,4 @@
-"""A standalone cluster: executors with a shipped environment, lost ones, and slow ones."""
+"""On a standalone cluster, lost or slow executors lose no row, and unlike executors are refused."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_shipped_modules_of_users_hide_no_package_of_lakemark(
     s3_server: S3Server,
     tmp_path: Path,
 ) -> None:
-    """Spark puts what ``--py-files`` ships in front of the packages of executors."""
+    """Spark puts modules that ``--py-files`` ships in front of the packages of executors."""
     orders = SentOrders(kafka, s3_server.location(), RECORDS, LONG_BYTES)
     shipped = tmp_path / "shop.zip"
     with ZipFile(shipped, "w") as archive:
@@ -177,7 +177,7 @@ def _run(
     environment: Path,
     conf: Mapping[str, str] | None = None,
 ) -> int:
-    """Submit a program and wait for its end; returns the exit code."""
+    """Submit a program, wait for its end, and return its exit code."""
     with cluster.submitted(program, arguments, folder, environment, conf) as driver:
         return _exit_code(driver, folder)
 
@@ -185,7 +185,7 @@ def _run(
 def _refusal(
     cluster: StandaloneCluster, environment: Path, orders: SentOrders, folder: Path
 ) -> str:
-    """The output of a run that fails before it creates a table."""
+    """Return the output of a run that fails before it creates a table."""
     arguments = ["run", orders.pipeline_file(folder), "--once"]
     assert _run(cluster, LAKEMARK, arguments, folder / "driver", environment) == 1
     assert not open_storage(orders.location).list_tree("")
@@ -195,7 +195,7 @@ def _refusal(
 
 
 def _wait_for_metrics_of_a_batch(port: int, driver: subprocess.Popen[bytes]) -> None:
-    """Wait until the driver reports, over HTTP, a written batch and good health."""
+    """Wait until the driver reports over HTTP that it wrote a batch and is healthy."""
     deadline = time.monotonic() + END_WITHIN_S
     batches = 0.0
     while not batches:
@@ -208,7 +208,7 @@ def _wait_for_metrics_of_a_batch(port: int, driver: subprocess.Popen[bytes]) -> 
 
 
 def _held_executor(folder: Path, driver: subprocess.Popen[bytes]) -> int:
-    """The process id of the executor that has written a file, once there is one."""
+    """Wait for the first written file, and return the process id of the executor that wrote it."""
     deadline = time.monotonic() + END_WITHIN_S
     while not (folder / "first").exists():
         assert driver.poll() is None, _complaints(folder / "driver")
@@ -228,7 +228,10 @@ def _complaints(folder: Path) -> str:
 
 
 def _shuffling_hosts(folder: Path) -> set[str]:
-    """Where tasks of the cluster's exchange ran: the only ones that write for a shuffle."""
+    """Return the hosts on which tasks of the cluster's exchange ran.
+
+    Only tasks of this exchange write data for a shuffle.
+    """
     return {
         task["Task Info"]["Host"]
         for task in spark_events(folder, "SparkListenerTaskEnd")

@@ -62,7 +62,7 @@ def _wait_for_first_commit(location: StorageLocation, process: subprocess.Popen[
 
 
 def _read_records(location: StorageLocation) -> int:
-    """How many records of the topic the table's newest checkpoint covers."""
+    """Return how many records of the topic the table's newest checkpoint covers."""
     try:
         newest = open_table(location).newest_metadata()
     except TableNotFound:

@@ -1,4 +1,4 @@
-"""From a topic to a table: every record is there once, with each exchange."""
+"""With each exchange, every record of a topic arrives exactly once in the table."""
 
 from __future__ import annotations
 

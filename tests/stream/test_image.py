@@ -1,4 +1,4 @@
-"""The image that ``make image`` builds, as its users run it: on a topic, into a mounted folder."""
+"""The image of ``make image`` reads a topic into a mounted folder, as its users run it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,11 @@ def docker(*arguments: str, within_s: float = WITHIN_S) -> subprocess.CompletedP
 
 @pytest.fixture(scope="module")
 def image() -> str:
-    """Built as users build it. ``.ci/run`` names a base where there is Docker: none skips there."""
+    """The image, built as users build it.
+
+    ``.ci/run`` sets ``LAKEMARK_DOCKER_BASE`` if there is Docker, so that these tests are not
+    skipped there.
+    """
     base = os.environ.get("LAKEMARK_DOCKER_BASE")
     try:
         answers = docker("info").returncode == 0
@@ -53,7 +57,7 @@ def image() -> str:
 
 @pytest.fixture
 def lake(kafka: Kafka, topic: str, tmp_path: Path) -> Path:
-    """A folder that the image's user may write, and the pipeline file next to it."""
+    """A folder to which the user of the image may write, and the pipeline file next to it."""
     kafka.create_topic(topic, partitions=2)
     (tmp_path / "pipeline.yaml").write_text(
         f"source: {{bootstrap_servers: '{kafka.bootstrap}', topic: {topic}}}\n"
@@ -69,7 +73,7 @@ def lake(kafka: Kafka, topic: str, tmp_path: Path) -> Path:
 
 
 def in_container(lake: Path) -> list[str]:
-    """Options of ``docker run``: the network of this machine, the folder and the pipeline."""
+    """Return options of ``docker run``: the network of this machine, the folder, the pipeline."""
     pipeline = lake.with_name("pipeline.yaml")
     mounts = [f"{lake}:/lake", f"{pipeline}:/etc/lakemark/pipeline.yaml:ro"]
     return ["--network", "host", *(word for mount in mounts for word in ("-v", mount))]
@@ -96,7 +100,7 @@ def has_rows(lake: Path, expected: int) -> bool:
 
 @pytest.fixture
 def container() -> Iterator[str]:
-    """A name; the container is removed at the end."""
+    """The name of a container, which is removed at the end."""
     name = f"lakemark-tests-{uuid4().hex[:12]}"
     yield name
     docker("rm", "--force", name)

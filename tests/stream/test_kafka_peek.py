@@ -1,4 +1,4 @@
-"""A few records of a topic are looked at, in memory that does not depend on how long they are."""
+"""Sampling a few records of a topic uses bounded memory, however long the records are."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SHORT = b'{"id": 1}'
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait longer for a broker on a busy machine."""
+    """Wait longer for the broker, because the machine may be busy."""
     monkeypatch.setattr(kafka_peek, "ANSWER_WITHIN_S", 60.0)
     monkeypatch.setattr(kafka_source, "_SAMPLE_TIMEOUT_S", 60.0)
 
@@ -51,7 +51,7 @@ def source_of(
 
 
 def send_compressed(kafka: Kafka, topic: str, count: int) -> None:
-    """Long records that are nothing on the way."""
+    """Produce long records that are compressed to a few bytes."""
     settings = {"bootstrap.servers": kafka.bootstrap, "compression.type": "zstd", "log_level": 3}
     producer = Producer({**settings, "message.max.bytes": 2 * LONG_BYTES})
     for _ in range(count):

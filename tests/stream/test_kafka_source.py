@@ -1,4 +1,4 @@
-"""A topic on a real broker, through the application's own Spark session."""
+"""The source reads a topic of a real broker, in the application's own Spark session."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ Batch = tuple[KafkaCheckpoint, list[tuple[bytes | None, bytes | None, int, int]]
 
 
 def drain(source: KafkaSource, start: KafkaCheckpoint) -> list[Batch]:
-    """Planned end and records of each batch, until the topic is read."""
+    """Read the topic to its end; return the planned end and the records of each batch."""
     batches: list[Batch] = []
 
     def keep(records: DataFrame, batch_id: int) -> None:

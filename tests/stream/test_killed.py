@@ -1,4 +1,4 @@
-"""A process that is killed at any moment, over and over: each offset lands once."""
+"""A process is killed at random moments, again and again: each offset is written once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory is bounded whatever the messages: 1 MiB each, all of them in one file group."""
+"""Memory is bounded even if each message has 1 MiB and all belong to one file group."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ONE_FILE_GROUP = {"partition_by": [], "buckets": 1}
 
 
 class TookTooMuch(AssertionError):
-    """A worker was handed more than it may hold."""
+    """A worker got a larger chunk than it may hold."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Watched:
 
 
 class WatchedExchange(SparkExchange):
-    """The cluster's exchange, under watch."""
+    """The cluster's exchange, with a check of the size of each chunk."""
 
     batches = 0
 

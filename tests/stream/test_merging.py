@@ -1,4 +1,4 @@
-"""Merging on the whole path: Kafka, Spark's workers, commits, queries."""
+"""Records are merged correctly on the whole path: Kafka, Spark's workers, commits, queries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``lakemark run`` among modules with the names of its own packages, here and in workers."""
+"""``lakemark run`` works next to user modules that have the names of its own packages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CLASHING = ("checkpoints", "sinks", "streamer", "transforms")
 
 @pytest.fixture
 def working_directory(tmp_path: Path) -> Path:
-    """Where a user runs lakemark, with a merger whose file has the name of another module."""
+    """The folder in which a user runs lakemark; the file of a merger has the name of a module."""
     folder = tmp_path / "project"
     for name in CLASHING:
         (folder / name).mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""A run as monitoring sees it: real records, real commits, over real HTTP."""
+"""Metrics and health of a real run, over HTTP."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 
 class Watcher:
-    """Looks at the run from inside its first batch, and so holds the loop up."""
+    """Requests metrics and health while the run waits inside the event of its first batch."""
 
     def __init__(self) -> None:
         self.port = 0

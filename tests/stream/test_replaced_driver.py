@@ -149,7 +149,10 @@ def _active_jobs(spark: SparkSession) -> list[int]:
 
 
 def _with_table(orders: SentOrders, folder: Path) -> Path:
-    """The pipeline; its table is there, since a new metadata table is made under the lock."""
+    """Return the pipeline, after creating its table.
+
+    A run could not create the metadata table while the test holds the lock.
+    """
     file = orders.pipeline_file(folder, spark=SPARK)
     create_table(orders.location, table_spec(load(str(file), [])))
     return file
@@ -157,7 +160,7 @@ def _with_table(orders: SentOrders, folder: Path) -> Path:
 
 @contextmanager
 def _locked(location: StorageLocation) -> Iterator[Lease]:
-    """The table's lock, held by another: a batch is written, and waits before it is published."""
+    """Hold the table's lock, so that a batch is written but not published."""
     lease = open_lock(open_storage(location), lease_s=LEASE_S).acquire(0)
     try:
         yield lease
@@ -167,7 +170,7 @@ def _locked(location: StorageLocation) -> Iterator[Lease]:
 
 @contextmanager
 def _run(file: Path) -> Iterator[subprocess.Popen[str]]:
-    """``lakemark run --once``; Python and Java in a process group of their own."""
+    """Run ``lakemark run --once``, with Python and Java in a separate process group."""
     driver = subprocess.Popen(
         [sys.executable, "-m", "lakemark", "run", str(file), "--once"],
         env=short_lived(),
@@ -202,6 +205,6 @@ def _wait_until_it_has_written(storage: Storage) -> None:
 
 
 def _ended(driver: subprocess.Popen[str]) -> tuple[int, list[str]]:
-    """Exit code, and the lines on standard error."""
+    """Wait for the end, and return the exit code and the lines on standard error."""
     _, complaints = driver.communicate(timeout=ENDS_WITHIN_S)
     return driver.returncode, complaints.splitlines()

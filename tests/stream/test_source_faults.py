@@ -82,7 +82,7 @@ def order(key: int, at: int) -> Message:
 
 
 def offsets_left(bootstrap: str, topic: str, end: int) -> list[int]:
-    """The offsets of partition 0 that still have a record; the last of them has one."""
+    """Return the offsets of partition 0 that still have a record; the last offset has one."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "log_level": 0})
     consumer.assign([TopicPartition(topic, 0, 0)])
     found: list[int] = []
@@ -435,7 +435,7 @@ def test_records_that_are_deleted_between_the_plan_of_a_batch_and_its_reading_ar
 
 
 def fails_once(publish: Callable[..., Instant]) -> Callable[..., Instant]:
-    """A publication whose first attempt has a conflict, so that the batch is retried."""
+    """Make the first publication raise a conflict, so that the batch is retried."""
     attempts = iter([False])
 
     def published(*arguments: Any) -> Instant:
@@ -448,11 +448,11 @@ def fails_once(publish: Callable[..., Instant]) -> Callable[..., Instant]:
 
 
 class Withholds(DriverExchange):
-    """An exchange that is not given some records of its first batch.
+    """An exchange that does not get some records of its first batch.
 
     Attributes:
-        offsets: of the records.
-        afterwards: what happens once the others were read.
+        offsets: offsets of these records.
+        afterwards: called after the other records were read.
     """
 
     offsets: tuple[int, ...] = ()
@@ -524,7 +524,7 @@ def test_offsets_that_were_not_read_and_are_deleted_now_are_lost(
 
 
 def _check_loss(table: OpenTable, topic: str, skipped: list[OffsetsLost]) -> None:
-    """Offsets 2 to 4 of nine are recorded as lost, and the others are rows."""
+    """Check that offsets 2 to 4 of nine are recorded as lost, and the others are rows."""
     (commit,) = table.timeline.completed(*COMMITS)
     fact = {"topic": topic, "partition": 0, "from": 2, "to": 5, "count": 3}
     extra = table.store.read_commit(commit).extra_metadata

@@ -36,13 +36,13 @@ def merge_on_read(*groups: Options) -> dict[str, str]:
 
 
 def version(number: int) -> dict[str, str]:
-    """Set the version of a table, which writes do not upgrade."""
+    """Set the version of a table, and keep writes from upgrading it."""
     pinned = {"hoodie.write.table.version": str(number), "hoodie.write.auto.upgrade": "false"}
     return pinned | (ORDERED_THE_OLD_WAY if number == 6 else {})
 
 
 def version_unpinned(number: int) -> dict[str, str]:
-    """Set the version of a table, if writes would upgrade to the same version."""
+    """Set the version of a table. Use this if writes would upgrade to the same version anyway."""
     return {"hoodie.write.table.version": str(number)}
 
 

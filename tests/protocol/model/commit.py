@@ -58,7 +58,7 @@ def start(step: Step) -> Iterator[State]:
 
 
 def check_begun(step: Step) -> Iterator[State]:
-    """Continue if the instant was created under the same lease as its base was loaded."""
+    """Continue if the instant was created under the lease under which its base was loaded."""
     yield step.next() if step.holds_lease else step.go("cancel")
 
 
@@ -178,7 +178,7 @@ def _may_be_published(step: Step) -> bool:
 
 
 def _conflicts(step: Step, ours: Instant) -> bool:
-    """Whether a write that completed since the base touched the bucket of ours."""
+    """Whether a write that completed after our base was loaded touched our bucket."""
     wrote = step.process.wrote
     assert wrote is not None
     for theirs in step.state.completed(*WRITES):

@@ -1,4 +1,4 @@
-"""The scenarios in which a search finds what each missing rule breaks."""
+"""For each rule, the scenarios in which a search finds what breaks without it."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def _of_table(table: Table, acknowledged: frozenset[int]) -> Iterator[str]:
 
 
 class NextCommit:
-    """Whether the table can still be written once every process has died, at any state.
+    """Checks in any state that the table can still be written if every process dies there.
 
     Args:
         rules: the rules that the next process follows.
@@ -84,7 +84,10 @@ class NextCommit:
 
 
 def _dead(state: State) -> State:
-    """Return the state after all died, with a process that recovers, compacts and commits."""
+    """Return the state after every process has died and one new process has started.
+
+    The new process recovers, compacts and commits.
+    """
     queue = ("execute", "commit")
     return state._replace(
         lock=Lock(_DEAD, 0),

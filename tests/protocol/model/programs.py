@@ -149,7 +149,7 @@ def successors(step: Step, known: Mapping[str, tuple[str, ...]]) -> Iterator[tup
 
 
 def _at_next_action(state: State, number: int, known: Mapping[str, tuple[str, ...]]) -> State:
-    """Follow names of other programs until the process is at an action."""
+    """Where a step names another program, continue there, until the process is at an action."""
     process = state.processes[number]
     while process.program not in FINAL or process.queue:
         if process.program == "done":

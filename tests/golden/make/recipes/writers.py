@@ -35,7 +35,7 @@ _RUN = "call run_compaction(op => 'run', table => '{table}')"
 
 
 def _other_partitions(table: TableInMaking) -> None:
-    """Only the slow writer writes to its partition, so that no commits conflict."""
+    """Overlap the commit of a slow writer with commits of other partitions: none conflicts."""
     table.write("insert", INSERTED)
     with table.held_write(rows(range(0, 30, 3), version=1, ts=200)):
         table.write("upsert", rows(range(1, 30, 3), version=2, ts=200))
