@@ -1,4 +1,4 @@
-"""What a commit costs in requests: a small multiple of the file groups, and no listing of data."""
+"""A commit needs few requests for each file group, and lists no data folder."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_commit_to_a_table_of_many_files_asks_no_more_and_lists_none_of_them()
 
 
 def test_only_what_a_commit_wrote_is_placed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A map of all buckets, made for every commit, takes longer than the commit itself."""
+    """Mapping all buckets again for every commit would take longer than the commit itself."""
     placed: list[int] = []
 
     def counting(
@@ -114,7 +114,7 @@ def test_an_archival_asks_little_of_a_history_however_long_it_is() -> None:
 
 
 def _requests_of_a_commit(groups: int) -> list[tuple[str, bool]]:
-    """Methods, and whether they were asked of ``.hoodie``, where a commit writes to one group."""
+    """List the requests of a commit to one group: method, and whether it is below ``.hoodie``."""
     storage = CountingStorage(open_storage(StorageLocation(f"memory://requests/{groups}")))
     make(storage)
     to = writer(storage)
@@ -127,7 +127,7 @@ def _requests_of_a_commit(groups: int) -> list[tuple[str, bool]]:
 
 
 def _claim_files(to: TableWriter, groups: int) -> None:
-    """A commit that says it wrote a base file of each bucket, which nobody is going to read."""
+    """Commit the write stats of a base file in each bucket; the files do not exist."""
     instant = to.begin().instant
     names = [
         BaseFileName(file_id(n, "north", instant, "orders"), "0-0-0", instant, "parquet")

@@ -1,4 +1,4 @@
-"""How long a delete is remembered: as long as the log that holds it, as in Apache Hudi."""
+"""A delete has an effect as long as a log contains it, as in Apache Hudi."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``scripts/import_circles.py``, which ``make check`` runs."""
+"""``scripts/import_circles.py``, which ``make check`` runs, finds import circles."""
 
 from __future__ import annotations
 

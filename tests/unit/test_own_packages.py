@@ -1,4 +1,4 @@
-"""Modules of users with the names of lakemark's packages, in front of them on the path."""
+"""lakemark works if user modules with the names of its packages come first on the path."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLASHING = ("checkpoints", "sinks", "streamer", "transforms")
 
 @pytest.fixture
 def users(tmp_path: Path) -> Path:
-    """A folder of a user with modules that must not be imported."""
+    """A user's folder, with modules whose names are those of lakemark's packages."""
     folder = tmp_path / "users"
     for name in ("transforms", "sinks", "checkpoints"):
         (folder / name).mkdir(parents=True)
@@ -41,7 +41,7 @@ def table(tmp_path: Path) -> Path:
 
 
 def python(users: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Python in the folder of the user, which comes first on its path."""
+    """Run Python in the user's folder, which comes first on its path."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(users), ROOT])}
     command = [sys.executable, *map(str, arguments)]
     return subprocess.run(
@@ -74,7 +74,7 @@ def test_command_without_a_clash_warns_of_nothing(tmp_path: Path, table: Path) -
 
 
 def test_program_as_a_file_does_not_hide_modules_of_the_user(users: Path) -> None:
-    """Python puts the folder of the file first; it has modules such as ``table``."""
+    """Python puts the folder of the program first, which has modules such as ``table``."""
     program = (
         "import runpy, sys, types\n"
         f"sys.path.insert(0, {str(Path(ROOT, 'lakemark'))!r})\n"

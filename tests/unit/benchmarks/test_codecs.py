@@ -1,4 +1,4 @@
-"""Each codec gives what the library gives that could replace it."""
+"""Each codec gives the same result as the library that could replace it."""
 
 from __future__ import annotations
 

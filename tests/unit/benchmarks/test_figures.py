@@ -1,4 +1,4 @@
-"""The figures of the benchmark: what counts as time, and what is left out of the steady state."""
+"""The figures of the benchmark: all work counts as time, and the first batch is separate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of a table's life: what is counted, and what is compared with what."""
+"""The figures of a table's long life: requests, times, sizes, and which tables are compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of the read benchmark hold what the engines are checked against."""
+"""The tables of the read benchmark contain the rows with which answers are compared."""
 
 from __future__ import annotations
 

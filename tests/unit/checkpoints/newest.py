@@ -8,6 +8,6 @@ from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY, Commits
 
 
 def newest_checkpoint(commits: Commits, identity: str = DEFAULT_IDENTITY) -> KafkaCheckpoint | None:
-    """The newest checkpoint; None if no commit has one, or if it was reset."""
+    """Return the newest checkpoint; None if no commit has one, or if it was reset."""
     progress = newest_progress(commits, identity)
     return None if progress is None else progress.checkpoint

@@ -46,7 +46,7 @@ def test_the_newest_by_completion_wins_in_any_order() -> None:
 
 
 def test_commit_that_was_requested_first_and_completed_last_counts() -> None:
-    """The search ends at a commit that completed before the newest progress that it has found."""
+    """The search may end only at a commit that completed before the newest progress it found."""
     commits = [commit(1, 9, 40), commit(2, 3, 20), commit(4, 5, 30)]
     for ordered in permutations(commits):
         assert newest_checkpoint(ordered) == orders(40)

@@ -26,7 +26,7 @@ from tests.storages import WatchedStorage, WholeSeconds
 
 
 def publish(table: OpenTable, identity: str, known: TableProgress) -> str:
-    """A commit of a streamer that knows this of the others; its requested time."""
+    """Commit as a streamer that has seen ``known``; return the requested time."""
     one, _ = Transaction.begin(table.context, Action.DELTA_COMMIT, table.refresh)
     name = one.instant.requested_at
     reported = encode_progress(

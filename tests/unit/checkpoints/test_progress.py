@@ -49,7 +49,7 @@ def instant(began: int, completed: int, action: Action = Action.DELTA_COMMIT) ->
 def written(
     known: list[Commit], began: int, completed: int, identity: str, offset: int | None
 ) -> Commit:
-    """A commit of one streamer that has seen ``known`` when it began."""
+    """Create a commit of one streamer that had seen the commits ``known`` when it began."""
     as_of = max((i.completed_at or "" for i, _ in known), default="")
     checkpoint = None if offset is None else orders(offset)
     progress = Progress(checkpoint=checkpoint, commit=at(began), topic_id=f"topic of {identity}")

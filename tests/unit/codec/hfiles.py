@@ -1,4 +1,4 @@
-"""Writes HFiles entry by entry, as Apache Hudi 1.2.0 does and, with more levels, as HBase does."""
+"""Writes HFiles as Apache Hudi 1.2.0 does, and with more index levels as HBase does."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _HBASE_SUFFIX = b"\x00" + b"\x7f" + b"\xff" * 7 + b"\x04"
 
 @dataclass
 class HFileBuilder:
-    """One file.
+    """Builds an HFile.
 
     Attributes:
         compression: ordinal of the codec.
-        block_bytes: a data block is full once its content has so many bytes.
-        fanout: blocks that one of an index below the root names.
-        levels: of the index.
-        checksum_bytes: what HBase's checksums would take after each block.
+        block_bytes: a data block is full once its content has this many bytes.
+        fanout: how many blocks an index block below the root names.
+        levels: levels of the index.
+        checksum_bytes: how many bytes follow each block in place of HBase's checksums.
     """
 
     compression: int = GZ
@@ -58,7 +58,7 @@ class HFileBuilder:
         return bytes(self._file)
 
     def _blocks(self, entries: Sequence[Entry]) -> Iterable[list[Entry]]:
-        """Entries of one key stay together."""
+        """Divide the entries into blocks; entries of one key stay in one block."""
         block: list[Entry] = []
         size = 0
         for key, value in entries:
@@ -104,7 +104,7 @@ def _root_entry(key: bytes, offset: int, size: int) -> bytes:
 
 
 def hadoop_vint(value: int) -> bytes:
-    """``WritableUtils.writeVInt`` of a value that is not negative."""
+    """Encode a value that is not negative like Hadoop's ``WritableUtils.writeVInt``."""
     if value <= 127:
         return bytes([value])
     digits = value.to_bytes((value.bit_length() + 7) // 8)

@@ -1,4 +1,4 @@
-"""Containers on the timeline are those of Apache Hudi, and none on storage crashes the reader."""
+"""Avro containers equal those of Apache Hudi, and a damaged one raises only a typed error."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 
 def raw(avro: object) -> object:
-    """The schema without logical types: what bytes mean before anybody interprets them."""
+    """Return the schema without logical types, with which values are read as they are stored."""
     if isinstance(avro, list):
         return [raw(branch) for branch in avro]
     if isinstance(avro, dict):
@@ -54,7 +54,7 @@ def test_what_is_written_is_what_an_independent_codec_writes(data: st.DataObject
 
 
 def test_a_reader_of_avro_sees_the_rows() -> None:
-    """Logical types and nulls at each level, as Python values."""
+    """An independent Avro reader gets logical types and nulls at each level as Python values."""
     schema = pa.schema(
         [
             ("id", pa.string()),
@@ -153,7 +153,7 @@ def test_a_decimal_of_more_digits_than_its_type_is_refused() -> None:
 
 
 def test_arrays_in_several_blocks_are_read() -> None:
-    """Java's blocking encoder may split them, with the size of each block after its count."""
+    """Java's blocking encoder may split an array into blocks, each with its count and its size."""
     first = b"\x03\x04\x02\x04" + b"\x02\x06" + b"\x00"  # -2 items in 2 bytes; 1 item; the end
     second = b"\x00"
     third = b"\x02\x08\x01\x02\x0a\x00"
@@ -180,7 +180,7 @@ def test_arrays_in_several_blocks_are_read() -> None:
 def test_rows_with_few_and_with_many_items_are_read_together(
     kind: object, value: Callable[[int], object]
 ) -> None:
-    """Many rows have a few items, few have many, one has so many that each must cost little."""
+    """The decoder is quick for many short arrays, few long ones, and a very long one."""
     counts = [*[n % 5 for n in range(100)], *range(40), 100_000, 0, 1]
     rows = [{"c": [value(n) for n in range(count)]} for count in counts]
     avro = _array_of(kind)

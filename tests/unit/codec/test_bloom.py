@@ -1,4 +1,4 @@
-"""Bloom filters are byte for byte those of Apache Hudi, and none on storage crashes the reader."""
+"""Bloom filters equal those of Apache Hudi, and a damaged one raises only a typed error."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SIMPLE_BY_APACHE = (
 
 
 def mixed_key(number: int) -> str:
-    """Keys of every length modulo four, and with bytes that Java takes for negative."""
+    """Return a key; keys have every length modulo four, and bytes that are negative in Java."""
     prefix = {0: "kéy-😀-", 1: "k", 2: "ключ"}.get(number % 7, "key-")
     return f"{prefix}{number}"
 
@@ -72,7 +72,7 @@ def test_the_footer_of_a_base_file_written_by_apache() -> None:
     ],
 )
 def test_a_filter_of_hudis_defaults_equals_apaches(key_count: int, sha256: str) -> None:
-    """130,001 keys fill both rows, and then go round them."""
+    """With 130,001 keys the filter has both of its rows, and reuses them from the first on."""
     builder = BloomFilterBuilder()
     builder.add(mixed_keys(key_count))
     assert hashlib.sha256(builder.footer()[BLOOM_FILTER].encode()).hexdigest() == sha256

@@ -1,4 +1,4 @@
-"""Delete blocks hold what Apache Hudi writes, and say which deletes Hudi would not compare."""
+"""Delete blocks equal those of Apache Hudi; the reader finds deletes that Hudi does not compare."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ MICROS = 1_700_000_000_000_000
     ],
 )
 def test_a_record_is_that_of_apache(ordering: list[pa.Array] | None, by_apache: str) -> None:
-    """``HoodieDeleteBlock.getContentBytes`` for ``DeleteRecord.create("k1", "p", value)``."""
+    """The bytes are from ``HoodieDeleteBlock`` for ``DeleteRecord.create("k1", "p", value)``."""
     body = encode(KEY, PATH, ordering)
     assert body.hex() == "0202046b31020270" + by_apache + "00"
     read = decode(body, "x")

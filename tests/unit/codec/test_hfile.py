@@ -1,4 +1,4 @@
-"""HFiles: Apache's, HBase's deeper indexes, and what must not be read."""
+"""The reader reads HFiles of Apache Hudi and deeper indexes of HBase, and refuses damaged files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def pairs(entries: Iterator[Entries]) -> list[Entry]:
 
 @st.composite
 def files(draw: st.DrawFn) -> tuple[list[Entry], bytes]:
-    """Sorted entries and a file that holds them; a key may come twice."""
+    """Draw sorted entries and a file that contains them. A key may occur twice."""
     keys = sorted(draw(st.lists(KEYS, max_size=40)))
     values = draw(st.lists(st.binary(max_size=9), min_size=len(keys), max_size=len(keys)))
     entries = list(zip(keys, values, strict=True))
@@ -83,7 +83,7 @@ def test_a_lookup_of_prefixes_finds_the_keys_that_begin_with_one(
 
 
 class CountingFile(io.BytesIO):
-    """Remembers how much was read."""
+    """A file that counts the bytes read from it."""
 
     read_bytes = 0
 
@@ -128,7 +128,7 @@ def test_the_bloom_filter_of_a_base_file_is_a_meta_block() -> None:
 
 @pytest.mark.parametrize("length", [0, 127, 128, 255, 256, 70_000])
 def test_lengths_in_the_index_are_hadoops(length: int) -> None:
-    """Meta blocks have names as long as they like."""
+    """Names of meta blocks of any length are read; the index stores lengths like Hadoop."""
     name = b"n" * length
     data = HFileBuilder(meta_blocks={name: b"content"}).build([(b"key", b"value")])
     assert reader_of(data).meta_block(name.decode()) == b"content"
@@ -160,7 +160,7 @@ def test_another_version_is_refused() -> None:
 
 
 def test_an_index_that_leads_back_is_corrupt() -> None:
-    """Few bytes that name each other would otherwise be read for ever."""
+    """Otherwise a short file whose index blocks name each other would be read for ever."""
     builder = HFileBuilder(NONE, block_bytes=1, fanout=2, levels=3)
     data = builder.build([(b"%d" % number, b"") for number in range(8)])
     first_leaf = data.index(b"IDXLEAF2")
@@ -181,14 +181,14 @@ def test_a_file_that_ends_early_is_corrupt() -> None:
 
 
 def _plain(path: Path) -> bytes:
-    """The entries of a file without compression, so that every byte is one of a structure."""
+    """Write the entries of a file again without compression, so that damage hits a structure."""
     reader = reader_of(path.read_bytes())
     builder = HFileBuilder(NONE, block_bytes=600, levels=3, info=reader.file_info)
     return builder.build(pairs(reader.scan()))
 
 
 def _offsets(data: bytes) -> list[int]:
-    """Where the file is not all zeros, as most of a trailer is."""
+    """Return the offsets at which the file is not all zeros; most of a trailer is."""
     return [at for at in range(len(data) - 4) if data[at : at + 4] != bytes(4)]
 
 

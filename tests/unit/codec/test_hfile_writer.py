@@ -1,4 +1,4 @@
-"""HFiles that are written: Apache's own to the byte, any other as the reader reads it back."""
+"""The writer reproduces an HFile of Apache Hudi, and the reader reads all that it writes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def entries_of(reader: HFileReader) -> Entries:
 
 
 def given_info(reader: HFileReader) -> dict[bytes, bytes]:
-    """What a caller of the writer said of the file."""
+    """Return the file info that the caller of the writer passed."""
     return {k: v for k, v in reader.file_info.items() if not k.startswith(b"hfile.")}
 
 
@@ -74,7 +74,7 @@ def test_apaches_entries_become_apaches_bytes(monkeypatch: pytest.MonkeyPatch) -
 
 @st.composite
 def files(draw: st.DrawFn) -> tuple[Entries, dict[bytes, bytes], dict[bytes, bytes], bytes]:
-    """Entries, file info, meta blocks, and a file of them."""
+    """Draw entries, file info, meta blocks, and a file that contains them."""
     keys = sorted(draw(st.sets(KEYS, max_size=40)))
     values = draw(st.lists(st.binary(max_size=90), min_size=len(keys), max_size=len(keys)))
     entries = Entries(pa.array(keys, pa.binary()), pa.array(values, pa.binary()))

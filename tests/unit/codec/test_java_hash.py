@@ -1,4 +1,4 @@
-"""Hash codes are Java's, so that a key lands in the bucket that Apache Hudi looks into."""
+"""Hash codes are those of Java, so that Apache Hudi finds a key in its bucket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each property of a table means for reading it and for writing it."""
+"""Whether each property of a table allows reading and writing the table."""
 
 from __future__ import annotations
 

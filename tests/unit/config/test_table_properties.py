@@ -1,4 +1,4 @@
-"""``hoodie.properties``: Apache's files are understood, damaged ones are named."""
+"""``hoodie.properties`` of Apache Hudi is read as Java reads it; errors name damaged properties."""
 
 from __future__ import annotations
 

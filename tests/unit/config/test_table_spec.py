@@ -1,4 +1,4 @@
-"""What a table is asked to merge like, and what it then says about it."""
+"""A new table stores the merge mode that its settings ask for, and later runs must agree."""
 
 from __future__ import annotations
 

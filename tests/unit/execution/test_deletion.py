@@ -10,7 +10,7 @@ from lakemark.transaction.deletion import delete_files
 
 
 class OtherProcess(LocalRunner):
-    """A local runner that pickles the function, as Spark does for a worker."""
+    """Pickles the function of the tasks, as a runner on Spark's workers does."""
 
     def __init__(self) -> None:
         super().__init__(2)

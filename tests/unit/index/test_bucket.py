@@ -11,7 +11,7 @@ from lakemark.model.file_slice import FileGroupId
 
 
 def bucket_in_java(values: list[str | None], bucket_count: int) -> int:
-    """``(values.hashCode() & Integer.MAX_VALUE) % bucketCount``, one character at a time."""
+    """Compute ``(values.hashCode() & Integer.MAX_VALUE) % bucketCount`` as Java does."""
     list_hash = 1
     for value in values:
         string_hash = 0

@@ -60,7 +60,7 @@ def _table(table_type: TableType = TableType.MERGE_ON_READ) -> TableWriter:
 
 
 def _found(to: TableWriter, rows: list[Row], budget: int = 1 << 20) -> set[tuple[str, str]]:
-    """Key and partition of the partition changes in a batch; the table is not changed."""
+    """Return key and partition of the partition changes in a batch; the table is not changed."""
     if to.table.schema is None:
         return set()
     sent = changes(rows)
@@ -127,7 +127,11 @@ def test_partition_changes_are_those_of_a_model(
 
 
 def _expected(live: dict[str, set[str]], rows: list[Row]) -> set[tuple[str, str]]:
-    """Of several new partitions of a key, the one whose first upsert arrived first is kept."""
+    """Return the partition changes that the model finds.
+
+    If a key exists in no other partition after the batch, the first of its new partitions is no
+    partition change.
+    """
     sent: dict[str, dict[str, bool]] = defaultdict(dict)
     upserted: dict[str, dict[str, None]] = defaultdict(dict)
     for row in rows:

@@ -1,4 +1,4 @@
-"""Log files for tests: Apache's, and made up ones."""
+"""Log files for tests: those of Apache Hudi, and generated ones."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ WRITABLE_TYPES = [t for t in BlockType if t is not BlockType.CORRUPT]
 
 
 def read_all(data: bytes, path: str = "some.log") -> list[LogBlock]:
-    """Every block of a log file."""
+    """Read every block of a log file."""
     return list(read_blocks(io.BytesIO(data), len(data), path))
 
 
 def only_block(data: bytes) -> LogBlock:
-    """The block of a log file that holds one."""
+    """Read the only block of a log file."""
     (block,) = read_all(data)
     return block
 
 
 def block_of(block_type: BlockType, content: bytes, header: Header | None = None) -> LogBlock:
-    """A block with this content, as a reader sees it."""
+    """Write a block with this content, and read it."""
     return only_block(encode(block_type, header or {}, content))
 
 
 def headers() -> st.SearchStrategy[dict[HeaderKey, str]]:
-    """Any header."""
+    """Draw a header."""
     return st.dictionaries(st.sampled_from(HeaderKey), st.text(max_size=40), max_size=4)
 
 
 def encoded_blocks() -> st.SearchStrategy[bytes]:
-    """Bytes of a whole block with any content."""
+    """Draw the bytes of a whole block."""
     return st.builds(encode, st.sampled_from(WRITABLE_TYPES), headers(), st.binary(max_size=60))
 
 
 def mutations(data: bytes) -> st.SearchStrategy[bytes]:
-    """``data`` with a few bytes overwritten, inserted or taken out."""
+    """Draw variants of ``data`` with a few bytes overwritten, inserted or removed."""
     offset = st.integers(0, len(data))
     edit = st.tuples(offset, st.integers(0, 9), st.binary(max_size=9))
     return st.lists(edit, min_size=1, max_size=4).map(lambda edits: _edited(data, edits))

@@ -111,7 +111,7 @@ class _CountingFile(io.BytesIO):
 
 
 def test_parquet_is_what_apache_expects() -> None:
-    """Three-level lists, micro- and milliseconds as the schema says, the Avro schema beside."""
+    """Lists have three levels, times keep their unit, and the footer has the Avro schema."""
     file = pq.ParquetFile(io.BytesIO(encode_parquet(ROWS, AVRO_SCHEMA)))
     paths = [file.schema.column(i).path for i in range(len(file.schema))]
     assert "tags.list.element" in paths
@@ -252,7 +252,7 @@ def test_a_damaged_schema_is_read_or_refused(data: st.DataObject) -> None:
 
 
 class _BusyFile(io.BytesIO):
-    """A file on a store that goes away."""
+    """A file whose store stops answering."""
 
     is_busy = False
 

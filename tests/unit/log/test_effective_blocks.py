@@ -1,4 +1,4 @@
-"""Which blocks count, against ``BaseHoodieLogRecordReader.scanInternal`` told step by step."""
+"""The effective blocks are those of a model of ``BaseHoodieLogRecordReader.scanInternal``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Block:
     takes_back: str = ""
 
     def encoded(self, number: int) -> bytes:
-        """The block; its content tells which one it is."""
+        """Encode the block; its content is its number."""
         if self.type is BlockType.CORRUPT:
             return MAGIC + b"torn"
         header = {HeaderKey.INSTANT_TIME: self.instant}
@@ -81,7 +81,7 @@ _BLOCKS = st.one_of(
 
 @st.composite
 def _logs(draw: st.DrawFn) -> list[Block]:
-    """Blocks, and log compactions of the instants that stand before them."""
+    """Draw blocks, and log compactions that rewrite blocks of earlier instants."""
     blocks = draw(st.lists(_BLOCKS, max_size=10))
     for instant in draw(st.lists(st.sampled_from(["5", "6"]), max_size=2, unique=True)):
         known = sorted({block.instant for block in blocks})
@@ -101,7 +101,7 @@ def test_effective_blocks_are_those_of_apache(blocks: list[Block]) -> None:
 
 
 def test_a_block_written_again_after_its_rollback_counts() -> None:
-    """The metadata table of version 6 tries a commit again under the same instant."""
+    """The metadata table of version 6 retries a commit under the same instant."""
     blocks = [Block("1"), Block("9", BlockType.COMMAND, takes_back="1"), Block("1")]
     assert as_apache_scans(blocks) == [2]
     log = b"".join(block.encoded(number) for number, block in enumerate(blocks))

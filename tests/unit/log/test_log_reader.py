@@ -28,7 +28,7 @@ from tests.unit.log.blocks import (
 def test_what_was_written_is_read(
     written: list[tuple[BlockType, dict[HeaderKey, str], bytes]], tail: bytes
 ) -> None:
-    """Fewer bytes than a magic at the end count as the end."""
+    """Every block is read as it was written; at the end, fewer bytes than a magic are ignored."""
     data = b"".join(encode(*block) for block in written)
     read = [(b.type, dict(b.header), b.content.read()) for b in read_all(data + tail)]
     assert read == written
@@ -46,7 +46,7 @@ def test_apaches_blocks_are_written_as_apache_wrote_them(path: Path) -> None:
 def test_torn_blocks_are_stepped_over_as_the_model_does(
     parts: list[bytes], data: st.DataObject
 ) -> None:
-    """Parts are whole blocks, torn ones and garbage, each behind a magic."""
+    """The reader finds the same blocks as the model among whole and torn blocks and garbage."""
     torn = [part[: data.draw(st.integers(0, len(part)))] for part in parts]
     log = b"".join(
         part if data.draw(st.booleans()) and part.startswith(MAGIC) else MAGIC + cut
@@ -64,7 +64,7 @@ def test_torn_blocks_are_stepped_over_as_the_model_does(
 
 
 def _model(log: bytes) -> list[tuple[int, bool]]:
-    """Where ``HoodieLogFileReader`` finds a block, and whether it calls it corrupt."""
+    """Return where ``HoodieLogFileReader`` finds a block, and whether it treats it as corrupt."""
     blocks, at = [], 0
     while len(log) - at >= 6:
         start, at = at, at + 6

@@ -1,4 +1,4 @@
-"""Parquet as it is written and read."""
+"""Parquet files: damaged pages are noticed, and only some columns have a dictionary."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _NESTED = pa.table(
 
 @pytest.mark.parametrize("column", range(5))
 def test_flipped_bit_in_a_nested_column_is_noticed(column: int) -> None:
-    """Checksums do not cover the headers, which say how many values a page has."""
+    """A flipped bit never changes a value unnoticed, although page headers have no checksum."""
     file = io.BytesIO()
     with parquet_writer(file, _NESTED.schema) as writer:
         writer.write_table(_NESTED)
@@ -114,7 +114,7 @@ def _read_whole(content: bytes) -> pa.Table:
 
 
 def test_columns_with_a_dictionary_are_named_as_parquet_names_them() -> None:
-    """Arrow ignores a name that no column has, and writes the column without a dictionary."""
+    """Arrow would ignore a misspelt column name, and write the column without a dictionary."""
     pair = pa.struct([("x", pa.int32()), ("y", pa.list_(pa.string()))])
     rows = pa.table(
         {

@@ -1,4 +1,4 @@
-"""Keys are found as by Arrow's own lookup, for any hashes."""
+"""Keys are found like by Arrow's own lookup, also if their hashes are equal."""
 
 from __future__ import annotations
 

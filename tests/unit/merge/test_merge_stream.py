@@ -50,7 +50,7 @@ def test_large_file_group_spills_and_removes_its_files(scratch: Path) -> None:
 
 @pytest.mark.parametrize(("budget_bytes", "count"), [(1, 200), (50_000, 1_000), (400_000, 1_000)])
 def test_later_change_wins_after_spilling(scratch: Path, budget_bytes: int, count: int) -> None:
-    """A budget of 1 byte spills each key on its own, as far as the spill divides."""
+    """The later change wins even if a small budget spills each key separately."""
     newer = [changes(0, count, ts) for ts in (3, 2, 1)]
     stream = fold_stream(newer, commit_time_merger(), memory_budget_bytes=budget_bytes)
     found = pa.concat_tables([*stream])

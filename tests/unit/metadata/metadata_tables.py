@@ -1,4 +1,4 @@
-"""Metadata tables for tests: made up ones, written record by record, and Apache's."""
+"""Metadata tables for tests: generated ones, and those of Apache Hudi."""
 
 from __future__ import annotations
 
@@ -45,25 +45,25 @@ Changes = Mapping[str, Record | None]
 
 
 def stored(record: Record, schema: Schema = _PARSED) -> bytes:
-    """A record in Avro, with an empty key as Apache writes it."""
+    """Encode a record in Avro, with an empty key as Apache Hudi writes it."""
     stream = io.BytesIO()
     fastavro.schemaless_writer(stream, schema, {"key": "", "type": 0, **record})
     return stream.getvalue()
 
 
 def hfile(records: Mapping[str, Record]) -> bytes:
-    """A base file, or the content of a log block."""
+    """Encode records as a base file or as the content of a log block."""
     entries = sorted((key.encode(), stored(record)) for key, record in records.items())
     return HFileBuilder(info={b"schema": SCHEMA_TEXT.encode()}).build(entries)
 
 
 @dataclass
 class MadeUpTable:
-    """File groups of one metadata partition in the process's memory.
+    """File groups of one metadata partition, in memory.
 
     Attributes:
         partition: its name.
-        storage: where the files lie.
+        storage: the storage of the files.
     """
 
     partition: str
@@ -71,14 +71,14 @@ class MadeUpTable:
     slices: list[FileSlice] = field(default_factory=list)
 
     def add(self, file_id: str, base: Mapping[str, Record] | None, *commits: Changes) -> None:
-        """A file group: a base file, and a log for each commit."""
+        """Add a file group: a base file if there is one, and a log for each commit."""
         base_file = None if base is None else self._base(file_id, hfile(base))
         logs = tuple(self._log(file_id, number, c) for number, c in enumerate(commits, start=1))
         group = FileGroupId(self.partition, file_id)
         self.slices.append(FileSlice(group, "0" * 17, base_file, logs))
 
     def open(self, definition: IndexDefinition | None = None) -> MetadataTable:
-        """The table that holds this partition alone; every instant counts."""
+        """Open a metadata table that has only this partition; every instant in it is valid."""
         definitions = {self.partition: definition} if definition else {}
         rows = SliceRows(self.storage, lambda instant: True)
         return MetadataTable(
@@ -110,7 +110,7 @@ def _nowhere() -> StorageLocation:
 
 
 def log_bytes(instant: str, changes: Changes) -> bytes:
-    """A log file with the blocks of one commit."""
+    """Encode a log file with the blocks of one commit."""
     header = {HeaderKey.INSTANT_TIME: instant}
     written = {key: record for key, record in changes.items() if record is not None}
     deleted = [key for key, record in changes.items() if record is None]
@@ -136,7 +136,7 @@ class ApachesTable:
 
     @classmethod
     def at(cls, root: Path) -> ApachesTable:
-        """The table in a folder, as it is now."""
+        """Load the table in a folder."""
         storage = open_storage(StorageLocation(str(root)))
         properties = TableProperties.parse(storage.read(PROPERTIES_PATH))
         timeline = TimelineStore.of_table(storage, properties).load()
@@ -146,7 +146,7 @@ class ApachesTable:
 
 
 def unpack(name: str, folder: Path) -> ApachesTable:
-    """The table of that name; modification times are part of it."""
+    """Unpack the table of that name; modification times are kept."""
     with tarfile.open(ARCHIVES / f"{name}.tar.gz") as archive:
         archive.extractall(folder, filter="data")
     return ApachesTable.at(folder / name / "table")
@@ -154,7 +154,7 @@ def unpack(name: str, folder: Path) -> ApachesTable:
 
 @cache
 def names_with_metadata() -> list[str]:
-    """Archives of tables that have a metadata table."""
+    """List the names of the archived tables that have a metadata table."""
     archives = sorted(ARCHIVES.glob("*.tar.gz"))
     return [path.name.removesuffix(".tar.gz") for path in archives if _has_metadata(path)]
 
@@ -172,7 +172,7 @@ def statistics(
     value_type: tuple[int, str | None] | None = None,
     **flags: object,
 ) -> Record:
-    """A payload of statistics; values are given with the name of their wrapper."""
+    """Create a payload of statistics; a bound is the name of its wrapper and the value."""
     return {
         "type": 3,
         "ColumnStatsMetadata": {
@@ -198,6 +198,6 @@ def _wrapped(value: tuple[str, object] | None) -> object:
 
 
 def files(sizes: Mapping[str, int | None]) -> Record:
-    """A payload of files; None removes one."""
+    """Create a payload of files; the size None removes a file."""
     entries = {n: {"size": size or 0, "isDeleted": size is None} for n, size in sizes.items()}
     return {"type": 2, "filesystemMetadata": entries}

@@ -1,4 +1,4 @@
-"""The metadata tables of Apache Hudi 1.2.0 tell the truth about the tables that they belong to."""
+"""The metadata tables of Apache Hudi 1.2.0 agree with their data tables."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def listed(files: dict[str, list[DataFile]]) -> Listing:
 
 
 def in_storage(table: ApachesTable) -> Listing:
-    """The files of committed instants, as a listing of storage shows them."""
+    """List the files of committed instants in storage."""
     files = StorageFileLister(table.storage).list_files()
     return listed(
         {
@@ -54,7 +54,7 @@ def in_storage(table: ApachesTable) -> Listing:
 
 
 def paths(table: ApachesTable) -> set[str]:
-    """Paths of all files that the metadata table lists."""
+    """Return the paths of all files that the metadata table lists."""
     files = MetadataFileLister(table.metadata).list_files()
     return {file.path for found in files.values() for file in found}
 
@@ -158,7 +158,10 @@ def test_bloom_filters_contain_the_keys_of_their_files(
 
 @pytest.mark.parametrize("name", OF_EACH_VERSION)
 def test_a_commit_counts_once_it_completed_in_the_table(name: str, tmp_path: Path) -> None:
-    """The metadata table has it before; as long as the table has not, nothing of it is seen."""
+    """The metadata table has a commit before the data table.
+
+    Readers do not see it before the instant of the data table has completed.
+    """
     before = unpack(name, tmp_path)
     newest = before.timeline.completed()[-1]
     store = TimelineStore.of_table(before.storage, before.properties)

@@ -1,4 +1,4 @@
-"""A metadata table of a table that is there already, and what it saves."""
+"""A metadata table that is built for an existing table, and the requests that it saves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.tables import Row, commit, contents, writer
 
 
 def requests_of_a_commit(partitions: int) -> Counter[str]:
-    """What a commit to one partition asks of storage once the metadata table has been made."""
+    """Count the requests of a commit to one partition after the metadata table was built."""
     storage = CountingStorage(new_storage())
     make_plain(storage)
     commit(writer(storage), [Row(f"k{n}", 1, n, region=f"r{n}") for n in range(partitions)])
@@ -37,7 +37,7 @@ def test_a_commit_costs_no_more_where_there_are_many_files() -> None:
 
 
 class _Behind(datetime):
-    """The clock of a machine that is a little behind the one that committed last."""
+    """The clock of a machine that is half a second slow."""
 
     @classmethod
     def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]

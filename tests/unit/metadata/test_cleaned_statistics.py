@@ -1,4 +1,4 @@
-"""Statistics of files end with the files."""
+"""Statistics of a file are removed when a clean deletes the file."""
 
 from __future__ import annotations
 

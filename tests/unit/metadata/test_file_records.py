@@ -1,4 +1,4 @@
-"""Records of listings that are written: read by another decoder, and listed by the lister."""
+"""Records of listings equal Apache Hudi's, and another decoder and the lister read them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_listing_of_no_partitions_is_a_record() -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[Listing, list[RecordChanges]]:
-    """What is listed in the end, and the commits that led there."""
+    """Draw commits, and return the listing after them."""
     listing: Listing = {}
     commits = []
     for number in range(draw(st.integers(1, 6))):

@@ -1,4 +1,4 @@
-"""Hashes in the keys of the metadata table."""
+"""Keys of the metadata table contain the hashes of Apache Hudi."""
 
 from __future__ import annotations
 
@@ -6,5 +6,8 @@ from lakemark.metadata.index_keys import hash_id
 
 
 def test_column_has_the_hash_that_apache_hudi_gives_it() -> None:
-    """The seed is negative as a Java long; ``qty`` is from the keys of a table of Apache Hudi."""
+    """The hash of ``qty`` is from the keys of a table of Apache Hudi.
+
+    Its seed is a negative long.
+    """
     assert hash_id("qty") == b"Ry+OM+iEz34="

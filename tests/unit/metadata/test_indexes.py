@@ -1,4 +1,4 @@
-"""Record, secondary and expression indexes: lookups in the right shards, with what was deleted."""
+"""Lookups in record, secondary and expression indexes use the right shards, and omit deletes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MILLIS = int(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1000) + 7
 
 
 def location(file_id: str, partition: str = "p", **fields: object) -> Record:
-    """A payload as Apache writes it: a UUID in halves, the number behind it apart."""
+    """Create a payload as Apache Hudi does: both halves of a UUID, and the number after it."""
     number = -1
     if file_id.count("-") == 5:
         file_id, _, text = file_id.rpartition("-")
@@ -61,7 +61,7 @@ def sharded(
     *commits: Changes,
     shard_key: Callable[[str], str] = str,
 ) -> None:
-    """File groups that hold the keys of their own shard each."""
+    """Add one file group for each shard, with the keys of this shard."""
 
     def of(number: int, changes: Changes) -> dict[str, Record | None]:
         numbers = shards_of(pa.array([shard_key(key) for key in changes], pa.string()), count)
@@ -74,7 +74,7 @@ def sharded(
 
 
 def test_a_shard_is_javas_hash_of_the_key() -> None:
-    """One hash is the smallest integer, whose absolute value Java takes for itself."""
+    """One hash is the smallest integer, which is its own absolute value in Java."""
     keys = ["polygenelubricants", "k0001", "k0010", "", "ключ", "🜁"]
     hashes = [reduce(lambda h, unit: (31 * h + unit) % 2**32, _units(key), 0) for key in keys]
     assert hashes[0] == 2**31
@@ -84,7 +84,7 @@ def test_a_shard_is_javas_hash_of_the_key() -> None:
 
 
 def _units(text: str) -> list[int]:
-    """Java's characters."""
+    """Return the UTF-16 code units of a text, which are Java's characters."""
     return [int(unit) for unit in np.frombuffer(text.encode("utf-16-le"), np.uint16)]
 
 
@@ -128,7 +128,7 @@ def _raw(file_id: str, filler: str) -> Record:
 
 
 def test_an_index_by_partition_is_asked_partition_by_partition() -> None:
-    """The escaped path of the partition is in the file ids, before the number of the shard."""
+    """File ids contain the escaped path of the partition, followed by the number of the shard."""
     ids = {path: str(uuid.UUID(int=len(path))) + "-0" for path in ("p", "2026/01")}
     table = MadeUpTable("record_index")
     for path, escaped in (("p", "p"), ("2026/01", "2026%2F01")):
@@ -167,7 +167,7 @@ SECONDARY = "secondary_index_by_c"
 @settings(deadline=None, max_examples=examples(15))
 @given(data=st.data())
 def test_a_secondary_key_finds_its_records(version: str | None, data: st.DataObject) -> None:
-    """Whatever the values and the record keys are made of."""
+    """This is true for any characters in the values and the record keys."""
     pairs = data.draw(st.lists(st.tuples(st.none() | TEXT, TEXT), unique=True, max_size=12))
     deleted = data.draw(st.sets(st.sampled_from(pairs))) if pairs else set()
     table = MadeUpTable(SECONDARY)
@@ -189,7 +189,7 @@ def test_a_secondary_key_finds_its_records(version: str | None, data: st.DataObj
 
 
 def _secondary_key(value: str | None, record_key: str) -> str:
-    """``SecondaryIndexKeyUtils.constructSecondaryIndexKey``, character by character."""
+    """Construct the key like Apache Hudi's ``SecondaryIndexKeyUtils``."""
     parts = [
         "\0" if text is None else "".join("\\" * (c in "\\$\0") + c for c in text)
         for text in (value, record_key)

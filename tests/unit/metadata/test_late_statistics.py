@@ -1,8 +1,9 @@
-"""Statistics of a partition whose commits complete in another order than they were requested.
+"""Partition statistics are right even if commits do not complete in the order of their requests.
 
 Readers, Apache Hudi among them, merge the records of a partition by the requested times of their
-commits. So the record of the commit that was requested last must not replace what an earlier one
-adds later: Apache Hudi would skip the partition, and a query would lack rows.
+commits. So the record of a commit that was requested later must not replace the values that an
+earlier commit adds afterwards. Otherwise Apache Hudi would skip the partition, and a query would
+lack rows.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def test_statistics_cover_a_commit_to_a_partition_that_was_emptied_meanwhile() -
 
 
 def test_statistics_are_not_exact_while_an_earlier_write_is_pending() -> None:
-    """The commit narrows the values of the partition, but its record only widens the older one."""
+    """The commit narrows the partition's range, but its record may only widen the older record."""
     storage, (small, _) = _made(TableType.COPY_ON_WRITE), keys_of_two_buckets()
     commit(_opened(storage), [Row(small, 1, 1), Row("b", 1, 1)])
     pending = _opened(storage)
@@ -95,7 +96,7 @@ def test_statistics_are_not_exact_while_an_earlier_write_is_pending() -> None:
 
 
 def test_widened_statistics_are_not_carried_as_exact_ones() -> None:
-    """The commit that widens them still counts a row that a compaction then drops."""
+    """The widened statistics include a row that a compaction then drops."""
     storage, (small, _) = _made(TableType.MERGE_ON_READ), keys_of_two_buckets()
     for value in (1, 2):
         commit(_opened(storage), [Row(small, value, value)])

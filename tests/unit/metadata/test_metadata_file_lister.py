@@ -1,4 +1,4 @@
-"""A listing without listing storage."""
+"""Files are listed from the metadata table, without a listing of storage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHANGES: st.SearchStrategy[Change] = st.none() | st.dictionaries(
 @settings(deadline=None, max_examples=examples(30))
 @given(st.lists(CHANGES, max_size=6))
 def test_a_file_exists_according_to_its_newest_record(commits: list[Change]) -> None:
-    """And as large as the largest size that any record since the last removal of all gives it."""
+    """Its size is the largest that any record gives since the last removal of the partition."""
     sizes: dict[str, int] = {}
     there: set[str] = set()
     for commit in commits:

@@ -1,4 +1,4 @@
-"""Files of the metadata table: Apache's, where nothing of the writer's own is in them."""
+"""Files of the metadata table equal Apache Hudi's, except for values that depend on the writer."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TABLE = "v9_cow_column_stats"
 
 
 def files_of_apache(ending: str) -> dict[str, bytes]:
-    """Files of the metadata table by their name."""
+    """Read the files of a metadata table of Apache Hudi by their name."""
     found = {}
     with tarfile.open(ARCHIVES / f"{TABLE}.tar.gz") as archive:
         for member in archive:

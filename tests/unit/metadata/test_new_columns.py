@@ -1,4 +1,4 @@
-"""A column that is new in the table: each partition says that it has no value of it."""
+"""After a column was added, the statistics of each partition record that it has no value."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_other_partitions_have_no_value_of_a_new_column(tmp_path: Path, same_pro
 
 
 def _of_partitions(path: Path) -> dict[str, tuple[object, ...]]:
-    """Bounds of the new column by partition, and how many nulls and values there are."""
+    """Return bounds, null count and value count of the new column by partition."""
     table = open_table(StorageLocation(str(path)))
     metadata = open_metadata_table(table.storage, table.properties, table.timeline, UTC_CLOCK)
     assert metadata is not None

@@ -1,4 +1,4 @@
-"""What an independent Avro codec wrote is read back, whichever release of Hudi wrote it."""
+"""Payloads that an independent Avro codec wrote are read, also with schemas of older releases."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ RECORDS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
 @settings(deadline=None, max_examples=examples(60))
 @given(st.sampled_from(sorted(RECORDS)), st.data())
 def test_what_was_written_is_read(payload: str, data: st.DataObject) -> None:
-    """Records of other kinds may stand between; they are null."""
+    """Every payload is read as it was written. Records of other kinds are null."""
     expected = data.draw(st.lists(st.none() | RECORDS[payload], max_size=6))
     other = "BloomFilterMetadata" if payload != "BloomFilterMetadata" else "recordIndexMetadata"
     values = [
@@ -96,7 +96,7 @@ WRAPPERS: list[tuple[str, object, str, object]] = [
 
 
 def test_every_wrapper_is_read_in_its_own_rows() -> None:
-    """Mixed with nulls, in one batch."""
+    """The wrappers are mixed with nulls in one batch."""
     records = [
         statistics((wrapper, value), None if number % 2 else (wrapper, value))
         for number, (wrapper, value, _, _) in enumerate(WRAPPERS)
@@ -118,7 +118,10 @@ def _statistics(records: list[Record], schema: dict[str, Any] | None = None) -> 
 
 
 def _of_hudi_0_14() -> dict[str, Any]:
-    """Without tight bounds, types of values, and what came with later wrappers and indexes."""
+    """Return the schema of Hudi 0.14.
+
+    It lacks tight bounds, value types, and later wrappers and indexes.
+    """
     schema: dict[str, Any] = copy.deepcopy(SCHEMA)
     fields = {field["name"]: field for field in schema["fields"]}
     del fields["SecondaryIndexMetadata"]

@@ -1,4 +1,4 @@
-"""Files of a metadata table that are lost, or end too early, cost no rows and are named."""
+"""A lost or shortened file of a metadata table makes no query lose rows, and is reported."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _TRAILER_BYTES = 4096
 
 
 def _to_the_end_of_a_block(data: bytes) -> bytes:
-    """Without the last block of a log, or the trailer of an HFile."""
+    """Cut off the last block of a log, or the trailer of an HFile."""
     return data[: data.rindex(MAGIC) if data.startswith(MAGIC) else -_TRAILER_BYTES]
 
 
@@ -64,7 +64,7 @@ def _lengthened(data: bytes) -> bytes:
 
 @cache
 def _stored_table(version: FormatVersion) -> Storage:
-    """A table whose metadata table has a base file and logs of two blocks since."""
+    """Create a table whose metadata table has a base file and later logs of two blocks."""
     storage = new_storage()
     make_plain(storage, version=version)
     to = writer(storage)
@@ -78,7 +78,7 @@ def _stored_table(version: FormatVersion) -> Storage:
 
 
 def _of_two_blocks(changes: RecordChanges, partition: str, instant: str, created_ms: int) -> bytes:
-    """The rows lie in the last block."""
+    """Encode a log of two blocks, of which the last one has the rows."""
     return first_log_file(instant) + log_file(changes, partition, instant, created_ms)
 
 
@@ -87,7 +87,7 @@ def table(version: FormatVersion = FormatVersion.V9) -> CountingStorage:
 
 
 def spoil(storage: Storage, damage: Damage, *, is_log: bool, partition: str = "files") -> str:
-    """Damage the newest base file of a partition, or its newest log; the file's path."""
+    """Damage the newest base file or log of a partition, and return its path."""
     files = storage.list_tree(f"{METADATA_FOLDER}/{partition}")
     wanted = [one.path for one in files if (".log." in one.name) == is_log and "." in one.name[1:]]
     path = max(wanted, key=lambda path: _age(path.rpartition("/")[2]))
@@ -181,7 +181,7 @@ def test_statistics_that_are_lost_rule_nothing_out(is_log: bool, damage: Damage)
 
 @either_kind
 def test_a_file_that_somebody_added_to_is_not_trusted(is_log: bool) -> None:
-    """What follows a whole block makes readers take it for a torn one."""
+    """Bytes after a whole block make readers mistake it for a torn block."""
     storage = table()
     path = spoil(storage, _lengthened, is_log=is_log)
     assert contents(storage) == WHOLE
@@ -200,7 +200,7 @@ def test_a_dead_writer_is_undone_though_the_base_file_ends_too_early() -> None:
 
 
 def _torn(data: bytes) -> bytes:
-    """The last block's own length is another than it says at its end; the size is the same."""
+    """Change the length at the end of the last block, so that it differs from that at its start."""
     return data[:-1] + bytes([data[-1] ^ 1])
 
 
@@ -277,7 +277,7 @@ def _read_files(slices: Iterable[FileSlice]) -> Iterator[DataFile]:
 
 
 def _may_be_lost(apaches: ApachesTable, file: DataFile) -> bool:
-    """The empty log that a file group begins with, or one of a commit that does not count yet."""
+    """Whether it is the empty first log of a file group, or belongs to an incomplete commit."""
     is_first = isinstance(file.name, LogFileName) and file.name.write_token == "0-0-0"
     known = apaches.timeline.find(file.name.instant)
     return is_first or (known is not None and not known.is_completed)

@@ -1,4 +1,4 @@
-"""A metadata table that does not tell of the whole table is not trusted, and costs no rows."""
+"""A metadata table that lacks a part of the table is not used, and makes no query lose rows."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ NOTHING = RecordChanges.of([], pa.array([], pa.large_binary()))
 
 
 def table(*times: int) -> tuple[CountingStorage, TableWriter]:
-    """A table with a commit of the same two rows for each time."""
+    """Create a table; for each time, commit the same two rows."""
     storage = CountingStorage(new_storage())
     make(storage)
     to = writer(storage)
@@ -61,7 +61,7 @@ def table(*times: int) -> tuple[CountingStorage, TableWriter]:
 
 
 def forget(storage: Storage, instant: Instant) -> None:
-    """Take all that a metadata table was recorded of an instant away from it."""
+    """Delete everything that the metadata table has recorded of an instant."""
     recorded = storage.list_tree(METADATA_FOLDER)
     storage.delete([one.path for one in recorded if instant.requested_at in one.name])
 
@@ -318,7 +318,7 @@ def test_loose_bounds_and_statistics_of_deleted_files_are_differences(
 def test_a_file_without_rows_does_not_empty_the_statistics_of_its_partition(
     table_type: TableType,
 ) -> None:
-    """Apache Hudi would find no row of the partition by a filter."""
+    """With empty statistics, Apache Hudi would skip the partition in a query with a filter."""
     storage, (small, large) = new_storage(), keys_of_two_buckets()
     make(storage, table_type)
     commit(writer(storage), [Row(small, 1, 1), Row(large, 1, 1), Row("s", 1, 1, "south")])
@@ -331,7 +331,7 @@ def test_a_file_without_rows_does_not_empty_the_statistics_of_its_partition(
 
 
 def test_a_partition_without_statistics_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Apache Hudi finds no row of such a partition by a filter on the column."""
+    """Apache Hudi skips such a partition in a query with a filter on the column."""
     _, to = table(1)
     with monkeypatch.context() as patch:
         patch.setattr(commit_statistics, "encode_partition_statistics", lambda *_, **__: NOTHING)
@@ -342,7 +342,7 @@ def test_a_partition_without_statistics_is_a_difference(monkeypatch: pytest.Monk
 
 
 def _of_partition(to: TableWriter, column: str) -> tuple[int, int, int]:
-    """Bounds and count of the only partition that has rows."""
+    """Return the bounds and the value count of the only partition that has rows."""
     properties = writer(to.table.storage).table.properties
     metadata = open_metadata_table(to.table.storage, properties, to.table.store.load(), UTC_CLOCK)
     assert metadata is not None

@@ -13,7 +13,7 @@ def created(number: int, completed_at: str) -> Instant:
 
 
 def test_first_instant_is_the_one_that_completed_first() -> None:
-    """Apache Hudi gives the instant of a partition that it adds later the lowest unused number."""
+    """Its number does not decide: Apache Hudi gives a later partition the lowest unused number."""
     ours, apaches = created(417, "20260101000000000"), created(0, "20260102000000000")
     commit = Instant("20260101120000000", Action.DELTA_COMMIT, State.COMPLETED, "20260101120001000")
     assert first_initial(Timeline.of([apaches, ours, commit])) == ours

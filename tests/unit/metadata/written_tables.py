@@ -1,4 +1,4 @@
-"""A metadata partition of one file group, of files as the product writes them."""
+"""A metadata partition of one file group, whose files lakemark's writer has encoded."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PARSED = fastavro.parse_schema(json.loads(stored_schema()))
 
 
 def written_table(partition: str, base: Entries | None, *commits: RecordChanges) -> MetadataTable:
-    """The table: maybe a base file, the log that a file group begins with, a log of each commit."""
+    """Write an optional base file, the first log of a file group, and a log of each commit."""
     table = MadeUpTable(partition)
     data = [first_log_file(BASE_INSTANT)]
     data += [log_file(c, partition, _instant(n), n) for n, c in enumerate(commits, start=1)]
@@ -46,7 +46,7 @@ def written_table(partition: str, base: Entries | None, *commits: RecordChanges)
 
 
 def decoded(entries: Entries) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Keys and records, read by another decoder than the product's."""
+    """Decode keys and records with fastavro."""
     for key, value in zip(entries.keys.to_pylist(), entries.values.to_pylist(), strict=True):
         stream = io.BytesIO(value)
         record = fastavro.schemaless_reader(stream, _PARSED)

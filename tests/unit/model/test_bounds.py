@@ -1,4 +1,4 @@
-"""Bounds of columns: every value lies between them, however they were put together."""
+"""Every value lies between the bounds of its column, however the bounds were combined."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def is_read(condition: str, low: float, high: float, number: float) -> bool:
 
 
 def meets(condition: str, value: float, number: float) -> bool:
-    """Whether Spark says that a value meets it: a NaN is larger than all else."""
+    """Whether a value meets the condition in Spark, where NaN is larger than all other values."""
     if math.isnan(value):
         return condition in (">", ">=", "!=")
     return {

@@ -1,4 +1,4 @@
-"""A request of a replace commit is a clustering or it is not."""
+"""A requested replace commit is a clustering only if it has a clustering plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a compaction is to rewrite, and what is stored of it."""
+"""A compaction plan selects the slices with logs, and is read as it was stored."""
 
 from __future__ import annotations
 

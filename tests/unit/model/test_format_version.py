@@ -1,4 +1,4 @@
-"""Versions that are read, and those that are refused with the remedy."""
+"""The supported versions of the format; other versions are refused with a remedy."""
 
 from __future__ import annotations
 

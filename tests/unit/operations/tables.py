@@ -1,4 +1,4 @@
-"""Tables that a Python program makes and changes, with ``import lakemark`` alone."""
+"""Tables that a Python program creates and changes with ``import lakemark`` alone."""
 
 from __future__ import annotations
 
@@ -60,31 +60,31 @@ def create(
 
 
 def reopen(path: str) -> lakemark.Table:
-    """The table as another process opens it."""
+    """Open the table again, as another process would."""
     return lakemark.open(path, multi_writer=FAST)
 
 
 def rows(*listed: tuple[str, str, int, int]) -> pa.Table:
-    """Rows of id, region, ts and v."""
+    """Create rows with the columns id, region, ts and v."""
     return pa.Table.from_pylist(
         [dict(zip(SCHEMA.names, row, strict=True)) for row in listed], schema=SCHEMA
     )
 
 
 def contents(table: lakemark.Table) -> dict[str, tuple[str, int, int]]:
-    """Rows by key, as a fresh process reads them."""
+    """Read the rows by key, as a new process would."""
     found = lakemark.open(table.location).snapshot(SCHEMA.names).read_all().to_pylist()
     assert len({row["id"] for row in found}) == len(found), "a key is there twice"
     return {row["id"]: (row["region"], row["ts"], row["v"]) for row in found}
 
 
 def instants(table: lakemark.Table, *actions: str) -> list[str]:
-    """Requested times of the completed instants of these actions."""
+    """Return the requested times of the completed instants of these actions."""
     completed = reopen(table.location).timeline.completed()
     return [i.requested_at for i in completed if i.action.value in actions]
 
 
 def write_many(table: lakemark.Table, times: Iterable[int]) -> None:
-    """A commit for each time, all of one row."""
+    """Commit a version of one row for each time."""
     for ts in times:
         table.upsert(rows(("a", "north", ts, ts)))

@@ -1,4 +1,4 @@
-"""``create`` refuses what no write would accept, and leaves nothing on storage."""
+"""``create`` refuses settings that no write would accept, and leaves nothing on storage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns in other encodings of Arrow are written alike, with and without ``add_columns``."""
+"""Columns in any Arrow encoding are written, with and without ``add_columns``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.operations.tables import contents, create, rows
 
 
 class Text(pa.ExtensionType):  # type: ignore[misc]
-    """A text of a kind of its own."""
+    """An Arrow extension type that is stored as text."""
 
     def __init__(self) -> None:
         super().__init__(pa.string(), "test.text")

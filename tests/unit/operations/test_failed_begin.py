@@ -1,4 +1,4 @@
-"""A commit that cannot begin keeps no pending instant: others may write at once."""
+"""A commit that cannot begin leaves no pending instant, so that others can write at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys to delete, as Python programs give them: the right records, or an error."""
+"""Keys in any form that Python programs use delete the right records, or raise an error."""
 
 from __future__ import annotations
 

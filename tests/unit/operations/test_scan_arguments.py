@@ -1,4 +1,4 @@
-"""What a caller passes to ``Table.scan``."""
+"""``Table.scan`` accepts lists and tuples, and refuses arguments of a wrong type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table looks after itself: all that a Python program can do to one, on each kind of table."""
+"""Everything that a Python program can do with a table works on each kind of table."""
 
 from __future__ import annotations
 
@@ -69,7 +69,10 @@ def test_deleted_record_can_be_inserted_again(table: lakemark.Table) -> None:
 def test_event_older_than_a_deleted_row_inserts_it_again_once_the_delete_is_forgotten(
     table: lakemark.Table, kind: Kind
 ) -> None:
-    """The delete has the ordering value of the row; copy-on-write keeps no deletes."""
+    """A delete has the ordering value of its row.
+
+    Copy-on-write forgets deletes at once, and merge-on-read at a compaction.
+    """
     table.upsert(rows(("a", "north", 5, 1), ("b", "north", 5, 1)))
     table.delete(["a"])
     table.upsert(rows(("a", "north", 4, 2)))

@@ -21,7 +21,7 @@ TYPES = ("MERGE_ON_READ", "COPY_ON_WRITE")
 def before_first_commit(
     patch: pytest.MonkeyPatch, meanwhile: Callable[[], object]
 ) -> Iterator[None]:
-    """``meanwhile`` happens after the files of the next write exist, and before its commit."""
+    """Call ``meanwhile`` when the next write has written its files and not yet committed."""
     original, done = TableWriter.commit, threading.Event()
 
     def commit(self: TableWriter, *args: object, **kwargs: object) -> object:

@@ -1,4 +1,4 @@
-"""Random histories of a merge-on-read table, and the expected result, record by record."""
+"""Random histories of a merge-on-read table, and a model of the expected rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Batch = Sequence[Row]
 
 
 class Service(Enum):
-    """What may happen between two commits."""
+    """A step that may occur between two commits."""
 
     PLAN_COMPACTION = "plan"
     FINISH_COMPACTION = "finish"
@@ -41,9 +41,9 @@ class History:
     """A table and its history.
 
     Attributes:
-        table: freshly opened.
+        table: the table, newly opened.
         batches: changes of each commit; the first batch creates every file group.
-        instants: of the commits.
+        instants: the instants of the commits.
     """
 
     table: OpenTable
@@ -60,7 +60,7 @@ class History:
 
 @st.composite
 def batches(draw: st.DrawFn, kinds: st.SearchStrategy[ChangeKind] = _KINDS) -> list[Batch]:
-    """A first commit of all keys, and further commits of some."""
+    """Draw the batches: the first has all keys, and up to three others have some of the keys."""
     first = [Row(key) for key in KEYS]
     changes = st.tuples(st.sampled_from(KEYS), st.integers(1, 3), kinds)
     drawn = draw(st.lists(st.lists(changes, min_size=1, max_size=4), max_size=3))
@@ -73,9 +73,9 @@ def batches(draw: st.DrawFn, kinds: st.SearchStrategy[ChangeKind] = _KINDS) -> l
 
 @st.composite
 def compacted(draw: st.DrawFn) -> list[Batch | Service]:
-    """Batches of upserts, with compactions that are planned and completed between them.
+    """Draw batches of upserts, and compactions that are planned and completed between them.
 
-    Without deletes, because a compaction drops them, and then a late change is no longer late.
+    There are no deletes: once a compaction has dropped one, an older change wins.
     """
     steps: list[Batch | Service] = []
     for batch in draw(batches(st.just(ChangeKind.UPSERT))):
@@ -84,7 +84,7 @@ def compacted(draw: st.DrawFn) -> list[Batch | Service]:
 
 
 def write(steps: Sequence[Batch | Service]) -> History:
-    """Run the steps, and return the table."""
+    """Run the steps on a new table."""
     location = StorageLocation(f"memory://{uuid4().hex}/lake")
     storage = open_storage(location)
     make(storage)
@@ -95,7 +95,7 @@ def write(steps: Sequence[Batch | Service]) -> History:
 
 
 def outcome(sent: Iterable[Batch]) -> dict[str, Row]:
-    """For each key the change with the largest ordering value; of equal ones the last."""
+    """Return the change of each key that has the largest ordering value; if equal, the last one."""
     newest: dict[str, Row] = {}
     for batch in sent:
         for row in batch:
@@ -105,7 +105,7 @@ def outcome(sent: Iterable[Batch]) -> dict[str, Row]:
 
 
 def live(rows: dict[str, Row]) -> dict[str, int]:
-    """Payloads of the records that are not deleted."""
+    """Return the payloads of the records that are not deleted."""
     return {key: row.v for key, row in rows.items() if row.kind is ChangeKind.UPSERT}
 
 

@@ -1,4 +1,4 @@
-"""A condition saves reads: row groups without a match are not decoded, nor fetched."""
+"""Row groups without a match for a condition are neither fetched nor decoded."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _GROUP_ROWS = 50
 
 
 def stored_rows() -> pa.Table:
-    """Scattered keys, so that every row group has nearly their whole range."""
+    """Rows with scattered keys, so that every row group has nearly their whole range."""
     keys = [f"{number * 7919 % _ROWS:04d}" for number in range(_ROWS)]
     texts = [f"{number:04d}" * 500 for number in range(_ROWS)]
     return pa.table({"key": keys, "number": range(_ROWS), "text": texts})
 
 
 class CountedReads(LocalStorage):
-    """Counts the bytes that are read."""
+    """A storage that counts the bytes that are read."""
 
     read_bytes = 0
 

@@ -114,14 +114,14 @@ def test_cdc_query_of_table_without_cdc_is_refused() -> None:
 
 
 def _without(history: History, paths: Sequence[str]) -> History:
-    """The same table, opened again after these files were cleaned."""
+    """Delete these files, and return the history with the table opened again."""
     drop_metadata_table(history.table)  # it does not know of the deletion below
     history.table.storage.delete(paths)
     return replace(history, table=open_table(history.table.location))
 
 
 def _emptied() -> History:
-    """A copy-on-write table whose last commit deleted everything, as Apache's DELETE records it."""
+    """Create a copy-on-write table whose last commit deletes all rows, as Apache Hudi does it."""
     location = StorageLocation(f"memory://{uuid4().hex}/emptied")
     storage = open_storage(location)
     make(storage, TableType.COPY_ON_WRITE)
@@ -145,7 +145,7 @@ def _with_cdc(table: OpenTable) -> TableProperties:
 
 
 def _reported(history: History, instant_range: InstantRange) -> list[Reported]:
-    """Operation, commit, and the payloads before and after."""
+    """Run a CDC query; return the operation, commit, and both payloads of each change."""
     table = history.table
     plan = cdc.plan(table.view(), table.store, _with_cdc(table), instant_range)
     moved: cdc.CdcPlan = pickle.loads(pickle.dumps(plan))
@@ -160,7 +160,10 @@ def _payload(image: str | None) -> int | None:
 
 
 def _model(history: History) -> list[Reported]:
-    """Commit by commit, key by key; a delete in a log applies even if it is late."""
+    """Return the expected changes.
+
+    A delete in a log is reported even if it is late.
+    """
     reported: list[Reported] = []
     for count, instant in enumerate(history.instants):
         older = outcome(history.batches[:count])

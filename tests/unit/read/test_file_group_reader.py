@@ -60,7 +60,10 @@ def test_delete_with_ordering_value_of_another_class_wins(
 
 
 def test_base_row_outlives_unconditional_delete_after_newer_log_row(file_slice: Slice) -> None:
-    """Logs are folded before they are merged with the base, so an older base row survives."""
+    """Logs are folded before they are merged with the base file.
+
+    So the delete, which the fold drops, does not reach the base row.
+    """
     file_slice.log(
         data_block([row("a", 9), row("b", 9)]),
         delete_block(["a", "b"], None),

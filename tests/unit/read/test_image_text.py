@@ -145,7 +145,7 @@ def _character(character: str, is_special: bool) -> str:
 
 
 def _java_double(value: float) -> str:
-    """Shortest digits in the layout of ``Double.toString``."""
+    """Print the shortest digits of a double in the layout of ``Double.toString``."""
     if value != value or value in (float("inf"), float("-inf")):
         word = "NaN" if value != value else "Infinity" if value > 0 else "-Infinity"
         return f'"{word}"'

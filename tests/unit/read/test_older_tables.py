@@ -1,4 +1,4 @@
-"""Tables of other versions and writers: partial updates, HFiles, rows without keys."""
+"""Tables of other versions and writers are read: partial updates, HFiles, virtual keys."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def file_slice(tmp_path: Path) -> Slice:
 
 
 def part_of(*columns: str) -> pa.Schema:
-    """Meta columns, the key, the ordering column and some others, as MERGE INTO writes them."""
+    """Return a schema that MERGE INTO writes: meta columns, key, ordering and some columns."""
     kept = [field for field in USER_SCHEMA if field.name in ("id", "ts", *columns)]
     return with_meta_columns(pa.schema(kept))
 
@@ -70,7 +70,7 @@ def test_partial_update_changes_only_its_written_columns(
 def test_partial_updates_merge_with_each_other_and_with_whole_rows(
     file_slice: Slice, merger: RecordMerger
 ) -> None:
-    """A late one fills the missing columns of the leading one."""
+    """A late partial update fills the missing columns of the update that wins."""
     file_slice.log(data_block([row("a", 5, "lost", more=7)], WIDE))
     file_slice.log(delete_block(["a"], pa.array([6]), "12"))
     file_slice.log(data_block([row("a", 9)], part_of(), "13", header=PART))

@@ -1,4 +1,4 @@
-"""Partition columns that the files lack are read from the path."""
+"""Partition columns that the files lack get their values from the partition path."""
 
 from __future__ import annotations
 

@@ -64,12 +64,12 @@ def sliced(number: int, log_files: int) -> FileSlice:
 def left_of(
     slices: Sequence[Sequence[Rows]], condition: pc.Expression, unknown: Container[int] = ()
 ) -> list[bool]:
-    """For the rows of each slice, file by file: whether the slice is read.
+    """Return for each slice whether a query with this condition reads it.
 
     Args:
-        slices: the rows of the files of each.
-        condition: of the query.
-        unknown: indexes, in a slice, of the files without statistics.
+        slices: for each slice, the rows of each of its files.
+        condition: condition of the query.
+        unknown: indexes within each slice of the files without statistics.
     """
     made = [sliced(number, len(files) - 1) for number, files in enumerate(slices)]
     known = Known(
@@ -90,7 +90,7 @@ def names(one: FileSlice) -> list[str]:
 
 
 class Summing(BufferedRecordMerger):
-    """The sum of the two amounts."""
+    """A merger that adds up the amounts of both records."""
 
     merging_strategy = "7b1d6c1e-0a53-4b38-9d2f-6f9f3c0a4e21"
 
@@ -241,7 +241,7 @@ def test_statistics_of_times_beyond_python_years_skip_slices() -> None:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Statistics of the file of a slice: smallest and largest value, nulls and values."""
+    """Statistics of the only file of a slice: bounds, null count and value count."""
 
     low: object
     high: object

@@ -24,7 +24,7 @@ ITEMS: dict[str, Any] = {
 
 
 def table_of(*versions: list[Column], items: dict[str, Any] = ITEMS) -> OpenTable:
-    """A table whose schema had these versions."""
+    """Create a table whose schema history has these versions."""
     storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/orders"))
     make(storage)
     schemas = [

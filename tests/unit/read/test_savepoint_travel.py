@@ -1,4 +1,4 @@
-"""Time travel to a savepoint, which keeps a state that cleaning does not retain."""
+"""Time travel to a savepoint works, although cleaning no longer retains its state."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Rows = dict[str, tuple[int, int]]
 
 
 class History:
-    """Commits of all keys, with some compactions; the content of the table as of each."""
+    """A table with commits and some compactions, and its rows as of each commit."""
 
     def __init__(self, table_type: TableType, version: FormatVersion) -> None:
         self.storage: Storage = new_storage()
@@ -58,7 +58,7 @@ class History:
         self.to = writer(self.storage)
 
     def expire(self) -> None:
-        """Write and clean until cleaning retains no file of the current state."""
+        """Write and clean until no file of the current state is retained."""
         for number in range(10, 14):
             self.write(number)
             self.compact()

@@ -28,7 +28,7 @@ ROWS = pa.table(
 
 
 def found(condition: str) -> list[int]:
-    """Rows that match a condition, by their number in the column ``in``."""
+    """Return the numbers (column ``in``) of the rows that match a condition."""
     numbers: list[int] = ROWS.filter(parse_where(condition, ROWS.schema)).column("in").to_pylist()
     return numbers
 

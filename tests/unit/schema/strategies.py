@@ -1,4 +1,4 @@
-"""Schemas that a Hudi table can hold, and rows of them."""
+"""Strategies for schemas that a Hudi table supports, and for their rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SCALARS = st.sampled_from(
 
 
 def fields(types: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[list[pa.Field]]:
-    """One to four fields with names of their own."""
+    """Draw one to four fields with different names."""
     field = st.builds(pa.field, NAMES, types, nullable=st.booleans())
     return st.lists(field, min_size=1, max_size=4, unique_by=lambda f: f.name)
 
@@ -52,13 +52,13 @@ SCHEMAS = fields(TYPES).map(pa.schema)
 
 
 def values(field: pa.Field) -> st.SearchStrategy[object]:
-    """Python values of a field, None included where it is nullable."""
+    """Draw Python values of a field, also None if the field is nullable."""
     value = _values(field.type)
     return st.none() | value if field.nullable else value
 
 
 def rows(schema: pa.Schema, max_size: int = 6) -> st.SearchStrategy[pa.Table]:
-    """Tables of the schema; slices, too, whose buffers begin elsewhere."""
+    """Draw tables of the schema, also slices of tables, whose buffers have an offset."""
     row = st.fixed_dictionaries({field.name: values(field) for field in schema})
     tables = st.lists(row, max_size=max_size).map(lambda r: pa.Table.from_pylist(r, schema))
     return tables.flatmap(lambda t: st.integers(0, t.num_rows).map(t.slice))

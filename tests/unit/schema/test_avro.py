@@ -1,4 +1,4 @@
-"""Avro schemas are Apache Hudi's own, and nothing that is stored as one crashes the reader."""
+"""Avro schemas equal Apache Hudi's, and a damaged schema raises only a typed error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def test_a_schema_printed_by_apache_is_printed_the_same(file: str, table: str) -
 
 
 def test_columns_as_spark_hands_them_over_become_apaches_schema() -> None:
-    """The types that Spark SQL made ``nested_by_spark.avsc`` of, in their Arrow disguises."""
+    """Arrow types that Spark passes become the types that Spark SQL wrote.
+
+    The schema of Spark SQL is ``nested_by_spark.avsc``.
+    """
     columns = pa.schema(
         [
             pa.field("id", pa.large_string(), nullable=False),

@@ -1,4 +1,4 @@
-"""Incoming columns get the types that Hudi on Spark holds, or are refused by name."""
+"""Incoming columns get types that Hudi on Spark supports; an error names other columns."""
 
 from __future__ import annotations
 

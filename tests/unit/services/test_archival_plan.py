@@ -1,4 +1,4 @@
-"""Which instants leave the active timeline."""
+"""An archival plan removes the right instants from the active timeline."""
 
 from __future__ import annotations
 

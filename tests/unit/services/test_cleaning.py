@@ -1,4 +1,4 @@
-"""When a clean is planned, and when it is not."""
+"""Cleans are planned, continued and recorded correctly, also after a process died."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ONE_COMMIT = CleaningPolicy(commits=1)
 
 
 def expired() -> TableWriter:
-    """A table of which a clean would delete files."""
+    """Create a table from which a clean would delete files."""
     storage = new_storage()
     make_plain(storage, TableType.COPY_ON_WRITE)
     to = writer(storage)
@@ -90,7 +90,10 @@ def test_a_plan_of_another_writer_that_is_being_written_is_not_removed() -> None
 
 
 def test_a_clean_that_was_executed_in_part_is_completed_though_a_later_batch_was_undone() -> None:
-    """What it deleted is recorded nowhere else, and a restore would bring back half a state."""
+    """Only the clean records which files it deleted.
+
+    Without that record, a restore would bring back an incomplete state.
+    """
     to = expired()
     table = to.table
     oldest = table.timeline.completed(Action.COMMIT)[0].requested_at

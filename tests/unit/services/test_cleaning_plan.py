@@ -1,4 +1,4 @@
-"""Which files a clean may delete, slice by slice."""
+"""A clean deletes exactly the slices that its policy allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log that was cut after its commit is not compacted: nothing would read its rows afterwards."""
+"""A log that was truncated after its commit is not compacted, because its rows would be lost."""
 
 from __future__ import annotations
 

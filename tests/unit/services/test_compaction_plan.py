@@ -1,4 +1,4 @@
-"""When a compaction is due."""
+"""A compaction is due after enough delta commits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_compaction_is_due_after_enough_delta_commits() -> None:
 
 
 def test_only_delta_commits_since_the_last_request_count() -> None:
-    """Their logs belong to the slices that the compaction opened, whether it has completed or not.
+    """Delta commits that write to the slices of a requested compaction count, completed or not.
 
     The first of them was requested before the compaction.
     """

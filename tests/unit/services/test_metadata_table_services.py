@@ -1,4 +1,4 @@
-"""How much of a metadata table stays: what follows from the policies of its data table."""
+"""The retention of a metadata table follows from the policies of its data table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Services look again once they have the lock, and change nothing once they have lost it."""
+"""Services check the table again under the lock, and change nothing once they have lost it."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ def is_lock(number: int, method: str, path: str) -> bool:
 
 
 def at(method: str, part: str) -> IsBefore:
-    """Before the first request of that method whose path contains the part."""
+    """Select the first request of this method whose path contains the part."""
     return lambda _, asked, path: asked == method and part in path
 
 
 def meeting(table: Table, meanwhile: Callable[[], object], is_before: IsBefore) -> TableWriter:
-    """A process in the middle of whose work something else happens; it has read the table."""
+    """Open a writer that has read the table and is interrupted before a request."""
     storage = InterruptedStorage(table.storage, meanwhile)
     to = table.open(storage)
     to.table.refresh()
@@ -99,7 +99,7 @@ def meeting(table: Table, meanwhile: Callable[[], object], is_before: IsBefore) 
 
 
 def losing_the_lock(table: Table, is_before: IsBefore) -> TableWriter:
-    """A process that stands still there for longer than its lease."""
+    """Open a writer that pauses before a request for longer than its lease."""
     return meeting(table, lambda: table.clock.sleep(A_LEASE_AND_MORE_S), is_before)
 
 
@@ -210,7 +210,7 @@ def test_an_archiver_that_loses_the_lock_does_not_complete_what_another_began(
 
 
 def test_an_archiver_that_loses_the_lock_deletes_no_late_file(clock: VirtualTime) -> None:
-    """By then it may be of a compaction that was executed again."""
+    """Meanwhile the file may belong to a compaction that was executed again."""
     table = with_commits(clock, 1)
     undone = commit(table.open(), [Row("a", 3, 3)]).requested_at
     (late,) = (path for path in data_files(table.storage) if undone in path)
@@ -283,7 +283,7 @@ def test_a_metadata_table_that_is_made_without_the_lock_is_not_trusted(
 
 
 def test_a_metadata_table_is_not_deleted_without_the_lock(clock: VirtualTime) -> None:
-    """By then it may be one that another process has made."""
+    """Meanwhile another process may have built a new metadata table."""
     table = with_commits(clock)
     assert keep_metadata_table(table.open().table)
     before = table.storage.list_tree(".hoodie/metadata")

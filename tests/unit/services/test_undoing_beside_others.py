@@ -1,4 +1,4 @@
-"""What cleans, restores, savepoints and rollbacks owe each other, each beside another process."""
+"""Cleans, restores, savepoints and rollbacks of several processes do not damage the table."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_a_clean_that_two_processes_execute_is_completed_once(clock: VirtualTime
 
 
 def clean_until(table: Table, method: str, suffix: str) -> None:
-    """A clean whose process dies before that request; an older commit is rolled back afterwards."""
+    """Run a clean whose process dies before this request, and then roll back an older commit."""
     abandoned = table.open()
     write_files(abandoned, [Row("b", 9, 9, region="south")])
     dying = InterruptedStorage(table.storage, die)
@@ -255,7 +255,7 @@ def test_a_restore_leaves_nothing_of_what_came_after(clock: VirtualTime) -> None
 
 
 def test_commit_that_a_restore_undoes_can_no_longer_be_published(clock: VirtualTime) -> None:
-    """Its writer checked the lock before; its requests arrive while the restore has the lock."""
+    """Its writer checked the lock before; its requests arrive while the restore has it."""
     table = with_commits(clock)
     before = commits(table)
     late = table.open()
@@ -348,7 +348,7 @@ def test_restore_to_a_commit_that_its_archiver_has_still_to_delete_is_refused(
 def test_clean_that_died_before_it_completed_is_completed_after_an_older_dead_commit_was_undone(
     clock: VirtualTime,
 ) -> None:
-    """Otherwise nothing records what it deleted, and the commit over it could be rolled back."""
+    """Otherwise nothing records its deletions, and the newer commit could be rolled back."""
     table = Table(clock)
     dead = table.open()
     write_files(dead, [Row("b", 1, 1, region="south")])
@@ -478,7 +478,7 @@ def test_a_rollback_that_never_began_is_given_up_if_its_target_was_compacted_and
 def test_nothing_is_cleaned_or_kept_while_a_completed_commit_may_still_become_pending(
     clock: VirtualTime,
 ) -> None:
-    """The store may carry out the request after its process gave up, and the old rows come back."""
+    """The store may delete the completed instant after the process of the rollback has died."""
     table = Table(clock, TableType.COPY_ON_WRITE)
     for value in (1, 2):
         commit(table.open(), [Row("a", value, value)])
@@ -543,7 +543,7 @@ def test_a_later_commit_is_kept_only_after_the_rollback_of_an_older_one_was_remo
 def test_a_commit_is_kept_that_others_replaced_and_cleaned_beside_its_dead_rollback(
     clock: VirtualTime, monkeypatch: pytest.MonkeyPatch, table_type: TableType
 ) -> None:
-    """Apache Hudi cleans beside the rollback of a completed commit, which lakemark does not."""
+    """Apache Hudi, unlike lakemark, may clean while a completed commit is being rolled back."""
     table = with_commits(clock, 2, table_type)
     newest = commits(table)[-1]
     dying = InterruptedStorage(table.storage, die)
@@ -627,9 +627,10 @@ def test_a_writer_does_not_repeat_a_compaction_of_the_metadata_table_by_another_
 def test_metadata_table_that_was_compacted_with_a_commit_is_dropped_if_that_is_rolled_back(
     clock: VirtualTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its base files list the files of the commit, and nothing removes them from there.
+    """Its base files list the files of the commit, and a rollback cannot remove them there.
 
-    Once the timeline begins later than that commit, it would count as archived.
+    After the active timeline has passed the commit, it would count as archived, and its files as
+    valid.
     """
     table = with_commits(clock, 1)
     assert keep_metadata_table(table.open().table)

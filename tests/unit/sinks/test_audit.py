@@ -1,4 +1,4 @@
-"""Every offset of a batch is accounted for, or nothing of it is published."""
+"""A batch is published only if each of its offsets is accounted for."""
 
 from __future__ import annotations
 

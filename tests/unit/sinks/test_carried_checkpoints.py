@@ -1,4 +1,4 @@
-"""Each commit tells how far every streamer of the table has read, whoever makes it."""
+"""Each commit, of any writer, records how far every streamer of the table has read."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def new_stream(location: StorageLocation | None = None, identity: str = "") -> J
 
 
 def told_by_newest(stream: JsonStream) -> dict[str, KafkaCheckpoint | None]:
-    """The checkpoint of each streamer, as the newest commit alone tells it."""
+    """Return the checkpoint of each streamer that the newest commit records."""
     table = open_table(stream.location)
     newest = table.timeline.completed()[-1]
     extra = table.store.read_commit(newest).extra_metadata

@@ -1,4 +1,4 @@
-"""The stats of logs name what CDC queries need: the files that held the rows before the commit."""
+"""The write stats of logs name the files before the commit, which CDC queries need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first start is in the table before anything is read."""
+"""The first run records its start offsets in the table before it reads any record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables whose timeline is in local time, written and kept by this project, on a local disk."""
+"""lakemark writes and maintains tables whose timeline is in local time, on a local disk."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ InZone = Callable[[str], None]
 
 @pytest.fixture
 def in_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[InZone]:
-    """Moves this process into a zone."""
+    """A function that moves this process into a time zone."""
 
     def move(zone: str) -> None:
         monkeypatch.setenv("TZ", zone)
@@ -57,7 +57,7 @@ def in_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[InZone]:
 
 
 def make_local(folder: Path, version: FormatVersion = V9) -> None:
-    """An empty table in local time, as Apache Hudi creates it by default."""
+    """Create an empty table in local time, as Apache Hudi does by default."""
     storage = open_storage(StorageLocation(str(folder)))
     create_on(storage, replace(spec(version=version), metadata_table=False))
     properties = read_properties(storage)
@@ -70,7 +70,7 @@ def opened(folder: Path, zone: str | None = None) -> OpenTable:
 
 
 def writer_in(folder: Path, zone: str | None) -> TableWriter:
-    """As a process that has just started, with that setting."""
+    """Open a writer as a process does that has just started, with this zone as its setting."""
     to = TableWriter(opened(folder, zone), SCHEMA, WriterSettings(INDEX))
     to.recover()
     return to
@@ -86,7 +86,7 @@ def age(time_of: str | None, zone: str) -> timedelta:
 
 
 def rows(folder: Path) -> dict[str, tuple[int, int]]:
-    """As a reader that was given no zone has them."""
+    """Read the rows without a setting for the zone."""
     read = opened(folder).scan(columns=["id", "ts", "v"]).to_reader().read_all().to_pylist()
     return {row["id"]: (row["ts"], row["v"]) for row in read}
 

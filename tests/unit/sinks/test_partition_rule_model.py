@@ -1,7 +1,7 @@
 """``table.partition_change`` against a model: keys, partitions, orderings, deletes, compactions.
 
-The model keeps each file group as a base and logs, and knows three things of the table: how changes
-of a key fold, when a folded change wins over a base row, and that a compaction forgets deletes.
+The model keeps a base and logs for each file group. It has three rules: how changes of a key fold,
+when a folded change wins over a base row, and that a compaction forgets deletes.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Group:
 
 @dataclass
 class Model:
-    """A table."""
+    """The model of a table."""
 
     table_type: TableType
     is_ordered: bool
@@ -149,7 +149,7 @@ def by_key(pairs: Iterable[Pair]) -> dict[str, list[str]]:
 
 
 def expected(model: Model, batch: Sequence[Change]) -> tuple[set[Pair], int]:
-    """The partition changes of a batch, and how many keys are in more partitions than before."""
+    """Return the partition changes of a batch, and how many keys it puts into more partitions."""
     written = deepcopy(model)
     written.apply(batch)
     before, after = by_key(model.live()), by_key(written.live())
@@ -165,7 +165,7 @@ def expected(model: Model, batch: Sequence[Change]) -> tuple[set[Pair], int]:
 
 @dataclass
 class Pipeline:
-    """A stream and its model."""
+    """A stream, and the model of its table."""
 
     stream: JsonStream
     model: Model
@@ -231,7 +231,7 @@ class Pipeline:
             self.model.compact()
 
     def check(self) -> None:
-        """Queries and dead letters are the model's."""
+        """Check that the rows and the dead letters are those of the model."""
         assert self.read() == self.model.read()
         reasons = self.stream.reasons()
         assert reasons.keys() == self.refused.keys()

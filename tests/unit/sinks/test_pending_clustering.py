@@ -1,4 +1,4 @@
-"""A clustering that Apache Hudi plans, and cannot execute in a table with a bucket index."""
+"""lakemark works next to a clustering that Apache Hudi plans but cannot execute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A property that does not allow writing stops the sink before, and during, a run."""
+"""A property that does not allow writing stops the sink, at its start or during a run."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def new_table(table_type: TableType = TableType.MERGE_ON_READ) -> Storage:
 
 
 def change(storage: Storage, values: Mapping[str, str]) -> None:
-    """Another program changes the properties."""
+    """Change the properties as another program would."""
     stored = TableProperties.parse(storage.read(".hoodie/hoodie.properties"))
     changed = TableProperties({**stored.values, **values})
     storage.put(".hoodie/hoodie.properties", changed.to_bytes())
@@ -130,7 +130,7 @@ def test_dropping_the_metadata_table_drops_a_half_built_index(complete: str) -> 
 
 
 def _assert_next_commit_is_refused(storage: Storage, values: dict[str, str]) -> TableWriter:
-    """Change the properties of a table between two commits of a writer, which is returned."""
+    """Check that a change of properties stops the next commit of a writer; return the writer."""
     to = writer(storage)
     commit(to, [Row("a", 2, 2)])
     change(storage, values)

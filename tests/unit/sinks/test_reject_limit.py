@@ -1,4 +1,4 @@
-"""How many bad records end a run: of a batch, and of the batches of a slow topic together."""
+"""The share of bad records that ends a run, in one batch or in the batches of a slow topic."""
 
 from __future__ import annotations
 

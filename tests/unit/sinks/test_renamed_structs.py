@@ -1,4 +1,4 @@
-"""Structs that were renamed while their records gained fields."""
+"""New fields of a struct that was renamed are added to its column."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Producers change their records while the stream runs; rows stay what the records say."""
+"""Producers change the schema of their records while the stream runs; rows keep all values."""
 
 from __future__ import annotations
 
@@ -293,7 +293,7 @@ def test_column_that_is_added_while_a_writer_lists_the_table_is_not_hidden(clean
 
 
 class OnListing(WrappedStorage):
-    """Does something before the data folders are listed, once."""
+    """Calls ``interrupt`` once, before the data folders are listed."""
 
     def __init__(self, inner: Storage, interrupt: Callable[[], None]) -> None:
         super().__init__(inner)
@@ -331,7 +331,7 @@ def test_dead_letters_keep_a_column_that_another_release_added() -> None:
 
 @dataclass(frozen=True)
 class Interrupted(InThisProcess):
-    """Does something once, when so many attempts at batches were written."""
+    """Calls ``interrupt`` once, when ``after`` attempts at batches were written."""
 
     interrupt: Callable[[], None] = lambda: None
     after: int = 1
@@ -339,7 +339,7 @@ class Interrupted(InThisProcess):
     def run(
         self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
     ) -> list[PortionResult]:
-        """As usual, and then that."""
+        """Run as usual, and then call ``interrupt`` if it is due."""
         written = super().run(batch, prepare, open_write)
         if len(self.attempts) == self.after:
             self.interrupt()
@@ -394,7 +394,7 @@ def test_one_conflict_too_many_starts_the_stream_again() -> None:
     stream.write([{"id": "a", "ts": 1}])
 
     class Losing(InThisProcess):
-        """Another writer is faster each time, with one column more."""
+        """Another writer commits first each time, and adds a column."""
 
         def run(
             self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite

@@ -1,4 +1,4 @@
-"""Only what becomes rows changes a table's columns; whatever else records hold, none is lost."""
+"""Only records that become rows change a table's columns, and no record is lost."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_names_that_are_values_are_not_gathered_without_end() -> None:
 def test_names_that_are_values_make_no_arrow_columns(
     unknown: UnknownFields, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A column for each name would be as long as the block: memory by names times values."""
+    """Otherwise memory would grow with the number of names times the number of records."""
     values = pa.array(f'{{"id":"{n}","m":{{"u{n}":1}}}}'.encode() for n in range(4_000))
     rescue_column = "_rescued" if unknown == "rescue" else None
     decoder = JsonDecoder(parse_schema(COLUMNS), rescue_column, policy=SchemaPolicy(unknown))
@@ -239,10 +239,7 @@ def test_a_declared_schema_of_any_width_may_become_wider() -> None:
 def test_any_set_of_wider_values_is_rescued_in_one_reading(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Each record has a different set of columns that are too narrow.
-
-    All are rescued by decoding the batch once more.
-    """
+    """Values too wide for their columns are rescued in one pass, whichever columns these are."""
     columns = {**{f"c{n}": "int" for n in range(8)}, "s": "struct<a:int,b:int>"}
     readings = []
     decode = JsonDecoder.decode

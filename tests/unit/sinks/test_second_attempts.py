@@ -1,4 +1,4 @@
-"""A task of a batch that runs again, and reads what the topic holds by then."""
+"""A task of a batch runs again after the topic has changed: the batch is undone and retried."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ from tests.tables import data_files
 
 
 class CompactedMeanwhile(InThisProcess):
-    """Its first run is lost after it has written, and by the second the first record is gone."""
+    """Runs the first batch twice.
+
+    The result of the first run is lost, and the topic has lost the first record before the second
+    run.
+    """
 
     def run(
         self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite

@@ -1,4 +1,4 @@
-"""A delete whose ordering value no log can store is a dead letter, and its batch is written."""
+"""A delete whose ordering value a log cannot store is a dead letter; its batch is written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDE = [("decimal(20,0)", 10**18), ("decimal(20,18)", "1.000000000000000001")]
 
 
 def deleted(table_type: TableType, ts_type: str, ts: object) -> JsonStream:
-    """A table of two rows, after a batch that deletes the first and updates the second."""
+    """Write two rows, and then a batch that deletes the first and updates the second."""
     columns = {"id": "string", "ts": ts_type, "n": "int"}
     location = StorageLocation(f"memory://{uuid4().hex}/t")
     stream = JsonStream(location, columns=columns, table_type=table_type)

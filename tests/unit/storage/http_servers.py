@@ -1,4 +1,4 @@
-"""HTTP servers that stand where an object store would, for what a healthy one never does."""
+"""HTTP servers in place of an object store, for answers that a healthy store never gives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 @contextmanager
 def serving(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
-    """Where a server with this handler listens."""
+    """Run a server with this handler during the block, and yield its URL."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -28,14 +28,14 @@ class Quiet(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: refused requests are what the tests are about."""
+        """Log nothing, because the tests provoke refused requests."""
 
     def body(self) -> bytes:
         return self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
 
 def answering(status: int, text: str = "") -> type[BaseHTTPRequestHandler]:
-    """Answers every request in one way."""
+    """Return a handler that gives every request the same answer."""
 
     class Answering(Quiet):
         def do_GET(self) -> None:
@@ -52,11 +52,11 @@ def answering(status: int, text: str = "") -> type[BaseHTTPRequestHandler]:
 
 
 def losing_answers(endpoint: str, lost: list[str]) -> type[BaseHTTPRequestHandler]:
-    """Hands requests on to a store, and hangs up instead of answering those whose method is next.
+    """Return a handler that forwards requests to a store, and drops the answers of some.
 
     Args:
-        endpoint: the store.
-        lost: methods whose next request is done but not answered; each counts once.
+        endpoint: endpoint of the store.
+        lost: methods whose next request is carried out but not answered. Each entry is used once.
     """
     address = urlsplit(endpoint).netloc
 

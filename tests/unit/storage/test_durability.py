@@ -1,4 +1,4 @@
-"""When a storage on a local disk forces what, and what it says if the disk fails."""
+"""A storage on a local disk forces files at the right time, and reports failures of the disk."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def storage(tmp_path: Path) -> Storage:
 
 @pytest.fixture
 def forced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names below the folder of the table, in the order in which they are forced."""
+    """The names below the folder of the table that were forced, in order."""
     names: list[str] = []
 
     def fsync(descriptor: int) -> None:
@@ -201,7 +201,7 @@ def test_an_executor_forces_its_files_before_it_answers(
 
 
 def failing(name: str, number: int) -> Callable[[int], None]:
-    """A disk that fails to write one file, and says so once, as Linux does."""
+    """Return an ``fsync`` that fails for one file; like Linux, it reports this only once."""
     failures = [OSError(number, os.strerror(number))]
 
     def fsync(descriptor: int) -> None:
@@ -227,7 +227,7 @@ def test_a_file_that_the_disk_lost_is_never_durable(
 
 @pytest.fixture
 def without_threads() -> None:
-    """The next call that forces files starts threads, as the first one of a process."""
+    """Make the next call that forces files start threads, like the first one of a process."""
     durability._shared_threads.cache_clear()
 
 
@@ -255,7 +255,7 @@ def test_files_are_forced_after_an_interrupted_attempt(
 def test_lost_file_is_reported_after_an_interrupted_attempt(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The attempt learned of the loss, and the system does not report it again."""
+    """The interrupted attempt noticed the loss, which the system does not report again."""
     for number in range(3):
         write_streaming(storage, f"{number}.log")
     start: Callable[[threading.Thread], None] = threading.Thread.start
@@ -351,7 +351,7 @@ def touch(storage: Storage) -> None:
 def test_lost_file_stays_lost_if_its_content_is_not_written_again(
     storage: Storage, act: Callable[[Storage], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lost content is still in memory, so that it is found to be the same."""
+    """The lost content is still in memory, so a comparison of contents finds no difference."""
     write_streaming(storage, "a.log")
     fail_once(storage, monkeypatch, "a.log")
     with suppress(StorageUnavailable):
@@ -366,7 +366,7 @@ def publish_again(storage: Storage, path: str) -> None:
 
 
 def test_existing_file_of_the_same_content_is_forced(storage: Storage, forced: list[str]) -> None:
-    """Another process wrote it, and may not have forced it yet."""
+    """Another process wrote the file, and may not have forced it yet."""
     os.makedirs(storage.location.url)
     Path(storage.location.url, "plan").write_bytes(b"content")
     storage.create("plan", b"content")
@@ -434,7 +434,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def test_a_forked_process_forces_its_files(tmp_path: Path) -> None:
-    """It does not have the threads that its parent has started."""
+    """A forked process does not have the threads of its parent."""
     command = [sys.executable, "-c", _FORKS, str(tmp_path / "table")]
     assert subprocess.run(command, timeout=60, check=True).returncode == 0
     assert (tmp_path / "table" / "cTrue.log").exists()

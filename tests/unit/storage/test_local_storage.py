@@ -1,4 +1,4 @@
-"""What is particular to files on a local disk."""
+"""Behaviour that is specific to storage on a local disk."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def test_folders_are_listed_once_however_many_links_lead_to_them(
 
 
 def test_writing_into_a_folder_that_others_empty(storage: Storage, root: Path) -> None:
-    """A delete takes the folder with it; a write at the same moment makes it again."""
+    """A delete removes the empty folder, and a write at the same moment creates it again."""
     done = Event()
 
     def empty() -> None:
@@ -247,7 +247,7 @@ def test_writing_into_a_folder_that_others_empty(storage: Storage, root: Path) -
 def test_files_that_follow_each_other_while_they_are_listed_do_not_all_get_lost(
     storage: Storage, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file is only deleted once two newer ones are there, as a lock's are."""
+    """A file is deleted only after two newer files exist, like the files of a lock."""
     for number in ("1", "2"):
         storage.create(f"lock/{number}", b"")
 
@@ -265,7 +265,7 @@ def test_files_that_follow_each_other_while_they_are_listed_do_not_all_get_lost(
 def between_names_and_sizes(
     action: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:
-    """It happens once, in the middle of a listing."""
+    """Run an action once, in the middle of a listing."""
     scandir, todo = os.scandir, [action]
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""What an object store answers when it is not well, and how locations and options reach it."""
+"""Errors and lost answers of an object store are handled, and locations and options are applied."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def at(endpoint: str, **options: str) -> Storage:
 
 @pytest.fixture
 def lost() -> list[str]:
-    """Methods whose next answer is lost."""
+    """A list for the methods whose next answer is lost."""
     return []
 
 
 @pytest.fixture
 def deaf(s3_server: S3Server, lost: list[str]) -> Iterator[Storage]:
-    """A storage on the session's store, behind a network that loses answers."""
+    """A storage on the session's store, behind a server that loses answers."""
     with serving(losing_answers(s3_server.endpoint, lost)) as endpoint:
         options = {**s3_server.options, "endpoint": endpoint}
         yield open_storage(StorageLocation(f"s3://{s3_server.bucket}/{uuid4().hex}", options))

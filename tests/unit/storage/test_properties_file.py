@@ -1,4 +1,4 @@
-"""Two processes that change the properties of a table."""
+"""Changes of the properties are safe if two processes change them at the same time."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ CLOCK = SharedClock()
 
 
 class Paused(WrappedStorage):
-    """Stops once, right after a look at the properties, until another process has acted."""
+    """Pauses once, right after it has read the properties, while another process acts."""
 
     def __init__(self, inner: Storage, meanwhile: Callable[[], object]) -> None:
         super().__init__(inner)

@@ -1,4 +1,4 @@
-"""Random access by ranges, against a file in memory."""
+"""A range reader gives the same results as a file in memory, in few requests."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_it_reads_what_a_file_reads(
 
 
 def seek(file: io.RawIOBase | io.BytesIO, offset: int, whence: int) -> int | None:
-    """Where it is then; None when that is before the start, to which BytesIO would clip."""
+    """Seek; return the new position, or None if it is before the start of the file."""
     base = {io.SEEK_SET: 0, io.SEEK_CUR: file.tell(), io.SEEK_END: len(DATA)}[whence]
     if isinstance(file, io.BytesIO):
         base = {0: 0, 1: file.tell(), 2: len(file.getvalue())}[whence]

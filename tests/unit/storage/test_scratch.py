@@ -1,4 +1,4 @@
-"""Scratch folders: gone with their process, however that ended, and never before."""
+"""Scratch folders are deleted after their process has ended, in whatever way, but never before."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ needs_full_disk = pytest.mark.skipif(
 
 @pytest.fixture(autouse=True)
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where all of them lie, for a process that has not looked there yet."""
+    """The folder of all scratch folders, for a process that has not cleaned it up yet."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     scratch._remove_abandoned.cache_clear()
@@ -138,7 +138,7 @@ def test_the_folder_of_a_process_is_deleted_when_it_exits(root: Path) -> None:
 
 @contextmanager
 def _holder() -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """A process that holds a folder, and that folder."""
+    """Run a process that uses a scratch folder, and yield both."""
     with subprocess.Popen(
         [sys.executable, "-c", _HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

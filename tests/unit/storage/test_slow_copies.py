@@ -1,4 +1,4 @@
-"""A store that answers a copy before it has made it, as Azure may."""
+"""Publication waits for a copy if the store, like Azure, may answer before it has copied."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lakemark.storage.storage import ObjectInfo
 
 
 class CopiesInBackground(ObjectStorage):
-    """Shows a copy as empty at the first looks."""
+    """A storage that reports a copy as empty in its first two answers."""
 
     looks = 0
 

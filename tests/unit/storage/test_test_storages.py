@@ -1,4 +1,4 @@
-"""The storages that tests of other parts rest on do what they say."""
+"""The wrapping storages that other tests use behave as documented."""
 
 from __future__ import annotations
 

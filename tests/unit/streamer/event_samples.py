@@ -37,7 +37,7 @@ _TYPES = {"int": _counts, "float": st.floats(0, 1e6), "Mapping[int, int]": _offs
 
 
 def of_class(kind: type[Any]) -> SearchStrategy[Any]:
-    """Events of one class."""
+    """Draw events of one class."""
     by_type = {
         field.name: _TYPES[field.type]
         for field in fields(kind)

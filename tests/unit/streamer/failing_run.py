@@ -1,4 +1,4 @@
-"""``lakemark`` whose stream fails while a compaction rewrites slices.
+"""Runs ``lakemark`` with a stream that fails while a compaction rewrites slices.
 
 python -m tests.unit.streamer.failing_run TABLE ARGUMENTS…
 """
@@ -33,7 +33,7 @@ HELD_S = 600.0
 
 
 class HeldRunner(LocalRunner):
-    """A slow runner."""
+    """A runner whose tasks take ``HELD_S`` seconds."""
 
     def __init__(self) -> None:
         super().__init__(2)
@@ -64,7 +64,7 @@ class GoneTopic:
 
 @contextmanager
 def build(config: PipelineConfig, listener: Listener) -> Iterator[pipeline.Pipeline]:
-    """The pipeline's table has two slices to compact."""
+    """Build a pipeline on a table that has two slices to compact."""
     storage = open_storage(StorageLocation(sys.argv[1]))
     make(storage)
     rows = writer(storage)

@@ -1,4 +1,4 @@
-"""Asynchronous compaction: it and the batches do not wait for each other, and no row is lost."""
+"""Asynchronous compaction and batches do not wait for each other, and lose no row."""
 
 from __future__ import annotations
 
@@ -125,14 +125,14 @@ def started(
 
 
 def rows_of(storage: Storage, path: str) -> list[dict[str, object]]:
-    """The rows of a base file, without the name of the file that each of them holds."""
+    """Read the rows of a base file, without the meta column of the file name."""
     with storage.open(path) as file:
         rows: list[dict[str, object]] = pq.read_table(file).drop_columns([FILE_NAME]).to_pylist()
     return rows
 
 
 def assert_whole(scenario: Scenario, expected: dict[str, tuple[int, int]]) -> None:
-    """The rows are complete, the view in memory is current, and the metadata table is correct."""
+    """Check that the rows are complete, the view is current, and the metadata table is right."""
     assert contents(scenario.storage) == expected
     carried, fresh = scenario.to.table.snapshot.loaded_view, writer(scenario.storage).table
     assert carried is not None
@@ -141,10 +141,10 @@ def assert_whole(scenario: Scenario, expected: dict[str, tuple[int, int]]) -> No
 
 
 def deferred_for_a_clustering(scenario: Scenario) -> tuple[Instant, Instant]:
-    """Three batches, and a compaction that failed since another writer plans to replace its group.
+    """Write three batches, and let a compaction fail, because a clustering of its group is planned.
 
     Returns:
-        The compaction's plan, and the clustering's.
+        The plans of the compaction and of the clustering.
     """
     for number in range(1, 4):
         scenario.batch(Row("a", number, number))
@@ -159,7 +159,7 @@ def deferred_for_a_clustering(scenario: Scenario) -> tuple[Instant, Instant]:
 
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """A clock that is ahead by some seconds, only for the compactor."""
+    """A function that moves the compactor's clock ahead by some seconds."""
     ahead_s = [0.0]
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s[0])
     monkeypatch.setattr(async_compaction, "time", clock)
@@ -447,7 +447,7 @@ def test_an_attempt_after_the_columns_changed_writes_the_same_rows_to_another_fi
 
 
 class OtherSoftware(HeldRunner):
-    """The first time it runs each task again, after other software has run it."""
+    """Overwrites the files of its first tasks, as other software that runs the same tasks would."""
 
     def __init__(self, storage: Storage) -> None:
         super().__init__()
@@ -517,7 +517,7 @@ def with_a_plan() -> Storage:
 
 
 def batch_and_compaction(to: TableWriter) -> None:
-    """A batch is in flight while the new base files are written; then both are published."""
+    """Write new base files while a batch is in flight, and then publish both."""
     to.recover()
     (planned,) = to.compactions_to_do(POLICY.compaction)
     compaction = to.begin_compaction(planned)

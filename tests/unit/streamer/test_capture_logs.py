@@ -1,4 +1,4 @@
-"""Logged warnings become events of a run, or lines of other commands, without secrets."""
+"""Logged warnings become events of a run, and lines in other commands, without secrets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def warn() -> None:
 
 
 def build(*_: object) -> None:
-    """A pipeline that warns while it is opened, and then fails."""
+    """Log a warning and fail, as a pipeline may do while it is opened."""
     warn()
     message = "the store is gone"
     raise StorageUnavailable(message)

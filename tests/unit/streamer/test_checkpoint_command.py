@@ -47,7 +47,7 @@ def stream(request: pytest.FixtureRequest, tmp_path: Path) -> JsonStream:
 
 @pytest.fixture
 def run(stream: JsonStream, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs an action on the table, and returns what it printed as JSON."""
+    """A function that runs an action on the table, and returns its JSON output."""
 
     def on_table(action: str, *options: str) -> dict[str, object]:
         step = [] if action == "get" else ["--run"]

@@ -53,7 +53,7 @@ def test_help_imports_no_engine() -> None:
 def test_query_of_a_table_imports_no_engine_no_pipeline_and_no_writer(
     tmp_path: Path,
 ) -> None:
-    """Each takes longer to import than the query of a small table takes."""
+    """Importing any of them takes longer than a query of a small table."""
     storage = open_storage(StorageLocation(str(tmp_path / "t")))
     make(storage)
     commit(writer(storage), [Row("a")])

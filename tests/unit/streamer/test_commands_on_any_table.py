@@ -1,8 +1,8 @@
 """Every table command on every kind of table: it succeeds, or prints one line with the reason.
 
-A table that was just made, one that a writer died on, one of which nothing is left, one that is
-half restored: operators meet all of these. A message comes from an error that was
-raised on purpose; anything else is reported as ``unexpected``.
+Operators find new tables, tables whose writer died, tables without any files, and partly restored
+ones. An error that the code raises deliberately is printed as its message; any other error is
+printed as ``unexpected``, which fails the test.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ MOR_6_LISTED = Kind(MOR, V6, (), has_metadata=False)
 
 @dataclass(frozen=True, slots=True)
 class Making:
-    """A table whose history is generated; each step is made by a new process."""
+    """Makes the history of a table; a new process makes each step."""
 
     folder: Path
     kind: Kind
@@ -173,7 +173,7 @@ class Making:
         commit(self.started(), rows, {"deltastreamer.checkpoint.key": f"t,0:{len(rows)}"})
 
     def request(self, action: Action, content: bytes = b"") -> Instant:
-        """The state that a process leaves if it dies right after a request."""
+        """Request an instant, and leave it like a process that dies right after that."""
         store = open_named(self.folder).store
         name = store.clock.next_instant(store.load().newest_time, ClockSlot.SERVICE)
         requested = Instant(name, action, State.REQUESTED)
@@ -387,9 +387,9 @@ class Case:
     """A table and its history.
 
     Attributes:
-        number: of the case; those that follow each other take other commands.
-        history: what happened to it; or the name of a golden table.
-        kind: what it is; of a golden table its own.
+        number: number of the case. Consecutive cases run different commands.
+        history: makes the history of the table; or the name of a golden table.
+        kind: the kind of the table; ignored for a golden table.
     """
 
     number: int
@@ -423,11 +423,11 @@ def cases() -> Iterator[Case]:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """The answers of a table.
+    """The rows of a table, and whether its metadata table is right.
 
     Attributes:
-        rows: those that a snapshot reads; None where it cannot be read.
-        is_true: whether the metadata table agrees with the files.
+        rows: the rows of a snapshot; None if it cannot be read.
+        is_true: whether the metadata table agrees with the files in storage.
     """
 
     rows: list[str] | None
@@ -443,7 +443,7 @@ class Answers:
 
 
 def rows_of(table: OpenTable) -> list[str]:
-    """The rows without the columns that name their files."""
+    """Read the rows without meta columns."""
     rows = table.scan().to_reader().read_all()
     return sorted(map(str, rows.select(without_meta_columns(rows.schema).names).to_pylist()))
 
@@ -453,7 +453,7 @@ def open_named(folder: Path) -> OpenTable:
 
 
 def words_of(command: str, folder: Path) -> list[str]:
-    """The words of a command, with the instants of the table that they speak of."""
+    """Return the words of a command, in which instants of the table replace placeholders."""
     timeline = open_named(folder).timeline
     commits = [i.requested_at for i in timeline.completed(*COMMITS)] or [NO_INSTANT]
     pending = [i.requested_at for i in timeline.pending()] or [NO_INSTANT]
@@ -464,13 +464,13 @@ def words_of(command: str, folder: Path) -> list[str]:
 
 
 def tree(folder: Path) -> dict[Path, tuple[int, bytes]]:
-    """Every file except those of locks."""
+    """Read every file of the table except its locks, with its modification time."""
     files = (path for path in folder.rglob("*") if path.is_file() and ".locks" not in path.parts)
     return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
 
 def run(command: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> int:
-    """Run a command, which succeeds or prints one intended error line; returns the exit code."""
+    """Run a command; check that it succeeds or prints one error line; return the exit code."""
     capsys.readouterr()
     code, reported = main(words_of(command, folder)), capsys.readouterr().err
     assert code in (OK, FAILED, MISUSED), command
@@ -484,7 +484,10 @@ def run(command: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> int:
 
 
 def change(command: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A refused command has changed nothing, except a change of version, which completes plans."""
+    """Check that a refused command changes nothing.
+
+    Only a refused change of version may change files, because it first completes pending plans.
+    """
     there = tree(folder)
     is_done = run(command, folder, capsys) == OK
     assert is_done or "grade" in command or tree(folder) == there, command
@@ -509,7 +512,10 @@ def before(made: Path) -> Answers:
 
 @pytest.fixture
 def copies(made: Path, tmp_path: Path) -> Iterator[Path]:
-    """Copies to be changed; times stay, which say in version 6 when an instant completed."""
+    """Yield copies that a test may change.
+
+    Modification times are kept, because in version 6 they are completion times.
+    """
     return (Path(shutil.copytree(made, tmp_path / str(number))) for number in count())
 
 
@@ -549,7 +555,7 @@ def test_table_is_consistent_after_writes_are_undone(
 def test_a_table_whose_columns_were_renamed_gets_no_commit(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
-    """Such a commit would say nothing of the old names, and their values would read as null."""
+    """Such a commit would drop the old names, and values under them would be read as null."""
     folder = unpack("v9_cow_schema_on_read", tmp_path).root
     there = tree(folder)
     assert run(command, folder, capsys) == FAILED

@@ -1,4 +1,4 @@
-"""Completion in the shells themselves, for those that are installed."""
+"""Completion works in each installed shell."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_a_topic_that_is_read_already_ends_the_run_at_once() -> None:
 
 
 class Electing:
-    """A topic without leaders, for so many questions."""
+    """A topic whose partitions have no leader for the first ``refusals`` requests."""
 
     def __init__(self, refusals: int) -> None:
         self.refusals = refusals

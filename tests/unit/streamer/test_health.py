@@ -28,7 +28,10 @@ FAILED = Retrying("no broker", 1, 50, 2.0, "StreamInterrupted")
 
 
 class Run:
-    """A health under a clock that is moved by hand; ``waiting`` loops say so all the time."""
+    """The health of a run, on a clock that the test moves.
+
+    ``wait`` lets a waiting loop pass time.
+    """
 
     def __init__(self) -> None:
         self.now, self.waiting_at = 100.0, 0.0

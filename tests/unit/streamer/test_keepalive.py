@@ -19,7 +19,7 @@ WITHIN_S = 120.0
 
 @dataclass
 class Loop:
-    """A stream, as far as it is looked at."""
+    """The part of a stream that keepalive reads."""
 
     started_from: KafkaCheckpoint | None
     committed_at: float | None
@@ -33,7 +33,7 @@ class Loop:
 
 
 class Topic:
-    """Has two more records than were read; until it does not answer."""
+    """A topic with two unread records in each partition, until it stops answering."""
 
     is_gone = False
 

@@ -1,4 +1,4 @@
-"""Retries and stops of a run; its source and its stream are replaced by fakes."""
+"""Retries and stops of a run, with fakes in place of its source and its stream."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BROKER = "nowhere:9092"
 
 
 class AwayBroker:
-    """A source that no broker answers."""
+    """A source whose broker does not answer."""
 
     def start(self, *_: object) -> None:
         raise BrokerUnreachable(BROKER, "no answer")
@@ -71,7 +71,7 @@ class LosingSource:
 
 
 class NeverWaitedFor(threading.Event):
-    """An event that the main thread only looks at."""
+    """An event for which the main thread must not wait."""
 
     def wait(self, timeout: float | None = None) -> bool:
         assert threading.current_thread() is not threading.main_thread()
@@ -97,7 +97,7 @@ class HeldRunner(LocalRunner):
 def loop_of(
     runner: Runner, limits: RetryConfig, reported: list[Event], *, is_behind_a_crash: bool = False
 ) -> StreamLoop:
-    """A run on a table with two slices to compact, that comes no further than to its source."""
+    """Create a run on a table with two slices to compact, whose source does not answer."""
     storage = new_storage()
     make(storage)
     rows = writer(storage)
@@ -191,7 +191,7 @@ def test_rollback_at_the_start_is_reported_with_its_own_seconds(
 
 
 def test_the_handler_of_a_signal_cannot_meet_its_own_thread_waiting_for_the_event_it_sets() -> None:
-    """Waiting holds the event's lock for moments, and setting it waits for the lock."""
+    """The wait for an event holds its lock for moments, and ``set`` waits for that lock."""
     reported: list[Event] = []
     loop = loop_of(LocalRunner(1), RetryConfig(max_attempts=2, backoff_s=0.05), reported)
     loop._stopping = NeverWaitedFor()

@@ -1,4 +1,4 @@
-"""All that a pipeline can be refused for is found before a table is made, changed or removed."""
+"""A pipeline is refused before any of its tables is created, changed or removed."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from tests.json_stream import InThisProcess, kafka_batch
 
 
 class Topic:
-    """Is there, and holds these records; nothing else of it is asked."""
+    """A topic that exists and has these records."""
 
     def __init__(self, *records: Mapping[str, object]) -> None:
         self._records = records
 
     def start_checkpoint(self, _: None) -> None:
-        """Nothing is wrong with it."""
+        """Raise no error."""
 
     def sample(self, _: int) -> pa.Array:
-        """The values."""
+        """Return the values of the records."""
         return pa.array([json.dumps(record) for record in self._records], pa.binary())
 
 
@@ -176,7 +176,7 @@ def test_binary_ordering_is_refused_before_a_table_is_created(tmp_path: Path) ->
 
 
 def write_row(sink: HudiSink, **row: object) -> None:
-    """One commit of one row, as a batch of an earlier run."""
+    """Commit one row, like a batch of an earlier run."""
     writer = sink._rows
     schema = with_meta_columns(writer.schema).append(CHANGE_KIND_FIELD)
     keys = sink._columns.prepare.converter.key_generator

@@ -1,4 +1,4 @@
-"""The services between two batches, their order, and their cost if nothing is due."""
+"""Services run in order between two batches, and read nothing if none is due."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def table() -> tuple[CountingStorage, TableWriter]:
 
 
 def run(to: TableWriter, policies: ServicePolicies = POLICIES) -> list[str]:
-    """The services that ran, in order."""
+    """Run the services, and return those that did something, in order."""
     done: list[str] = []
 
     def listen(event: Event) -> None:

@@ -241,7 +241,7 @@ def _temporary_folder_of_jvm(working: Path, own: dict[str, str]) -> str:
 
 
 def _runs(process: int) -> bool:
-    """Whether a process is at work; one that has ended has no command line any more."""
+    """Whether a process is running. A process that has ended has no command line."""
     try:
         return bool(Path(f"/proc/{process}/cmdline").read_bytes())
     except OSError:
@@ -249,7 +249,7 @@ def _runs(process: int) -> bool:
 
 
 class _CommandLines:
-    """Every command line on this machine while it is open."""
+    """Collects the command lines of all processes on this machine during a block."""
 
     def __init__(self) -> None:
         self.seen: set[str] = set()

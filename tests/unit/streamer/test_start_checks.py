@@ -1,4 +1,4 @@
-"""Errors are reported before Spark starts, and the checks leave nothing behind."""
+"""The checks report errors before Spark starts, and leave no files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AVRO = {"format": "avro", "schema": {"id": "string"}, "tombstone_key": "raw"}
 
 @pytest.fixture(scope="module")
 def closed() -> str:
-    """Address of a port where nothing listens."""
+    """The address of a port where nothing listens."""
     with closing(socket.socket()) as free:
         free.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{free.getsockname()[1]}"
@@ -58,7 +58,7 @@ def config_of(folder: Path, **sections: Mapping[str, object]) -> PipelineConfig:
 
 
 def check(config: PipelineConfig, what: str) -> None:
-    """Run the checks whose name has this prefix."""
+    """Run the checks whose names have this prefix."""
     found = [one for name, one in remote_checks(config).items() if name.startswith(what)]
     assert found
     for one in found:

@@ -36,9 +36,9 @@ class Stream:
     """Calls ``on_batch`` as Spark does, one batch after the other, and records what happens.
 
     Attributes:
-        happened: each batch that was read or published, in order.
-        may_publish: permission to publish, by batch.
-        sizes: Arrow bytes of a batch; a batch without size is read when it is written.
+        happened: a text for each batch that was read or published, in order.
+        may_publish: for a held batch, the event that permits its publication.
+        sizes: Arrow bytes of a batch. If there is no size, the batch is read when it is written.
         unreadable: batches that cannot be read.
         refused: batches that cannot be published.
         announced: the batches that were announced, in order.
@@ -68,7 +68,7 @@ class Stream:
 
     @contextmanager
     def calls(self, *numbers: int) -> Iterator[None]:
-        """Call for these batches, in a thread, during the block."""
+        """Call ``on_batch`` for these batches in a thread, and end the stream after the block."""
 
         def call() -> None:
             for number in numbers:
@@ -89,7 +89,7 @@ class Stream:
         return self.may_publish.setdefault(number, threading.Event())
 
     def wait_for(self, *happened: str) -> None:
-        """Wait until exactly this has happened, and let a moment pass in which no more may."""
+        """Wait until exactly this has happened, and check that nothing more happens soon."""
         with self.changed:
             self.changed.wait_for(lambda: len(self.happened) >= len(happened), LONG_S)
             self.changed.wait(MOMENT_S)

@@ -62,7 +62,7 @@ def test_any_text_is_read_back(conf: dict[str, str]) -> None:
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """As Java reads lines that have no escapes but those by the number of a character."""
+    """Parse properties as Java does, if the only escapes are numbers of characters."""
     pairs = (line.split("=", 1) for line in text.splitlines() if line)
     return {unescaped(name): unescaped(value) for name, value in pairs}
 

@@ -1,4 +1,4 @@
-"""``lakemark table check`` finds differences of the metadata table, and counts keys."""
+"""``lakemark table check`` finds errors of the metadata table, and counts repeated keys."""
 
 from __future__ import annotations
 

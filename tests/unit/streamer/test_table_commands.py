@@ -1,4 +1,4 @@
-"""``query`` and ``table`` on a table that Apache Hudi wrote."""
+"""The commands ``query`` and ``table`` work on a table that Apache Hudi wrote."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> GoldenTable:
 
 @pytest.fixture
 def run(golden: GoldenTable, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command on the table, and returns what it printed."""
+    """A function that runs a command on the table, and returns its output."""
 
     def on_table(command: str, *options: str) -> str:
         assert main([*command.split(), str(golden.root), *options]) == OK
@@ -132,7 +132,11 @@ WRONG_COLUMNS = [
 
 
 def without_commits(folder: Path, create_schema: object = None) -> str:
-    """A new table; Spark SQL stores a schema when it creates one, lakemark does not."""
+    """Create a table without commits.
+
+    Unlike lakemark, Spark SQL stores a schema when it creates a table; ``create_schema`` is that
+    schema.
+    """
     table = create_table(StorageLocation(str(folder / "orders")), spec())
     if create_schema is not None:
         stored = {keys.CREATE_SCHEMA: json.dumps(create_schema)}

@@ -1,4 +1,4 @@
-"""``table compact``, ``clean``, ``archive``, ``rollback``, ``savepoint`` and ``restore``."""
+"""``table compact``, ``clean``, ``archive``, ``rollback``, ``savepoint`` and ``restore`` work."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Run = Callable[..., Rows]
 
 
 def table_at(folder: Path, table_type: TableType = TableType.MERGE_ON_READ) -> Storage:
-    """A table of three commits of one row each, the second over the first."""
+    """Create a table of three commits of one row each; the second updates the first row."""
     storage = open_storage(StorageLocation(str(folder)))
     make(storage, table_type)
     for row in (Row("a", 1, 1), Row("a", 2, 2), Row("b", 3, 3)):
@@ -43,7 +43,7 @@ def table_at(folder: Path, table_type: TableType = TableType.MERGE_ON_READ) -> S
 
 @pytest.fixture
 def run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command on the table in ``t``, and returns the rows that it printed."""
+    """A function that runs a command on the table in ``t``, and returns the rows printed."""
 
     def on_table(what: str, *options: str) -> Rows:
         capsys.readouterr()

@@ -1,4 +1,4 @@
-"""A pipeline that does not fit its table is refused by name, before anything is written."""
+"""A pipeline that does not fit its table is refused, by a named setting, before any write."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def pipeline(table: Mapping[str, object]) -> PipelineConfig:
 
 
 def existing(changes: Mapping[str, str] | None = None) -> OpenTable:
-    """A table with one commit, and with some of its properties changed afterwards."""
+    """Create a table with one commit, and then change some of its properties."""
     storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/orders"))
     make(storage)
     commit(to := writer(storage), [Row("a", 1, 1)], to.settings.bucket_metadata())
@@ -149,7 +149,7 @@ def test_buckets_that_differ_by_partition_are_refused(path: str) -> None:
 
 
 class OthersSettings(WriterSettings):
-    """Of a writer that keeps the bucket count nowhere, as Apache Hudi does."""
+    """Settings of a writer that, like Apache Hudi, does not record the bucket count."""
 
     def bucket_metadata(self) -> dict[str, str]:
         return {}

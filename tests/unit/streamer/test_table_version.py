@@ -1,4 +1,4 @@
-"""``lakemark table upgrade`` and ``downgrade``."""
+"""``lakemark table upgrade`` and ``downgrade`` do what their printed plan says."""
 
 from __future__ import annotations
 

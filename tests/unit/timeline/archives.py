@@ -1,4 +1,4 @@
-"""Archives of both layouts, laid down for tests as Apache Hudi does."""
+"""Writes archives of both layouts for tests, as Apache Hudi writes them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def new_storage() -> Storage:
 
 
 def instant(number: int, action: Action = Action.DELTA_COMMIT) -> Instant:
-    """The instant of that number; it completes after two others have been requested."""
+    """Return the instant of this number, which completes after the next two are requested."""
     return Instant(time_of(number), action, State.COMPLETED, time_of(number, 25))
 
 
@@ -44,7 +44,7 @@ def metadata_of(item: Instant) -> CommitMetadata:
 
 
 def history_file(items: Sequence[Instant], layer: int = 0) -> tuple[str, bytes]:
-    """Name and content of a history's file."""
+    """Return the name and the content of a file of the history."""
     rows = pa.table(
         {
             "instantTime": [i.requested_at for i in items],
@@ -66,7 +66,7 @@ def manifest(names: Iterable[str]) -> bytes:
 
 
 def put_history(storage: Storage, version: int, files: Iterable[Sequence[Instant]]) -> list[str]:
-    """Lay a version of a history down; returns the paths of its files."""
+    """Write a version of the history, and return the paths of its files."""
     encoded = [history_file(items) for items in files]
     for name, content in encoded:
         storage.put(f"{HISTORY}/{name}", content)
@@ -76,7 +76,7 @@ def put_history(storage: Storage, version: int, files: Iterable[Sequence[Instant
 
 
 def archive_log(items: Iterable[Instant]) -> bytes:
-    """A log of table version 6's archive: every instant in all its states, a block for each."""
+    """Encode an archive log of version 6: for each instant a block with all its states."""
     return b"".join(_block([_entry(i, state) for state in State]) for i in items)
 
 
@@ -121,7 +121,7 @@ def _block(entries: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def merge_plan(candidates: Sequence[str], merged: str) -> bytes:
-    """``mergeArchivePlan``: which logs are being merged into which."""
+    """Encode a ``mergeArchivePlan``: which logs are being merged, and into which."""
     schema = {
         "type": "record",
         "name": "HoodieMergeArchiveFilePlan",

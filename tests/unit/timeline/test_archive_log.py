@@ -1,4 +1,4 @@
-"""The archive of version 6: completed instants, whatever else its logs hold."""
+"""The archive of version 6 yields completed instants, and nothing else from its logs."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_damaged_logs_never_crash(data: st.DataObject) -> None:
 
 
 def test_an_instant_completed_no_earlier_than_it_was_requested() -> None:
-    """Some disks tell modification times to the second alone."""
+    """Some disks store modification times only in seconds."""
     storage = new_storage()
     put_log(storage, 1, [replace(ITEMS[1], completed_at=time_of(0))])
     (found,) = ArchiveLogs(storage, ARCHIVED).load().instants()

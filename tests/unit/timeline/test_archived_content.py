@@ -1,4 +1,4 @@
-"""What an instant did is read from the archive if another writer has archived it meanwhile."""
+"""The content of an instant is read from the archive if another writer has archived it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ READINGS: dict[str, tuple[Action, Reading]] = {
 
 
 def serviced(version: FormatVersion) -> TableWriter:
-    """A writer of a table that has one each of a compaction, a clean and a rollback."""
+    """Create a table with two compactions, a clean and a rollback, and return its writer."""
     storage = new_storage()
     make_plain(storage, version=version)
     to = writer(storage)
@@ -61,7 +61,7 @@ def serviced(version: FormatVersion) -> TableWriter:
 
 
 def archived_by_another(to: TableWriter) -> Timeline:
-    """The timeline as the table has it after that."""
+    """Archive all that may be archived in another process, and load the timeline after that."""
     while archive(writer(to.table.storage).table, ONE_COMMIT, None):
         pass
     return to.table.store.load()
@@ -120,7 +120,7 @@ def test_an_instant_that_is_nowhere_is_read_again_with_a_new_timeline() -> None:
 
 
 def test_a_pending_plan_that_is_lost_is_damage() -> None:
-    """Loading the timeline again would show the same plan for ever."""
+    """It is no reason for a retry, because the timeline would show the same plan again."""
     store = serviced(FormatVersion.V9).table.store
     planned = Instant("20990101000000000", Action.COMPACTION, State.REQUESTED)
     store.create(planned.inflight())

@@ -1,4 +1,4 @@
-"""Instant times are true, in the table's zone, and later than every time on the timeline."""
+"""Instant times are right, in the table's zone, and later than every time on the timeline."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ MILLISECOND = timedelta(milliseconds=1)
 
 
 class Clock:
-    """A clock that moves only when somebody sleeps."""
+    """A clock that advances only when its user sleeps."""
 
     def __init__(self, now: datetime) -> None:
         self.moment = now

@@ -1,4 +1,4 @@
-"""Commits read alike from Avro and from JSON; damaged ones are named."""
+"""Commit metadata is the same from Avro and from JSON; errors name damaged files."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_a_record_without_the_fields_is_corrupt() -> None:
 
 
 def test_json_has_no_version() -> None:
-    """Apache Hudi's JSON of layout 1 has none."""
+    """Apache Hudi's JSON of layout 1 has no version either."""
     written = json.loads(encode_commit(Action.COMMIT, CommitMetadata(), FormatVersion.V6))
     assert "version" not in written
 

@@ -1,4 +1,4 @@
-"""File names of the timeline: what Apache Hudi writes is what we write, and the reverse."""
+"""File names of the timeline are those of Apache Hudi, for reading and writing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def instants(draw: st.DrawFn) -> Instant:
 
 
 def instant_of(layout: TimelineLayout, name: str, written: datetime) -> Instant | None:
-    """The instant of a file in a folder of that layout, in a table in UTC."""
+    """Parse the instant of a file of this layout, in a table in UTC."""
     store = TimelineStore(open_storage(StorageLocation("memory://layouts")), layout)
     return store.instant_of(ObjectInfo(f"{layout.folder}/{name}", 0, written))
 

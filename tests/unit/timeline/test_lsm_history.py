@@ -1,4 +1,4 @@
-"""The history of versions 8 and 9: all of it can be found, and no more of it is read than asked."""
+"""The history of versions 8 and 9 is read completely, and only as far as needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The history of versions 8 and 9 grows as a tree, and never says anything twice."""
+"""The history of versions 8 and 9 grows as a tree, and lists each instant once."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_file_is_as_apache_writes_it() -> None:
 
 @pytest.mark.parametrize("column", range(6))
 def test_instants_in_a_page_that_arrow_passes_over_are_not_merged_away(column: int) -> None:
-    """A flipped bit makes the type of a page unknown."""
+    """Arrow skips a page of unknown type, such as one in which a bit was flipped."""
     storage = new_storage()
     add(storage, [instant(0), instant(1)])
     (path,) = (f"{HISTORY}/{file.name}" for file in LsmHistory(storage, HISTORY).current())
@@ -146,7 +146,7 @@ def test_an_archiver_goes_on_from_a_manifest_that_version_does_not_name_yet() ->
 
 
 def test_archiver_names_the_first_manifest_of_an_archiver_that_died() -> None:
-    """Apache Hudi finds no history without the file that names its manifest."""
+    """Without the file that names a manifest, Apache Hudi finds no history."""
     storage = new_storage()
     add(storage, [instant(1)])
     storage.delete([f"{HISTORY}/_version_"])
@@ -181,7 +181,7 @@ def test_an_archiver_that_adds_nothing_deletes_no_file_that_another_is_about_to_
 
 
 def test_a_name_that_is_taken_is_not_used_again() -> None:
-    """Who wrote that file may be about to name it, or to delete it."""
+    """The writer of the existing file may be about to name it in a manifest, or to delete it."""
     storage = new_storage()
     add(storage, [instant(0)])
     name, content = history_file([instant(1)])

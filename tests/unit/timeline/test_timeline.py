@@ -1,4 +1,4 @@
-"""Which instants count: the furthest state of each, and what is older than the timeline."""
+"""Each instant counts in its furthest state, and instants older than the timeline as archived."""
 
 from __future__ import annotations
 

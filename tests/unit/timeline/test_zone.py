@@ -1,4 +1,4 @@
-"""The zone of a table in local time: named by a setting, or shown by its instants, or refused."""
+"""The zone of a table in local time comes from a setting or its instants, or is refused."""
 
 from __future__ import annotations
 
@@ -25,12 +25,15 @@ Files = list[tuple[Instant, datetime]]
 
 
 def evidence(zone: str, *moments: datetime, copied_at: datetime | None = None) -> ZoneEvidence:
-    """What commits show that were requested in a zone at these moments."""
+    """Return the evidence of commits that were requested in a zone at these moments."""
     return ZoneEvidence.of(evidence_files(zone, *moments, copied_at=copied_at))
 
 
 def evidence_files(zone: str, *moments: datetime, copied_at: datetime | None = None) -> Files:
-    """Commits requested in a zone at these moments; their files are a copy if so given."""
+    """Create commits requested in a zone at these moments, and the times of their files.
+
+    If ``copied_at`` is given, the files were copied then.
+    """
     clock = TimelineClock(ZoneInfo(zone))
     requested = [Instant(clock.format(at), Action.DELTA_COMMIT, State.REQUESTED) for at in moments]
     written = [copied_at or at + timedelta(milliseconds=400) for at in moments]
@@ -47,7 +50,7 @@ def every_minute(count: int, start: datetime = NOON) -> list[datetime]:
 
 @pytest.fixture(params=["America/New_York", "UTC"])
 def own_zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The zone of this process."""
+    """The time zone of this process, which the test sets."""
     monkeypatch.setenv("TZ", request.param)
     time.tzset()
     yield request.param

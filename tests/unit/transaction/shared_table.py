@@ -1,4 +1,4 @@
-"""A small table that several processes work on, on one clock that a test moves."""
+"""A small table of several processes, on one clock that a test moves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PART_OF_A_HEARTBEAT_S = 70.0
 
 
 class Table:
-    """A table of one row, of which several processes are at work."""
+    """A table that begins with one row, and that several processes change."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Table:
         return [info.name for info in self.storage.list_folder(HEARTBEAT_FOLDER)[1]]
 
     def wait_until_dead(self, *living: TableWriter) -> None:
-        """Until all others count as dead."""
+        """Wait until all writers except ``living``, whose heartbeats continue, count as dead."""
         for _ in range(2):
             self.clock.sleep(PART_OF_A_HEARTBEAT_S)
             for one in living:
@@ -53,32 +53,32 @@ class Table:
 
 
 def beat(to: TableWriter) -> None:
-    """As its thread does, which waits for real time."""
+    """Renew the heartbeat of a writer, whose thread would wait for real time."""
     assert to._transaction is not None
     assert to._transaction._heartbeat is not None
     to._transaction._heartbeat._beat()
 
 
 def inflight(of: TableWriter) -> Instant:
-    """Its pending instant."""
+    """Return the pending instant of a writer."""
     assert of._transaction is not None
     return of._transaction.instant
 
 
 def complete_as_apache(of: TableWriter, written: list[WriteStat]) -> None:
-    """Without the lock, and without a look at what others do to the instant."""
+    """Complete the instant without the lock and without a check for rollbacks, like Apache Hudi."""
     prepare(of, written)
     of.table.store.publish(inflight(of), next_time(of), lambda: None)
 
 
 def prepare(of: TableWriter, written: list[WriteStat]) -> None:
-    """Lay the content of its commit aside."""
+    """Prepare the content of the writer's commit."""
     metadata = CommitMetadata(write_stats=tuple(written), extra_metadata=of._table_facts())
     content = encode_commit(inflight(of).action, metadata, of.table.store.version)
     of.table.store.prepare(inflight(of), content)
 
 
 def next_time(of: TableWriter) -> str:
-    """A time later than every time on the timeline."""
+    """Generate a time later than every time on the timeline."""
     store = of.table.store
     return store.clock.next_instant(store.load().newest_time)

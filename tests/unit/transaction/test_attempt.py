@@ -1,4 +1,4 @@
-"""Two attempts at one compaction: which files each of them deletes, and which it may not."""
+"""Of two attempts at one compaction, each deletes only files that it may delete."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def clock() -> Iterator[VirtualTime]:
 
 @pytest.fixture
 def table(clock: VirtualTime) -> Table:
-    """With a compaction that is planned."""
+    """A table with a planned compaction."""
     made = Table(clock, TableType.MERGE_ON_READ)
     commit(made.open(), [Row("a", 2, 2)])
     assert made.open().compactions_to_do(CompactionPolicy(1))
@@ -89,7 +89,7 @@ def test_a_late_attempt_undoes_its_own_files_alone(table: Table) -> None:
 
 
 def test_an_attempt_that_was_published_does_not_delete_its_files(table: Table) -> None:
-    """Its answer was lost, so it may take itself for lost."""
+    """Its process may believe that it failed, because the answer of the store was lost."""
     ours = Attempt(table)
     ours.publish()
     context = ours.to.table.context
@@ -232,7 +232,7 @@ def test_a_lost_attempt_keeps_the_heartbeat_of_the_attempt_that_replaced_it(tabl
 
 
 def test_an_attempt_that_begins_second_keeps_the_heartbeat_of_the_first(table: Table) -> None:
-    """Apache Hudi beats only after it has created the inflight instant, which is empty."""
+    """Apache Hudi starts its heartbeat only after it has created the inflight instant."""
     ((planned, _),) = pending_compactions(table.open().table)
 
     def begin() -> None:

@@ -1,4 +1,4 @@
-"""What proves that a pending commit had completed, and what does not."""
+"""A pending commit whose completed file was lost is recognised by proofs of its completion."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ GROUP = "00000001-0000-4000-8000-000000000000-0"
 
 
 class KnowsAll(NoMetadataUpdater):
-    """A metadata table that was told of every commit."""
+    """A metadata table that has recorded every commit."""
 
     def has_commit(self, requested_at: str) -> bool:
         return True
 
 
 class Case:
-    """A pending commit of this project, with one base file, which others may know."""
+    """A pending commit of lakemark with one base file."""
 
     def __init__(self, version: FormatVersion = V9, writer: str | None = "ours") -> None:
         self.at = TimelineInMaking(version)
@@ -54,12 +54,12 @@ class Case:
         self.at.storage.put(self.path, b"rows")
 
     def write_over(self, instant: Instant) -> None:
-        """A commit that rewrote the base file."""
+        """Complete an instant that rewrites the base file."""
         stat = WriteStat(file_id=GROUP, partition_path="north", prev_base_file=self.base)
         self.at.complete(instant, CommitMetadata(write_stats=(stat,)))
 
     def plan_over_logs(self) -> None:
-        """A compaction that is to read a log of the commit."""
+        """Plan a compaction that reads a log of the commit."""
         slice_start = "20250101000000000" if self.at.version is V6 else self.pending.requested_at
         log = f".{GROUP}_{slice_start}.log.1_0-0-0"
         operation = CompactionOperation(

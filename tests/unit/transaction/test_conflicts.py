@@ -1,4 +1,4 @@
-"""Which pairs of actions conflict: every pair, of the same and of another file group, in order."""
+"""Every pair of actions conflicts as documented, in the same and in another file group."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ NO_BUCKET, OTHER_WITHOUT = "f1c3a-0", "f1c3b-0"
 
 
 def conflict_of(ours: Action, theirs: Theirs, version: FormatVersion) -> type[HudiError] | None:
-    """What becomes of ours when theirs wrote or is about to replace the same group since."""
+    """Return the error that our action must get after their action on the same file group."""
     if theirs in ("clean", "rollback"):
         return None
     if theirs == "abandoned clustering":
@@ -71,7 +71,7 @@ def conflict_of(ours: Action, theirs: Theirs, version: FormatVersion) -> type[Hu
 
 
 def act(at: TimelineInMaking, theirs: Theirs, groups: list[Group], planned: Instant | None) -> None:
-    """What another writer does; ``planned`` is its compaction, if that was planned before."""
+    """Perform the action of another writer; ``planned`` is its compaction if already planned."""
     if theirs == "commit":
         at.commit(Action.COMMIT, written(*groups))
     elif theirs == "delta commit":
@@ -101,7 +101,7 @@ def outcome_of(check: Callable[[], None]) -> type[HudiError] | None:
 def meet(
     ours: Action, theirs: Theirs, when: When, groups: list[Group], version: FormatVersion
 ) -> type[HudiError] | None:
-    """What becomes of a write to bucket 1 in the north, beside another writer."""
+    """Write to bucket 1 in partition north next to another writer; return the error, if any."""
     at = TimelineInMaking(version)
     at.commit(Action.DELTA_COMMIT, written(("north", BUCKET)))
     planned = at.plan_compaction(groups) if theirs == "compaction planned before" else None

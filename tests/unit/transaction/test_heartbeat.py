@@ -1,4 +1,4 @@
-"""Which writers count as dead, and what a writer that counts as dead does itself."""
+"""A writer counts as dead if its heartbeat has expired, and must treat itself as dead then."""
 
 from __future__ import annotations
 

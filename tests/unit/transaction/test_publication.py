@@ -1,4 +1,4 @@
-"""Both steps of a publication under a lease that runs out in between."""
+"""A publication fails safely if its lease expires between its two steps."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_lock_that_is_taken_over_and_a_rollback_are_told_apart() -> None:
 def test_nothing_is_forced_to_the_disk_between_the_check_of_the_lease_and_the_publication(
     version: FormatVersion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever other threads, such as an asynchronous compaction, write in the meantime."""
+    """This is true whatever other threads write, such as an asynchronous compaction."""
     storage = open_storage(StorageLocation(str(tmp_path / "table")))
     make_plain(storage, version=version)
     keep_metadata_table(writer(storage).table)
@@ -146,7 +146,7 @@ IN_METADATA = f".hoodie/metadata/{PREPARED}"
 
 
 def held(storage: Storage, clock: SharedClock) -> None:
-    """By a holder that does not release it before its lease has run out."""
+    """Leave a lock to a holder whose lease expires, and prepared content in both tables."""
     open_lock(storage, clock=clock).acquire(wait_s=0)
     for folder in (PREPARED, IN_METADATA):
         storage.put(f"{folder}/{PENDING.requested_at}", b"content")

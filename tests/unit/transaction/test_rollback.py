@@ -1,4 +1,4 @@
-"""Each rule of a rollback beside a second writer that is alive, and goes on meanwhile."""
+"""Each rule of a rollback, next to a second writer that is alive and continues."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_writer_that_beats_again_before_the_lock_is_acquired_is_left(
 
 
 def test_an_instant_that_was_requested_after_the_first_look_is_left(clock: VirtualTime) -> None:
-    """Its writer beats, but a heartbeat that nobody has seen twice proves no death."""
+    """Its writer may be alive: a heartbeat that was seen only once does not prove its death."""
     table = Table(clock)
     dead = table.open()
     write_files(dead, [Row("b", 2, 2)])
@@ -245,7 +245,7 @@ def test_a_commit_that_completes_before_an_operator_undoes_it_is_undone_as_a_who
 def test_content_that_its_target_prepares_during_a_rollback_is_never_published(
     clock: VirtualTime, undo: Undo
 ) -> None:
-    """The target passed its look at the lock before; its requests arrive late."""
+    """The target checked the lock before the rollback, but its requests arrive late."""
     table = Table(clock)
     target = table.open()
     written = write_files(target, [Row("b", 2, 2)])
@@ -265,7 +265,7 @@ def test_content_that_its_target_prepares_during_a_rollback_is_never_published(
 
 
 def leave_a_rollback(table: Table, target: TableWriter, *, is_begun: bool = True) -> Instant:
-    """One whose writer has deleted nothing yet, and beats."""
+    """Leave a rollback whose writer is alive and has deleted nothing yet."""
     context = table.open().table.context
     content = encode_rollback_plan(plan_rollback(context, target.pending_instant))
     name = context.generate_time(context.timeline.load().newest_time)
@@ -552,7 +552,7 @@ def test_inflight_file_that_appears_again_after_its_commit_was_archived_is_delet
 def test_only_commit_that_is_not_archived_is_not_rolled_back(
     clock: VirtualTime, table_type: TableType, archiver_dies: bool
 ) -> None:
-    """Even if the archiver died before it deleted what it had archived from the timeline."""
+    """This is true even if the archiver died before it deleted archived instants."""
     table = Table(clock, table_type)
     for value in range(2, 9):
         commit(table.open(), [Row("a", value, value)])
@@ -580,7 +580,7 @@ def test_only_commit_that_is_not_archived_is_not_rolled_back(
 def test_own_commit_that_completed_unnoticed_is_not_reported_as_undone(
     clock: VirtualTime, is_archived: bool
 ) -> None:
-    """Its writer would write the rows a second time."""
+    """Otherwise its writer would write the rows a second time."""
     table = Table(clock)
     to = table.open()
     complete_as_apache(to, write_files(to, [Row("b", 2, 2)]))
@@ -599,7 +599,7 @@ def test_own_commit_that_completed_unnoticed_is_not_reported_as_undone(
 
 
 def test_files_of_an_instant_of_which_no_rollback_is_known_are_kept(clock: VirtualTime) -> None:
-    """An archive may have been lost: then its rows may be acknowledged."""
+    """Its rows may have been acknowledged, if the archive was lost."""
     table = Table(clock)
     to = table.open()
     (written,) = write_files(to, [Row("b", 2, 2)])
@@ -810,9 +810,9 @@ def test_files_that_a_later_commit_replaced_may_be_missing(later: str) -> None:
 def compaction_whose_rollback_died(
     clock: VirtualTime, version: FormatVersion, method: str = "publish", suffix: str = ".rollback"
 ) -> tuple[Table, Instant]:
-    """A table, and its completed compaction that a dead process has made pending again.
+    """Create a table whose completed compaction was made pending again by a process that then died.
 
-    The process died before it sent a request of this method and for a path that ends so.
+    The process died before its request of this method for a path with this suffix.
     """
     table = Table(clock, TableType.MERGE_ON_READ, version)
     for value in (1, 2):
@@ -839,7 +839,7 @@ def test_a_completed_compaction_whose_rollback_died_at_its_end_is_not_executed_a
 def test_a_dead_commit_is_undone_beside_a_compaction_whose_rollback_died(
     clock: VirtualTime,
 ) -> None:
-    """Completing the rollback deletes the plan of the compaction, which is not read after it."""
+    """Completing the rollback deletes the plan of the compaction, which is then no longer read."""
     table, done = compaction_whose_rollback_died(clock, V9)
     dead = table.open()
     dead.begin()
@@ -854,7 +854,7 @@ def test_a_dead_commit_is_undone_beside_a_compaction_whose_rollback_died(
 def test_rows_in_the_slice_of_a_compaction_whose_rollback_died_are_kept(
     clock: VirtualTime, version: FormatVersion
 ) -> None:
-    """Version 6 names the logs of later commits after the plan of the compaction."""
+    """In version 6, logs of later commits are named after the plan of the compaction."""
     table, _ = compaction_whose_rollback_died(clock, version)
     commit(table.open(), [Row("a", 3, 3), Row("b", 3, 3)])
     assert recover(table.open().table.context)

@@ -1,4 +1,4 @@
-"""How an instant begins and completes beside other writers, and what it leaves."""
+"""Instants begin and complete correctly next to other writers, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def clock() -> Iterator[VirtualTime]:
 
 
 class Failing(WrappedStorage):
-    """Does not answer the first write that ``fails`` names; ``meanwhile`` happens instead."""
+    """A storage that calls ``meanwhile`` instead of the first write that ``fails`` selects."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ def test_a_writer_takes_another_time_if_another_writer_was_faster(clock: Virtual
 def test_the_lock_is_kept_until_other_clocks_have_passed_the_new_instant(
     clock: VirtualTime,
 ) -> None:
-    """Apache Hudi generates its time under the lock, without a look at the timeline."""
+    """Apache Hudi generates its time under the lock, without regard to the timeline."""
     table = Table(clock)
     ours = reopened(table.open(), multi_writer=replace(SHARING, clock_skew_ms=5_000))
     ours.begin()
@@ -112,7 +112,7 @@ def test_the_lock_is_kept_until_other_clocks_have_passed_the_new_instant(
 
 
 def compactable(clock: VirtualTime) -> tuple[Table, Instant]:
-    """A table, and the plan of a compaction of it."""
+    """Create a table with a planned compaction; return both."""
     table = Table(clock, TableType.MERGE_ON_READ)
     commit(table.open(), [Row("a", 2, 2)])
     ((planned, _),) = table.open().compactions_to_do(CompactionPolicy(1))
@@ -140,7 +140,7 @@ def test_of_two_writers_that_claim_a_plan_at_the_same_time_one_waits_for_the_oth
 
 
 def executed(table: Table, planned: Instant) -> TableWriter:
-    """A writer whose transaction executes the plan."""
+    """Return a writer whose transaction executes the plan."""
     to = table.open()
     to._transaction = Transaction.resume(to.table.context, planned)
     return to

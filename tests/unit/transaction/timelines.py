@@ -24,17 +24,17 @@ Group = tuple[str, str]
 
 
 def time_of(number: int) -> str:
-    """Instant times in order, long ago."""
+    """Return the instant time of this number, in the past."""
     return f"20260101{number:06d}000"
 
 
 @dataclass
 class TimelineInMaking:
-    """A table's timeline; each instant takes the next time, and so does each completion.
+    """A table's timeline. Each request and each completion gets the next time.
 
     Attributes:
-        version: of the table.
-        storage: of the table.
+        version: version of the table.
+        storage: storage of the table.
     """
 
     version: FormatVersion = FormatVersion.V9
@@ -97,7 +97,7 @@ class TimelineInMaking:
 
 
 def written(*groups: Group, compacted: bool = False) -> CommitMetadata:
-    """A commit, or a compaction, that wrote one file of each group."""
+    """Return the metadata of a commit or compaction that wrote one file of each group."""
     stats = (
         WriteStat(file_id=file_id, path=f"{partition}/{file_id}", partition_path=partition)
         for partition, file_id in groups
@@ -106,5 +106,5 @@ def written(*groups: Group, compacted: bool = False) -> CommitMetadata:
 
 
 def replacing(*groups: Group) -> CommitMetadata:
-    """A replace commit that takes these groups out of sight."""
+    """Return the metadata of a replace commit that replaces these groups."""
     return CommitMetadata(replaced_file_ids={partition: (name,) for partition, name in groups})

@@ -1,4 +1,4 @@
-"""A table of MySQL's payload leaves version 9 only with the column that orders it before."""
+"""A table with MySQL's payload leaves version 9 only if it has the ordering column of version 8."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Past states of a table, by requested time, and the checks that they still exist."""
+"""Past states of a table, by requested time, are complete; states that are gone are refused."""
 
 from __future__ import annotations
 

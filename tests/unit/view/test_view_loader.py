@@ -40,7 +40,7 @@ class InterruptedLister:
 
 
 class Table:
-    """A table with one base file and a log, and other writers."""
+    """A table with one base file and a log, which other writers change."""
 
     def __init__(self) -> None:
         self.storage = open_storage(StorageLocation(f"memory://{uuid4()}"))

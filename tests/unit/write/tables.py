@@ -28,17 +28,17 @@ FILE_ID = "00000000-1cd2-4bad-9f65-85c035589ca9-0"
 
 
 def memory() -> Storage:
-    """An empty storage."""
+    """Create an empty storage."""
     return open_storage(StorageLocation(f"memory://{uuid4()}"))
 
 
 def rows_of(records: list[dict[str, object]]) -> pa.Table:
-    """Rows in the schema above."""
+    """Create rows with ``SCHEMA``."""
     return pa.Table.from_pylist(records, SCHEMA)
 
 
 def records(min_size: int = 0) -> st.SearchStrategy[list[dict[str, object]]]:
-    """Records of distinct keys, as dicts."""
+    """Draw records with distinct keys."""
     text = st.text(max_size=9)
     record: st.SearchStrategy[dict[str, object]] = st.fixed_dictionaries(
         {

@@ -18,7 +18,7 @@ SETS = [columns for count in (1, 2, 3) for columns in combinations(COLUMNS, coun
 
 
 def _data_blocks(table: WrittenTable) -> list[bool]:
-    """For each block whether it is partial."""
+    """Return for each data block whether it is partial."""
     view = table.open().view()
     (file_slice,) = view.latest_slices()
     blocks = []

@@ -44,11 +44,11 @@ ORDERED = replace(COMMITTED, ordering=("ts",))
 
 @dataclass(frozen=True)
 class Merging:
-    """A way to merge: the table's specification, and further properties.
+    """A way to merge: the specification of a table, and more properties.
 
     Attributes:
-        spec: the table.
-        stored: further properties of the table.
+        spec: the specification of the table.
+        stored: more properties of the table.
         is_in_part: whether rows may be partial.
     """
 
@@ -72,7 +72,7 @@ class Merging:
 
 
 def by_payload(name: str) -> Merging:
-    """A table that still names its payload, like those of older versions."""
+    """Return a way to merge by a payload that the table names, as in older versions."""
     stored = {
         keys.MERGE_MODE: MergeMode.CUSTOM,
         keys.MERGE_STRATEGY_ID: "00000000-0000-0000-0000-000000000000",
@@ -117,7 +117,7 @@ EVERY_WAY: Mapping[str, Merging] = {
 
 
 def history(seed: int, commits: int = 4, key_count: int = 80) -> list[list[Kinded]]:
-    """Commits of changes; in many of them a key occurs several times."""
+    """Draw commits of changes, in most of which some keys occur several times."""
     random = Random(seed)
     return [
         [_change(random, random.randrange(key_count)) for _ in range(2 * key_count)]
@@ -214,7 +214,7 @@ def test_compaction_applies_deletes_that_other_writers_flagged(tmp_path: Path) -
 def test_log_fold_drops_delete_without_ordering_value_before_the_base(
     tmp_path: Path,
 ) -> None:
-    """As in Apache Hudi; according to the specification merging is associative."""
+    """This is as in Apache Hudi. According to the specification, merging is associative."""
     left = {}
     for table_type in TableType:
         table = EVERY_WAY["event time"].make(tmp_path / table_type, table_type)

@@ -42,7 +42,7 @@ each_format = pytest.mark.parametrize("block_format", ["parquet", "avro"])
 
 
 def _changes(batch: list[dict[str, object]], written: Sequence[frozenset[str]]) -> pa.Table:
-    """Upserts that are null in columns that were not written; with a delete among them."""
+    """Create upserts, which are null in columns that were not written."""
     blanked = [
         {name: cell for name, cell in row.items() if name in own or name in ALWAYS}
         for row, own in zip(batch, written, strict=True)
@@ -150,7 +150,7 @@ def test_partial_blocks_have_the_layout_of_apache_hudi(
 
 
 def _as_changes(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows of some columns in the layout of changes."""
+    """Convert rows of some columns to the layout of changes."""
     flags = np.array([[name in rows.column_names for name in schema.names]] * rows.num_rows)
     columns = [
         rows.column(f.name) if f.name in rows.column_names else pa.nulls(rows.num_rows, f.type)

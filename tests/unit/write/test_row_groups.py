@@ -50,7 +50,7 @@ def test_row_groups_are_bounded_except_for_a_single_row(
 @settings(max_examples=examples(40), deadline=None)
 @given(records(min_size=1))
 def test_row_size_is_not_underestimated(batch: list[dict[str, object]]) -> None:
-    """Up to the few bytes by which a whole table's bitmaps and offsets exceed its rows'."""
+    """The bitmaps and offsets of a whole table may exceed those of its rows by a few bytes."""
     rows = rows_of(batch)
     nested_columns = 20
     assert rows.nbytes <= row_bytes(rows).sum() + 8 * nested_columns

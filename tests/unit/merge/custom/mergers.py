@@ -1,4 +1,4 @@
-"""Custom mergers: one whose result shows the order of its calls, and Hudi's own rules."""
+"""Custom mergers for tests: one shows the order of its calls, and one merges by event time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Appending(VectorMerger):
 
 
 class AppendingRecords(BufferedRecordMerger):
-    """The same rule, record by record; counts its calls."""
+    """``Appending`` as a merger of single records; it counts its calls."""
 
     merging_strategy = Appending.merging_strategy
 
@@ -52,7 +52,7 @@ class AppendingRecords(BufferedRecordMerger):
 
 
 class ByEventTime(VectorMerger):
-    """``EVENT_TIME_ORDERING``."""
+    """``EVENT_TIME_ORDERING`` as a merger of columns."""
 
     merging_strategy = "6c8f7f0e-54a3-4f0c-8f0c-3a1f0a4b7a02"
 
@@ -63,7 +63,7 @@ class ByEventTime(VectorMerger):
 
 
 class ByEventTimeRecords(BufferedRecordMerger):
-    """The same rule, record by record."""
+    """``EVENT_TIME_ORDERING`` as a merger of single records."""
 
     merging_strategy = ByEventTime.merging_strategy
 

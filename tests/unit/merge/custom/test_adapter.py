@@ -1,4 +1,4 @@
-"""Custom mergers compared with the same rules applied record by record."""
+"""A custom merger gives the same rows as its rule applied record by record."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def base_of(rows: Sequence[Change]) -> pa.Table:
 def histories(
     draw: st.DrawFn, kinds: Sequence[ChangeKind] = tuple(ChangeKind), *, in_part: bool = False
 ) -> tuple[list[Change], list[Change]]:
-    """Rows of a base file, and changes."""
+    """Draw rows of a base file, and changes."""
     flags = st.tuples(st.booleans(), st.booleans()) if in_part else st.just((True, True))
     one = st.builds(
         Change,
@@ -105,7 +105,7 @@ def histories(
 
 
 def appended(older: Change, newer: Change) -> Change:
-    """The model of ``Appending``."""
+    """Merge two changes as ``Appending`` does."""
     older_deletes, newer_deletes = (c.kind is not ChangeKind.UPSERT for c in (older, newer))
     before = "" if older_deletes or newer_deletes else older.text or ""
     own = (newer.text or "") if newer.kind in _DATA else ""

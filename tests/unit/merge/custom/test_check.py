@@ -63,7 +63,7 @@ class BadRecords(BufferedRecordMerger):
 
 
 class FirstKeyWins(BadColumns):
-    """Decides once, for all rows."""
+    """Decides which version wins only for the first row, and applies this to all rows."""
 
     def merge(self, older: Records, newer: Records) -> VectorMerge:
         wins = newer.wins_over(older)
@@ -73,7 +73,7 @@ class FirstKeyWins(BadColumns):
 
 
 class Averages(BadRecords):
-    """The mean of means is not the mean."""
+    """Averages values: the result depends on how merges are grouped."""
 
     def merge(
         self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
@@ -85,7 +85,7 @@ class Averages(BadRecords):
 
 
 class EmptiesDeletedRows(BadColumns):
-    """Marks a deleted record by nulls, not by the operation."""
+    """Marks a deleted record by nulls instead of the operation."""
 
     def merge(self, older: Records, newer: Records) -> VectorMerge:
         wins = newer.wins_over(older)
@@ -99,7 +99,7 @@ class EmptiesDeletedRows(BadColumns):
 
 
 class AddsTimes(BadRecords):
-    """Computes an ordering value of its own."""
+    """Adds up the ordering values of both versions."""
 
     def merge(
         self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext
@@ -129,7 +129,7 @@ class ReturnsNothing(BadRecords):
 
 
 class Retypes(BadColumns):
-    """The sum has another type than the column."""
+    """Returns a column with another type."""
 
     def merge(self, older: Records, newer: Records) -> VectorMerge:
         rows = newer.rows.set_column(3, "v", pc.cast(newer["v"], pa.float64()))
@@ -137,7 +137,7 @@ class Retypes(BadColumns):
 
 
 class Renames(BadRecords):
-    """Returns another record."""
+    """Returns a record with another key."""
 
     def merge(
         self, older: BufferedRecord, newer: BufferedRecord, context: RecordContext

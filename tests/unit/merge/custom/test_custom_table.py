@@ -1,4 +1,4 @@
-"""A table in merge mode CUSTOM, from its writer to its readers."""
+"""Writers and readers of a table in merge mode CUSTOM use its merger."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ EXPECTED = {"a": (3, 15), "c": (1, 100), "d": (1, 1000)}
 
 
 class Sums(VectorMerger):
-    """Adds the payloads of all versions; all other columns come from the later one."""
+    """Adds up the payloads of all versions. The later version provides all other columns."""
 
     merging_strategy = "8a1e25de-7f4b-4b57-9d4b-6f2a0f4b5c10"
 

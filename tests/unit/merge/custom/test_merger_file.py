@@ -1,4 +1,4 @@
-"""Mergers in a file, ``FILE.py:Class``: in this process, and in workers that lack the file."""
+"""Mergers in a file, ``FILE.py:Class``, work in this process and in workers without the file."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ nested = Adding.Nested()
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Its name is that of a module that every process needs."""
+    """A merger's file that has the name of a module which every process needs."""
     path = tmp_path / "json.py"
     path.write_text(ADDING)
     return path
@@ -66,7 +66,7 @@ def rows(ts: int, total: int) -> pa.Table:
 
 
 def in_worker(program: str, folder: Path) -> str:
-    """What another process prints, with another working directory."""
+    """Run a program in another process and working directory, and return its output."""
     ended = subprocess.run(
         [sys.executable, "-c", program],
         cwd=folder,
@@ -124,7 +124,7 @@ def test_pickled_merger_brings_its_file(file: Path, name: str, tmp_path: Path) -
 def test_worker_that_writes_needs_no_file(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The path is relative to the driver's working directory."""
+    """A worker gets the merger with the write context, even if the path is relative."""
     monkeypatch.chdir(tmp_path)
     create(tmp_path / "t", f"{file.name}:Adding")
     table = open_table(StorageLocation(str(tmp_path / "t")))

@@ -1,4 +1,4 @@
-"""An invalid result of a merger is refused, with the merger, the record and the remedy."""
+"""An invalid result is refused; the error names the merger, the record and the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partial updates by columns, compared with Apache Hudi's rules applied record by record."""
+"""Columnar partial updates give the same rows as Apache Hudi's rules applied record by record."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def records(draw: st.DrawFn, *, in_part: bool, kinds: Sequence[ChangeKind]) -> l
 
 
 def _blanked(record: Record) -> Record:
-    """Records of delete blocks have no columns; rows are null in columns that were not written."""
+    """Drop the values of a record of a delete block, and of columns that were not written."""
     if record.kind in (ChangeKind.DELETE, ChangeKind.COMMIT_TIME_DELETE):
         return replace(record, values=dict.fromkeys(COLUMNS), written=ALL_COLUMNS)
     values = {c: None if is_unwritten(record, c) else v for c, v in record.values.items()}
@@ -192,7 +192,9 @@ each_exhausted = pytest.mark.parametrize(
 
 
 def every_sequence(length: int, *, in_part: bool) -> list[Record]:
-    """All sequences of this length whose changes differ for a merger, each with its own key.
+    """List all sequences of this length whose changes differ for a merger.
+
+    Each sequence has its own key.
 
     Ordering values are Hudi's default and two others; each column is missing in some changes.
     """
@@ -269,7 +271,7 @@ def test_missing_columns_are_filled_alike_when_changes_spill_to_disk(
 
 @pytest.mark.parametrize("merger", [event_time_merger(["ts"]), commit_time_merger()], ids=repr)
 def test_each_of_many_columns_is_taken_from_the_row_that_has_it(merger: RecordMerger) -> None:
-    """The flags of twenty columns need three bytes; one byte holds those of the first eight."""
+    """Each of twenty columns is filled correctly; their flags need three bytes."""
     values = [f"c{number}" for number in range(18)]
     names = [RECORD_KEY, "ts", *values]
 
@@ -335,7 +337,11 @@ NOT_NULL_DEFAULTS = {
 def test_defaults_other_than_null_are_compared_as_in_java(
     payload: Payload | None, filled: list[str]
 ) -> None:
-    """By reference in a table of version 9, by value in the payload of older tables."""
+    """A value that equals the default is filled as in Java.
+
+    Tables of version 9 compare by reference, so that only some equal values count as the default.
+    The payload of older tables compares by value.
+    """
     names = ["flag", "small", "large", "text", "open"]
     older = [True, 1, 1, "1", "1"]
     defaults = [False, 7, 1000, "none", "none"]
@@ -360,7 +366,10 @@ def test_defaults_other_than_null_are_compared_as_in_java(
     ids=["led", "filled", "not touched"],
 )
 def test_filled_row_has_no_commit_time_yet(older: Record, newer: Record, time: Value) -> None:
-    """The writer sets its own; with the old one an incremental query would miss the row."""
+    """The writer sets the new commit time.
+
+    With the old one, an incremental query would miss the row.
+    """
     stored = replace(older, values={COMMIT_TIME: "1", **older.values})
     arriving = replace(newer, values={COMMIT_TIME: None, "b": None, **newer.values})
     base = table_of([stored], in_part=False).drop_columns([CHANGE_KIND])

@@ -33,7 +33,7 @@ def _merger(mode: Mode) -> RecordMerger:
 
 
 class Slice:
-    """Current rows, and the requests for them."""
+    """Returns current rows, and counts the requests for them."""
 
     def __init__(self, rows: pa.Table) -> None:
         self.rows = rows
@@ -129,7 +129,7 @@ def test_partial_row_of_existing_record_stays_partial(mode: Mode) -> None:
 
 
 def test_record_exists_if_a_fold_drops_its_delete() -> None:
-    """Of two deletes in one table only the later is written, and it is too late for the row."""
+    """Of two deletes in one table only the last is written, and it is older than the row."""
     mode = IN_PART["event time, in part"]
     deletes = [record("a", ts, ChangeKind.FLAGGED_DELETE, (None, None)) for ts in (0, 1)]
     assert _assert_partial_rows_exist(mode, [[WHOLE], deletes, [NAME_ONLY]]) == ["a"]
@@ -139,7 +139,7 @@ def test_record_exists_if_a_fold_drops_its_delete() -> None:
 def _assert_partial_rows_exist(
     mode: Mode, steps: Sequence[Sequence[Record]], base: Sequence[Record] = ()
 ) -> list[str]:
-    """The keys of partial rows."""
+    """Check that each partial row has an existing record, and return the keys of partial rows."""
     current, merger = _slice(mode, base), _merger(mode)
     arriving = [changes(mode, step) for step in steps]
     alive: Records = {record.key: record for record in base}

@@ -21,7 +21,7 @@ def _parts(*rows: Row) -> pa.Table:
 
 
 class CurrentRows:
-    """Current rows, and the keys that were requested."""
+    """Returns current rows, and records the keys that were requested."""
 
     def __init__(self, *rows: Row) -> None:
         self.rows = _parts(*rows).drop_columns(CHANGE_COLUMNS)
@@ -38,7 +38,7 @@ def _row(key: str, **values: str | None) -> Row:
 
 
 def _found(changes: pa.Table) -> list[tuple[bool, list[str | None]]]:
-    """For each change whether it is whole, and its values."""
+    """Return for each change whether it is whole, and its values."""
     width = len(own_columns(changes))
     return [
         (all(is_written(row[WRITTEN_COLUMNS], width)), [row[name] for name in "abc"])

@@ -1,4 +1,4 @@
-"""Column ranges of files that are there already, from footers and from rows."""
+"""Column ranges of existing files are derived correctly from footers and from rows."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def stored(rows: pa.Table, **options: object) -> bytes:
 
 
 def without_rows(content: bytes) -> bytes:
-    """The same file, where all but the footer is zeros."""
+    """Return the file with zeros in place of everything except its footer."""
     start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
     return b"PAR1" + bytes(start - 4) + content[start:]
 

@@ -1,4 +1,4 @@
-"""Ranges of columns as records: few or many make the same bytes."""
+"""Column ranges are encoded to the same bytes, whether few or many are encoded at once."""
 
 from __future__ import annotations
 

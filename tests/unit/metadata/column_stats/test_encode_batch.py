@@ -1,4 +1,4 @@
-"""Records of statistics that are written: Apache's to the byte, and as the reader reads them."""
+"""Records of statistics equal Apache Hudi's byte for byte, and the reader reads them."""
 
 from __future__ import annotations
 
@@ -57,9 +57,10 @@ TIMES = st.sampled_from(list(_STORED_AS))
 
 
 def apaches(name: str, partition: str) -> Iterator[tuple[str, dict[str, Any], bytes]]:
-    """Key, record and stored bytes of what commits wrote to one partition of a metadata table.
+    """Return key, record and bytes of the records that commits wrote to a metadata partition.
 
-    A compaction of Apache's adds the name of the base file, which nobody reads.
+    Records that a compaction of Apache Hudi rewrote are omitted. They also have the name of the
+    base file, which no reader uses.
     """
     for data in _hfiles(name, partition):
         for entries in HFileReader(io.BytesIO(data), len(data), name).scan():
@@ -92,7 +93,7 @@ def partitions_of_files(name: str) -> dict[str, str]:
 
 
 def statistics_of(stored: Mapping[str, Any], path: str, name: str) -> pa.Table:
-    """One row of what a stored payload says."""
+    """Return the statistics in a stored payload as a table with one row."""
     data_type = _type_of(stored["valueType"])
     columns: dict[str, object] = {
         "partition_path": path,
@@ -190,7 +191,7 @@ def test_statistics_before_version_9_become_apaches_bytes(name: str, partition: 
 
 
 def _of_wrapper(wrapper: Mapping[str, Any] | None, kind: pa.DataType) -> object:
-    """The value as its column has it."""
+    """Return the value of a wrapper as its column has it."""
     value = None if wrapper is None else wrapper["value"]
     is_moment = pa.types.is_timestamp(kind) and isinstance(value, int)
     if pa.types.is_date(kind) and isinstance(value, int):
@@ -224,7 +225,10 @@ def _bounds(data_type: pa.DataType) -> st.SearchStrategy[pa.Table]:
 
 @st.composite
 def statistics(draw: st.DrawFn) -> pa.Table:
-    """Of one column in files of partitions, bounds in any order; where one is null both are."""
+    """Draw statistics of one column in several files.
+
+    Either both bounds of a file are null, or none.
+    """
     data_type = draw(SCALARS | TIMES)
     bounds = draw(_bounds(data_type))
     count = bounds.num_rows

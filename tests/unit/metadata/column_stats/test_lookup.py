@@ -1,4 +1,4 @@
-"""Statistics: what a history of records amounts to, and values as those of the column's type."""
+"""Statistics are folded from a history of records, with values of the column's type."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Change = tuple[Bounds, bool, bool] | None
 
 @dataclass
 class Model:
-    """Statistics of one file, change by change: bounds, null count and value count."""
+    """A model of the statistics of one file: bounds, null count and value count."""
 
     state: tuple[Bounds, int, int] | None = None
 
@@ -193,7 +193,7 @@ def test_decimals_of_different_lengths_are_distinguished() -> None:
 def test_a_bound_that_does_not_convert_to_the_columns_type_is_unknown(
     wrapper: str, stored: object, value_type: tuple[int, str | None] | None, column: pa.DataType
 ) -> None:
-    """Never null bounds, which would say that the file holds no value."""
+    """It must not become a null bound, which would mean that the file has no value."""
     assert _of_one(wrapper, stored, value_type, column) == []
 
 
@@ -217,7 +217,7 @@ def test_a_nan_of_apaches_is_above_all_other_bounds() -> None:
 def test_values_without_bounds_are_not_known(
     bounds: tuple[tuple[str, int] | None, tuple[str, int] | None],
 ) -> None:
-    """A footer may lack them, as that of floats that are not numbers does."""
+    """A footer may lack bounds, for example if floats are NaN."""
     table = MadeUpTable("column_stats")
     table.add(GROUP, {key("f"): statistics(*bounds, nullCount=1)})
     assert ColumnStatistics(table.open()).of_column(COLUMN, pa.int32()).num_rows == 0
@@ -254,7 +254,7 @@ def test_one_unknown_record_makes_the_whole_unknown() -> None:
 
 
 def test_files_with_unreadable_statistics_count_as_files_without_statistics() -> None:
-    """The writer then reads their footers; else the range of the partition would lack them."""
+    """The writer then reads their footers, so that the range of the partition includes them."""
     table = MadeUpTable("column_stats")
     number, text = ("IntWrapper", 1), ("StringWrapper", "a")
     gone = statistics(number, number, file="h", isDeleted=True)
@@ -280,7 +280,7 @@ def _of_one(
 
 
 def test_only_the_requested_columns_are_returned() -> None:
-    """By column, by partition and by file; of all file groups."""
+    """A lookup selects by column, partition and file, in all file groups."""
     table = MadeUpTable("column_stats")
     value = ("IntWrapper", 1)
     keys = {

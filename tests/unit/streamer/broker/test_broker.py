@@ -1,4 +1,4 @@
-"""The broker starts, keeps its topics, ends with its parent, and says why when it cannot start."""
+"""The broker keeps its topics, ends with its parent, and reports why it cannot start."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def listens(bootstrap: str) -> bool:
 
 
 def values(bootstrap: str, topic: str, count: int) -> list[bytes | None]:
-    """The first ``count`` values of partition 0."""
+    """Read the first ``count`` values of partition 0."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "test", "log_level": 0})
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])

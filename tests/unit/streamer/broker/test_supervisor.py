@@ -1,4 +1,4 @@
-"""A supervised command ends, however the processes above it end."""
+"""A supervised command ends with the processes above it, in whatever way they end."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_detached_command_stays_and_answers_to_its_number(tmp_path: Path) -> N
 
 
 def start_detached(folder: Path) -> int:
-    """Start a command that does not listen to SIGTERM; its process id."""
+    """Start a command that ignores SIGTERM, and return its process id."""
     deaf = "trap '' TERM; echo $$; while :; do sleep 1; done"
     with (folder / "log").open("wb") as log:
         reported = subprocess.run(

@@ -1,4 +1,4 @@
-"""``concurrency`` of a pipeline file."""
+"""The settings of ``concurrency`` in a pipeline file become the policy of the writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``cleaning`` and ``archival`` of a pipeline file."""
+"""The settings of ``cleaning`` and ``archival`` in a pipeline file become policies."""
 
 from __future__ import annotations
 

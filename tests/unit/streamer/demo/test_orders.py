@@ -1,4 +1,4 @@
-"""The order stream against a model that reads its messages one by one."""
+"""The order stream and its expected table agree with a model that reads single messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PLAIN = OrderMix(0, 0, 0, 0, 0)
 
 
 def decoded(value: bytes) -> dict[str, Any] | None:
-    """An order, or None if a decoder with the table's schema must reject it."""
+    """Decode an order; None if a decoder with the table's schema must reject it."""
     try:
         order: dict[str, Any] = json.loads(value)
     except ValueError:
@@ -42,7 +42,11 @@ def decoded(value: bytes) -> dict[str, Any] | None:
 def test_the_expected_table_is_what_event_time_order_comes_to(
     mix: OrderMix, seed: int, keys: int, count: int, forgets: bool
 ) -> None:
-    """``forgets``: whether a deletion is forgotten at once, as after a compaction, or never."""
+    """The expected table is the result of event-time order.
+
+    If ``forgets`` is set, the model forgets a delete at once, as a compaction does; otherwise
+    never.
+    """
     newest: dict[bytes, dict[str, Any]] = {}
     broken_count = 0
     for key, value in messages(orders(count, keys, seed, mix)):

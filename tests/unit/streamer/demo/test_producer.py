@@ -1,4 +1,4 @@
-"""The order stream arrives in Kafka whole and in order."""
+"""The order stream arrives in Kafka complete and in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PARTITIONS = 3
 
 
 def consumed(bootstrap: str, topic: str, count: int) -> list[list[tuple[bytes, bytes | None]]]:
-    """Keys and values of each partition."""
+    """Read the keys and values of each partition."""
     settings = {"bootstrap.servers": bootstrap, "group.id": topic, "enable.auto.commit": False}
     consumer = Consumer(settings)
     partitions: list[list[tuple[bytes, bytes | None]]] = [[] for _ in range(PARTITIONS)]

@@ -58,7 +58,7 @@ class Clock:
 
 
 class Watched:
-    """Metrics, as a scrape shows them."""
+    """Returns the values of metrics that a scrape would return."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -340,7 +340,7 @@ def board_expressions() -> list[str]:
 
 
 def exported_labels(watched: Watched) -> dict[str, set[str]]:
-    """The labels of each series, by its name in a query."""
+    """Return the labels of each series by its name in queries."""
     found = dict[str, set[str]]()
     for name, collector in watched.metrics.registry._names_to_collectors.items():
         labels = set(getattr(collector, "_labelnames", ()))
@@ -349,7 +349,7 @@ def exported_labels(watched: Watched) -> dict[str, set[str]]:
 
 
 def exported(watched: Watched) -> set[str]:
-    """Names of all metrics of a run, as a query names them."""
+    """Return the names that the metrics of a run have in queries."""
     return {
         family.name + ("_total" if family.type == "counter" else "")
         for family in watched.metrics.registry.collect()

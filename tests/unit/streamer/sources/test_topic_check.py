@@ -1,4 +1,4 @@
-"""The question to a broker before Spark starts, and the properties that librdkafka understands."""
+"""The check of the broker before Spark starts, and the translation of properties for librdkafka."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 def settings(**properties: str) -> dict[str, str | int]:
-    """Those that secure the connection."""
+    """Return librdkafka's settings that secure the connection."""
     given = {name.replace("_", "."): value for name, value in properties.items()}
     found = client_settings(BROKER, given)
     return {n: v for n, v in found.items() if n.split(".")[0] in ("security", "sasl", "ssl")}
@@ -27,7 +27,7 @@ def settings(**properties: str) -> dict[str, str | int]:
 
 @pytest.fixture
 def silent_port() -> Iterator[int]:
-    """A port where connections are accepted, and where no broker answers."""
+    """A port that accepts connections, but at which no broker answers."""
     with closing(socket.socket()) as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen()
@@ -73,7 +73,7 @@ def test_topic_that_is_there_passes_and_one_that_is_not_is_named(kafka: Kafka, t
 
 @pytest.mark.kafka
 def test_broker_without_sasl_is_reported(kafka: Kafka, topic: str) -> None:
-    """It closes the connection at the first word of SASL."""
+    """Such a broker closes the connection when the client starts SASL."""
     properties = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "PLAIN",

@@ -1,4 +1,4 @@
-"""Jars from a small repository on this disk, through the real Ivy."""
+"""The real Ivy downloads jars from a small repository on this disk."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from streamer.toolchain import JavaNotFound, find_java
 
 
 def java_that_says(folder: Path, version: str, modules: str = "jdk.incubator.vector@0") -> Path:
-    """A Java home whose command answers like a real one."""
+    """Create a Java home whose command prints this version and these modules."""
     command = folder / "bin" / "java"
     command.parent.mkdir(parents=True)
     settings = f"    java.home = {folder}\\n    java.specification.version = {version}\\n"
