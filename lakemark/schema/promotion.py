@@ -1,10 +1,10 @@
-"""Promotes values of older files, whose column had another type, to the current type.
+"""Converts values of older files, in which a column had another type, to its current type.
 
 Apache Hudi promotes integers to wider integers, floats, decimals and strings. It promotes floats to
-doubles, strings and bytes to each other, and dates and decimals to strings. Values inside lists,
-maps and structs are promoted in the same way. Fields of structs are matched by name: new fields
-are null, and dropped fields are omitted. ``lakemark.model.widening`` converts values that are not
-nested.
+doubles, strings to bytes, bytes to strings, and dates and decimals to strings. Values inside lists,
+maps and structs are promoted in the same way. Fields of structs are matched by name. A field that
+the older file lacks becomes null, and a field that the current type lacks is omitted.
+``lakemark.model.widening`` converts values that are not nested.
 
 Source: ``HoodieAvroUtils.rewritePrimaryTypeWithDiffSchemaType`` and
 ``HoodieParquetFileFormatHelper`` of Apache Hudi 1.2.0.

@@ -19,13 +19,14 @@ _FOLDER = ".hoodie/.aux"
 
 
 def check_conditional_puts(storage: Storage) -> None:
-    """Check that the store refuses to overwrite an object or to publish a missing object.
+    """Check that the store refuses to create an object that exists, and to publish a missing one.
 
     The check writes probe objects, and deletes them at the end.
 
     Raises:
         InvalidConfig: nothing can be written to the storage.
-        Unsupported: the store overwrote an object, or published a missing object.
+        Unsupported: the store created an object that exists, replaced another version than the
+            named one, or published from a prepared object that does not exist.
     """
     probe = f"{_FOLDER}/probe_{uuid4().hex}"
     other = f"{probe}_other"

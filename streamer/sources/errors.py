@@ -121,7 +121,7 @@ _OR_BY_POLICY = (
 
 
 class TopicRecreated(SourceError, Permanent):
-    """The topic was created again, so the table's offsets belong to other records."""
+    """The topic was created again, so that the table's offsets now belong to other records."""
 
     def __init__(self, topic: str, read: str, found: str) -> None:
         super().__init__(
@@ -132,7 +132,7 @@ class TopicRecreated(SourceError, Permanent):
 
 
 class LostOffsets(SourceError, Permanent):
-    """The topic no longer has offsets that the table has not read yet."""
+    """The topic has lost records that this pipeline had not read."""
 
     def __init__(self, topic: str, lost: Sequence[LostRange]) -> None:
         ranges = "; ".join(map(str, lost))

@@ -99,9 +99,10 @@ class Records:
         """Return which of these versions win over older versions under ``EVENT_TIME_ORDERING``.
 
         The larger ordering value wins; if the values are equal, the newer version wins. A newer
-        delete without an ordering value always wins. An older delete without an ordering value
-        loses to each newer version, except to a delete that is only a key in a log. In a table
-        without ordering fields, the newer version wins.
+        delete without an ordering value always wins. If the older version is a delete without an
+        ordering value, a newer version with data wins. A newer delete from a delete block wins only
+        if it has no ordering value either. In a table without ordering fields, the newer version
+        wins.
 
         Args:
             older: the older version of each record, in the same order.
