@@ -30,7 +30,7 @@ def may_hold_wanted(file: Path, expression: str) -> bool:
 def check_marks_are_named(items: Iterable[pytest.Item]) -> None:
     """Refuse a mark that a test has but its file does not name.
 
-    Otherwise a run with ``-m`` would not import the file, and nobody would notice.
+    Otherwise a run with ``-m`` would silently not import the file.
 
     Raises:
         UsageError: a test has such a mark.

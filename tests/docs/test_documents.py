@@ -173,7 +173,10 @@ def test_command_lines_of_a_page_are_accepted(page: Path) -> None:
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)
 def test_commands_in_the_text_of_a_page_exist(page: Path) -> None:
-    """Their subcommands and options exist, too. The text may omit arguments that they need."""
+    """Commands in the text exist, with their subcommands and options.
+
+    The text may omit arguments that a command needs.
+    """
     for line in re.findall(r"`lakemark\s([a-z][^`]*)`", page.read_text()):
         assert_known(_words(line))
 
@@ -194,7 +197,7 @@ def test_the_make_targets_of_a_page_are_targets(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_settings_that_a_page_shows_are_accepted(page: Path, tmp_path: Path) -> None:
-    """Each part of a pipeline file is accepted in place of that part of an example."""
+    """A shown part of a pipeline file is accepted in place of the same part of an example."""
     for number, shown in enumerate(_blocks(page, "yaml")):
         part = yaml.safe_load(shown)
         if part.keys() & KUBERNETES:

@@ -361,7 +361,10 @@ def test_both_read_the_same_rows_of_older_mysql_tables(
 def test_lakemark_keeps_values_of_older_postgres_tables_that_apache_drops(
     oracle: Oracle, tmp_path: Path, version: int
 ) -> None:
-    """The payload changes a record in place, which readers of 1.2.0 mistake for no change."""
+    """Values that Apache Hudi 1.2.0 loses are kept.
+
+    The payload changes a record in place, which Hudi's readers mistake for no change.
+    """
     way = WAYS["postgres"]
     table = OlderTable(oracle, tmp_path / "t", way.twin("MERGE_ON_READ", version), way.schema)
     table.write_history(way, version)

@@ -188,7 +188,10 @@ def test_each_executes_the_clean_plan_of_the_other(
 def test_apache_finds_its_keys_in_files_that_lakemark_compacted(
     oracle: Oracle, tmp_path: Path, index: str
 ) -> None:
-    """With the index BLOOM it searches key ranges and Bloom filters, and with SIMPLE the keys."""
+    """Apache Hudi updates rows of compacted files instead of inserting them again.
+
+    With the index BLOOM it searches key ranges and Bloom filters, with SIMPLE the keys.
+    """
     path = tmp_path / "t"
     twin = replace(_twin(9, has_metadata=True), extra={"hoodie.index.type": index})
     for at in (1, 2):

@@ -42,7 +42,10 @@ def test_both_continue_to_write_after_each_version_change(oracle: Oracle, tmp_pa
 def test_lakemark_continues_after_apache_upgraded_its_table_to_version_9(
     oracle: Oracle, tmp_path: Path
 ) -> None:
-    """Apache Hudi keeps column statistics of the old form; lakemark rebuilds the metadata table."""
+    """After an upgrade by Apache Hudi, lakemark rebuilds the metadata table.
+
+    The upgrade keeps column statistics of the old form.
+    """
     path, stream, twin = tmp_path / "t", Stream(seed=8), replace(TABLE, version=6)
     LakemarkWriter.open(path, twin, SCHEMA).upsert(stream.rows())
     oracle.write(path, stream.rows(), TABLE, options={"hoodie.write.auto.upgrade": "true"})

@@ -120,7 +120,7 @@ def test_apache_and_lakemark_write_one_table_at_the_same_time(
 def test_no_commit_is_lost_if_apache_loads_the_timeline_long_after_its_request(
     oracle: Oracle, tmp_path: Path
 ) -> None:
-    """Apache Hudi requests an instant, and loads its base later.
+    """No commit is published while an instant of Apache Hudi is requested without a base.
 
     If a commit were published between the request and the load, the new base files of Apache Hudi
     would have older names than those of that commit.
@@ -152,7 +152,10 @@ def test_no_commit_is_lost_if_apache_loads_the_timeline_long_after_its_request(
 def test_archival_keeps_instants_that_apache_checks_for_conflicts(
     oracle: Oracle, tmp_path: Path
 ) -> None:
-    """Apache Hudi checks for conflicts only on the active timeline."""
+    """Archival keeps instants with which commits of Apache Hudi may conflict.
+
+    Apache Hudi checks for conflicts only on the active timeline.
+    """
     storage = _shared_table(tmp_path, TableType.COPY_ON_WRITE)
     opened = partial(_opened, multi_writer=SHARING, has_metadata=False, lease_s=LEASE_S)
     slow, quick = opened(storage), opened(storage)

@@ -149,7 +149,7 @@ def test_plain_package_says_how_to_install_the_streamer(
 def test_sdist_with_the_streamer_runs_the_demo_and_its_query(
     packages: Packages, tmp_path: Path
 ) -> None:
-    """Spark is the newest that a new installation gets: its connector must be downloadable."""
+    """The demo of a new installation runs with the newest Spark, and downloads its connector."""
     requirement = f"lakemark[demo] @ {packages.sdist.as_uri()}"
     environment = install(requirement, tmp_path / "env")
     demo = environment.run("lakemark", "demo", "--records", 500, cwd=tmp_path, timeout_s=600)

@@ -263,7 +263,7 @@ def test_archival_deletes_the_files_of_attempts_that_did_not_complete(
 def test_undoing_an_attempt_that_was_published_and_archived_keeps_its_files(
     version: FormatVersion,
 ) -> None:
-    """The store published it without an answer, so that its writer undoes it."""
+    """A writer that got no answer undoes its attempt, and deletes no file of the commit."""
     storage = copy_of(_planned(version, has_metadata=False))
     ours = begun(storage)
     stats = ours.rewrite(LocalRunner(1))
@@ -366,7 +366,10 @@ def test_attempt_that_begins_late_and_dies_is_removed_without_deleting_files(
 def test_process_that_completes_the_compaction_of_a_dead_one_reads_its_own_files(
     version: FormatVersion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process had listed the files of the other attempt before it deleted them."""
+    """A process that completes the compaction of a dead process reads the files that it wrote.
+
+    It had listed the files of the dead attempt, which a reader would prefer by their names.
+    """
     storage = copy_of(_planned(version, has_metadata=False))
     names = iter(
         [UUID(int=2**127), UUID(int=2**126)]
@@ -497,7 +500,10 @@ def test_another_attempt_completes_wherever_the_first_process_is_paused(
 def test_late_attempt_adds_nothing_to_the_metadata_table(
     version: FormatVersion, has_begun: bool
 ) -> None:
-    """In version 6 the next version of a log is read right before it is written."""
+    """A late attempt adds no record to the metadata table.
+
+    In version 6 the next version of a log is read right before the log is written.
+    """
     storage = copy_of(_planned(version, True))
     stopped = InterruptedStorage(storage, lambda: complete_another(storage))
     begins = re.compile(r"create \.hoodie/metadata/\.hoodie/.*\.deltacommit\.requested")

@@ -78,7 +78,7 @@ def test_next_process_finishes_a_commit_that_failed_on_a_full_disk(
 def test_process_continues_after_another_process_rolled_back_its_commit(
     place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The system reports once that it could not force a file, which another process deletes."""
+    """A process continues after a file could not be forced, if another process deleted it."""
     scenario, root = SCENARIOS["commit"], OnDisk(tmp_path).new()
     transfer(prepared_tables("commit"), root)
     failed: list[str] = []

@@ -127,7 +127,7 @@ def test_late_file_is_not_read_before_its_writer_has_deleted_it(
 def test_files_of_archived_commits_are_read_whatever_their_modification_times(
     tmp_path: Path,
 ) -> None:
-    """A copied table has new modification times; a lost or damaged history hides no row."""
+    """Copying a table, which changes modification times, or losing its history hides no row."""
     storage = open_storage(StorageLocation(str(tmp_path)))
     make_plain(storage)
     to = on_clock(writer(storage), CLOCK)

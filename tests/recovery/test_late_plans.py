@@ -156,7 +156,7 @@ def clean_all_but_the_newest(storage: Storage) -> None:
 
 @pytest.mark.parametrize("dies", [False, True], ids=["resumes", "dies"])
 def test_restore_planned_before_its_files_were_cleaned_is_removed(dies: bool) -> None:
-    """If it were executed, it would undo the commits, and leave a table without rows."""
+    """A late restore is removed, because its execution would leave a table without rows."""
     storage = five_versions()
     request_late_restore(storage, clean_all_but_the_newest, dies)
     with pytest.raises(Refused, match=r"may be gone; .*requested was removed, and nothing was"):
@@ -424,7 +424,7 @@ def test_plan_of_an_archived_compaction_that_is_created_again_is_not_executed(
 def test_files_of_an_archived_commit_that_is_pending_again_are_kept(
     version: FormatVersion, table_type: TableType, act: str
 ) -> None:
-    """It is pending again because the store executes the request for its inflight file twice."""
+    """A store may create an inflight file again; the files of its archived commit are kept."""
     storage = new_storage()
     make_plain(storage, table_type, version)
     archived = commit(started(storage), [Row(key, 1, 1) for key in "abcdefgh"])

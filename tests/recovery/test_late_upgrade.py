@@ -62,7 +62,7 @@ def test_commits_during_a_version_change_that_lost_the_lock_are_kept(
 
 
 def test_metadata_table_that_another_process_built_meanwhile_stays_in_the_properties() -> None:
-    """The request of the late process would replace them by properties of the old version."""
+    """A late process does not replace the properties of an upgraded table by older ones."""
     storage = made(TableType.COPY_ON_WRITE)
 
     def others_act() -> None:

@@ -271,7 +271,7 @@ class Late(WrappedStorage):
 
 
 def test_publication_that_the_store_carries_out_late_has_no_effect(storage: Storage) -> None:
-    """The writer has given up and released the lock, but has not undone its instant yet."""
+    """The publication fails after its writer has given up and released the lock."""
     make_plain(storage)
     for value in (1, 2):
         commit(opened(storage), [Row("a", value, value)])
@@ -383,7 +383,10 @@ def test_released_lock_is_acquired_without_listing_prepared_content() -> None:
 
 @pytest.mark.parametrize("attempt", [1, 2])
 def test_writer_notices_a_takeover_by_apache_hudi_before_each_attempt(attempt: int) -> None:
-    """Apache Hudi deletes no prepared content, so that the writer must not send the request."""
+    """The writer sends no request to publish after Apache Hudi has taken over the lock.
+
+    Unlike lakemark, Apache Hudi deletes no prepared content, so that the request would succeed.
+    """
     storage = new_storage()
     make_plain(storage)
 

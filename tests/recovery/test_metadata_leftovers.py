@@ -199,7 +199,7 @@ def test_metadata_table_is_cleaned_and_archived_after_a_late_commit() -> None:
 def test_commit_whose_metadata_table_is_dropped_meanwhile_is_refused(
     version: FormatVersion, request_: tuple[str, str]
 ) -> None:
-    """The writer asks for a metadata table that a restore has just deleted."""
+    """If a restore drops the metadata table during a commit, the commit fails or is complete."""
     errors = (Fenced, LeaseLost, SnapshotChanged)
     made = new_table(version)
     for storage in interrupted_commits(made, request_, drop_metadata_table_of, errors):
@@ -353,7 +353,10 @@ def test_deletion_of_a_dropped_metadata_table_is_repeated_after_it_was_built_aga
 
 
 def test_log_that_appears_after_its_rollback_is_not_listed_by_a_rebuilt_metadata_table() -> None:
-    """In version 6 the name of a log does not show its writer, who then deletes the log."""
+    """A rebuilt metadata table does not list a log whose commit was rolled back.
+
+    In version 6 the name of a log does not show its writer, who then deletes the log.
+    """
     storage = new_table(FormatVersion.V6)
     before = data_logs(storage)
     write_files(started(storage), [Row("z", 2, 2)])
@@ -369,7 +372,10 @@ def test_log_that_appears_after_its_rollback_is_not_listed_by_a_rebuilt_metadata
 
 
 def test_only_logs_that_a_rollback_block_of_their_slice_undid_are_listed_without_a_commit() -> None:
-    """A late log of the same writer in another file group is not, as the writer may delete it."""
+    """Of the logs of a rolled back writer, only those with a rollback block are listed.
+
+    The writer may still delete a late log in another file group.
+    """
     storage = new_table(FormatVersion.V6)
     many = [Row(key, 2, 2) for key in "abcdz"]
     commit(started(storage), many)
@@ -442,7 +448,7 @@ def test_query_is_planned_again_if_the_metadata_table_was_rebuilt_under_the_same
 def test_writer_reports_the_lost_lock_if_the_table_version_changed_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The writer loads the timeline of its metadata table again, which is in another folder now."""
+    """A writer reports the lost lock, although the metadata table's timeline was moved."""
     monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
     made = new_table(FormatVersion.V6)
     commit(started(made), [Row("z", 2, 2)])
@@ -454,9 +460,10 @@ def test_writer_reports_the_lost_lock_if_the_table_version_changed_meanwhile(
 def test_compaction_that_died_at_its_publication_is_not_compacted_into_the_metadata_table(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In version 6 its commit of the metadata table is named before the last compaction there.
+    """The metadata table does not keep files of an attempt that died at its publication.
 
-    The next attempt at the compaction writes other files.
+    In version 6 the attempt's commit of the metadata table has an earlier time than the last
+    compaction of that table. The next attempt at the data table's compaction writes other files.
     """
     monkeypatch.setattr("lakemark.metadata.metadata_compaction.EVERY_DELTA_COMMITS", 2)
     storage = new_table(FormatVersion.V6)
@@ -482,7 +489,7 @@ def test_compaction_that_died_at_its_publication_is_not_compacted_into_the_metad
 
 
 def test_commit_is_not_written_to_a_slice_of_a_metadata_table_that_was_dropped() -> None:
-    """The store repeats the creation of a log after the metadata table was built again."""
+    """A commit ignores a log of a dropped metadata table that the store creates again."""
     storage = new_table(FormatVersion.V6)
     rebuild_metadata_table(started(storage).table)
     (log,) = (

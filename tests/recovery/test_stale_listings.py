@@ -98,7 +98,10 @@ def test_query_with_a_stale_timeline_returns_the_rows_of_that_time(history: Hist
 def test_query_with_a_stale_timeline_returns_no_wrong_rows_after_cleaning(
     history: History, has_metadata: bool, which: str
 ) -> None:
-    """If the listing of the partitions is stale, too, it opens a deleted file, and fails."""
+    """A query returns the right rows, or fails.
+
+    It fails if the listing of the partitions is stale, too, and names a deleted file.
+    """
     history.write(deletes=True)
     lists_old_partitions = not has_metadata and which.startswith("all")
     failed = 0

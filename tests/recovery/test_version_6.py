@@ -301,7 +301,10 @@ def test_writer_of_the_old_version_is_refused_when_it_completes() -> None:
 
 @pytest.mark.parametrize("is_restored", [True, False], ids=["restored", "rolled back"])
 def test_rows_in_logs_of_version_6_are_undone_after_an_upgrade(is_restored: bool) -> None:
-    """The log is named after its slice, not after the commit that is undone."""
+    """A rollback after an upgrade finds logs of version 6.
+
+    The name of such a log contains its slice, not the commit that is undone.
+    """
     storage = new_storage()
     make_plain(storage, version=FormatVersion.V6)
     for value in (1, 2, 3, 4):

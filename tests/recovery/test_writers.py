@@ -448,7 +448,10 @@ def test_rollback_of_a_completed_commit_is_abandoned_unless_it_has_deleted_files
     meanwhile: Callable[[Storage, Instant, WriteStat], None] | None,
     left: dict[str, tuple[int, int]] | None,
 ) -> None:
-    """The target's heartbeat has expired; like Apache Hudi, its writer ignores rollbacks."""
+    """A rollback stops if its target completes before a file is deleted.
+
+    The writer of the target, like Apache Hudi, completes it without a check for rollbacks.
+    """
     create_shared_table(local, TableType.COPY_ON_WRITE)
     theirs = shared_writer(local)
     (written,) = write_files(theirs, [Row("a", 1, 1)])

@@ -104,7 +104,7 @@ def test_shipped_modules_of_users_hide_no_package_of_lakemark(
     s3_server: S3Server,
     tmp_path: Path,
 ) -> None:
-    """Spark puts modules that ``--py-files`` ships in front of the packages of executors."""
+    """A run works although Spark puts shipped modules in front of the executors' packages."""
     orders = SentOrders(kafka, s3_server.location(), RECORDS, LONG_BYTES)
     shipped = tmp_path / "shop.zip"
     with ZipFile(shipped, "w") as archive:

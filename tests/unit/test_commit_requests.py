@@ -76,7 +76,7 @@ def test_a_commit_to_a_table_of_many_files_asks_no_more_and_lists_none_of_them()
 
 
 def test_only_what_a_commit_wrote_is_placed_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Mapping all buckets again for every commit would take longer than the commit itself."""
+    """A commit maps only its own file groups. Mapping all of them would take longer than it."""
     placed: list[int] = []
 
     def counting(

@@ -74,7 +74,7 @@ def test_command_without_a_clash_warns_of_nothing(tmp_path: Path, table: Path) -
 
 
 def test_program_as_a_file_does_not_hide_modules_of_the_user(users: Path) -> None:
-    """Python puts the folder of the program first, which has modules such as ``table``."""
+    """User modules such as ``table`` win over modules in the folder of the program."""
     program = (
         "import runpy, sys, types\n"
         f"sys.path.insert(0, {str(Path(ROOT, 'lakemark'))!r})\n"

@@ -153,7 +153,7 @@ def test_a_decimal_of_more_digits_than_its_type_is_refused() -> None:
 
 
 def test_arrays_in_several_blocks_are_read() -> None:
-    """Java's blocking encoder may split an array into blocks, each with its count and its size."""
+    """Arrays that Java's blocking encoder has split into blocks, with count and size, are read."""
     first = b"\x03\x04\x02\x04" + b"\x02\x06" + b"\x00"  # -2 items in 2 bytes; 1 item; the end
     second = b"\x00"
     third = b"\x02\x08\x01\x02\x0a\x00"

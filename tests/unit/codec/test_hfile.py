@@ -160,7 +160,7 @@ def test_another_version_is_refused() -> None:
 
 
 def test_an_index_that_leads_back_is_corrupt() -> None:
-    """Otherwise a short file whose index blocks name each other would be read for ever."""
+    """A file whose index blocks name each other is refused instead of being read for ever."""
     builder = HFileBuilder(NONE, block_bytes=1, fanout=2, levels=3)
     data = builder.build([(b"%d" % number, b"") for number in range(8)])
     first_leaf = data.index(b"IDXLEAF2")

@@ -101,7 +101,10 @@ def test_effective_blocks_are_those_of_apache(blocks: list[Block]) -> None:
 
 
 def test_a_block_written_again_after_its_rollback_counts() -> None:
-    """The metadata table of version 6 retries a commit under the same instant."""
+    """A block that was rolled back and written again counts.
+
+    The metadata table of version 6 retries a commit under the same instant.
+    """
     blocks = [Block("1"), Block("9", BlockType.COMMAND, takes_back="1"), Block("1")]
     assert as_apache_scans(blocks) == [2]
     log = b"".join(block.encoded(number) for number, block in enumerate(blocks))

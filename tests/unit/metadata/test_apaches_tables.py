@@ -158,9 +158,9 @@ def test_bloom_filters_contain_the_keys_of_their_files(
 
 @pytest.mark.parametrize("name", OF_EACH_VERSION)
 def test_a_commit_counts_once_it_completed_in_the_table(name: str, tmp_path: Path) -> None:
-    """The metadata table has a commit before the data table.
+    """Readers ignore a commit of the metadata table until the data table's instant has completed.
 
-    Readers do not see it before the instant of the data table has completed.
+    The metadata table has each commit before the data table has it.
     """
     before = unpack(name, tmp_path)
     newest = before.timeline.completed()[-1]

@@ -74,7 +74,7 @@ def sharded(
 
 
 def test_a_shard_is_javas_hash_of_the_key() -> None:
-    """One hash is the smallest integer, which is its own absolute value in Java."""
+    """Shards are those of Java, also for the smallest integer, which is its own absolute value."""
     keys = ["polygenelubricants", "k0001", "k0010", "", "ключ", "🜁"]
     hashes = [reduce(lambda h, unit: (31 * h + unit) % 2**32, _units(key), 0) for key in keys]
     assert hashes[0] == 2**31
@@ -128,7 +128,7 @@ def _raw(file_id: str, filler: str) -> Record:
 
 
 def test_an_index_by_partition_is_asked_partition_by_partition() -> None:
-    """File ids contain the escaped path of the partition, followed by the number of the shard."""
+    """A lookup in a partition searches the shards whose file ids have its escaped path."""
     ids = {path: str(uuid.UUID(int=len(path))) + "-0" for path in ("p", "2026/01")}
     table = MadeUpTable("record_index")
     for path, escaped in (("p", "p"), ("2026/01", "2026%2F01")):
@@ -167,7 +167,7 @@ SECONDARY = "secondary_index_by_c"
 @settings(deadline=None, max_examples=examples(15))
 @given(data=st.data())
 def test_a_secondary_key_finds_its_records(version: str | None, data: st.DataObject) -> None:
-    """This is true for any characters in the values and the record keys."""
+    """A lookup finds the records of a value, whatever characters values and record keys have."""
     pairs = data.draw(st.lists(st.tuples(st.none() | TEXT, TEXT), unique=True, max_size=12))
     deleted = data.draw(st.sets(st.sampled_from(pairs))) if pairs else set()
     table = MadeUpTable(SECONDARY)

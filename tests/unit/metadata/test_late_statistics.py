@@ -86,7 +86,7 @@ def test_statistics_cover_a_commit_to_a_partition_that_was_emptied_meanwhile() -
 
 
 def test_statistics_are_not_exact_while_an_earlier_write_is_pending() -> None:
-    """The commit narrows the partition's range, but its record may only widen the older record."""
+    """While an earlier write is pending, statistics are only widened, and not marked exact."""
     storage, (small, _) = _made(TableType.COPY_ON_WRITE), keys_of_two_buckets()
     commit(_opened(storage), [Row(small, 1, 1), Row("b", 1, 1)])
     pending = _opened(storage)
@@ -96,7 +96,7 @@ def test_statistics_are_not_exact_while_an_earlier_write_is_pending() -> None:
 
 
 def test_widened_statistics_are_not_carried_as_exact_ones() -> None:
-    """The widened statistics include a row that a compaction then drops."""
+    """Statistics that include a row which a compaction has dropped are not marked exact."""
     storage, (small, _) = _made(TableType.MERGE_ON_READ), keys_of_two_buckets()
     for value in (1, 2):
         commit(_opened(storage), [Row(small, value, value)])

@@ -77,7 +77,7 @@ class DiesAt(WrappedStorage):
 
 
 def test_other_partitions_have_no_value_of_a_new_column_after_a_crash(tmp_path: Path) -> None:
-    """The index definition names the column, but the commit that had it was rolled back."""
+    """Statistics stay right if the index definition names a column whose commit was rolled back."""
     deaths, has_died = FIRST_METADATA_WRITE, True
     while has_died:
         path = tmp_path / str(deaths)

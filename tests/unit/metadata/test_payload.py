@@ -96,7 +96,7 @@ WRAPPERS: list[tuple[str, object, str, object]] = [
 
 
 def test_every_wrapper_is_read_in_its_own_rows() -> None:
-    """The wrappers are mixed with nulls in one batch."""
+    """Values of every wrapper, mixed with nulls in one batch, are read in their own rows."""
     records = [
         statistics((wrapper, value), None if number % 2 else (wrapper, value))
         for number, (wrapper, value, _, _) in enumerate(WRAPPERS)

@@ -181,7 +181,7 @@ def test_statistics_that_are_lost_rule_nothing_out(is_log: bool, damage: Damage)
 
 @either_kind
 def test_a_file_that_somebody_added_to_is_not_trusted(is_log: bool) -> None:
-    """Bytes after a whole block make readers mistake it for a torn block."""
+    """A file with extra bytes is reported and not read, as readers would skip its last block."""
     storage = table()
     path = spoil(storage, _lengthened, is_log=is_log)
     assert contents(storage) == WHOLE

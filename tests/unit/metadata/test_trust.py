@@ -318,7 +318,7 @@ def test_loose_bounds_and_statistics_of_deleted_files_are_differences(
 def test_a_file_without_rows_does_not_empty_the_statistics_of_its_partition(
     table_type: TableType,
 ) -> None:
-    """With empty statistics, Apache Hudi would skip the partition in a query with a filter."""
+    """The partition keeps its statistics, without which Apache Hudi would skip it in queries."""
     storage, (small, large) = new_storage(), keys_of_two_buckets()
     make(storage, table_type)
     commit(writer(storage), [Row(small, 1, 1), Row(large, 1, 1), Row("s", 1, 1, "south")])
@@ -331,7 +331,7 @@ def test_a_file_without_rows_does_not_empty_the_statistics_of_its_partition(
 
 
 def test_a_partition_without_statistics_is_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Apache Hudi skips such a partition in a query with a filter on the column."""
+    """The check reports a partition without statistics, which Apache Hudi would skip in queries."""
     _, to = table(1)
     with monkeypatch.context() as patch:
         patch.setattr(commit_statistics, "encode_partition_statistics", lambda *_, **__: NOTHING)

@@ -13,7 +13,10 @@ def created(number: int, completed_at: str) -> Instant:
 
 
 def test_first_instant_is_the_one_that_completed_first() -> None:
-    """Its number does not decide: Apache Hudi gives a later partition the lowest unused number."""
+    """The first instant is found by its completion time, because its number may be the higher one.
+
+    Apache Hudi gives the instant of a partition that it adds later the lowest unused number.
+    """
     ours, apaches = created(417, "20260101000000000"), created(0, "20260102000000000")
     commit = Instant("20260101120000000", Action.DELTA_COMMIT, State.COMPLETED, "20260101120001000")
     assert first_initial(Timeline.of([apaches, ours, commit])) == ours

@@ -16,7 +16,7 @@ from tests.unit.operations.tables import SCHEMA, contents, rows
 def test_change_that_was_published_succeeds_if_the_file_slices_cannot_be_updated(
     method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The update may need the archive, for which the store may not answer."""
+    """A published change succeeds even if the store does not answer while slices are updated."""
     table = lakemark.create(
         tmp_path / "orders",
         schema=SCHEMA,

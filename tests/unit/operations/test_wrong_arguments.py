@@ -41,7 +41,7 @@ def test_savepoint_keeps_the_newest_commit_of_any_writer(table: lakemark.Table) 
 def test_column_that_identifies_or_orders_records_keeps_its_type(
     table: lakemark.Table, name: str, kind: pa.DataType
 ) -> None:
-    """Otherwise stored deletes, whose ordering values have the old type, would always win."""
+    """Such a type change is refused: stored deletes with the old type would always win."""
     table.upsert(rows(("b", "north", 5, 1)))
     table.delete(["b"])
     given = rows(("c", "north", 2, 2))
@@ -110,7 +110,7 @@ def test_lock_that_expires_at_no_time_is_refused(table: lakemark.Table, minutes:
 
 @pytest.mark.parametrize("name", ["_hoodie_source", "_HOODIE_Source"])
 def test_column_with_the_prefix_of_hudis_own_columns_is_refused(tmp_path: Path, name: str) -> None:
-    """Readers of Hudi omit such columns, in any case, because Spark ignores the case of names."""
+    """Such a column is refused in any case of letters, because readers of Hudi omit it."""
     wider = SCHEMA.append(pa.field(name, pa.string()))
     with pytest.raises(lakemark.InvalidConfig, match=rf"{name}.*rename the column"):
         lakemark.create(str(tmp_path / "orders"), schema=wider, record_key=["id"])

@@ -162,7 +162,7 @@ def test_replacement_in_the_range_hides_the_replaced_rows() -> None:
 
 
 def test_blocks_of_version_6_are_visible_until_the_end_of_the_range() -> None:
-    """In version 6, Apache Hudi appends the blocks of later commits to the same log."""
+    """A query of a range omits later blocks of a log, which Apache Hudi may append in version 6."""
     storage = new_storage()
     make_plain(storage, version=FormatVersion.V6)
     first, second, _ = (commit(writer(storage), [Row("a", ts, v=ts)]) for ts in (1, 2, 3))

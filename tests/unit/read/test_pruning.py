@@ -215,7 +215,7 @@ def test_partition_value_that_begins_with_its_column_name_is_found(tmp_path: Pat
 
 
 def test_statistics_of_times_beyond_python_years_skip_slices() -> None:
-    """Apache Spark writes timestamps up to the year 294247, and before the year 1."""
+    """Statistics skip slices also for years that Python lacks, but Spark writes (up to 294247)."""
     at, day = pa.timestamp("us", "UTC"), pa.date32()
     schema = pa.schema([("at", at), ("day", day)])
     files = {"at": (-(10**17), 10**18), "day": (-(10**6), 10**7)}

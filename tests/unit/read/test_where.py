@@ -140,7 +140,7 @@ def test_error_without_a_translation_has_no_hint() -> None:
 
 @pytest.mark.parametrize("comparison", ["=", ">=", "<"])
 def test_time_with_more_digits_than_its_column_is_refused(comparison: str) -> None:
-    """If it were truncated to the column's unit, it would match other rows."""
+    """The time is refused, because truncated to the column's unit it would match other rows."""
     schema = pa.schema([("ms", pa.timestamp("ms", "UTC")), ("us", pa.timestamp("us"))])
     for column, digits in (("ms", "0005"), ("us", "0000019")):
         with pytest.raises(InvalidWhere, match=r"with at most [36] decimals"):

@@ -90,7 +90,7 @@ def test_a_plan_of_another_writer_that_is_being_written_is_not_removed() -> None
 
 
 def test_a_clean_that_was_executed_in_part_is_completed_though_a_later_batch_was_undone() -> None:
-    """Only the clean records which files it deleted.
+    """The clean is completed, because only it records which files it deleted.
 
     Without that record, a restore would bring back an incomplete state.
     """

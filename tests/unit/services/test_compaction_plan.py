@@ -29,9 +29,10 @@ def test_compaction_is_due_after_enough_delta_commits() -> None:
 
 
 def test_only_delta_commits_since_the_last_request_count() -> None:
-    """Delta commits that write to the slices of a requested compaction count, completed or not.
+    """Only delta commits that completed after the request of the last compaction count.
 
-    The first of them was requested before the compaction.
+    They write to the slices that the compaction opens, whether it has completed or not. The first
+    of them was requested before the compaction.
     """
     after = (delta_commit(5, 7), delta_commit(8, 9))
     for compaction in (REQUESTED, REQUESTED.inflight(), COMPLETED):

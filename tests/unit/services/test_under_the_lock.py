@@ -210,7 +210,7 @@ def test_an_archiver_that_loses_the_lock_does_not_complete_what_another_began(
 
 
 def test_an_archiver_that_loses_the_lock_deletes_no_late_file(clock: VirtualTime) -> None:
-    """Meanwhile the file may belong to a compaction that was executed again."""
+    """The file is kept, because by now it may belong to a compaction that was executed again."""
     table = with_commits(clock, 1)
     undone = commit(table.open(), [Row("a", 3, 3)]).requested_at
     (late,) = (path for path in data_files(table.storage) if undone in path)
@@ -283,7 +283,7 @@ def test_a_metadata_table_that_is_made_without_the_lock_is_not_trusted(
 
 
 def test_a_metadata_table_is_not_deleted_without_the_lock(clock: VirtualTime) -> None:
-    """Meanwhile another process may have built a new metadata table."""
+    """The metadata table is kept, because another process may have just built it."""
     table = with_commits(clock)
     assert keep_metadata_table(table.open().table)
     before = table.storage.list_tree(".hoodie/metadata")

@@ -255,7 +255,7 @@ def test_a_restore_leaves_nothing_of_what_came_after(clock: VirtualTime) -> None
 
 
 def test_commit_that_a_restore_undoes_can_no_longer_be_published(clock: VirtualTime) -> None:
-    """Its writer checked the lock before; its requests arrive while the restore has it."""
+    """The commit fails, although its writer checked the lock before the restore acquired it."""
     table = with_commits(clock)
     before = commits(table)
     late = table.open()
@@ -281,7 +281,10 @@ def test_a_restore_over_commits_that_were_archived_is_refused(clock: VirtualTime
 
 
 def test_savepoint_of_version_6_is_restored_after_an_upgrade(clock: VirtualTime) -> None:
-    """In version 6 it lists all logs of a slice, also those that an earlier restore deleted."""
+    """The restore needs no log that an earlier restore deleted.
+
+    A savepoint of version 6 lists all logs of a slice, also such logs.
+    """
     table = with_commits(clock, 3, TableType.MERGE_ON_READ, FormatVersion.V6)
     third = commits(table)[2].requested_at
     keep(table.open(), third)
@@ -348,7 +351,7 @@ def test_restore_to_a_commit_that_its_archiver_has_still_to_delete_is_refused(
 def test_clean_that_died_before_it_completed_is_completed_after_an_older_dead_commit_was_undone(
     clock: VirtualTime,
 ) -> None:
-    """Otherwise nothing records its deletions, and the newer commit could be rolled back."""
+    """The clean is completed, so that no commit can be undone whose older files it deleted."""
     table = Table(clock)
     dead = table.open()
     write_files(dead, [Row("b", 1, 1, region="south")])
@@ -478,7 +481,7 @@ def test_a_rollback_that_never_began_is_given_up_if_its_target_was_compacted_and
 def test_nothing_is_cleaned_or_kept_while_a_completed_commit_may_still_become_pending(
     clock: VirtualTime,
 ) -> None:
-    """The store may delete the completed instant after the process of the rollback has died."""
+    """Old files stay while a late request may still bring back their rows."""
     table = Table(clock, TableType.COPY_ON_WRITE)
     for value in (1, 2):
         commit(table.open(), [Row("a", value, value)])
@@ -516,7 +519,7 @@ def test_nothing_is_cleaned_or_kept_while_a_completed_commit_may_still_become_pe
 def test_a_later_commit_is_kept_only_after_the_rollback_of_an_older_one_was_removed(
     clock: VirtualTime, table_type: TableType, key: str
 ) -> None:
-    """The state as of the later commit contains files of the commit that is being rolled back."""
+    """A savepoint is refused while a commit of its state is being rolled back."""
     table = Table(clock, table_type)
     for value in (1, 2):
         commit(table.open(), [Row("a", value, value)])
@@ -543,7 +546,10 @@ def test_a_later_commit_is_kept_only_after_the_rollback_of_an_older_one_was_remo
 def test_a_commit_is_kept_that_others_replaced_and_cleaned_beside_its_dead_rollback(
     clock: VirtualTime, monkeypatch: pytest.MonkeyPatch, table_type: TableType
 ) -> None:
-    """Apache Hudi, unlike lakemark, may clean while a completed commit is being rolled back."""
+    """The replaced commit stays if its rollback died, and its files were cleaned since.
+
+    Unlike lakemark, Apache Hudi may clean while a completed commit is being rolled back.
+    """
     table = with_commits(clock, 2, table_type)
     newest = commits(table)[-1]
     dying = InterruptedStorage(table.storage, die)
@@ -627,10 +633,10 @@ def test_a_writer_does_not_repeat_a_compaction_of_the_metadata_table_by_another_
 def test_metadata_table_that_was_compacted_with_a_commit_is_dropped_if_that_is_rolled_back(
     clock: VirtualTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its base files list the files of the commit, and a rollback cannot remove them there.
+    """The metadata table is dropped, because its base files list the files of the commit.
 
-    After the active timeline has passed the commit, it would count as archived, and its files as
-    valid.
+    A rollback cannot remove them there. Once the active timeline begins after the commit, they
+    would count as valid.
     """
     table = with_commits(clock, 1)
     assert keep_metadata_table(table.open().table)

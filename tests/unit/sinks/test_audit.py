@@ -56,7 +56,7 @@ def test_counts_of_chunks_are_the_count_of_all(listed: list[tuple[int, int]], cu
 def test_the_lowest_and_the_widest_gap_of_each_partition_are_found(
     listed: list[tuple[int, int]], order: list[int]
 ) -> None:
-    """Chunks hold consecutive records of a partition, and arrive in any order."""
+    """Gaps are found, whatever the order in which the chunks of a partition arrive."""
     listed.sort()
     cuts = [0, len(listed) // 4, len(listed) // 2, len(listed), len(listed)]
     chunks = [listed[cuts[n] : cuts[n + 1]] for n in order]

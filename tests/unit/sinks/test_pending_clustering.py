@@ -1,4 +1,4 @@
-"""lakemark works next to a clustering that Apache Hudi plans but cannot execute."""
+"""A clustering that Apache Hudi plans and cannot execute stops only conflicting batches."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def test_names_that_are_values_are_not_gathered_without_end() -> None:
 def test_names_that_are_values_make_no_arrow_columns(
     unknown: UnknownFields, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise memory would grow with the number of names times the number of records."""
+    """Memory does not grow with the number of names times the number of records."""
     values = pa.array(f'{{"id":"{n}","m":{{"u{n}":1}}}}'.encode() for n in range(4_000))
     rescue_column = "_rescued" if unknown == "rescue" else None
     decoder = JsonDecoder(parse_schema(COLUMNS), rescue_column, policy=SchemaPolicy(unknown))

@@ -255,7 +255,7 @@ def test_files_are_forced_after_an_interrupted_attempt(
 def test_lost_file_is_reported_after_an_interrupted_attempt(
     storage: Storage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The interrupted attempt noticed the loss, which the system does not report again."""
+    """A loss that only an interrupted attempt noticed is reported by the next attempt."""
     for number in range(3):
         write_streaming(storage, f"{number}.log")
     start: Callable[[threading.Thread], None] = threading.Thread.start
@@ -351,7 +351,7 @@ def touch(storage: Storage) -> None:
 def test_lost_file_stays_lost_if_its_content_is_not_written_again(
     storage: Storage, act: Callable[[Storage], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lost content is still in memory, so a comparison of contents finds no difference."""
+    """Writing the same content again does not hide the loss, if nothing is actually written."""
     write_streaming(storage, "a.log")
     fail_once(storage, monkeypatch, "a.log")
     with suppress(StorageUnavailable):
@@ -366,7 +366,7 @@ def publish_again(storage: Storage, path: str) -> None:
 
 
 def test_existing_file_of_the_same_content_is_forced(storage: Storage, forced: list[str]) -> None:
-    """Another process wrote the file, and may not have forced it yet."""
+    """A file that already exists is forced, because its writer may not have forced it yet."""
     os.makedirs(storage.location.url)
     Path(storage.location.url, "plan").write_bytes(b"content")
     storage.create("plan", b"content")
@@ -434,7 +434,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def test_a_forked_process_forces_its_files(tmp_path: Path) -> None:
-    """A forked process does not have the threads of its parent."""
+    """A forked process forces its files without the threads of its parent, which it lacks."""
     command = [sys.executable, "-c", _FORKS, str(tmp_path / "table")]
     assert subprocess.run(command, timeout=60, check=True).returncode == 0
     assert (tmp_path / "table" / "cTrue.log").exists()

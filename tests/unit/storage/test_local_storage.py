@@ -221,7 +221,7 @@ def test_folders_are_listed_once_however_many_links_lead_to_them(
 
 
 def test_writing_into_a_folder_that_others_empty(storage: Storage, root: Path) -> None:
-    """A delete removes the empty folder, and a write at the same moment creates it again."""
+    """A write succeeds even if a delete removes the emptied folder at the same moment."""
     done = Event()
 
     def empty() -> None:
@@ -247,7 +247,7 @@ def test_writing_into_a_folder_that_others_empty(storage: Storage, root: Path) -
 def test_files_that_follow_each_other_while_they_are_listed_do_not_all_get_lost(
     storage: Storage, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file is deleted only after two newer files exist, like the files of a lock."""
+    """A listing contains at least one file, if each file is deleted after two newer ones exist."""
     for number in ("1", "2"):
         storage.create(f"lock/{number}", b"")
 

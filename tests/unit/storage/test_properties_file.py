@@ -112,7 +112,7 @@ class Paused(WrappedStorage):
 
 
 def test_a_metadata_table_is_not_added_to_the_properties_of_another_version() -> None:
-    """The properties of the old version would name a timeline that the upgrade deleted."""
+    """A process with outdated properties changes nothing: they name a timeline that was deleted."""
     storage = new_storage()
     created = spec(version=FormatVersion.V6)
     storage.create(PROPERTIES_PATH, created.to_properties().to_bytes())

@@ -447,7 +447,7 @@ def test_an_attempt_after_the_columns_changed_writes_the_same_rows_to_another_fi
 
 
 class OtherSoftware(HeldRunner):
-    """Overwrites the files of its first tasks, as other software that runs the same tasks would."""
+    """Runs its first tasks twice, and overwrites their files in between."""
 
     def __init__(self, storage: Storage) -> None:
         super().__init__()
@@ -566,7 +566,7 @@ STEPS = st.lists(
 @settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck))
 @given(STEPS)
 def test_steps_of_batches_and_a_compaction_in_any_order_keep_every_row(steps: list[str]) -> None:
-    """A restart loses all state in memory, like a crash."""
+    """Every row stays after any sequence of steps and restarts, which lose all state in memory."""
     storage = new_storage()
     make(storage)
     to = on_clock(writer(storage), CLOCK)

@@ -49,7 +49,7 @@ def test_another_build_of_java_or_another_spark_has_an_archive_of_its_own(cache:
 def test_new_installation_of_spark_gets_its_own_archive(
     cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A JVM ignores an archive if jars have other modification times, and each start is slow."""
+    """New jars get a new archive, because a JVM ignores an archive of jars with other times."""
     monkeypatch.setattr(class_archive, "_warm_up", _write_classes)
     java, spark = JavaHome(cache, 17), SparkDistribution(cache, "4.0.0", "2.13")
     jar = cache / "spark-core.jar"

@@ -53,7 +53,7 @@ def test_help_imports_no_engine() -> None:
 def test_query_of_a_table_imports_no_engine_no_pipeline_and_no_writer(
     tmp_path: Path,
 ) -> None:
-    """Importing any of them takes longer than a query of a small table."""
+    """A query imports no module whose import takes longer than the query of a small table."""
     storage = open_storage(StorageLocation(str(tmp_path / "t")))
     make(storage)
     commit(writer(storage), [Row("a")])
@@ -307,7 +307,7 @@ def test_broken_url_of_a_table_is_refused(table: str, capsys: pytest.CaptureFixt
 
 
 def test_query_refuses_an_empty_list_of_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    """A shell variable that is empty must not look like a table without rows."""
+    """An empty list, for example from an empty shell variable, is refused; it selects no column."""
     with pytest.raises(SystemExit, match=str(MISUSED)):
         main(["query", "/lake/orders", "--columns", " , "])
     assert "expected names such as a,b,c" in capsys.readouterr().err

@@ -191,7 +191,10 @@ def test_rollback_at_the_start_is_reported_with_its_own_seconds(
 
 
 def test_the_handler_of_a_signal_cannot_meet_its_own_thread_waiting_for_the_event_it_sets() -> None:
-    """The wait for an event holds its lock for moments, and ``set`` waits for that lock."""
+    """A signal cannot deadlock the run.
+
+    The wait for an event briefly holds the event's lock, and ``set`` waits for this lock.
+    """
     reported: list[Event] = []
     loop = loop_of(LocalRunner(1), RetryConfig(max_attempts=2, backoff_s=0.05), reported)
     loop._stopping = NeverWaitedFor()

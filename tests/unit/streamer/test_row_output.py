@@ -158,7 +158,7 @@ def test_numbers_that_json_has_no_word_for_are_texts() -> None:
 
 
 def test_times_outside_of_the_years_of_python_are_shown() -> None:
-    """Apache Spark writes timestamps up to the year 294247."""
+    """Times outside Python's range, which Spark writes up to the year 294247, are shown."""
     at = pa.array([0, 253_402_300_800_000_000], pa.int64()).view(pa.timestamp("us", "UTC"))
     day = pa.array([0, -800_000], pa.int32()).view(pa.date32())
     inner = pa.StructArray.from_arrays([at], ["at"])

@@ -134,7 +134,7 @@ def test_damaged_logs_never_crash(data: st.DataObject) -> None:
 
 
 def test_an_instant_completed_no_earlier_than_it_was_requested() -> None:
-    """Some disks store modification times only in seconds."""
+    """The completion time is never before the request, even if a disk stores only seconds."""
     storage = new_storage()
     put_log(storage, 1, [replace(ITEMS[1], completed_at=time_of(0))])
     (found,) = ArchiveLogs(storage, ARCHIVED).load().instants()

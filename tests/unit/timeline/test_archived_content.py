@@ -120,7 +120,7 @@ def test_an_instant_that_is_nowhere_is_read_again_with_a_new_timeline() -> None:
 
 
 def test_a_pending_plan_that_is_lost_is_damage() -> None:
-    """It is no reason for a retry, because the timeline would show the same plan again."""
+    """A lost plan is an error and no reason for a retry, which would find the same timeline."""
     store = serviced(FormatVersion.V9).table.store
     planned = Instant("20990101000000000", Action.COMPACTION, State.REQUESTED)
     store.create(planned.inflight())

@@ -91,7 +91,10 @@ def test_a_file_is_as_apache_writes_it() -> None:
 
 @pytest.mark.parametrize("column", range(6))
 def test_instants_in_a_page_that_arrow_passes_over_are_not_merged_away(column: int) -> None:
-    """Arrow skips a page of unknown type, such as one in which a bit was flipped."""
+    """A merge fails instead of dropping instants of a page that Arrow skips.
+
+    A flipped bit makes the type of the page unknown to Arrow.
+    """
     storage = new_storage()
     add(storage, [instant(0), instant(1)])
     (path,) = (f"{HISTORY}/{file.name}" for file in LsmHistory(storage, HISTORY).current())
@@ -146,7 +149,10 @@ def test_an_archiver_goes_on_from_a_manifest_that_version_does_not_name_yet() ->
 
 
 def test_archiver_names_the_first_manifest_of_an_archiver_that_died() -> None:
-    """Without the file that names a manifest, Apache Hudi finds no history."""
+    """The next archiver writes the missing ``_version_``.
+
+    Without this file, Apache Hudi finds no history.
+    """
     storage = new_storage()
     add(storage, [instant(1)])
     storage.delete([f"{HISTORY}/_version_"])
@@ -181,7 +187,7 @@ def test_an_archiver_that_adds_nothing_deletes_no_file_that_another_is_about_to_
 
 
 def test_a_name_that_is_taken_is_not_used_again() -> None:
-    """The writer of the existing file may be about to name it in a manifest, or to delete it."""
+    """An archiver uses a new file name, because another one may name or delete the old file."""
     storage = new_storage()
     add(storage, [instant(0)])
     name, content = history_file([instant(1)])

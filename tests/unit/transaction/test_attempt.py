@@ -89,7 +89,7 @@ def test_a_late_attempt_undoes_its_own_files_alone(table: Table) -> None:
 
 
 def test_an_attempt_that_was_published_does_not_delete_its_files(table: Table) -> None:
-    """Its process may believe that it failed, because the answer of the store was lost."""
+    """A process that got no answer to its publication deletes no file of the published attempt."""
     ours = Attempt(table)
     ours.publish()
     context = ours.to.table.context
@@ -232,7 +232,10 @@ def test_a_lost_attempt_keeps_the_heartbeat_of_the_attempt_that_replaced_it(tabl
 
 
 def test_an_attempt_that_begins_second_keeps_the_heartbeat_of_the_first(table: Table) -> None:
-    """Apache Hudi starts its heartbeat only after it has created the inflight instant."""
+    """A refused second attempt does not delete the heartbeat of the first.
+
+    Apache Hudi starts its heartbeat only after it has created the inflight instant.
+    """
     ((planned, _),) = pending_compactions(table.open().table)
 
     def begin() -> None:

@@ -78,7 +78,7 @@ def test_a_lock_that_is_taken_over_and_a_rollback_are_told_apart() -> None:
 def test_nothing_is_forced_to_the_disk_between_the_check_of_the_lease_and_the_publication(
     version: FormatVersion, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This is true whatever other threads write, such as an asynchronous compaction."""
+    """A publication forces no file of another thread, such as an asynchronous compaction."""
     storage = open_storage(StorageLocation(str(tmp_path / "table")))
     make_plain(storage, version=version)
     keep_metadata_table(writer(storage).table)
@@ -112,7 +112,7 @@ def test_nothing_is_forced_to_the_disk_between_the_check_of_the_lease_and_the_pu
 def test_the_files_of_a_metadata_commit_are_on_the_disk_before_it_completes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Otherwise a power failure could leave a completed instant without its records."""
+    """Files are forced first, so that a power failure leaves no completed instant without them."""
     storage = open_storage(StorageLocation(str(tmp_path / "table")))
     make(storage)
     to = writer(storage)

@@ -128,7 +128,7 @@ def test_a_writer_that_beats_again_before_the_lock_is_acquired_is_left(
 
 
 def test_an_instant_that_was_requested_after_the_first_look_is_left(clock: VirtualTime) -> None:
-    """Its writer may be alive: a heartbeat that was seen only once does not prove its death."""
+    """An instant is kept if its heartbeat was seen only once, which does not prove a death."""
     table = Table(clock)
     dead = table.open()
     write_files(dead, [Row("b", 2, 2)])
@@ -245,7 +245,7 @@ def test_a_commit_that_completes_before_an_operator_undoes_it_is_undone_as_a_who
 def test_content_that_its_target_prepares_during_a_rollback_is_never_published(
     clock: VirtualTime, undo: Undo
 ) -> None:
-    """The target checked the lock before the rollback, but its requests arrive late."""
+    """Content that arrives late is never published, although its writer had checked the lock."""
     table = Table(clock)
     target = table.open()
     written = write_files(target, [Row("b", 2, 2)])
@@ -528,7 +528,7 @@ def test_heartbeat_of_a_completed_commit_is_deleted_although_its_savepoint_is_pe
 def test_inflight_file_that_appears_again_after_its_commit_was_archived_is_deleted(
     clock: VirtualTime, table_type: TableType, version: FormatVersion
 ) -> None:
-    """A store may repeat a request that it has carried out."""
+    """An inflight file that a store creates a second time is deleted, and no row is lost."""
     table = Table(clock, table_type, version)
     for value in range(2, 9):
         commit(table.open(), [Row("a", value, value)])
@@ -552,7 +552,7 @@ def test_inflight_file_that_appears_again_after_its_commit_was_archived_is_delet
 def test_only_commit_that_is_not_archived_is_not_rolled_back(
     clock: VirtualTime, table_type: TableType, archiver_dies: bool
 ) -> None:
-    """This is true even if the archiver died before it deleted archived instants."""
+    """The only commit that is not archived stays, even if an archiver died before its deletions."""
     table = Table(clock, table_type)
     for value in range(2, 9):
         commit(table.open(), [Row("a", value, value)])
@@ -580,7 +580,7 @@ def test_only_commit_that_is_not_archived_is_not_rolled_back(
 def test_own_commit_that_completed_unnoticed_is_not_reported_as_undone(
     clock: VirtualTime, is_archived: bool
 ) -> None:
-    """Otherwise its writer would write the rows a second time."""
+    """Its writer learns that it completed, so that it does not write the rows a second time."""
     table = Table(clock)
     to = table.open()
     complete_as_apache(to, write_files(to, [Row("b", 2, 2)]))
@@ -599,7 +599,7 @@ def test_own_commit_that_completed_unnoticed_is_not_reported_as_undone(
 
 
 def test_files_of_an_instant_of_which_no_rollback_is_known_are_kept(clock: VirtualTime) -> None:
-    """Its rows may have been acknowledged, if the archive was lost."""
+    """Files are kept, because rows of an instant without a rollback may have been acknowledged."""
     table = Table(clock)
     to = table.open()
     (written,) = write_files(to, [Row("b", 2, 2)])
@@ -734,7 +734,7 @@ def test_the_rollback_of_a_compaction_keeps_its_plan_for_a_living_writer(
 def test_a_compaction_that_appears_after_its_plan_was_removed_stops_nobody(
     clock: VirtualTime, version: FormatVersion, act: str
 ) -> None:
-    """The store executes the request for the inflight file late, after a rollback."""
+    """Writers continue although the store creates an inflight file late, after a rollback."""
     table = Table(clock, TableType.MERGE_ON_READ, version)
     commit(table.open(), [Row("a", 2, 2)])
     ((done, _),) = table.open().compact_if_due(CompactionPolicy(1), LocalRunner(1))
@@ -788,7 +788,7 @@ def test_a_compaction_that_appears_after_a_restore_is_removed_at_the_next_start(
 
 @pytest.mark.parametrize("later", ["clustering", "log compaction"])
 def test_files_that_a_later_commit_replaced_may_be_missing(later: str) -> None:
-    """A clean also deletes the change data of such a file. A log compaction has no such plan."""
+    """Replaced files, and their change data, may be missing, because cleans delete them."""
     at = TimelineInMaking()
     stat = WriteStat(
         file_id="1",
@@ -839,7 +839,7 @@ def test_a_completed_compaction_whose_rollback_died_at_its_end_is_not_executed_a
 def test_a_dead_commit_is_undone_beside_a_compaction_whose_rollback_died(
     clock: VirtualTime,
 ) -> None:
-    """Completing the rollback deletes the plan of the compaction, which is then no longer read."""
+    """Recovery of both succeeds: the plan is not read after the rollback has deleted it."""
     table, done = compaction_whose_rollback_died(clock, V9)
     dead = table.open()
     dead.begin()
@@ -854,7 +854,7 @@ def test_a_dead_commit_is_undone_beside_a_compaction_whose_rollback_died(
 def test_rows_in_the_slice_of_a_compaction_whose_rollback_died_are_kept(
     clock: VirtualTime, version: FormatVersion
 ) -> None:
-    """In version 6, logs of later commits are named after the plan of the compaction."""
+    """Rows of later commits stay, although their logs in version 6 are named after the plan."""
     table, _ = compaction_whose_rollback_died(clock, version)
     commit(table.open(), [Row("a", 3, 3), Row("b", 3, 3)])
     assert recover(table.open().table.context)

@@ -103,7 +103,10 @@ def test_a_writer_takes_another_time_if_another_writer_was_faster(clock: Virtual
 def test_the_lock_is_kept_until_other_clocks_have_passed_the_new_instant(
     clock: VirtualTime,
 ) -> None:
-    """Apache Hudi generates its time under the lock, without regard to the timeline."""
+    """The lock is held until no other clock is behind the new instant.
+
+    Apache Hudi generates its time under the lock, without regard to the timeline.
+    """
     table = Table(clock)
     ours = reopened(table.open(), multi_writer=replace(SHARING, clock_skew_ms=5_000))
     ours.begin()

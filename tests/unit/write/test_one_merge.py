@@ -214,7 +214,7 @@ def test_compaction_applies_deletes_that_other_writers_flagged(tmp_path: Path) -
 def test_log_fold_drops_delete_without_ordering_value_before_the_base(
     tmp_path: Path,
 ) -> None:
-    """This is as in Apache Hudi. According to the specification, merging is associative."""
+    """The fold drops the delete, as in Apache Hudi, although merging should be associative."""
     left = {}
     for table_type in TableType:
         table = EVERY_WAY["event time"].make(tmp_path / table_type, table_type)

@@ -15,7 +15,7 @@ OF_A_BUCKET = FileGroupId("eu", "00000007-5f1c-4b7e-9d53-0242ac120002-0")
 
 
 def test_task_numbers_are_stable_across_releases() -> None:
-    """A process that resumes a write, also of a later release, finds the files by these numbers."""
+    """A later release that resumes a write finds its files, because task numbers never change."""
     assert task_number(OF_A_BUCKET) == Bucket("eu", 7).task_number == 1_428_680_692
 
 

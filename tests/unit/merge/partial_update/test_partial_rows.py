@@ -129,7 +129,7 @@ def test_partial_row_of_existing_record_stays_partial(mode: Mode) -> None:
 
 
 def test_record_exists_if_a_fold_drops_its_delete() -> None:
-    """Of two deletes in one table only the last is written, and it is older than the row."""
+    """The record still exists, because the fold keeps only its last delete, which is too old."""
     mode = IN_PART["event time, in part"]
     deletes = [record("a", ts, ChangeKind.FLAGGED_DELETE, (None, None)) for ts in (0, 1)]
     assert _assert_partial_rows_exist(mode, [[WHOLE], deletes, [NAME_ONLY]]) == ["a"]

@@ -193,7 +193,7 @@ def test_decimals_of_different_lengths_are_distinguished() -> None:
 def test_a_bound_that_does_not_convert_to_the_columns_type_is_unknown(
     wrapper: str, stored: object, value_type: tuple[int, str | None] | None, column: pa.DataType
 ) -> None:
-    """It must not become a null bound, which would mean that the file has no value."""
+    """The file has no statistics then. A null bound would mean that it has no value."""
     assert _of_one(wrapper, stored, value_type, column) == []
 
 
@@ -217,7 +217,7 @@ def test_a_nan_of_apaches_is_above_all_other_bounds() -> None:
 def test_values_without_bounds_are_not_known(
     bounds: tuple[tuple[str, int] | None, tuple[str, int] | None],
 ) -> None:
-    """A footer may lack bounds, for example if floats are NaN."""
+    """A file whose footer lacks bounds, for example because of NaN, has no statistics."""
     table = MadeUpTable("column_stats")
     table.add(GROUP, {key("f"): statistics(*bounds, nullCount=1)})
     assert ColumnStatistics(table.open()).of_column(COLUMN, pa.int32()).num_rows == 0
@@ -254,7 +254,7 @@ def test_one_unknown_record_makes_the_whole_unknown() -> None:
 
 
 def test_files_with_unreadable_statistics_count_as_files_without_statistics() -> None:
-    """The writer then reads their footers, so that the range of the partition includes them."""
+    """The writer reads the footers of these files, so that the partition's range includes them."""
     table = MadeUpTable("column_stats")
     number, text = ("IntWrapper", 1), ("StringWrapper", "a")
     gone = statistics(number, number, file="h", isDeleted=True)

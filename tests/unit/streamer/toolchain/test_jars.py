@@ -77,7 +77,10 @@ def test_jars_come_with_what_they_need_and_stay_without_the_repository(
 def test_missing_dependency_is_named_and_the_network_is_not_blamed(
     repository: Path, tmp_path: Path
 ) -> None:
-    """Connectors of some versions of Spark need a jar that a repository lacks."""
+    """The error names the missing dependency, and does not blame the network.
+
+    Connectors of some versions of Spark need a jar that a repository lacks.
+    """
     (repository / "org/example/extra/1.0/extra-1.0.jar").unlink()
     (repository / "org/example/extra/1.0/extra-1.0.pom").unlink()
     with pytest.raises(JarsNotFound) as refused:
