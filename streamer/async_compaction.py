@@ -2,10 +2,10 @@
 
 A mutex protects the open tables. A batch holds the mutex from its first read of the table until its
 last table service has ended. The compaction holds the mutex twice, always between two batches:
-briefly to begin, and briefly to publish. So the table does not change during a batch. Also, only
-one thread at a time uses the view, the timeline and the metadata table, which batches and
-compaction share in memory. Rewriting takes most of the time, and runs without the mutex. Meanwhile
-batches write their logs to the new file slices that the plan opened.
+briefly to begin, and briefly to publish. So the compaction does not change the table during a
+batch, and only one thread at a time uses the view, the timeline and the metadata table, which both
+share in memory. Rewriting takes most of the time, and runs without the mutex. Meanwhile batches
+write their logs to the new file slices that the plan opened.
 
 All tables of the pipeline together execute one plan at a time, which limits the memory to that of
 one compaction.

@@ -112,7 +112,7 @@ class BatchPlanned:
     """A batch is about to be read.
 
     Attributes:
-        batch_id: the number of the batch; each run counts from 0.
+        batch_id: the number of the batch, counted from 0 at each start of the stream.
         offsets: the number of offsets of each partition.
     """
 
@@ -297,12 +297,15 @@ class CompactionResolved:
 
 @dataclass(frozen=True, slots=True)
 class ServiceCompleted:
-    """A table service other than compaction has run: cleaning, archival, or a writer's rollback.
+    """Table services have run, or a batch has waited for a compaction.
+
+    The services are cleaning, archival, and the rollback of dead writers. A wait has the name
+    ``compaction_wait``.
 
     Cleaning and archival of the metadata table have the name ``metadata``.
 
     Attributes:
-        service: the name of the service.
+        service: the name of the service or wait.
         summary: the result in a few words.
         seconds: the duration.
         table: the URL of the table; "" for the rollback at a start, which may concern both the
@@ -317,7 +320,7 @@ class ServiceCompleted:
 
 @dataclass(frozen=True, slots=True)
 class Retrying:
-    """A batch failed for a transient reason.
+    """A start or a batch failed for a transient reason, and the stream will start again.
 
     Attributes:
         error: the message of the error.

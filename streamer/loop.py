@@ -268,8 +268,8 @@ class StreamLoop:
     def _report_loss(self, checkpoint: KafkaCheckpoint, topic_id: str) -> None:
         """Report the ranges that the commit with this checkpoint skips, and report them only once.
 
-        They are reported after the commit, because a commit may fail. Then the next attempt finds
-        the same ranges, or wider ones.
+        They are reported after the commit. If the commit fails, they are not reported, because the
+        next attempt finds the same ranges, or wider ones.
         """
         loss, self._loss = self._loss, None
         if loss and loss.ranges and (loss.checkpoint, loss.topic_id) == (checkpoint, topic_id):

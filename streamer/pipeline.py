@@ -243,7 +243,10 @@ def _check_found(
 def _ready(
     config: PipelineConfig, location: StorageLocation, spec: TableSpec, found: OpenTable | None
 ) -> OpenTable:
-    """Return the table. Create it if it does not exist; drop its metadata table if configured."""
+    """Return the table, which is created if it does not exist.
+
+    If the pipeline is configured without a metadata table, an existing one is dropped.
+    """
     table = found or create_table(location, spec, coordination_of(config.concurrency))
     is_dropped = config.table.drops_metadata_table and table.properties.names_metadata_table
     if found is not None and is_dropped:
@@ -254,7 +257,10 @@ def _ready(
 def _value_schema(
     config: PipelineConfig, source: KafkaSource, table: OpenTable | None
 ) -> pa.Schema:
-    """Return the declared, the table's or the Avro writers' columns; otherwise infer them."""
+    """Return the columns of the values: as declared, or else those of the table.
+
+    If neither exists, they are those of the newest Avro schema, or inferred from JSON records.
+    """
     declared = config.decode.declared()
     if declared is not None:
         return declared

@@ -2,8 +2,8 @@
 
 A record key is unique only within its partition. A new row in one partition does not replace a row
 with the same key in another partition, so the key then has two rows. Apache Hudi moves the row if
-it has a global index (``hoodie.bloom.index.update.partition.path``). Lakemark finds such rows, and
-counts or rejects them.
+it has a global index (``hoodie.bloom.index.update.partition.path``). lakemark instead finds such
+rows, and counts or rejects them.
 
 The decision depends on the live rows before and after the batch, not on the changes in the batch.
 An upsert may lose to a newer row or to an earlier delete, and a delete may lose too. So the changes

@@ -8,8 +8,8 @@ appear. These blocks are omitted:
 - Blocks that a rollback command has undone. These are the blocks of its target instant that precede
   the command.
 - Blocks that a log compaction has rewritten. The block of the log compaction takes the position of
-  the last block that it has rewritten. If no rewritten block is visible, that block
-  is omitted too.
+  the last block that it has rewritten. If no rewritten block is visible, the block of the log
+  compaction is omitted, too.
 - Corrupt blocks and CDC blocks, which contain no changes.
 
 Source: ``BaseHoodieLogRecordReader`` of Apache Hudi 1.2.0.

@@ -174,10 +174,11 @@ class CachedSnapshot:
             self._carry_view(lambda: replace(view, timeline=timeline).without_files(paths))
 
     def _carry_view(self, change: Callable[[], FileSystemView]) -> None:
-        """Set the view that results from our own change, or leave it to be loaded again.
+        """Set the view that results from our own change. After an error, it is loaded again later.
 
-        The change is published already. So its caller must not get an error, for example because
-        the archive, which shows when a late instant completed, cannot be read now.
+        The change is already published, so an error here must not reach the caller. For example,
+        the archive may be unreadable at this moment, and only it shows when a late instant
+        completed.
         """
         try:
             self._view = change()

@@ -74,7 +74,7 @@ def _as_table_or_texts(given: Keys, fields: Sequence[str]) -> pa.Table | list[st
 
 
 def _of_array(given: pa.Array | pa.ChunkedArray, fields: Sequence[str]) -> pa.Table | list[str]:
-    """Return an array of text as record keys, and any other array as the record key's column."""
+    """Return the keys in an array of text; put any other array into the key column."""
     if given.null_count:
         message = f"{given.null_count} of {len(given)} keys are null; leave them out"
         raise InvalidRecords(message)

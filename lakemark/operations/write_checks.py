@@ -112,7 +112,7 @@ def _check_count(table: OpenTable, sample: list[StoredRows], index: BucketIndex)
 
 
 def _check_defaults(table: OpenTable, newest: CommitMetadata) -> None:
-    """Check that partial updates need no column defaults, because lakemark writes none but null."""
+    """Check that partial updates need no column default but null, as lakemark writes no other."""
     fills_defaults = PartialUpdateMode.IGNORE_DEFAULTS
     if merge_settings(table.properties).partial_update is not fills_defaults:
         return

@@ -205,8 +205,8 @@ def _delete_leftovers(
 def _lost_attempts(context: TableContext, before: Timeline, after: Timeline) -> list[str]:
     """Return the unused base files of compactions that are older than the start of ``after``.
 
-    No completed commit names these files: attempts that had lost the compaction to another attempt
-    wrote them late. All attempts execute the same plan, so only the partitions that the commits
+    Attempts that had lost the compaction to another attempt wrote these files late, so no completed
+    commit names them. All attempts execute the same plan, so only the partitions that the commits
     wrote are listed.
     """
     store, end = context.timeline, after.start or ""

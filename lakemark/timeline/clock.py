@@ -4,8 +4,8 @@ A new instant time is this machine's time in the timeline's zone
 (``HoodieInstantTimeGenerator`` formats with ``ZoneId.systemDefault()``, or with UTC). The new time
 must be later than every time on the timeline. If the timeline is ahead by at most a limit, the
 writer waits; beyond the limit, the writer fails with ``ClockBehind``. At the change to winter time,
-a local clock goes back by an hour. Then the writer fails until the clock has passed the newest time
-again.
+a local clock goes back by an hour. If the newest time is then more than the limit ahead, the writer
+fails until the clock has passed it again.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class TimelineZoneUnknown(InvalidConfig):
 
 
 class ClockSlot(IntEnum):
-    """Even milliseconds for table services, odd ones for ingests, so that no two times are equal.
+    """Even milliseconds for table services, odd ones for ingests, so that the two never coincide.
 
     A table service generates its instant time under the lock, but an ingest does not. Without
     slots, an ingest that was paused for long could have the requested time of a service's instant.

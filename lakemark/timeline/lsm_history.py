@@ -389,7 +389,7 @@ class HistoryFile:
         first: the oldest requested time in the file, according to its name.
         last: the newest requested time in the file, according to its name.
         version: the number of the manifest that names the file.
-        is_range: whether ``first`` and ``last`` can be trusted; not so after an upgrade.
+        is_range: whether ``first`` and ``last`` can be trusted; false after an upgrade.
     """
 
     history: LsmHistory

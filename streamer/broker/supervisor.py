@@ -5,8 +5,8 @@ supervisor.py attached PARENT_PID COMMAND…   stops the command when the parent
 supervisor.py detached COMMAND…              starts the command, prints its process id, and exits
 
 The script runs in a separate process, because a parent that was killed cannot clean up. It has only
-one thread: the command asks Linux for a signal when its parent dies, and Linux sends that signal
-already when the thread that started the command ends.
+one thread. The reason is that the command asks Linux for a signal when its parent dies, and Linux
+sends this signal as soon as the thread that started the command ends.
 """
 
 from __future__ import annotations

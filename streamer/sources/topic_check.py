@@ -2,7 +2,8 @@
 
 The stream uses Kafka's Java client, which needs a JVM. This check uses librdkafka, which needs no
 JVM. The two clients have different security properties, and librdkafka does not support all of
-Java's. In such cases, the check is skipped, and only Kafka's Java client connects later.
+Java's. If a property has no equivalent, the check is skipped, and the first connection is that of
+Kafka's Java client.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ names the field. Some schemas cannot become columns: schemas with other unions, 
 records, or with decimals of more than 38 digits. All their records are rejected.
 
 The policy (``schema_policy``) decides about differences between the writer's schema and the table.
-A field without a column is unknown, even if it is null. A field of a wider type requests a wider
-column as soon as one record is written with this schema.
+A field without a column is unknown, even if it is null. If wider values evolve the table, a field
+of a wider type requests a wider column as soon as one record is written with this schema.
 """
 
 from __future__ import annotations

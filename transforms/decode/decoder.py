@@ -94,8 +94,8 @@ class ColumnDecoder(ABC):
     def propose_columns(self, values: pa.Array | pa.ChunkedArray) -> Proposal:
         """Return the schema changes that values request, see ``DecodeResult.requesting``.
 
-        If the values request more columns than a table may have, the result may be incomplete. It
-        then still contains more columns than a table may have.
+        If the values request more columns than a table may have, the result may lack some of them.
+        But even then it has more columns than a table may have.
         """
 
     @abstractmethod

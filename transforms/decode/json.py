@@ -1,8 +1,10 @@
 """Decodes Kafka values that are JSON objects into columns.
 
-A record is either read as its schema says, or rejected with the reason. The decoder never guesses
-or rounds a value, and never replaces a value by null. The result for a record does not depend on
-the other records of the batch. Each column type accepts these JSON values:
+A record is either read as its schema says, or rejected with the reason. The decoder guesses no
+value. It changes a value only in two ways: a number becomes the nearest float or double, and a time
+is cut to microseconds. It replaces a value by null only if the policy rescues the value. The result
+for a record does not depend on the other records of the batch. Each column type accepts these JSON
+values:
 
 string             a string
 int, bigint        an integer in range; 1.0 is not an integer
