@@ -179,8 +179,9 @@ def open(
             disk, pass ``file_system``, because Apache Hudi does not see the lock of ``storage``.
         lock_expire_minutes: for ``file_system``, the age in minutes at which a lock file of Apache
             Hudi expires; 0 if it never expires.
-        only_writer: True if no other process writes the table. Writes are faster then, but pending
-            commits of any other writer are rolled back.
+        only_writer: True if no other process writes the table. Writes are faster then. But pending
+            commits of other writers are rolled back, or the write fails with ``WriterAlive`` if one
+            of them has a live heartbeat.
         multi_writer: the heartbeat settings and the clock skew on which all writers have agreed.
         runner: runs the tasks that write, merge and delete files; None for threads of this process.
         storage_options: options of the object store's client, such as ``aws_endpoint``. A local
@@ -236,19 +237,21 @@ def create(
         schema: the table's columns.
         record_key: columns of the record key; a nested field is named ``column.field``.
         partition_by: columns of the partition path. Each distinct value becomes a folder.
-        ordering: ordering columns. Of several changes to a record, the one with the greatest
+        ordering: ordering columns. In merge mode ``event_time``, the change with the greatest
             ordering value wins.
         allow_text_ordering: whether ordering columns may contain text, which is compared character
             by character: ``9`` counts as newer than ``10``.
         name: name of the table; None for the last segment of the path.
         table_type: ``merge_on_read`` or ``copy_on_write``.
         merge_mode: which of two changes wins: ``event_time``, ``commit_time`` or ``custom``. None
-            means event time if ``ordering`` is given, and commit time otherwise.
+            means ``custom`` if ``merger`` is given, or else event time if ``ordering`` is given, or
+            else commit time.
         partial_update: which columns an update leaves unchanged: ``ignore_defaults`` or
             ``fill_unavailable`` (docs/merging.md); None if an update changes all columns.
         merger: ``package.module:Class`` or ``FILE.py:Class`` of a custom merger, for merge mode
             ``custom``.
-        buckets: number of file groups in each partition. It cannot change later.
+        buckets: number of buckets in each partition, which is the largest number of its file
+            groups. It cannot change later.
         hive_style: whether folders are named ``column=value``.
         url_encode: whether special characters of partition values are encoded as ``%XX``.
         metadata_table: whether the table keeps a metadata table.

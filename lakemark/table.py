@@ -211,9 +211,10 @@ class Table:
     ) -> WriteResult:
         """Delete records in one commit, whatever their ordering values are.
 
-        In a merge-on-read table ordered by event time, the delete has the ordering value of its
-        row. So an older event that is upserted later has no effect until a compaction drops the
-        delete. A copy-on-write table keeps no deletes, so the older event inserts the record again.
+        In a table ordered by event time, the delete has the ordering value of its row. In a
+        merge-on-read table, an older event that is upserted later therefore has no effect until a
+        compaction drops the delete. A copy-on-write table keeps no deletes, so the event inserts
+        the record again.
 
         Args:
             keys: record keys as text, or rows with the columns of the record key. If the record key

@@ -1,8 +1,9 @@
 """Resolves the merge settings of a user: infers missing settings as Apache Hudi does.
 
-The default mode is event time if there are ordering fields, and commit time if there are none. A
-payload class implies the settings that Apache Hudi 1.2.0 derives from it for a new table of version
-9. Settings that contradict each other are refused. The error uses their names in ``TableSpec``.
+The default mode is that of the payload class, or custom if there is a merger. Without both, it is
+event time if there are ordering fields, and commit time if there are none. A payload class implies
+the settings that Apache Hudi 1.2.0 derives from it for a new table of version 9. Settings that
+contradict each other are refused. The error uses their names in ``TableSpec``.
 
 Source: ``HoodieTableConfig.inferMergingConfigsForV9TableCreation``.
 """

@@ -222,7 +222,7 @@ class RowChanges:
         """Return changes that delete stored rows.
 
         In event-time mode, a delete has the ordering value of its row. So an older event that
-        arrives later loses to the delete, until a compaction drops the delete. The delete is
+        arrives later loses to the delete, as long as a log contains the delete. The delete is
         unconditional if the row has no ordering value, or if logs cannot store the value.
 
         Args:

@@ -219,7 +219,10 @@ class RowWriter:
         )
 
     def _make(self, changes: Callable[[], pa.Table] | None) -> pa.Table | None:
-        """Return the changes of an attempt. After an error, remove the instant."""
+        """Return the changes of an attempt; None for a commit without rows.
+
+        If ``changes`` raises an error, the instant is removed.
+        """
         try:
             return None if changes is None else changes()
         except BaseException:

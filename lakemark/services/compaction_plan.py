@@ -96,7 +96,7 @@ def _holds_committed_rows(log: LogFile, timeline: Timeline, storage: Storage) ->
 def _slice_to_rewrite(
     view: FileSystemView, operation: CompactionOperation, requested_at: str
 ) -> CompactionOperation | None:
-    """Return an operation for the file group's newest slice from before the plan was requested."""
+    """Return an operation for the group's newest slice from before the plan's request, if any."""
     group = view.groups.get(operation.group)
     before = [s for s in group.slices if s.base_instant < requested_at] if group else []
     return CompactionOperation.of(before[-1]) if before else None

@@ -193,7 +193,7 @@ class LsmHistory:
         return None, version
 
     def newest_version(self) -> int | None:
-        """Return the number in ``_version_``; without that file, the newest manifest's number."""
+        """Return the number in ``_version_``; without it, the newest manifest's number, if any."""
         stated, _ = self.pointer()
         return max(self.versions(), default=None) if stated is None else stated
 
@@ -262,7 +262,10 @@ class LsmHistory:
         return self._newest_from(self.pointer()[0])
 
     def _newest_from(self, stated: int | None) -> tuple[int, list[ManifestFile]] | None:
-        """Return the newest version's number and files. ``_version_`` contains ``stated``."""
+        """Return what ``_newest`` returns.
+
+        ``stated`` is the number in ``_version_``; None if that file is missing or damaged.
+        """
         if stated is not None:
             try:
                 return stated, self._manifest(stated)

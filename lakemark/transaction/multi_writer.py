@@ -70,7 +70,8 @@ def find_dead(
         pending: the pending instants of any writer.
         multi_writer: the settings of a shared table, in which heartbeats decide whether a writer is
             dead (``HoodieFailedWritesCleaningPolicy.LAZY``). None if the caller is the table's only
-            writer. Then all other writers are considered dead (``EAGER``).
+            writer. Then all other writers without a live heartbeat are considered dead
+            (``EAGER``).
         clock: the clock of the timeline.
 
     Raises:

@@ -77,8 +77,8 @@ def recover(context: TableContext) -> list[str]:
 
     If writers share the table, a writer is considered dead if its heartbeat has expired both before
     the lock is acquired and under the lock. Because of both checks, no second writer executes a
-    rollback that was just requested. If writers do not share the table, all other writers are
-    considered dead.
+    rollback that was just requested. If writers do not share the table, all other writers without a
+    live heartbeat are considered dead.
 
     Pending compactions, log compactions and clusterings are kept, because logs that depend on their
     plans may have been written.

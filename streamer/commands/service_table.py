@@ -75,7 +75,7 @@ def open_as_writer(arguments: argparse.Namespace, mergers: Sequence[str] = ()) -
 
 
 def _timezone(arguments: argparse.Namespace, config: PipelineConfig | None) -> str | None:
-    """Return the time zone of the named table; a pipeline's dead-letter table is always in UTC."""
+    """Return the zone setting of the named table, if any; dead-letter tables are always in UTC."""
     if arguments.timeline_timezone is not None or config is None:
         named: str | None = arguments.timeline_timezone
         return named
@@ -94,7 +94,7 @@ def _check_zone(table: OpenTable, arguments: argparse.Namespace) -> None:
 
 
 def pipeline_of(arguments: argparse.Namespace) -> PipelineConfig | None:
-    """Return the pipeline that ``--config`` names.
+    """Return the pipeline that ``--config`` names; None without this option.
 
     Raises:
         ConfigError: the file is not valid.

@@ -57,7 +57,10 @@ def merge_columns(
 
 
 def _either_written(older: Records, newer: Records) -> Written | None:
-    """Return the columns that either version has; a delete counts as having all columns."""
+    """Return the columns that either version has; None if all versions have all columns.
+
+    A delete counts as having all columns.
+    """
     if WRITTEN_COLUMNS not in older.changes.column_names:
         return None
     is_whole = older.is_delete | newer.is_delete
@@ -201,7 +204,7 @@ class _RecordCalls:
             raise merger_error(self._merger, records[row].record_key, fault) from error
 
     def _written_columns(self, results: Sequence[BufferedRecord]) -> Written | None:
-        """Return which columns each result has; a delete counts as having all columns."""
+        """Return which columns each result has; None if all have all columns, as deletes do."""
         if WRITTEN_COLUMNS not in self._older.changes.column_names:
             return None
         deletes = np.array([result.is_delete for result in results], np.bool_)

@@ -170,7 +170,7 @@ class PartialUpdate:
 
 
 def partial_update_for(changes: pa.Table, configured: PartialUpdate | None) -> PartialUpdate | None:
-    """Return the rule for these changes.
+    """Return the rule for these changes; None if no column of theirs can be missing.
 
     If the changes have ``WRITTEN_COLUMNS``, columns that were not written are missing. Otherwise,
     the ``configured`` rule of the table applies.
