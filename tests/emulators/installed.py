@@ -30,10 +30,10 @@ class Emulator:
     """A program that answers like a cloud's object store.
 
     Attributes:
-        name: of the program.
+        name: name of the program.
         version: the version for which the tests were written.
         installer: the program that installs it.
-        program: its path in its own folder.
+        program: path of the program, relative to its folder.
         install: installs it into the first folder; files in the second are deleted afterwards.
     """
 

@@ -29,7 +29,7 @@ def count_under_lock(
         store: ``endpoint``, ``region``, and a pair of keys.
         table: url of the table's root.
         counter: key of the object.
-        times: how often.
+        times: how often the number is incremented.
     """
     s3 = _client(store)
     bucket = table.removeprefix("s3://").partition("/")[0]

@@ -44,7 +44,7 @@ class Mode:
     """A way to merge the changes of a key.
 
     Attributes:
-        merge_mode: of the table.
+        merge_mode: the merge mode of the table.
         rule: the same rule for two records.
         properties: further properties of the table.
         ordering: its ordering columns.

@@ -25,11 +25,11 @@ class Record:
     """One change to a key, or the merged result of its changes.
 
     Attributes:
-        key: of the record.
+        key: the record key.
         ts: the ordering value.
         kind: data, or one of the deletes.
-        values: its columns, including those of Hudi's own that matter.
-        written: the columns that it has; None for all of them.
+        values: the values of its columns, and of Hudi's own columns that matter.
+        written: the columns with which it was written; None for all columns.
     """
 
     key: str

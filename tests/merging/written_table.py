@@ -40,8 +40,8 @@ class WrittenTable:
     """A table without partitions, with one bucket.
 
     Attributes:
-        path: its folder.
-        schema: its columns without Hudi's own; ``id`` is the record key.
+        path: the folder of the table.
+        schema: the table's columns without Hudi's own; ``id`` is the record key.
         merger_class: class of its custom merger in mode ``CUSTOM``.
         log_format: format of the data blocks of its logs.
     """

@@ -16,7 +16,7 @@ class Mutant:
         file: the changed file, relative to the project's folder.
         find: the text that is replaced; it occurs once in the file.
         put: the text in its place.
-        loses: what a user would lose by the change, as a sentence.
+        loses: the consequence of the change for users, as a sentence.
         tests: paths or node ids of fast tests. The test that should fail comes first. The change
             applies only in the process of the tests, not in processes that they start.
         survives: why no test can fail, if the change has no effect that anyone could see.

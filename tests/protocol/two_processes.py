@@ -162,7 +162,7 @@ class Process:
 
     Attributes:
         number: makes its rows different from those of other processes.
-        to: its writer.
+        to: the writer of the process.
         kind: the kind of the table.
         undoes: records which commits may be undone, once the process rolls back or restores.
         undoings: rollbacks and restores on the timeline when it began.

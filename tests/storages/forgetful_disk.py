@@ -73,7 +73,7 @@ class ForgetfulDisk:
     Args:
         root: the folder, without links in its path.
         vault: an empty folder of the same disk, in which forced contents are kept.
-        patch: with it ``os.fsync`` is replaced.
+        patch: replaces ``os.fsync``, and restores it afterwards.
     """
 
     def __init__(self, root: Path, vault: Path, patch: pytest.MonkeyPatch) -> None:
