@@ -34,7 +34,8 @@ class ConcurrencyConfig(Section):
 
     mode: Literal["single_writer", "multi_writer"] = "single_writer"
     """With ``single_writer``, this pipeline is the only writer. When it starts, it rolls back every
-    commit that is not complete. With ``multi_writer``, several writers share the table, and all of
+    commit that is not complete; it fails instead if a heartbeat shows that the commit's writer is
+    alive. With ``multi_writer``, several writers share the table, and all of
     them must use this mode. The writers emit heartbeats, and only the commits of writers without a
     heartbeat are rolled back. The counterpart in Apache Hudi is
     ``optimistic_concurrency_control`` with ``LAZY`` cleaning of failed writes."""
