@@ -42,7 +42,11 @@ from sinks.hudi.spark_exchange import SparkExchange
 from sinks.reject_limit import NO_REJECTS, RejectLimit
 from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
 from streamer.cluster_runner import CancellableClusterRunner, ClusterRunner
-from streamer.config.column_roles import ordering_type_problems, timestamp_partition_problems
+from streamer.config.column_roles import (
+    ordering_type_problems,
+    time_folder_problems,
+    timestamp_partition_problems,
+)
 from streamer.config.decode import AvroDecodeConfig, DecodeConfig
 from streamer.config.errors import ConfigError
 from streamer.config.pipeline import PipelineConfig
@@ -195,11 +199,13 @@ def _check_roles(config: PipelineConfig, columns: pa.Schema, found: OpenTable | 
     An existing table keeps its partition columns, whatever their types are.
 
     Raises:
-        ConfigError: an ordering column is text, or a partition column of a new table is a
-            timestamp.
+        ConfigError: an ordering column is text, or a partition column of a new table is a timestamp
+            or is formatted as a time.
     """
     problems = list(ordering_type_problems(columns, config.table))
     of_partitions = list(timestamp_partition_problems(columns, config.table))
+    if found is None:
+        problems += time_folder_problems(config.table)
     if found is None or found.schema is None:
         problems += of_partitions
     elif of_partitions:
@@ -286,7 +292,7 @@ def _infer(config: PipelineConfig, source: KafkaSource) -> pa.Schema:
             reserved; or no type can hold the numbers of a key exactly.
     """
     table = config.table
-    exact = (*table.record_key, *table.partition_by)
+    exact = (*table.record_key, *table.partition_columns)
     sample = source.sample(_SAMPLE_RECORDS)
     inferred = infer_schema(sample, texts=table.record_key, exact=exact)
     untyped = ", ".join(inferred.untyped)
@@ -297,7 +303,7 @@ def _infer(config: PipelineConfig, source: KafkaSource) -> pa.Schema:
             "start when there are records"
         )
         raise InvalidConfig(message)
-    for name in (*table.record_key, *table.partition_by, *table.ordering):
+    for name in (*table.record_key, *table.partition_columns, *table.ordering):
         if name in inferred.untyped:
             message = (
                 f"column {name!r} is null or empty in all {inferred.records} sampled records, so "
@@ -329,7 +335,7 @@ def _report_reserved(names: Sequence[str], config: PipelineConfig) -> None:
         InvalidConfig: the table needs one of these fields.
     """
     table = config.table
-    for name in (*table.record_key, *table.partition_by, *table.ordering):
+    for name in (*table.record_key, *table.partition_columns, *table.ordering):
         if name in names:
             message = (
                 f"column {name!r} is not inferred, because names that begin with "
@@ -354,7 +360,7 @@ def _record_converter(
     decode, merging = config.decode, spec.merging
     keys = KeyGeneratorConfig(
         spec.record_key,
-        spec.partition_by,
+        spec.partition_columns,
         hive_style=spec.hive_style,
         url_encode=spec.url_encode,
     )

@@ -138,7 +138,7 @@ def check_table(
     check_stored_schema(table)
     generator = check_stored_rows(table, index)
     _check_columns(table, columns, policy)
-    _check_fixed_types(table, columns, (*spec.record_key, *spec.partition_by, *spec.ordering))
+    _check_fixed_types(table, columns, (*spec.record_key, *spec.partition_columns, *spec.ordering))
     return generator
 
 

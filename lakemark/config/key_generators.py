@@ -12,17 +12,24 @@ from enum import StrEnum
 
 USER_PROVIDED = "USER_PROVIDED"
 
-#: The type of Hudi's custom key generator. Since table version 8, tables with this key generator
-#: store partition fields as ``field:SIMPLE`` or ``field:TIMESTAMP``.
-CUSTOM = "CUSTOM"
+
+#: The types of the partition fields of ``CUSTOM``; a folder is a value, or a formatted time.
+SIMPLE_FIELD = "SIMPLE"
+TIMESTAMP_FIELD = "TIMESTAMP"
 
 
 class KeyGeneratorType(StrEnum):
-    """The key generators that lakemark implements; the values are the stored types."""
+    """The key generators that lakemark implements; the values are the stored types.
+
+    ``TIMESTAMP`` formats the times of its partition field. Since table version 8, tables with
+    ``CUSTOM`` store each partition field as ``field:SIMPLE`` or ``field:TIMESTAMP``.
+    """
 
     SIMPLE = "SIMPLE"
     COMPLEX = "COMPLEX"
     NON_PARTITION = "NON_PARTITION"
+    TIMESTAMP = "TIMESTAMP"
+    CUSTOM = "CUSTOM"
 
 
 _KEYGEN = "org.apache.hudi.keygen."

@@ -6,13 +6,14 @@ is "" if the table does not have the property.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from lakemark.config import keys
 from lakemark.config.key_generators import find_implemented, type_of_class
 from lakemark.config.merge_settings import PartialUpdateMode, merge_settings
 from lakemark.config.table_properties import MergeMode, TableProperties
-from lakemark.errors import Unsupported
+from lakemark.config.time_folders import PARSER_CLASS
+from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.model.format_version import FormatVersion
 
 #: Partitions of the metadata table that lakemark updates.
@@ -84,6 +85,42 @@ def is_unknown_generator(properties: TableProperties, value: str) -> bool:
 def is_unknown_generator_class(properties: TableProperties, value: str) -> bool:
     """Return whether lakemark does not implement the key generator's class."""
     return is_set(properties, value) and find_implemented(type_of_class(value.strip())) is None
+
+
+def has_unwritable_time(
+    parse: Callable[[Mapping[str, str]], object],
+) -> Callable[[TableProperties, str], bool]:
+    """Return a predicate: whether the table formats times, and a part of the format is refused.
+
+    Args:
+        parse: parses the part from the properties of a table, or raises InvalidConfig.
+    """
+
+    def applies(properties: TableProperties, value: str) -> bool:
+        if not properties.formats_times:
+            return False
+        try:
+            parse(properties.values)
+        except InvalidConfig:
+            return True
+        return False
+
+    return applies
+
+
+def has_other_parser(properties: TableProperties, value: str) -> bool:
+    """Return whether the table formats times with a class of a user."""
+    return properties.formats_times and value not in ("", PARSER_CLASS)
+
+
+def formats_with_old_options(properties: TableProperties, value: str) -> bool:
+    """Return whether the table formats times, and stores options that only old releases know."""
+    return properties.formats_times
+
+
+def lacks_partition_types(properties: TableProperties, value: str) -> bool:
+    """Return whether the properties do not show which partition fields are formatted times."""
+    return properties.lacks_partition_types
 
 
 def extracts_slashes(properties: TableProperties, value: str) -> bool:

@@ -18,6 +18,9 @@ from lakemark.config.property_predicates import (
     MAINTAINED,
     drops_unreadable_columns,
     extracts_slashes,
+    formats_with_old_options,
+    has_other_parser,
+    has_unwritable_time,
     is_another_layout,
     is_cdc_of_copy_on_write,
     is_custom_without_rules,
@@ -31,9 +34,12 @@ from lakemark.config.property_predicates import (
     is_unknown_payload,
     is_unknown_version,
     lacks_meta_columns,
+    lacks_partition_types,
     names_unmaintained,
 )
 from lakemark.config.property_rule import ANY_VALUE, Effect, PropertyRule, Purpose, Refusal
+from lakemark.config.time_folders import stored_unit, stored_zone
+from lakemark.config.time_pattern import TimePattern
 from lakemark.model.format_version import FormatVersion
 
 #: Remedy for a property whose meaning for writers is unknown.
@@ -156,13 +162,24 @@ _TIMELINE = (
 
 _KEYS_AND_PARTITIONS = (
     _honoured(keys.RECORD_KEY_FIELDS, "must equal the pipeline's"),
-    _honoured(keys.PARTITION_FIELDS, "must equal the pipeline's"),
+    _honoured(
+        keys.PARTITION_FIELDS,
+        "must equal the pipeline's",
+        Refusal(
+            _WRITE,
+            "fields without a type, with the key generator `CUSTOM`",
+            lacks_partition_types,
+            "so the table does not show which of them are formatted times",
+            "change the table to version 8 or 9 (lakemark table upgrade), or write to another path",
+        ),
+    ),
     _honoured(
         keys.KEY_GENERATOR_TYPE,
         "keys and partition paths must be those that Apache Hudi generates",
         Refusal(
             _WRITE,
-            "values other than `SIMPLE`, `COMPLEX`, `NON_PARTITION`, with `_AVRO` or without",
+            "values other than `SIMPLE`, `COMPLEX`, `TIMESTAMP`, `CUSTOM`, `NON_PARTITION`, with "
+            "`_AVRO` or without",
             is_unknown_generator,
             _UNWRITTEN_GENERATOR,
             _ANOTHER_PATH,
@@ -225,19 +242,73 @@ _KEYS_AND_PARTITIONS = (
             _ANOTHER_PATH,
         ),
     ),
+    _honoured(
+        keys.TIMESTAMP_TYPE,
+        "the unit of the times in partition columns",
+        Refusal(
+            _WRITE,
+            "`DATE_STRING`, `MIXED`, unknown values and no value, if a folder is a formatted time",
+            has_unwritable_time(stored_unit),
+            "but lakemark formats only numbers, timestamps and dates as folders, as the table says",
+            "if the table's writers set hoodie.keygen.timebased.… as options only, store them in "
+            ".hoodie/hoodie.properties; otherwise write with Apache Hudi",
+        ),
+    ),
+    _honoured(keys.TIMESTAMP_SCALAR_UNIT, f"the unit, if `{keys.TIMESTAMP_TYPE}` is `SCALAR`"),
+    _honoured(
+        keys.TIMESTAMP_OUTPUT_FORMAT,
+        "must equal the pipeline's",
+        Refusal(
+            _WRITE,
+            "other letters than `y`, `M`, `d`, `H`, `m` and `s`, if a folder is a formatted time",
+            has_unwritable_time(
+                lambda values: TimePattern.parse(values.get(keys.TIMESTAMP_OUTPUT_FORMAT, ""))
+            ),
+            "which is not a pattern that lakemark can format",
+            _ANOTHER_PATH,
+        ),
+    ),
+    _honoured(
+        keys.TIMESTAMP_ZONE,
+        "must equal the pipeline's",
+        Refusal(
+            _WRITE,
+            f"unknown zones, and no zone here or in `{keys.TIMESTAMP_OUTPUT_ZONE}`, if a folder is "
+            "a formatted time",
+            has_unwritable_time(stored_zone),
+            "so the time zone of the folders is not certain",
+            "set it to the time zone in which the folders were written",
+        ),
+    ),
+    _honoured(keys.TIMESTAMP_OUTPUT_ZONE, f"the zone, if `{keys.TIMESTAMP_ZONE}` is not set"),
+    _honoured(
+        keys.TIMESTAMP_PARSER,
+        "the class that reads these properties",
+        Refusal(
+            _WRITE,
+            "classes of users, if a folder is a formatted time",
+            has_other_parser,
+            "which lakemark cannot run",
+            _ANOTHER_PATH,
+        ),
+    ),
+    _ignored(
+        keys.OLD_TIMESTAMP_OPTIONS,
+        "only the TIMESTAMP and CUSTOM key generators use it",
+        Refusal(
+            _WRITE,
+            "any value, if a folder is a formatted time",
+            formats_with_old_options,
+            "an option of Hudi before 0.14 that lakemark does not apply",
+            "store the option under its new name, hoodie.keygen.timebased.…",
+        ),
+    ),
     *(
-        _ignored(key, "only the TIMESTAMP and CUSTOM key generators use it")
+        _ignored(key, "only texts are parsed with it, and lakemark does not write such folders")
         for key in (
-            keys.TIMESTAMP_TYPE,
-            keys.TIMESTAMP_SCALAR_UNIT,
             keys.TIMESTAMP_INPUT_FORMAT,
             keys.TIMESTAMP_INPUT_DELIMITER,
             keys.TIMESTAMP_INPUT_ZONE,
-            keys.TIMESTAMP_OUTPUT_FORMAT,
-            keys.TIMESTAMP_OUTPUT_ZONE,
-            keys.TIMESTAMP_ZONE,
-            keys.TIMESTAMP_PARSER,
-            keys.OLD_TIMESTAMP_OPTIONS,
         )
     ),
 )

@@ -20,12 +20,15 @@ from typing import Any
 
 from lakemark.config import keys
 from lakemark.config.key_generators import (
+    SIMPLE_FIELD,
+    TIMESTAMP_FIELD,
     KeyGeneratorType,
     class_of_type,
     find_implemented,
     infer_key_generator,
     type_of_class,
 )
+from lakemark.config.partition_field import PartitionField
 from lakemark.errors import CorruptData, Unsupported
 from lakemark.model.format_version import FormatVersion
 
@@ -138,8 +141,42 @@ class TableProperties:
 
         The custom key generator stores ``field:TYPE``; the types are removed.
         """
-        stored = _csv(self.values.get(keys.PARTITION_FIELDS))
-        return tuple(field.partition(":")[0] for field in stored)
+        return tuple(name for name, _ in self._typed_partition_fields)
+
+    @property
+    def partition_by(self) -> tuple[PartitionField, ...]:
+        """Fields of the partition path, with the format of those that are times.
+
+        The pattern and the time zone are those that the table stores, whether or not lakemark can
+        write them. They are empty if the table does not store them.
+        """
+        is_timestamp = find_implemented(self.key_generator) is KeyGeneratorType.TIMESTAMP
+        pattern = self.values.get(keys.TIMESTAMP_OUTPUT_FORMAT, "")
+        zone = self.values.get(keys.TIMESTAMP_ZONE, self.values.get(keys.TIMESTAMP_OUTPUT_ZONE, ""))
+        return tuple(
+            PartitionField(name, pattern, zone)
+            if is_timestamp or kind == TIMESTAMP_FIELD
+            else PartitionField(name)
+            for name, kind in self._typed_partition_fields
+        )
+
+    @property
+    def formats_times(self) -> bool:
+        """Whether a folder of the partition path is a formatted time."""
+        return any(field.pattern is not None for field in self.partition_by)
+
+    @property
+    def lacks_partition_types(self) -> bool:
+        """Whether the custom key generator has partition fields without a stored type."""
+        is_custom = find_implemented(self.key_generator) is KeyGeneratorType.CUSTOM
+        known = (SIMPLE_FIELD, TIMESTAMP_FIELD)
+        return is_custom and any(kind not in known for _, kind in self._typed_partition_fields)
+
+    @property
+    def _typed_partition_fields(self) -> list[tuple[str, str]]:
+        """The partition fields with their types, which are empty except for ``CUSTOM``."""
+        stored = [field.partition(":") for field in _csv(self.values.get(keys.PARTITION_FIELDS))]
+        return [(name, kind.strip().upper()) for name, _, kind in stored]
 
     @property
     def ordering_fields(self) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from lakemark.config.merge_request import MergeRequest, merge_properties
@@ -13,6 +14,7 @@ from lakemark.config.merge_settings import (
     stored_payload,
 )
 from lakemark.config.merger_name import MergerName
+from lakemark.config.partition_field import PartitionField, partition_fields
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
 from lakemark.config.table_properties import (
@@ -37,7 +39,7 @@ class TableSpec:
         name: name of the table.
         record_key: columns of the record key.
         table_type: decides how changes are stored.
-        partition_by: columns of the partition path.
+        partition_by: fields of the partition path, see ``lakemark.config.partition_field``.
         ordering: columns that order changes to one record, most significant first.
         merge_mode: decides which of two changes wins; None means that the mode is inferred
             (``lakemark.config.merge_request``).
@@ -72,6 +74,20 @@ class TableSpec:
     version: FormatVersion = FormatVersion.V9
 
     @property
+    def partition_fields(self) -> tuple[PartitionField, ...]:
+        """The fields of the partition path.
+
+        Raises:
+            InvalidConfig: a field cannot be parsed; or two fields contradict each other.
+        """
+        return partition_fields(self.partition_by)
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The columns of the partition path."""
+        return tuple(field.column for field in self.partition_fields)
+
+    @property
     def merging(self) -> MergeSettings:
         """The complete merge settings.
 
@@ -88,6 +104,14 @@ class TableSpec:
             InvalidConfig: settings contradict each other, the payload is unknown, or a table of
                 this version cannot store a setting.
         """
+        for field in self.partition_fields:
+            if field.pattern is not None:
+                message = (
+                    f"partition_by {field} is for existing tables only: Apache Hudi 1.2.0 compares "
+                    f"the folders of such a table with {field.column!r}, so its queries miss rows; "
+                    "partition a new table by a column with few values, such as a date"
+                )
+                raise InvalidConfig(message)
         merging = self.merging
         mode = merging.mode
         if self.version is not FormatVersion.V9 and has_rules(self._request.payload_class):
@@ -96,7 +120,7 @@ class TableSpec:
             self.name,
             self.table_type,
             self.record_key,
-            self.partition_by,
+            self.partition_columns,
             merging.ordering_fields,
             mode,
             self.hive_style,
@@ -116,7 +140,7 @@ class TableSpec:
         wanted_and_found = {
             "type": (self.table_type, properties.table_type),
             "record_key": (self.record_key, properties.record_key_fields),
-            "partition_by": (self.partition_by, properties.partition_fields),
+            "partition_by": (_names(self.partition_fields), _names(properties.partition_by)),
             **self._merging_and_found(properties),
             "hive_style": (self.hive_style, properties.hive_style),
             "url_encode": (self.url_encode, properties.url_encode),
@@ -162,6 +186,10 @@ class TableSpec:
         if found.payload is not None or None not in (asked, stored):
             compared["payload"] = (asked, stored)
         return compared
+
+
+def _names(fields: Iterable[PartitionField]) -> tuple[str, ...]:
+    return tuple(map(str, fields))
 
 
 def _lower(strategy_id: str | None) -> str | None:

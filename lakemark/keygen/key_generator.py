@@ -1,9 +1,11 @@
 """Computes record keys and partition paths of incoming rows, in Apache Hudi's format.
 
 SIMPLE         key ``<value>``                path ``<value>``
+TIMESTAMP      key ``<value>``                path ``<formatted time>``
 COMPLEX        key ``f1:v1,f2:v2``            path ``<value>/<value>``
-NON_PARTITION  key as SIMPLE for one field,   path the root
+CUSTOM         key as SIMPLE for one field,   path as COMPLEX, with values or formatted times
                as COMPLEX for several
+NON_PARTITION  key as CUSTOM                  path the root
 
 COMPLEX with one record key field has two encodings. Hudi up to 0.14.0, and every writer of table
 version 9, write ``f1:v1``. Hudi 0.14.1 to 1.0.2 wrote ``v1`` (table versions 6 and 8). Since Hudi
@@ -12,6 +14,7 @@ version 9, write ``f1:v1``. Hudi 0.14.1 to 1.0.2 wrote ``v1`` (table versions 6 
 ``lakemark.index.stored_rows`` detects it from the rows.
 
 Source: ``SimpleAvroKeyGenerator``, ``ComplexAvroKeyGenerator``, ``NonpartitionedAvroKeyGenerator``,
+``TimestampBasedAvroKeyGenerator``, ``CustomAvroKeyGenerator``,
 ``KeyGenerator.constructRecordKey``, ``KeyGenUtils.encodeSingleKeyFieldNameForComplexKeyGen`` of
 Apache Hudi 1.2.0.
 """
@@ -25,13 +28,21 @@ import pyarrow.compute as pc
 
 from lakemark.config.key_generators import KeyGeneratorType, find_implemented, infer_key_generator
 from lakemark.config.table_properties import TableProperties
+from lakemark.config.time_folders import TimeFolders
 from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.keygen.key_value import key_value
 from lakemark.keygen.partition_path import partition_paths
+from lakemark.keygen.time_folder_names import time_folder_names
 
 #: Placeholders for a part of a complex key that is null or an empty string.
 NULL_PART = "__null__"
 EMPTY_PART = "__empty__"
+
+#: The types that take one record key field and one partition field, and the types for several.
+_SINGLE = {
+    KeyGeneratorType.SIMPLE: KeyGeneratorType.COMPLEX,
+    KeyGeneratorType.TIMESTAMP: KeyGeneratorType.CUSTOM,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +59,8 @@ class KeyGeneratorConfig:
             record is invalid.
         bare_lone_key: whether COMPLEX with one record key field writes the value without the name
             of the field.
+        time_folders: how times are formatted; None if no partition field is a formatted time.
+        time_fields: the partition fields whose times are formatted.
     """
 
     record_key_fields: tuple[str, ...]
@@ -57,6 +70,8 @@ class KeyGeneratorConfig:
     url_encode: bool = False
     slashes_nest: bool = False
     bare_lone_key: bool = False
+    time_folders: TimeFolders | None = None
+    time_fields: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         kind = self.effective_kind
@@ -64,10 +79,12 @@ class KeyGeneratorConfig:
             message = "no record key field; set hoodie.table.recordkey.fields"
         elif kind is KeyGeneratorType.NON_PARTITION and self.partition_fields:
             message = f"{kind} takes no partition fields, but has {list(self.partition_fields)}"
-        elif kind is KeyGeneratorType.SIMPLE and not self.partition_fields:
+        elif kind in _SINGLE and not self.partition_fields:
             message = f"{kind} needs a partition field; without one the type is NON_PARTITION"
-        elif kind is KeyGeneratorType.SIMPLE and self._field_count != 2:
-            message = f"{kind} takes one record key field and one partition field; use COMPLEX"
+        elif kind in _SINGLE and self._field_count != 2:
+            message = (
+                f"{kind} takes one record key field and one partition field; use {_SINGLE[kind]}"
+            )
         else:
             return
         raise InvalidConfig(message)
@@ -111,12 +128,15 @@ class KeyGeneratorConfig:
                 "or with Apache Hudi"
             )
             raise Unsupported(message)
+        times = frozenset(one.column for one in properties.partition_by if one.pattern is not None)
         return cls(
             properties.record_key_fields,
             properties.partition_fields,
             kind,
             properties.hive_style,
             properties.url_encode,
+            time_folders=TimeFolders.of(properties.values) if times else None,
+            time_fields=times,
         )
 
     @property
@@ -171,13 +191,24 @@ class KeyGenerator:
         fields = self.config.partition_fields
         if not fields:
             return pa.repeat("", rows.num_rows)
-        return partition_paths(
+        values = [self._folder_values(rows, name) for name in fields]
+        paths = partition_paths(
             fields,
-            [key_value(rows, name) for name in fields],
+            values,
             hive_style=self.config.hive_style,
             url_encode=self.config.url_encode,
-            slashes_nest=self.config.slashes_nest,
+            nested_fields=fields if self.config.slashes_nest else self.config.time_fields,
         )
+        for name, names in zip(fields, values, strict=True):
+            if name in self.config.time_fields and names.null_count:
+                paths = pc.if_else(names.is_null(), None, paths)
+        return paths
+
+    def _folder_values(self, rows: pa.Table, name: str) -> pa.Array:
+        folders = self.config.time_folders
+        if folders is not None and name in self.config.time_fields:
+            return time_folder_names(rows, name, folders)
+        return key_value(rows, name)
 
 
 def _key_part(name: str, values: pa.Array) -> pa.Array:

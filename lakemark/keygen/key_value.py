@@ -39,7 +39,7 @@ def _as_text(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
         text = column.cast(pa.date32()).cast(pa.string())
         return pc.replace_substring_regex(text, r"^(\d{5,}-)", r"+\1")
     if pa.types.is_timestamp(kind):
-        return column.cast(_stored_timestamp(kind), safe=False).cast(pa.int64()).cast(pa.string())
+        return column.cast(stored_timestamp(kind), safe=False).cast(pa.int64()).cast(pa.string())
     if pa.types.is_time32(kind):
         return column.cast(pa.time32("ms")).cast(pa.int32()).cast(pa.string())
     if pa.types.is_time64(kind):
@@ -53,7 +53,7 @@ def _as_text(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
     raise InvalidConfig(message)
 
 
-def _stored_timestamp(kind: pa.TimestampType) -> pa.TimestampType:
+def stored_timestamp(kind: pa.TimestampType) -> pa.TimestampType:
     """Return the type as which a table stores timestamps of this type.
 
     Seconds are stored as milliseconds, and nanoseconds as microseconds.

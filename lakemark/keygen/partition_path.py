@@ -17,7 +17,7 @@ rejected:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,7 +40,7 @@ def partition_paths(
     *,
     hive_style: bool,
     url_encode: bool,
-    slashes_nest: bool,
+    nested_fields: Collection[str],
 ) -> pa.Array:
     """Return the partition path of each row, relative to the table; null if it is not allowed.
 
@@ -49,10 +49,11 @@ def partition_paths(
         values: the values of each field, as strings.
         hive_style: whether folders are named ``field=value``.
         url_encode: whether characters with a meaning in paths are written ``%XX``.
-        slashes_nest: whether a ``/`` that is not encoded creates nested folders.
+        nested_fields: the fields in whose values a ``/`` that is not encoded creates nested
+            folders. In the other fields, such a value is not allowed.
     """
     parts = [
-        _folder_names(column, f"{field}=" if hive_style else "", url_encode, slashes_nest)
+        _folder_names(column, f"{field}=" if hive_style else "", url_encode, field in nested_fields)
         for field, column in zip(fields, values, strict=True)
     ]
     paths = parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, "/")

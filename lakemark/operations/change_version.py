@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakemark.config import keys
-from lakemark.config.key_generators import CUSTOM, KeyGeneratorType, find_implemented
+from lakemark.config.key_generators import KeyGeneratorType, find_implemented
 from lakemark.config.merge_settings import MYSQL_SEQUENCE, Payload, stored_payload
 from lakemark.errors import Refused
 from lakemark.execution.runner import Runner
@@ -100,7 +100,7 @@ def _checked_fields(table: OpenTable, version: FormatVersion) -> tuple[str, ...]
     _check_sequence(table, version)
     properties = table.properties
     stored = properties.values.get(keys.PARTITION_FIELDS, "")
-    is_custom = properties.key_generator.removesuffix("_AVRO") == CUSTOM
+    is_custom = find_implemented(properties.key_generator) is KeyGeneratorType.CUSTOM
     needs_types = version not in (FormatVersion.V6, table.version)
     if not is_custom or not needs_types or ":" in stored:
         return None

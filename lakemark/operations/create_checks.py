@@ -136,6 +136,7 @@ def check_new_table(spec: TableSpec, columns: pa.Schema, buckets: int, url: str)
         message = f"buckets is {buckets!r}; pass a positive integer"
         raise InvalidConfig(message)
     BucketIndex(buckets, spec.record_key)
+    properties = spec.to_properties()
     nothing = columns.empty_table()
     for name in (*spec.record_key, *spec.partition_by):
         key_value(nothing, name)
@@ -148,6 +149,5 @@ def check_new_table(spec: TableSpec, columns: pa.Schema, buckets: int, url: str)
                 "such a table; order by a number, a date or a timestamp"
             )
             raise InvalidConfig(message)
-    properties = spec.to_properties()
     check_allows(properties, Purpose.WRITE, url)
     KeyGeneratorConfig.of(properties, url)

@@ -57,7 +57,7 @@ def describe(table: OpenTable) -> Facts:
         "type": properties.table_type.value,
         "version": properties.version,
         "record key": list(properties.record_key_fields),
-        "partitioned by": list(properties.partition_fields),
+        "partitioned by": [str(field) for field in properties.partition_by],
         "merge mode": properties.merge_mode.value,
         "ordering": list(properties.ordering_fields),
         "columns": {} if schema is None else _columns(schema),

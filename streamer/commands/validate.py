@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from streamer.config.column_roles import timestamp_partition_problems
+from streamer.config.column_roles import time_folder_problems, timestamp_partition_problems
 from streamer.config.errors import ConfigError
 from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
@@ -46,8 +46,10 @@ def _summary(config: PipelineConfig, checked: list[str]) -> Iterator[str]:
     yield "not checked here; lakemark run checks before Spark starts:\n"
     yield from (f"  {one}\n" for one in remote_checks(config))
     columns = config.decode.declared()
+    problems = list(time_folder_problems(config.table))
     if columns is not None:
-        for problem in timestamp_partition_problems(columns, config.table):
-            yield f"  {problem}; the run is refused unless the table exists\n"
+        problems += timestamp_partition_problems(columns, config.table)
+    for problem in problems:
+        yield f"  {problem}; the run is refused unless the table exists\n"
     yield "not checked here; lakemark run checks once Spark runs:\n"
     yield from (f"  {one}\n" for one in _CHECKED_WITH_SPARK)

@@ -54,6 +54,21 @@ def timestamp_partition_problems(columns: pa.Schema, table: TableConfig) -> Iter
         yield Problem("table.partition_by", text)
 
 
+def time_folder_problems(table: TableConfig) -> Iterator[Problem]:
+    """Yield a problem for each formatted time in ``table.partition_by`` of a new table.
+
+    Apache Hudi 1.2.0 takes the folder for the value of the column, so its queries miss rows.
+    """
+    for field in table.partition_fields:
+        if field.pattern is not None:
+            text = (
+                f"{field} is for existing tables only, because queries of Apache Hudi 1.2.0 that "
+                f"filter such a table by {field.column} miss rows; name a column with few distinct "
+                "values, such as a date"
+            )
+            yield Problem("table.partition_by", text)
+
+
 def _columns_of_kind(
     columns: pa.Schema, names: Iterable[str], is_kind: Callable[[pa.DataType], bool]
 ) -> Iterator[tuple[str, pa.DataType]]:

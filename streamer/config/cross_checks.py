@@ -76,7 +76,7 @@ def missing_columns(known: Collection[str] | None, table: TableConfig) -> Iterat
         return
     named = (
         ("record_key", table.record_key),
-        ("partition_by", table.partition_by),
+        ("partition_by", table.partition_columns),
         ("ordering", table.ordering),
         (_marker_setting(table), (table.delete_when.field,) if table.delete_when else ()),
     )
@@ -185,7 +185,7 @@ def _nested(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
     schema = _schema(decode)
     for setting, columns in (
         ("record_key", table.record_key),
-        ("partition_by", table.partition_by),
+        ("partition_by", table.partition_columns),
     ):
         for column in columns:
             if schema is not None and _has(schema, column):

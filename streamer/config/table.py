@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from lakemark.config.merge_request import MergeRequest, find_payload_class, setting_text
 from lakemark.config.merge_settings import PartialUpdateMode, payload_settings
+from lakemark.config.partition_field import PartitionField, partition_fields
 from lakemark.config.table_properties import MergeMode
 from lakemark.config.table_spec import TABLE_NAME_PATTERN
 from lakemark.errors import InvalidConfig
@@ -21,6 +22,14 @@ from streamer.config.settings import Settings
 
 _MODES = {setting_text(mode): mode for mode in MergeMode}
 _PARTIAL_UPDATES = {setting_text(mode): mode for mode in PartialUpdateMode}
+
+
+def _check_partition_fields(texts: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        partition_fields(texts)
+    except InvalidConfig as error:
+        raise ValueError(str(error)) from None
+    return texts
 
 
 class DeleteWhen(Section):
@@ -58,10 +67,13 @@ class TableConfig(Section):
     record_key: Annotated[Columns, Field(min_length=1)]
     """The columns that identify a row within its partition."""
 
-    partition_by: Columns = ()
+    partition_by: Annotated[Columns, AfterValidator(_check_partition_fields)] = ()
     """The columns that partition the table. Each distinct value becomes one folder, so use a column
     with few values, such as a date or a region. A new table cannot be partitioned by a timestamp,
-    because nearly every row would get its own folder."""
+    because nearly every row would get its own folder. An existing table whose folders are formatted
+    times is named with ``year(column)``, ``month(column)``, ``day(column)``, ``hour(column)`` or
+    ``format(column, yyyy/MM/dd)``. See [Folders that are formatted
+    times](writing_foreign_tables.md#folders-that-are-formatted-times)."""
 
     partition_change: Literal["allow", "count", "reject"] = "allow"
     """What happens to a row whose record key does not exist in the row's partition, but exists in
@@ -168,6 +180,16 @@ class TableConfig(Section):
         if given.get("ordering"):
             filled.setdefault("merge_mode", "event_time")
         return filled
+
+    @property
+    def partition_fields(self) -> tuple[PartitionField, ...]:
+        """The fields of the partition path."""
+        return partition_fields(self.partition_by)
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The columns of the partition path."""
+        return tuple(field.column for field in self.partition_fields)
 
     @property
     def drops_metadata_table(self) -> bool:

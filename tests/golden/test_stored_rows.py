@@ -8,11 +8,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from lakemark.errors import HudiError, InvalidConfig, Refused, Unsupported
+from lakemark.errors import HudiError, InvalidConfig, Refused
 from lakemark.execution.runner import LocalRunner
 from lakemark.index.bucket import BucketIndex
+from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from lakemark.model.format_version import FormatVersion
-from lakemark.model.meta_columns import RECORD_KEY, without_meta_columns
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, without_meta_columns
 from lakemark.operations.change_version import change_table_version
 from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.operations.write_checks import check_stored_rows
@@ -43,8 +44,8 @@ def test_table_with_a_bucket_index_of_two_is_accepted(name: str, tmp_path: Path)
         ("v9_mor_slash_paths", InvalidConfig, r"partition path '2026/r.*would reject it"),
         ("v9_cow_encoded_paths", InvalidConfig, "does not begin with a bucket number"),
         ("v9_cow_simple", InvalidConfig, "does not begin with a bucket number"),
-        ("v9_cow_custom_keys", Unsupported, "key generator CUSTOM .* lakemark supports only"),
-        ("v6_mor_timestamp_keys_millis", Unsupported, "key generator TIMESTAMP"),
+        ("v9_cow_custom_keys", InvalidConfig, "timestamp.type is 'none'; lakemark formats only"),
+        ("v9_cow_timestamp_keys_text", InvalidConfig, "timestamp.type is 'DATE_STRING'"),
     ],
 )
 def test_table_whose_rows_would_get_other_paths_or_buckets_is_refused(
@@ -53,6 +54,23 @@ def test_table_whose_rows_would_get_other_paths_or_buckets_is_refused(
     table = unpack(name, tmp_path).table
     with pytest.raises(error, match=message):
         check_stored_rows(table, index_of(table))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "v6_mor_timestamp_keys_millis",
+        "v9_mor_timestamp_keys_millis",
+        "v9_cow_timestamp_keys_days",
+        "v9_cow_timestamp_keys_zoned",
+    ],
+)
+def test_times_are_formatted_as_the_folders_of_the_table(name: str, tmp_path: Path) -> None:
+    table = unpack(name, tmp_path).table
+    generator = KeyGenerator(KeyGeneratorConfig.of(table.properties, name))
+    rows = table.scan().to_reader().read_all()
+    assert generator.partition_paths(rows).to_pylist() == rows[PARTITION_PATH].to_pylist()
+    assert generator.record_keys(rows).to_pylist() == rows[RECORD_KEY].to_pylist()
 
 
 @pytest.mark.parametrize("name", _BARE)

@@ -81,7 +81,7 @@ _names = st.one_of(
 def paths_of(names: Sequence[str]) -> list[str | None]:
     values = pa.array(names, pa.string())
     paths = partition_paths(
-        ["region"], [values], hive_style=False, url_encode=False, slashes_nest=False
+        ["region"], [values], hive_style=False, url_encode=False, nested_fields=()
     )
     found: list[str | None] = paths.to_pylist()
     return found

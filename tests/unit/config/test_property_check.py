@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tarfile
 from pathlib import Path
 
@@ -42,8 +43,6 @@ REFUSED = [
         "org.apache.hudi.hive.SlashEncodedDayPartitionValueExtractor",
         WRITE,
     ),
-    ("hoodie.table.keygenerator.type", "TIMESTAMP", WRITE),
-    ("hoodie.table.keygenerator.type", "CUSTOM", WRITE),
     ("hoodie.table.keygenerator.type", "USER_PROVIDED", WRITE),
     ("hoodie.table.timeline.timezone", "CET", MAINTAIN),
     ("hoodie.table.metadata.partitions", "files,record_index", MAINTAIN),
@@ -128,6 +127,72 @@ def test_harmless_property_allows_everything(
 ) -> None:
     for golden in (merge_on_read, copy_on_write):
         check_allows(changed(golden, **{key: value}), WRITE, "lake/t")
+
+
+#: A table of Apache Hudi whose folders are formatted times.
+TIMED = {
+    "hoodie.table.keygenerator.type": "TIMESTAMP",
+    "hoodie.keygen.timebased.timestamp.type": "EPOCHMILLISECONDS",
+    "hoodie.keygen.timebased.output.dateformat": "yyyy/MM/dd",
+    "hoodie.keygen.timebased.timezone": "UTC",
+}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {
+            "hoodie.keygen.timebased.timestamp.type": "SCALAR",
+            "hoodie.keygen.timebased.timestamp.scalar.time.unit": "days",
+        },
+        {
+            "hoodie.table.keygenerator.type": "CUSTOM",
+            "hoodie.table.partition.fields": "region:simple,ts:timestamp",
+        },
+        {
+            "hoodie.table.keygenerator.type": "CUSTOM",
+            "hoodie.table.partition.fields": "region:SIMPLE",
+            "hoodie.keygen.timebased.timestamp.type": "DATE_STRING",
+        },
+    ],
+    ids=str,
+)
+def test_table_with_formatted_times_may_be_written(
+    merge_on_read: GoldenTable, values: dict[str, str]
+) -> None:
+    check_allows(changed(merge_on_read, **{**TIMED, **values}), WRITE, "lake/t")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("hoodie.keygen.timebased.timestamp.type", "DATE_STRING"),
+        ("hoodie.keygen.timebased.timestamp.type", "MIXED"),
+        ("hoodie.keygen.timebased.timestamp.type", ""),
+        ("hoodie.keygen.timebased.output.dateformat", "EEE"),
+        ("hoodie.keygen.timebased.output.dateformat", ""),
+        ("hoodie.keygen.timebased.timezone", "Mars/Base"),
+        ("hoodie.keygen.timebased.timezone", ""),
+        ("hoodie.keygen.datetime.parser.class", "com.shop.Parser"),
+        ("hoodie.deltastreamer.keygen.timebased.timezone", "UTC"),
+    ],
+)
+def test_times_that_lakemark_cannot_format_are_refused_by_name(
+    merge_on_read: GoldenTable, key: str, value: str
+) -> None:
+    properties = changed(merge_on_read, **{**TIMED, key: value})
+    check_allows(properties, MAINTAIN, "lake/t")
+    with pytest.raises(Unsupported, match=re.escape(f"{key} is {value!r}, ")):
+        check_allows(properties, WRITE, "lake/t")
+
+
+def test_custom_key_generator_without_types_of_its_fields_is_refused(
+    merge_on_read: GoldenTable,
+) -> None:
+    properties = changed(merge_on_read, **{keys.KEY_GENERATOR_TYPE: "CUSTOM"})
+    with pytest.raises(Unsupported, match=r"partition.fields is 'region', so .* table upgrade"):
+        check_allows(properties, WRITE, "lake/t")
 
 
 def test_dropped_partition_columns_are_only_read_and_only_from_folders_of_one_value(

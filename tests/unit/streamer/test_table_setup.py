@@ -129,7 +129,7 @@ def test_key_generator_of_the_table_is_reused() -> None:
     assert keys_of.record_keys(pa.table({"id": ["a"]})).to_pylist() == ["a"], "as the rows have it"
 
 
-@pytest.mark.parametrize("word", ["TIMESTAMP", "CUSTOM", "USER_PROVIDED"])
+@pytest.mark.parametrize("word", ["SPARK_SQL", "AUTO_RECORD", "USER_PROVIDED"])
 def test_a_key_generator_that_is_not_implemented_is_refused_without_asking_for_a_setting(
     word: str,
 ) -> None:
