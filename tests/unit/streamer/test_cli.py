@@ -141,6 +141,16 @@ def test_validate_warns_of_partitions_by_a_timestamp(
     assert line.endswith("the run is refused unless the table exists")
 
 
+def test_validate_warns_of_formatted_times(
+    pipeline: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["validate", pipeline, "--set", "table.partition_by=day(at)"]) == OK
+    (line,) = (x for x in capsys.readouterr().err.splitlines() if "table.partition_by" in x)
+    assert "day(at) is for existing tables only" in line
+    assert main(["validate", pipeline, "--set", "table.partition_by=week(at)"]) == MISUSED
+    assert "'week(at)' does not name a partition field" in capsys.readouterr().err
+
+
 def test_validate_imports_the_merger(pipeline: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", pipeline, "--set", "table.merger=no.such:Merger"]) == MISUSED
     out, err = capsys.readouterr()

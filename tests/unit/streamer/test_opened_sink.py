@@ -6,12 +6,14 @@ import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 import pyarrow as pa
 import pytest
 
+import lakemark
 from lakemark.config import keys
 from lakemark.config.table_properties import TableProperties
 from lakemark.errors import InvalidConfig
@@ -27,6 +29,7 @@ from streamer.config.errors import ConfigError
 from streamer.config.load import validated
 from streamer.pipeline import open_sink
 from streamer.sources.kafka import KafkaSource
+from tests.golden.golden_table import unpack
 from tests.json_stream import InThisProcess, kafka_batch
 
 
@@ -236,6 +239,34 @@ def test_existing_table_keeps_its_partitions_by_a_timestamp(
     opened(tmp_path, decode, partition_by="at")
     assert "table.partition_by: 'at' is of type timestamp" in caplog.text
     assert "the table exists, so it keeps its partitions" in caplog.text
+
+
+def test_new_table_with_formatted_times_is_refused(tmp_path: Path) -> None:
+    decode = {"schema": {"id": "string", "at": "timestamp"}}
+    with pytest.raises(ConfigError, match=r"day\(at\) is for existing tables only"):
+        opened(tmp_path, decode, partition_by="day(at)")
+    assert files(tmp_path) == {}
+
+
+def test_pipeline_updates_rows_in_their_folders_of_formatted_times(tmp_path: Path) -> None:
+    golden = unpack("v9_mor_timestamp_keys_millis", tmp_path / "golden")
+    golden.root.rename(tmp_path / "rows")
+    before = lakemark.open(tmp_path / "rows").snapshot().read_all()
+    decode = {"schema": "infer", "unknown_fields": "evolve"}
+    open_it = partial(opened, tmp_path, decode, ordering="ts", buckets=2, metadata_table=False)
+    named = ("at_ms", "day(at_ms)", "format(at_ms, yyyy/MM/dd, Europe/Berlin)")
+    for other in named:
+        with pytest.raises(InvalidConfig, match=r"is format\(at_ms, yyyy/MM/dd\) in the table"):
+            open_it(partition_by=other)
+    sink = open_it(partition_by="format(at_ms, yyyy/MM/dd)")
+    sink.recover()
+    sink.progress()
+    row = before.select(["id", "region", "at_ms", "at_s", "at", "at_days"]).slice(0, 1)
+    newer = {**row.to_pylist()[0], "ts": 10**9}
+    sink.write(kafka_batch("orders", 0, [newer]), InThisProcess())
+    after = lakemark.open(tmp_path / "rows").snapshot().read_all()
+    assert after.num_rows == before.num_rows, "an update became a second row"
+    assert 10**9 in after["ts"].to_pylist()
 
 
 def test_untyped_field_of_the_sample_is_reported_and_left_out(
