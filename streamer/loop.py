@@ -352,7 +352,7 @@ class StreamLoop:
         return failure
 
     def _at_most_s(self, seconds: float) -> float:
-        """Return the given seconds, or the time that is left if the run was asked to stop."""
+        """Return the given seconds, but no more than are left once the run was asked to stop."""
         return max(0.0, min(seconds, self._stop_by + _CANCEL_S - time.monotonic()))
 
     def _announce(self, batch: KafkaBatch, batch_id: int) -> None:

@@ -1,4 +1,4 @@
-"""A server between a client and a schema registry that adds faults, which a real one rarely has.
+"""A server between a client and a schema registry. It adds faults that a registry rarely has.
 
 For answers without faults, tests use a real registry (``tests/fixtures/schema_registry.py``), which
 may be behind this server.

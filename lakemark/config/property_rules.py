@@ -212,8 +212,8 @@ _KEYS_AND_PARTITIONS = (
     ),
     _ignored(
         keys.PARTITION_EXTRACTOR_CLASS,
-        "it parses paths for catalogs; in tables of Apache Hudi 1.2 only this property shows that "
-        "dates are slash-separated",
+        "it parses paths for catalogs; Apache Hudi 1.2 does not store the property above, so only "
+        "this one shows that dates are slash-separated",
         Refusal(
             _WRITE,
             "extractors of slash-separated dates",
@@ -304,7 +304,7 @@ _KEYS_AND_PARTITIONS = (
         ),
     ),
     *(
-        _ignored(key, "only texts are parsed with it, and lakemark does not write such folders")
+        _ignored(key, "it applies only to times that are stored as text")
         for key in (
             keys.TIMESTAMP_INPUT_FORMAT,
             keys.TIMESTAMP_INPUT_DELIMITER,
@@ -403,7 +403,7 @@ _FILES = (
     ),
     _honoured(
         keys.POPULATE_META_FIELDS,
-        "keys are generated from the record key fields if rows lack them",
+        "if rows have no stored record key, it is generated from the record key fields",
         Refusal(
             _MAINTAIN,
             "`false`",

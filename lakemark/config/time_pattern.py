@@ -1,9 +1,9 @@
 """Patterns that format a time as the folder of a partition, such as ``yyyy-MM-dd``.
 
-The patterns are those of Joda-Time, which Apache Hudi uses. Lakemark supports the letters ``y M d H
-m s``, text in single quotes, and every character that is not a letter. Other letters are refused,
-because their texts depend on the locale or do not identify a time.
-Source: ``DateTimeFormat`` of Joda-Time.
+The patterns are those of Joda-Time, which Apache Hudi uses. Lakemark supports ``y``, ``yyy`` and
+``yyyy``; one or two of the letters ``M d H m s``; text in single quotes; and every character that
+is not a letter. Other letters, and names of months, are refused. Source: ``DateTimeFormat`` of
+Joda-Time.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class ChangeIndex:
     """Changes, indexed by record key, to merge into the rows of a base file.
 
     A base file may be merged in pieces. Call ``merge`` for each piece, and then
-    ``insert_unmatched``, which returns the changes whose keys were in no piece. If the base file
+    ``insert_unmatched``, which returns the upserts whose keys were in no piece. If the base file
     contains a key twice, both rows are changed.
     """
 

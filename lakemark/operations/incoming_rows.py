@@ -94,7 +94,7 @@ def check_fixed_types(
 
     Args:
         before: the columns of the table.
-        after: the columns with those of new rows.
+        after: the columns of the table once the new rows are written.
         properties: the table's properties.
         table_url: the table's URL, for errors.
 

@@ -19,6 +19,7 @@ def plan_restore(table: OpenTable, restore_to: str | None) -> RestorePlan:
     """Return the plan of ``restore_table``. Raises what ``restore_table`` raises."""
     pending = pending_restore(table)
     if pending is not None:
+        restore.check_same_target(*pending, restore_to)
         return pending[1]
     is_merge_on_read = table.properties.is_merge_on_read
     plan = restore.plan_restore(table.timeline, restore_to or "", is_merge_on_read)

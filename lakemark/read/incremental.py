@@ -2,8 +2,8 @@
 
 The query reads only files that these commits wrote. It merges the newest slice of these files in
 each file group, and returns the rows whose commit is in the range. A row that several commits of
-the range changed is returned once. A row that the range deleted is not returned. Commits after the
-range do not change the result.
+the range changed is returned once. A row that the range deleted is not returned. Unless the whole
+table is read (see below), commits after the range do not change the result.
 
 Files of commits before the range are not read. So a late row (by event time) is returned even if it
 lost to a row of an older commit. If a compaction of the file group is in the range, its base file
@@ -16,7 +16,8 @@ The range consists of the completion times (in table version 6, the requested ti
 ``begin``, up to and including ``end``. If commits of the range were archived, or required files
 were cleaned, the whole table is read. Files of older slices are not required, because a compaction
 or replacement in the range has rewritten their rows. Apache Hudi reads the whole table if any file
-no longer exists, and then misses rows that commits after the range changed.
+no longer exists. A result that is read from the whole table lacks rows that commits after the range
+changed.
 
 There are two more differences from Apache Hudi 1.2.0. In lakemark, ``earliest`` means all commits;
 in Apache Hudi it means only the last one. In table version 6, if a range begins in the archive,
@@ -181,7 +182,9 @@ def _cleaned_files(view: FileSystemView, slices: Iterable[FileSlice]) -> list[st
 def _written_slices(
     view: FileSystemView, metadata: Iterable[CommitMetadata], instant_range: InstantRange
 ) -> tuple[FileSlice, ...]:
-    """Return the newest slice of every file group, made only of files that these commits wrote.
+    """Return the newest slice of each file group, made only of files that these commits wrote.
+
+    File groups that were replaced up to the end of the range are left out.
 
     Removed files are included, with a size of 0 bytes.
     """

@@ -107,6 +107,20 @@ def check_restorable(plan: RestorePlan, timeline: Timeline, context: TableContex
         raise Refused(message)
 
 
+def check_same_target(pending: Instant, plan: RestorePlan, restore_to: str | None) -> None:
+    """Check that a pending restore restores to this commit; None means any commit.
+
+    Raises:
+        InvalidConfig: it restores to another commit, and must be completed first.
+    """
+    if restore_to not in (None, plan.restore_to):
+        message = (
+            f"{pending} restores to {plan.restore_to} and has not completed; complete it first, "
+            "with lakemark table restore TABLE --run"
+        )
+        raise InvalidConfig(message)
+
+
 def restore(
     context: TableContext,
     restore_to: str | None,
@@ -131,9 +145,8 @@ def restore(
     with context.lock.hold(LOCK_WAIT_S) as lease:
         timeline = context.timeline.load()
         found = pending_restore(timeline, context.timeline)
-        if found and restore_to not in (None, found[1].restore_to):
-            message = f"{found[0]} restores to {found[1].restore_to} and has not completed"
-            raise InvalidConfig(message)
+        if found:
+            check_same_target(*found, restore_to)
         pending, plan = found or _request(context, timeline, restore_to, is_merge_on_read, lease)
         if found:
             plan = _with_later_commits(plan, pending, timeline, is_merge_on_read)

@@ -68,9 +68,11 @@ class DamagedCheckpoint(Permanent):
 
     def __init__(self, commit: str, key: str, value: str) -> None:
         place = f"commit {commit}" if commit else "the commit"
+        is_ours = key == keys.CHECKPOINTS
+        form = "JSON with streamers and as_of" if is_ours else "topic,partition:offset,…"
         super().__init__(
-            f"{place} carries {key}={value!r}, expected topic,partition:offset,…; set the offsets "
-            "to resume from with lakemark checkpoint set TABLE OFFSETS --run"
+            f"{place} carries {key}={value!r}, expected {form}; set the offsets to resume from "
+            "with lakemark checkpoint set TABLE OFFSETS --run"
         )
         self.commit, self.key, self.value = commit, key, value
 

@@ -28,7 +28,7 @@ class Bucket:
 
     @property
     def task_number(self) -> int:
-        """The task number of the bucket's file group; see ``task_number``."""
+        """The number of the bucket's file group; see the function ``task_number``."""
         return _task_number(self.partition_path, self.number)
 
 

@@ -1,9 +1,10 @@
 """The rule for rows whose record key exists in another partition (``table.partition_change``).
 
 ``allow``    the rows are written, and no key is looked up
-``count``    the rows are written, counted and reported
-``reject``   the rows become dead letters: the attempt that finds them is rolled back, and the batch
-             is written again without them
+``count``    the rows are written; the keys that are then in more partitions are counted and
+             reported
+``reject``   the upserts become dead letters: the attempt that finds them is rolled back, and the
+             batch is written again without them
 """
 
 from __future__ import annotations

@@ -131,10 +131,10 @@ class DecodeConfig(Section):
     tombstone_key: Literal["raw", "json", "avro"] | None = None
     """How the Kafka key of a tombstone names the row to delete. ``raw``: the text of the key is the
     record key. ``json``: the key is a JSON object with the fields of the record key and of the
-    partition. ``avro``, for Avro values only: the key is an Avro record with these fields. If there
-    is a single field, the key may also be the value itself. Default: ``raw`` if the table has one
-    key field and no partitions, otherwise ``json``. If a partition field is null in the key, the
-    row is in the default partition. If a partition field is missing, the tombstone goes to the dead
+    partition. ``avro``, for Avro values only: the key is an Avro record with these fields or, if
+    there is a single field, the bare value of this field. Default: ``raw`` if the table has one key
+    field and no partitions, otherwise ``json``. If a partition field is null in the key, the row is
+    in the default partition. If a partition field is missing, the tombstone goes to the dead
     letters."""
 
     tombstone_ordering: Annotated[str, Field(min_length=1)] = "none"

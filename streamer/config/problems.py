@@ -112,7 +112,10 @@ def _shown(location: Sequence[int | str], value: object) -> str:
 
 
 def _is_of_numbers(value: Mapping[object, object]) -> bool:
-    """Return whether all values are numbers. A text may be secret under any name."""
+    """Return whether all values are numbers; only then is the mapping shown in an error.
+
+    A text in it could be a secret, whatever its key is.
+    """
     return all(isinstance(one, int | float) for one in value.values())
 
 

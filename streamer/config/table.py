@@ -70,9 +70,9 @@ class TableConfig(Section):
     partition_by: Annotated[Columns, AfterValidator(_check_partition_fields)] = ()
     """The columns that partition the table. Each distinct value becomes one folder, so use a column
     with few values, such as a date or a region. A new table cannot be partitioned by a timestamp,
-    because nearly every row would get its own folder. An existing table whose folders are formatted
-    times is named with ``year(column)``, ``month(column)``, ``day(column)``, ``hour(column)`` or
-    ``format(column, yyyy/MM/dd)``. See [Folders that are formatted
+    because nearly every row would get its own folder. If the folders of an existing table are
+    formatted times, write the column as ``year(column)``, ``month(column)``, ``day(column)``,
+    ``hour(column)`` or ``format(column, yyyy/MM/dd)``. See [Folders that are formatted
     times](writing_foreign_tables.md#folders-that-are-formatted-times)."""
 
     partition_change: Literal["allow", "count", "reject"] = "allow"

@@ -1,7 +1,8 @@
-"""Reads ids, offsets and settings of a topic with the Kafka client in Spark's JVM.
+"""Reads ids, offsets and settings of a topic, and commits offsets to a consumer group.
 
-This is the client that the stream uses, with the stream's properties. So it has the same security
-settings, and nothing else needs to be installed. Every request has a timeout.
+It uses the Kafka client in Spark's JVM. This is the client that the stream uses, with the stream's
+properties. So it has the same security settings, and nothing else needs to be installed. Every
+request has a timeout.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ class KafkaAdmin:
 
     @contextmanager
     def translating(self) -> Iterator[None]:
-        """Translate errors that other code in the block causes in Kafka's client.
+        """Translate the errors of Kafka's client that are raised in the ``with`` block.
 
         Raises:
             SourceError: as for ``ranges``.

@@ -33,7 +33,7 @@ class LostRange:
 
     Attributes:
         partition: the number of the partition.
-        wanted: the next offset of the table.
+        wanted: the offset at which the table's checkpoint continues.
         available: the offsets of the partition; None if the partition no longer exists.
         resumes_at: the offset to continue at; None if the partition no longer exists.
         is_recreated: whether the topic was created again, so that the offsets are not comparable.

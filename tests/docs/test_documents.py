@@ -233,7 +233,7 @@ def assert_known(words: Sequence[str]) -> None:
 
 
 def _merged(tree: dict[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a pipeline file in which the settings of ``part`` replace its own."""
+    """Replace settings of ``tree``, a parsed pipeline file, by those of ``part``; return it."""
     for section, settings in part.items():
         own = tree.get(section)
         tree[section] = {**own, **settings} if isinstance(own, dict) else settings

@@ -1,4 +1,4 @@
-"""The examples on the page about reading work."""
+"""Runs the examples of ``docs/reading.md``."""
 
 from __future__ import annotations
 

@@ -468,7 +468,10 @@ class _Run:
 
 @contextmanager
 def _begun(base: StartingTable, seed: str) -> Iterator[VirtualTime]:
-    """Continue the clock of the starting table, with the same random numbers each time."""
+    """Run a block on a clock that continues that of the starting table.
+
+    Random numbers depend only on ``seed``.
+    """
     with on_virtual_time(base.store.clock.passed_ms) as clock, _busy_metadata_table():
         random.seed(seed)
         with _same_attempts():

@@ -14,6 +14,7 @@ from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import Action, State
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.instant import Instant
+from lakemark.operations import restore as operations
 from lakemark.operations.compact import request_compaction
 from lakemark.operations.table_writer import TableWriter
 from lakemark.services.compaction_plan import CompactionPolicy
@@ -161,6 +162,23 @@ def test_restore_undoes_a_compaction_and_keeps_older_logs() -> None:
     table = started(storage).table
     (restored,) = table.timeline.completed(Action.RESTORE)
     assert table.store.read_restore_plan(restored.requested_at) == plan
+
+
+def test_plan_of_another_restore_is_refused_while_one_is_pending() -> None:
+    first, second, _ = commits(table_of(TableType.MERGE_ON_READ))
+    counting = FaultyStorage(table_of(TableType.MERGE_ON_READ))
+    restore_to(started(counting), first.requested_at)
+    storage = table_of(TableType.MERGE_ON_READ)
+    with pytest.raises(SimulatedCrash):
+        dying = FaultyStorage(storage, counting.writes - 3, "before")
+        restore_to(started(dying), first.requested_at)
+    table = started(storage).table
+    for asked in (None, first.requested_at):
+        assert operations.plan_restore(table, asked).restore_to == first.requested_at
+    with pytest.raises(InvalidConfig, match=f"restores to {first.requested_at} .* complete it"):
+        operations.plan_restore(table, second.requested_at)
+    restore_to(started(storage), None)
+    assert contents(storage) == STATES[0]
 
 
 def test_writer_is_fenced_if_its_base_was_rolled_back() -> None:

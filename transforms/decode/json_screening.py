@@ -31,7 +31,7 @@ class Screening:
 
 
 def screen(values: pa.Array) -> Screening:
-    """Screen the values of a ``binary`` column."""
+    """Find the values of a ``binary`` column that may be JSON objects, and explain the others."""
     is_utf8 = find_utf8(values)
     passed = is_utf8 & _find_braced(values)
     reasons = {}

@@ -23,7 +23,7 @@ from lakemark.schema.field_path import column_at, top_column
 
 
 def merger_error(merger: CustomMerger, record_key: object, fault: str) -> InvalidConfig:
-    """Return an error that names the merger and the key of a record in its result."""
+    """Return an error about a merger's result. It names the merger and the key of an input."""
     return InvalidConfig(f"merger {merger.name}, record {record_key!r}: {fault}")
 
 

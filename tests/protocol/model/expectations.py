@@ -28,6 +28,7 @@ SAFE: tuple[Scenario, ...] = (
     scenarios.FIRST_WRITERS,
     scenarios.TWO_WRITERS,
     scenarios.COPY_WRITERS,
+    scenarios.RENEWING,
     scenarios.TRYING_AGAIN,
     scenarios.DEAD_WRITER,
     scenarios.COMPACTION,

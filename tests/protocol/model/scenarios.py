@@ -26,6 +26,14 @@ COPY_WRITERS = Scenario(
     "two writers, copy on write", (commit(1), commit(2)), Budget(halves=1, losses=1), COPY_ON_WRITE
 )
 
+#: Two writers, each of which renews its lease when half of it has passed.
+RENEWING = Scenario(
+    "two writers that renew their leases",
+    (commit(1), commit(2)),
+    Budget(halves=2, losses=1),
+    Rules(lease_halves=2),
+)
+
 #: A writer retries after a conflict.
 TRYING_AGAIN = Scenario(
     "trying again", (commit(1, 0, 1), commit(2)), Budget(halves=1), COPY_ON_WRITE

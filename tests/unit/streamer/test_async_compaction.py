@@ -1,4 +1,4 @@
-"""Asynchronous compaction and batches do not wait for each other, and lose no row."""
+"""Batches continue during an asynchronous compaction, wait only within a limit, and lose no row."""
 
 from __future__ import annotations
 
