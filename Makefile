@@ -111,7 +111,7 @@ test-spark35: jars venv-spark35 ## the tests of reading and writing with Spark, 
 	$(VENV_35)/bin/python -m pytest -n 2 --dist worksteal $(OF_PROCESSES:%=--ignore=%) \
 	    -m "spark and not slow and not oracle" $(ARGS)
 
-bench: jars venv-spark35 ## ingest from Kafka against the floor and Apache Hudi
+bench: jars venv-spark35 ## ingest from Kafka with lakemark, Apache Hudi, Delta Lake and Iceberg
 	$(BIN)/python -m benchmarks.ingest $(ARGS)
 
 bench-read: jars venv-spark35 ## reading tables against Apache Hudi and Spark's plain scan

@@ -26,13 +26,18 @@ class Engine:
     flags: tuple[str, ...] = ()
     on_spark35: bool = True
 
-    def run(self, task_json: str, scratch: Path) -> None:
+    def run(self, task_json: str, scratch: Path, *flags: str) -> None:
         """Run a task, which names the file of the answer; keep task and log in ``scratch``.
+
+        Args:
+            task_json: the text of the task file.
+            scratch: the folder of the engine.
+            flags: further flags of this run.
 
         Raises:
             RuntimeError: the program failed.
         """
-        command = self.command(task_json, scratch)
+        command = [*self.command(task_json, scratch), *flags]
         with (scratch / "engine.log").open("wb") as log:
             ended = subprocess.run(
                 command,
@@ -60,7 +65,7 @@ def add_options(
 ) -> None:
     """Add the options of benchmarks that compare engines."""
     add_report_options(parser, groups)
-    parser.add_argument("--engines", type=_names_of(engines), default=list(engines))
+    parser.add_argument("--engines", type=names_of(engines), default=list(engines))
     parser.add_argument("--driver-memory", default="4g")
 
 
@@ -69,7 +74,7 @@ def add_report_options(
 ) -> None:
     """Add the options for groups and for the report."""
     if groups is not None:
-        parser.add_argument("--only", type=_names_of(groups), default=list(groups))
+        parser.add_argument("--only", type=names_of(groups), default=list(groups))
     parser.add_argument("--json", type=Path, help="also write the report to this file")
     parser.add_argument("--keep", type=Path, help="work in this new folder, and keep it")
 
@@ -90,7 +95,7 @@ def machine() -> dict[str, object]:
     return {"cpus": os.cpu_count(), "system": platform.platform()}
 
 
-def _names_of(known: Mapping[str, object]) -> Callable[[str], list[str]]:
+def names_of(known: Mapping[str, object]) -> Callable[[str], list[str]]:
     """Return a parser of comma-separated names of the command line."""
 
     def parse(text: str) -> list[str]:

@@ -27,12 +27,16 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 import lakemark
-from benchmarks import workload
 from benchmarks.cpu_time import cpu_time_s
 from benchmarks.engines import ROOT, Engine, add_options, machine, work_folder
 from benchmarks.freshness_figures import Freshness, Sent, as_lines
 from benchmarks.peers.contract import Task
+from benchmarks.workloads.catalog import WORKLOADS
+from benchmarks.workloads.workload import KAFKA_PARTITIONS
 from streamer.broker import EmbeddedBroker
+
+_TOPIC = "orders"
+_TABLE = WORKLOADS["upserts_2m"].table_shape()
 
 #: One record in ten has a key of its own. The freshness of these records is measured.
 _PROBE_EVERY = 10
@@ -104,12 +108,13 @@ def measure(name: str, arguments: argparse.Namespace, folder: Path) -> Freshness
     with EmbeddedBroker(folder / f"{name}_broker", heap="1g") as broker:
         task = Task(
             bootstrap=broker.bootstrap,
-            topic=workload.TOPIC,
+            topic=_TOPIC,
             table_path=str(folder / name / "table"),
             scratch_path=str(folder / name),
             answer_path=str(folder / name / "answer.json"),
             records_per_batch=100_000,
             driver_memory=arguments.driver_memory,
+            table=_TABLE,
         )
         sender = Sender(broker.bootstrap, arguments.rate)
         timeline = TimelineWatch(Path(task.table_path))
@@ -166,9 +171,9 @@ class Sender:
         """
         self.probes_at_s: list[float] = []
         self._sent, self._per_tick = 0, rate // _TICKS_PER_S
-        topic = NewTopic(workload.TOPIC, workload.KAFKA_PARTITIONS)
+        topic = NewTopic(_TOPIC, KAFKA_PARTITIONS)
         admin = AdminClient({"bootstrap.servers": bootstrap})
-        admin.create_topics([topic])[workload.TOPIC].result()
+        admin.create_topics([topic])[_TOPIC].result()
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0})
 
     def send_for(self, seconds: float) -> None:
@@ -200,7 +205,7 @@ class Sender:
         }
         value = json.dumps(order).encode()
         self._producer.produce(
-            workload.TOPIC, value, key.encode(), timestamp=int(at_s * 1000), partition=number % 4
+            _TOPIC, value, key.encode(), timestamp=int(at_s * 1000), partition=number % 4
         )
         self._sent += 1
 
@@ -263,7 +268,7 @@ def _wait(process: subprocess.Popen[bytes], longest_s: float, is_done: Callable[
 
 
 def _probes(table_path: str) -> Mapping[str, list[str]]:
-    table = lakemark.open(table_path, buckets=workload.BUCKETS)
+    table = lakemark.open(table_path, buckets=_TABLE.buckets)
     scan = table.scan(columns=["order_id", "_hoodie_commit_time"], where="order_id > 'probe'")
     found: dict[str, list[str]] = scan.to_table().to_pydict()
     return found

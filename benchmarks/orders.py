@@ -90,7 +90,7 @@ def rows(numbers: Numbers, partitions: int, version: int = 0) -> pa.Table:
         pc.binary_join_element_wise(*(draw.one_of(_WORDS) for _ in range(_WORDS_IN_NOTE)), " "),
         pa.array(draw.below(20).astype(np.int32)),
         pa.array(draw.below(5).astype(np.int32)),
-        _decimals(draw.below(1_000_000), SCHEMA.field("amount").type),
+        decimals(draw.below(1_000_000), SCHEMA.field("amount").type),
         pa.array(draw.below(1_000) / 1_000),
         pa.array((draw.below(100_000) / 1_000).astype(np.float32)),
         pa.array(draw.below(10) == 0),
@@ -131,7 +131,7 @@ def _digits(numbers: Numbers, width: int) -> pa.Array:
     return pc.utf8_lpad(pa.array(numbers).cast(pa.string()), width, "0")
 
 
-def _decimals(unscaled: Numbers, kind: pa.Decimal128Type) -> pa.Array:
+def decimals(unscaled: Numbers, kind: pa.Decimal128Type) -> pa.Array:
     """Build 16-byte decimals from non-negative numbers, which are the lower eight bytes."""
     halves = np.zeros((len(unscaled), 2), np.int64)
     halves[:, 0] = unscaled

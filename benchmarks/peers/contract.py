@@ -7,9 +7,32 @@ topic from where it stopped until it has caught up, and writes its answer to ``T
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class TableShape:
+    """The values of the topic, and the table that every peer makes of them.
+
+    Attributes:
+        columns: the type of each column, with a name that lakemark and Spark know.
+        record_key, partition, ordering: one column each.
+        buckets: the file groups in each partition.
+        compact_every: delta commits between two compactions.
+        avro_schema: the schema of Avro values; None if they are JSON.
+        deleted: the column that marks deletes; None if there are none.
+    """
+
+    columns: Mapping[str, str]
+    record_key: str
+    partition: str
+    ordering: str
+    buckets: int
+    compact_every: int
+    avro_schema: str | None = None
+    deleted: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +47,7 @@ class Task:
         answer_path: the file for the answer.
         records_per_batch: the most records of one batch.
         driver_memory: the heap of the JVM, such as ``4g``.
+        table: the values and the table.
     """
 
     bootstrap: str
@@ -33,11 +57,13 @@ class Task:
     answer_path: str
     records_per_batch: int
     driver_memory: str
+    table: TableShape
 
     @classmethod
     def from_json(cls, text: str) -> Task:
         """Parse the text of a task file."""
-        return cls(**json.loads(text))
+        values = json.loads(text)
+        return cls(**values | {"table": TableShape(**values["table"])})
 
     def to_json(self) -> str:
         """Return the text of a task file."""

@@ -10,23 +10,16 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from pyspark.sql.functions import col, from_json
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from benchmarks import workload
-from benchmarks.peers.contract import Task
+from benchmarks.peers.contract import TableShape, Task
 from benchmarks.peers.spark_stream import (
-    kafka_stream,
+    row_stream,
     run_until_caught_up,
     run_until_stopped,
     start_session,
 )
 from tests.interop.oracle_server import HUDI_COORDINATE, HUDI_SETTINGS
-
-COLUMNS = """
-    order_id STRING, customer STRING, region STRING, status STRING, amount DECIMAL(10, 2),
-    quantity INT, updated_at BIGINT, note STRING
-"""
 
 
 def main() -> None:
@@ -37,10 +30,10 @@ def main() -> None:
     arguments = parser.parse_args()
     task: Task = arguments.task
     spark = start_session("hudi", task, [HUDI_COORDINATE], HUDI_SETTINGS)
-    values = col("value").cast("string")
-    rows = kafka_stream(spark, task).select(from_json(values, COLUMNS).alias("row")).select("row.*")
-    options = write_options(has_metadata_table=not arguments.no_metadata_table)
-    writer: DataStreamWriter = rows.writeStream.format("hudi").outputMode("append")
+    options = write_options(task.table, has_metadata_table=not arguments.no_metadata_table)
+    writer: DataStreamWriter = (
+        row_stream(spark, task).writeStream.format("hudi").outputMode("append")
+    )
     writer = writer.options(**options, path=task.table_path)
     if arguments.continuous:
         run_until_stopped(writer, task)
@@ -49,20 +42,20 @@ def main() -> None:
     spark.stop()
 
 
-def write_options(*, has_metadata_table: bool) -> dict[str, str]:
+def write_options(table: TableShape, *, has_metadata_table: bool) -> dict[str, str]:
     """Return the options of the sink; all others keep Hudi's defaults."""
     return {
         "hoodie.table.name": "orders",
         "hoodie.datasource.write.table.type": "MERGE_ON_READ",
         "hoodie.datasource.write.operation": "upsert",
-        "hoodie.datasource.write.recordkey.field": workload.RECORD_KEY,
-        "hoodie.datasource.write.partitionpath.field": workload.TABLE_PARTITION,
-        "hoodie.table.ordering.fields": workload.ORDERING,
+        "hoodie.datasource.write.recordkey.field": table.record_key,
+        "hoodie.datasource.write.partitionpath.field": table.partition,
+        "hoodie.table.ordering.fields": table.ordering,
         "hoodie.index.type": "BUCKET",
-        "hoodie.bucket.index.num.buckets": str(workload.BUCKETS),
+        "hoodie.bucket.index.num.buckets": str(table.buckets),
         "hoodie.upsert.shuffle.parallelism": "4",
         "hoodie.compact.inline": "true",
-        "hoodie.compact.inline.max.delta.commits": str(workload.COMPACT_EVERY),
+        "hoodie.compact.inline.max.delta.commits": str(table.compact_every),
         "hoodie.datasource.compaction.async.enable": "false",
         "hoodie.metadata.enable": str(has_metadata_table).lower(),
     }

@@ -1,4 +1,4 @@
-"""lakemark itself, run with its command line on ``orders.yaml``, as users run it.
+"""lakemark itself, run with its command line on ``orders.yaml`` and the settings of the task.
 
 Its batches are read from its event log (``--events``): one JSON object for each event, with the
 event's name as ``event``, the time as ``at`` and the event's own fields (``streamer/events.py``).
@@ -14,7 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks import workload
+import yaml
+
 from benchmarks.peers.contract import Answer, Batch, Task
 
 PIPELINE = Path(__file__).with_name("orders.yaml")
@@ -25,29 +26,43 @@ _WORK_DONE = ("BatchWritten", "CompactionCompleted", "ServiceCompleted")
 
 def main() -> None:
     task = Task.from_json(Path(sys.argv[1]).read_text())
-    events_path = Path(task.scratch_path) / "events.jsonl"
+    scratch = Path(task.scratch_path)
+    events_path, pipeline = scratch / "events.jsonl", scratch / "pipeline.yaml"
     events_path.unlink(missing_ok=True)
+    pipeline.write_text(yaml.safe_dump(pipeline_tree(task), sort_keys=False))
     lakemark = Path(sys.executable).with_name("lakemark")
-    subprocess.run(
-        [lakemark, "run", PIPELINE, "--events", events_path, *overrides(task), *sys.argv[2:]],
-        check=True,
-    )
+    command: list[str | Path] = [lakemark, "run", pipeline, "--events", events_path, *sys.argv[2:]]
+    subprocess.run(command, check=True)
     with events_path.open() as lines:
         answer(map(json.loads, lines)).write(Path(task.answer_path))
 
 
-def overrides(task: Task) -> list[str]:
-    """Return the settings that differ between runs, and those that all engines must share."""
-    settings = {
-        "source.bootstrap_servers": task.bootstrap,
-        "source.topic": task.topic,
-        "source.max_records_per_batch": task.records_per_batch,
-        "table.path": task.table_path,
-        "table.buckets": workload.BUCKETS,
-        "compaction.every_delta_commits": workload.COMPACT_EVERY,
-        "spark.conf.spark.driver.memory": task.driver_memory,
+def pipeline_tree(task: Task) -> dict[str, dict[str, object]]:
+    """Return the content of the pipeline file, with the settings that all engines must share."""
+    tree: dict[str, dict[str, object]] = yaml.safe_load(PIPELINE.read_text())
+    table = task.table
+    tree["source"] |= {
+        "bootstrap_servers": task.bootstrap,
+        "topic": task.topic,
+        "max_records_per_batch": task.records_per_batch,
     }
-    return [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
+    tree["decode"] = {"schema": dict(table.columns), **_avro_settings(table.avro_schema)}
+    tree["table"] |= {
+        "path": task.table_path,
+        "record_key": table.record_key,
+        "partition_by": table.partition,
+        "ordering": table.ordering,
+        "buckets": table.buckets,
+    }
+    tree["compaction"] = {"every_delta_commits": table.compact_every}
+    tree["spark"]["conf"] = {"spark.driver.memory": task.driver_memory}
+    return tree
+
+
+def _avro_settings(schema: str | None) -> dict[str, object]:
+    if schema is None:
+        return {}
+    return {"format": "avro", "wire_format": "plain", "writer_schema": schema}
 
 
 def answer(events: Iterable[Mapping[str, Any]]) -> Answer:

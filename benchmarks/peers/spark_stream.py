@@ -1,4 +1,4 @@
-"""Code that the peers on Spark share: the session, the topic as a stream, and query progress."""
+"""Code that the peers on Spark share: the session, the topic as a stream of rows, and progress."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from datetime import datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.functions import col, from_json
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from benchmarks.peers.contract import Answer, Batch, Task
+from benchmarks.peers.contract import Answer, Batch, TableShape, Task
 from benchmarks.peers.spark_session import local_session
-from streamer.toolchain import cache_home, resolve, spark_kafka_jars
+from streamer.toolchain import cache_home, find_spark, resolve, spark_kafka_jars
 
 
 def start_session(
@@ -20,7 +22,7 @@ def start_session(
 ) -> SparkSession:
     """Start a session of two threads with the Kafka connector and further Maven packages."""
     jars = spark_kafka_jars()
-    for coordinate in packages:
+    for coordinate in [*packages, *_avro_packages(task.table)]:
         jars += resolve([coordinate], cache_home() / "jars")
     return local_session(name, task.driver_memory, jars, settings)
 
@@ -37,6 +39,21 @@ def kafka_stream(spark: SparkSession, task: Task) -> DataFrame:
     )
 
 
+def row_stream(spark: SparkSession, task: Task) -> DataFrame:
+    """Read the topic as a stream of rows."""
+    value, table = col("value"), task.table
+    if table.avro_schema is not None:
+        rows = from_avro(value, table.avro_schema)
+    else:
+        rows = from_json(value.cast("string"), columns_ddl(table))
+    return kafka_stream(spark, task).select(rows.alias("row")).select("row.*")
+
+
+def columns_ddl(table: TableShape) -> str:
+    """Return the columns as SQL declares them."""
+    return ", ".join(f"{name} {kind}" for name, kind in table.columns.items())
+
+
 def run_until_caught_up(writer: DataStreamWriter, task: Task) -> Answer:
     """Run a query until it has read all current records; return the batches that it reports."""
     writer = writer.option("checkpointLocation", f"{task.scratch_path}/checkpoint")
@@ -50,6 +67,12 @@ def run_until_stopped(writer: DataStreamWriter, task: Task) -> None:
     """Run a query, batch after batch without a pause, until the process is stopped."""
     writer = writer.option("checkpointLocation", f"{task.scratch_path}/checkpoint")
     writer.trigger(processingTime="0 seconds").start().awaitTermination()
+
+
+def _avro_packages(table: TableShape) -> list[str]:
+    spark = find_spark()
+    coordinate = f"org.apache.spark:spark-avro_{spark.scala}:{spark.version}"
+    return [] if table.avro_schema is None else [coordinate]
 
 
 def _batch(progress: Mapping[str, Any]) -> Batch:
