@@ -152,8 +152,8 @@ def _note(panel: Panel) -> str:
 
 def _footer(about: Mapping[str, Any]) -> str:
     return (
-        f"{about['cpus']} cores, {about['memory']}, Spark {about['spark']}; "
-        f"{about['date']}, {about['lakemark']}"
+        f"{about['cpus']} cores, {about['memory']}, load {about['load_before_the_run']} before the "
+        f"run; Spark {about['spark']}; {about['date']}, commit {about['lakemark']}"
     )
 
 

@@ -124,6 +124,8 @@ class Measurement:
 
     def _check(self) -> None:
         """Compare the tables of all repeats of all engines that did not fail."""
+        if not self._written:
+            return
         expected = self._workload.newest_rows()
         with closing(TableReader(self._folder / "oracle")) as reader:
             for name, task in self._written:

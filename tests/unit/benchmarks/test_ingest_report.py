@@ -23,6 +23,7 @@ ABOUT = {
     "spark": "4.0.0",
     "date": "2026-11-26 12:00 UTC",
     "lakemark": "1a2b3c4d",
+    "load_before_the_run": "0.10",
 }
 
 
@@ -105,6 +106,7 @@ def test_the_plot_has_the_names_and_values_of_all_engines_as_text() -> None:
         assert value in shown
     (size,) = [text for text in shown if text.startswith("upserts_2m: ")]
     assert "2,000,000 records in batches of 200,000" in size and "median of 3 runs" in size
+    assert "2 cores" in shown[-1] and "load 0.10 before the run" in shown[-1]
 
 
 def test_the_bars_of_a_panel_have_one_scale() -> None:
