@@ -54,6 +54,8 @@ FORMATS = {
         {
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            # the default, 50, suits a cluster; ``spark.sql.shuffle.partitions`` is also 4
+            "spark.databricks.delta.snapshotPartitions": "4",
         },
         "delta.`{path}`",
         {"delta.enableDeletionVectors": "true"},
