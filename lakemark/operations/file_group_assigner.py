@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -38,6 +38,27 @@ class FileGroupAssignment:
         current = self.slices.get(bucket)
         readable = current and self.readable.get(current.group, current)
         return FileGroupWrite(bucket, current, is_new, readable)
+
+    def divide(
+        self, tasks: int, tasks_of: Callable[[Bucket], Iterable[int]]
+    ) -> list[FileGroupAssignment]:
+        """Return for each task an assignment with only the buckets of this task.
+
+        Args:
+            tasks: the number of tasks.
+            tasks_of: returns the tasks that need a bucket.
+        """
+        slices: list[dict[Bucket, FileSlice]] = [{} for _ in range(tasks)]
+        readable: list[dict[FileGroupId, FileSlice]] = [{} for _ in range(tasks)]
+        for bucket, current in self.slices.items():
+            for task in tasks_of(bucket):
+                slices[task][bucket] = current
+                if current.group in self.readable:
+                    readable[task][current.group] = self.readable[current.group]
+        return [
+            FileGroupAssignment(some, self.partitions, of_queries)
+            for some, of_queries in zip(slices, readable, strict=True)
+        ]
 
     def groups_in(self, number: int) -> list[SearchedGroup]:
         """Return the file groups of one bucket number, in all partitions."""

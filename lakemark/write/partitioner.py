@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,6 +33,10 @@ class Bucket:
         """The number of the bucket's file group; see the function ``task_number``."""
         return _task_number(self.partition_path, self.number)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # A dataclass with slots is otherwise pickled by slow Python code.
+        return Bucket, (self.partition_path, self.number)
+
 
 def task_number(group: FileGroupId) -> int:
     """Return the number of a file group for write tokens and sequence numbers.
@@ -45,6 +51,115 @@ def _task_number(partition_path: str, bucket_or_id: int | str) -> int:
     return zlib.crc32(f"{partition_path}/{bucket_or_id}".encode()) & 0x7FFFFFFF
 
 
+@dataclass(frozen=True, slots=True)
+class BucketSpans:
+    """The rows of each bucket in a table that is sorted by task and bucket. Can be pickled.
+
+    Attributes:
+        partition_paths: the distinct partition paths, in ascending order.
+        paths: for each bucket, the position of its partition path in ``partition_paths``.
+        numbers: the number of each bucket.
+        starts: the first row of each bucket, and the number of all rows.
+    """
+
+    partition_paths: tuple[str, ...]
+    paths: npt.NDArray[np.int64]
+    numbers: npt.NDArray[np.int64]
+    starts: npt.NDArray[np.int64]
+
+    @classmethod
+    def of_one(cls, bucket: Bucket, rows: int) -> BucketSpans:
+        """Return the spans of a table whose rows all belong to one bucket."""
+        zero, numbers = np.zeros(1, np.int64), np.array([bucket.number], np.int64)
+        return cls((bucket.partition_path,), zero, numbers, np.array([0, rows], np.int64))
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def of_rows(self, start: int, stop: int) -> BucketSpans:
+        """Return the spans of a slice of the table, from row ``start`` up to row ``stop``."""
+        first = int(np.searchsorted(self.starts, start, "right")) - 1
+        end = int(np.searchsorted(self.starts, stop, "left"))
+        starts = np.clip(self.starts[first : end + 1], start, stop) - start
+        buckets = slice(first, end)
+        return BucketSpans(self.partition_paths, self.paths[buckets], self.numbers[buckets], starts)
+
+    def bucket(self, position: int) -> Bucket:
+        """Return one of the buckets."""
+        path = self.partition_paths[self.paths[position]]
+        return Bucket(path, int(self.numbers[position]))
+
+    def tasks(self, tasks: int, first_task: int) -> npt.NDArray[np.int64]:
+        """Return the task of each bucket; see ``task_of``."""
+        hashes = _hashes_of_paths(self.partition_paths)
+        return (hashes[self.paths] + self.numbers + first_task) % tasks
+
+
+@dataclass(frozen=True, slots=True)
+class SortedRows:
+    """Rows sorted by task and bucket. The rows of a bucket are in order of arrival.
+
+    Attributes:
+        rows: the rows.
+        spans: where the rows of each bucket are.
+    """
+
+    rows: pa.Table
+    spans: BucketSpans
+
+    def divide(self) -> list[tuple[Bucket, pa.Table]]:
+        """Return the rows of each bucket."""
+        starts = self.spans.starts.tolist()
+        return [
+            (self.spans.bucket(n), self.rows.slice(start, starts[n + 1] - start))
+            for n, start in enumerate(starts[:-1])
+        ]
+
+
+def task_of(bucket: Bucket, tasks: int, first_task: int = 0) -> int:
+    """Return the task that writes a bucket. Buckets with adjacent numbers have different tasks.
+
+    Args:
+        bucket: the bucket.
+        tasks: the number of tasks.
+        first_task: is added to the number of the task, so that the first buckets of two tables
+            have different tasks.
+    """
+    return (zlib.crc32(bucket.partition_path.encode()) + bucket.number + first_task) % tasks
+
+
+def sort_by_bucket(
+    partition_paths: pa.ChunkedArray | pa.Array,
+    numbers: npt.NDArray[np.int32],
+    rows: pa.Table,
+    tasks: int = 1,
+    first_task: int = 0,
+) -> SortedRows:
+    """Sort rows by task and bucket. The costs depend on the number of rows, not of buckets.
+
+    Args:
+        partition_paths: the partition path of each row.
+        numbers: the bucket number of each row.
+        rows: the rows, at least one.
+        tasks: the number of tasks.
+        first_task: see ``task_of``.
+    """
+    if isinstance(partition_paths, pa.ChunkedArray):
+        partition_paths = partition_paths.combine_chunks()
+    names, paths = _sorted_codes(partition_paths)
+    width = int(numbers.max()) + 1
+    codes = paths * width + numbers
+    if tasks > 1:
+        row_tasks = (_hashes_of_paths(names)[paths] + numbers + first_task) % tasks
+        codes += row_tasks * (len(names) * width)
+    order = np.argsort(codes, kind="stable")
+    codes = codes[order]
+    starts = np.flatnonzero(np.diff(codes, prepend=codes[0] - 1))
+    buckets = codes[starts] % (len(names) * width)
+    spans = BucketSpans(names, buckets // width, buckets % width, np.append(starts, len(codes)))
+    return SortedRows(rows.combine_chunks().take(pa.array(order)), spans)
+
+
 def divide(changes: pa.Table, index: BucketIndex) -> list[tuple[Bucket, pa.Table]]:
     """Divide changes by bucket, and return the buckets in ascending order.
 
@@ -52,21 +167,19 @@ def divide(changes: pa.Table, index: BucketIndex) -> list[tuple[Bucket, pa.Table
     """
     if not changes.num_rows:
         return []
-    changes = changes.combine_chunks()
-    partitions = pc.dictionary_encode(changes.column(PARTITION_PATH).combine_chunks())
     numbers = index.bucket_ids(changes.column(RECORD_KEY))
-    codes = partitions.indices.to_numpy().astype(np.int64) * index.bucket_count + numbers
-    order = np.argsort(codes, kind="stable")
-    rows, codes = changes.take(pa.array(order)), codes[order]
-    starts = np.flatnonzero(np.diff(codes, prepend=codes[0] - 1))
-    ends = np.append(starts[1:], len(codes))
-    names = partitions.dictionary.to_pylist()
-    divided = [
-        (_bucket(int(codes[start]), names, index.bucket_count), rows.slice(start, end - start))
-        for start, end in zip(starts, ends, strict=True)
-    ]
-    return sorted(divided, key=lambda pair: pair[0])
+    return sort_by_bucket(changes.column(PARTITION_PATH), numbers, changes).divide()
 
 
-def _bucket(code: int, partition_paths: list[str], bucket_count: int) -> Bucket:
-    return Bucket(partition_paths[code // bucket_count], code % bucket_count)
+def _sorted_codes(values: pa.Array) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
+    """Return the distinct values in ascending order, and the position of each value among them."""
+    encoded = pc.dictionary_encode(values)
+    found = encoded.dictionary.to_pylist()
+    names = tuple(sorted(found))
+    positions = {name: position for position, name in enumerate(names)}
+    ranks = np.array([positions[name] for name in found], np.int64)
+    return names, ranks[encoded.indices.to_numpy()]
+
+
+def _hashes_of_paths(partition_paths: Sequence[str]) -> npt.NDArray[np.int64]:
+    return np.array([zlib.crc32(path.encode()) for path in partition_paths], np.int64)

@@ -172,11 +172,12 @@ class BatchWriter:
 
         def open_write(may_reject: bool) -> WriteBuckets:
             rows = BucketWriter(context, self._rows.assign_file_groups())
+            looks_up = self._partition_change is not PartitionChange.ALLOW
             if self._rejects is None or not may_reject:
-                return WriteBuckets(rows, None)
+                return WriteBuckets(rows, None, looks_up)
             reject_context = self._rejects.begin()
             rejects = BucketWriter(reject_context, self._rejects.assign_file_groups())
-            return WriteBuckets(rows, rejects)
+            return WriteBuckets(rows, rejects, looks_up)
 
         return open_write
 

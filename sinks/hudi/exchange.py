@@ -13,25 +13,29 @@ large batch runs as two Spark stages (``sinks.hudi.spark_exchange``).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
-from lakemark.execution.runner import LocalRunner
+from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.merge.merge_stream import split_batches
 from lakemark.model.commit_metadata import WriteStat
-from lakemark.write.partitioner import Bucket
+from lakemark.write.partitioner import Bucket, SortedRows
 from sinks.audit import RecordsRead
 from sinks.batch import KafkaBatch
+from sinks.hudi.arrived_rows import ArrivedRows, BucketGroup, TableInMemory
 from sinks.hudi.collect import COLLECT_BUDGET_BYTES, collect
 from sinks.hudi.partition_rule import ChangedRows
 from transforms.schema_request import SchemaRequest
 
 #: The size of a chunk of raw records, which is decoded at once.
 CHUNK_BYTES = 16 << 20
+
+#: Many buckets are divided among this number of tasks for threads, because each task costs time.
+_MAX_THREAD_TASKS = 64
 
 
 class PortionKind(IntEnum):
@@ -54,18 +58,16 @@ class PortionKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """A part of a prepared chunk.
+    """The content of one kind in a prepared chunk.
 
     Attributes:
         kind: the kind of content.
-        bucket: the bucket of the changes. Portions without changes are merged if they have the same
-            kind and bucket.
-        table: the content.
+        content: the rows, sorted by task and bucket. Rows that are not changes are merged if they
+            have the same kind and bucket.
     """
 
     kind: PortionKind
-    bucket: Bucket
-    table: pa.Table
+    content: SortedRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +93,16 @@ PortionResult: TypeAlias = BucketWritten | SchemaRequest | RecordsRead | Changed
 
 
 class Prepare(Protocol):
-    """Converts a chunk of raw records to portions, in order of arrival. Can be pickled."""
+    """Converts a chunk of raw records to portions. Can be pickled."""
 
-    def __call__(self, records: pa.Table, /) -> list[Portion]:
-        """Return the portions. Each record is among the rows or the rejects, or is ignored."""
+    def __call__(self, records: pa.Table, tasks: int, /) -> list[Portion]:
+        """Return the portions. Each record is among the rows or the rejects, or is ignored.
+
+        Args:
+            records: the chunk.
+            tasks: the number of tasks that write buckets. A bucket belongs to the task
+                ``task_of(bucket, tasks, kind)``.
+        """
         ...
 
 
@@ -105,6 +113,10 @@ class Write(Protocol):
         self, kind: PortionKind, bucket: Bucket, tables: Iterable[pa.Table], /
     ) -> PortionResult:
         """Return the result. ``tables`` can be read only once, in order of arrival."""
+        ...
+
+    def for_tasks(self, tasks: int) -> Sequence[Write]:
+        """Return for each task a function that writes only the buckets of this task."""
         ...
 
 
@@ -136,6 +148,46 @@ class StreamExchange(Exchange, Protocol):
         ...
 
 
+def write_buckets(
+    arrived: Mapping[PortionKind, ArrivedRows], write: Write, runner: Runner, max_bytes: int
+) -> list[PortionResult]:
+    """Write all buckets that have arrived, several of them at once.
+
+    Args:
+        arrived: the rows of each kind.
+        write: writes one bucket.
+        runner: the threads that write.
+        max_bytes: the maximum Arrow size of the buckets that are written at once. A larger bucket
+            is written alone.
+    """
+
+    def write_some(some: Sequence[_BucketOfGroup]) -> list[PortionResult]:
+        return [write(kind, group.bucket(n), group.read(n)) for kind, group, n in some]
+
+    results: list[PortionResult] = []
+    for groups in _rounds(arrived, max_bytes):
+        buckets = [(kind, group, n) for kind, group in groups for n in range(len(group))]
+        count = min(len(buckets), _MAX_THREAD_TASKS)
+        tasks = [buckets[task::count] for task in range(count)]
+        results += [result for some in runner.map(write_some, tasks) for result in some]
+    return results
+
+
+#: The nth bucket of a group.
+_BucketOfGroup: TypeAlias = tuple[PortionKind, BucketGroup, int]
+
+
+def _rounds(
+    arrived: Mapping[PortionKind, ArrivedRows], max_bytes: int
+) -> Iterator[list[tuple[PortionKind, BucketGroup]]]:
+    """Yield groups that are written at once: first all small kinds, then each other group."""
+    small = {kind for kind, rows in arrived.items() if rows.is_one_group(max_bytes)}
+    yield [(kind, group) for kind in small for group in arrived[kind].groups(max_bytes)]
+    for kind in arrived.keys() - small:
+        for group in arrived[kind].groups(max_bytes):
+            yield [(kind, group)]
+
+
 class ReadBatch:
     """The raw records of a batch in the memory of this process.
 
@@ -164,13 +216,12 @@ class ReadBatch:
         If records request a schema change, only this request is returned, and nothing is written.
         """
         chunks = list(split_batches(self._records, CHUNK_BYTES))
-        portions = _group(self._runner.map(prepare, chunks))
-        requests = {
-            key: tables for key, tables in portions.items() if key[0] is PortionKind.SCHEMA_REQUEST
-        }
-        grouped = requests or portions
-        write = open_write(any(kind is PortionKind.REJECTS for kind, _ in grouped))
-        return self._runner.map(lambda key: write(*key, grouped[key]), sorted(grouped))
+        prepared = self._runner.map(lambda chunk: prepare(chunk, 1), chunks)
+        portions = [portion for several in prepared for portion in several]
+        requests = [one for one in portions if one.kind is PortionKind.SCHEMA_REQUEST]
+        arrived = _arrived(requests or portions)
+        write = open_write(PortionKind.REJECTS in arrived)
+        return write_buckets(arrived, write, self._runner, COLLECT_BUDGET_BYTES)
 
 
 class DriverExchange:
@@ -199,11 +250,8 @@ class DriverExchange:
         return ReadBatch(collect(batch, self._budget_bytes), self._runner)
 
 
-def _group(
-    prepared: Iterable[Sequence[Portion]],
-) -> dict[tuple[PortionKind, Bucket], list[pa.Table]]:
-    grouped: dict[tuple[PortionKind, Bucket], list[pa.Table]] = defaultdict(list)
-    for portions in prepared:
-        for portion in portions:
-            grouped[portion.kind, portion.bucket].append(portion.table)
-    return dict(grouped)
+def _arrived(portions: Iterable[Portion]) -> dict[PortionKind, ArrivedRows]:
+    parts: dict[PortionKind, list[TableInMemory]] = defaultdict(list)
+    for portion in portions:
+        parts[portion.kind].append(TableInMemory(portion.content))
+    return {kind: ArrivedRows(some) for kind, some in sorted(parts.items())}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 
 from lakemark.config.merge_settings import MergeSettings
@@ -14,10 +13,16 @@ from lakemark.config.table_properties import TableType
 from lakemark.index.bucket import BucketIndex
 from lakemark.index.partition_changes import deciding_columns, find_partition_changes
 from lakemark.model.commit_metadata import WriteStat
-from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from lakemark.operations.file_group_assigner import FileGroupAssignment
 from lakemark.write.file_group_write import write_file_group
-from lakemark.write.partitioner import Bucket, divide
+from lakemark.write.partitioner import (
+    Bucket,
+    BucketSpans,
+    SortedRows,
+    sort_by_bucket,
+    task_of,
+)
 from lakemark.write.write_context import WriteContext
 from sinks.audit import RecordsRead
 from sinks.dead_letters import first_reject, to_changes
@@ -55,35 +60,45 @@ class PrepareChunk:
     looked_up: MergeSettings | None = None
     refused: ChangedRows | None = None
 
-    def __call__(self, records: pa.Table) -> list[Portion]:
+    def __call__(self, records: pa.Table, tasks: int) -> list[Portion]:
         """See ``Prepare``."""
         prepared = self.converter(records)
         if self.refused is not None:
             prepared = self.refused.reject_from(prepared, records, self.converter.topic)
         counts = RecordsRead.in_chunk(records, prepared.ignored)
         portions = [
-            *self._divide(prepared),
-            Portion(PortionKind.READ_COUNT, _MERGED, counts.to_table()),
+            *self._divide(prepared, tasks),
+            _merged(PortionKind.READ_COUNT, counts.to_table()),
         ]
         if prepared.request:
-            request = prepared.request.to_table()
-            portions.insert(0, Portion(PortionKind.SCHEMA_REQUEST, _MERGED, request))
+            portions.append(_merged(PortionKind.SCHEMA_REQUEST, prepared.request.to_table()))
         return portions
 
-    def _divide(self, prepared: ConvertedBatch) -> Iterator[Portion]:
-        for bucket, changes in divide(prepared.changes, self.row_index):
-            yield Portion(PortionKind.ROWS, bucket, changes)
-        for bucket, changes in divide(to_changes(prepared.rejects), self.reject_index):
-            yield Portion(PortionKind.REJECTS, bucket, changes)
-        if self.looked_up is not None:
-            yield from self._divide_keys(prepared.changes, self.looked_up)
+    def _divide(self, prepared: ConvertedBatch, tasks: int) -> Iterator[Portion]:
+        changes, rejects = prepared.changes, to_changes(prepared.rejects)
+        if changes.num_rows:
+            yield _divided(PortionKind.ROWS, changes, self.row_index, tasks)
+        if rejects.num_rows:
+            yield _divided(PortionKind.REJECTS, rejects, self.reject_index, tasks)
+        if changes.num_rows and self.looked_up is not None:
+            yield self._divide_keys(changes, self.looked_up, tasks)
 
-    def _divide_keys(self, changes: pa.Table, settings: MergeSettings) -> Iterator[Portion]:
+    def _divide_keys(self, changes: pa.Table, settings: MergeSettings, tasks: int) -> Portion:
         keys = changes.select(deciding_columns(changes.schema, settings))
         numbers = self.row_index.bucket_ids(keys.column(RECORD_KEY))
-        for number in np.unique(numbers).tolist():
-            part = keys.filter(pa.array(numbers == number))
-            yield Portion(PortionKind.KEYS, Bucket("", number), part)
+        nowhere = pa.repeat("", keys.num_rows)
+        kind = PortionKind.KEYS
+        return Portion(kind, sort_by_bucket(nowhere, numbers, keys, tasks, kind))
+
+
+def _divided(kind: PortionKind, changes: pa.Table, index: BucketIndex, tasks: int) -> Portion:
+    numbers = index.bucket_ids(changes.column(RECORD_KEY))
+    paths = changes.column(PARTITION_PATH)
+    return Portion(kind, sort_by_bucket(paths, numbers, changes, tasks, kind))
+
+
+def _merged(kind: PortionKind, rows: pa.Table) -> Portion:
+    return Portion(kind, SortedRows(rows, BucketSpans.of_one(_MERGED, rows.num_rows)))
 
 
 @dataclass(frozen=True)
@@ -97,6 +112,12 @@ class BucketWriter:
 
     context: WriteContext
     assignment: FileGroupAssignment
+
+    def for_tasks(
+        self, tasks: int, tasks_of: Callable[[Bucket], Iterable[int]]
+    ) -> list[BucketWriter]:
+        """Return for each task a writer that knows only the file groups of this task."""
+        return [replace(self, assignment=one) for one in self.assignment.divide(tasks, tasks_of)]
 
     def write(self, bucket: Bucket, changes: Iterable[pa.Table]) -> WriteStat | None:
         """Write the file of a bucket; return None if there is nothing to write."""
@@ -118,10 +139,27 @@ class WriteBuckets:
     Attributes:
         rows: writes to the table.
         rejects: writes to the dead-letter table; None if there is no such table.
+        looks_up: whether the keys of changes are looked up in other partitions.
     """
 
     rows: BucketWriter
     rejects: BucketWriter | None
+    looks_up: bool = False
+
+    def for_tasks(self, tasks: int) -> list[WriteBuckets]:
+        """See ``Write.for_tasks``."""
+        rows = self.rows.for_tasks(tasks, lambda bucket: self._tasks_of_rows(bucket, tasks))
+        rejects: Sequence[BucketWriter | None] = [None] * tasks
+        if self.rejects is not None:
+            kind = PortionKind.REJECTS
+            rejects = self.rejects.for_tasks(tasks, lambda one: [task_of(one, tasks, kind)])
+        return [WriteBuckets(*both) for both in zip(rows, rejects, strict=True)]
+
+    def _tasks_of_rows(self, bucket: Bucket, tasks: int) -> set[int]:
+        own = {task_of(bucket, tasks, PortionKind.ROWS)}
+        if not self.looks_up:
+            return own
+        return own | {task_of(Bucket("", bucket.number), tasks, PortionKind.KEYS)}
 
     def __call__(
         self, kind: PortionKind, bucket: Bucket, tables: Iterable[pa.Table]
@@ -153,6 +191,10 @@ class FindBuckets:
     ) -> PortionResult:
         """See ``Write``. The tables are not read."""
         return bucket if kind is PortionKind.ROWS else None
+
+    def for_tasks(self, tasks: int) -> list[FindBuckets]:
+        """See ``Write.for_tasks``."""
+        return [self] * tasks
 
 
 class _CountedTables(Iterator[pa.Table]):

@@ -1,37 +1,43 @@
 """The exchange of a large batch: two Spark stages, with the project's only shuffle between them.
 
 Map      A task gathers Arrow batches of raw records to chunks of ``CHUNK_BYTES``, and prepares each
-         chunk. It sends one payload to each reduce task: an Arrow IPC file with one record batch
-         for each portion.
-Reduce   A task stores the payloads on its disk without reading them. Then it reads the buckets one
-         after the other, in order of the records' partition and offset, and writes each bucket to
-         one file.
+         chunk. The rows are sorted by reduce task and bucket, so each reduce task gets one slice of
+         them as a payload, with the position of each bucket in the payload.
+Reduce   A task stores the payloads on its disk without reading them. Then it writes each bucket to
+         one file, in order of the records' partition and offset, several buckets at once.
 
-Memory is limited by three sizes: a chunk (16 MiB of raw records, or one larger record), a payload
-(at most a chunk; less if Spark limits its Arrow batches only by rows), and the merge of one bucket,
-which spills to disk (``lakemark.merge.merge_stream``).
+A reduce task must know the file groups of its buckets. Spark sends the same function to all tasks,
+so the function knows no file groups. Instead, the shuffle brings each task its own ones.
+
+Memory is limited by four sizes: a chunk (16 MiB of raw records, or one larger record), a payload
+(at most a chunk; less if Spark limits its Arrow batches only by rows), the buckets that are written
+at once (``_MAX_WRITTEN_BYTES``), and the merge of one larger bucket, which spills to disk
+(``lakemark.merge.merge_stream``).
 """
 
 from __future__ import annotations
 
-import json
 import pickle
-import zlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from operator import itemgetter
 from pathlib import Path
+from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from lakemark.merge.merge_stream import split_batches
+from lakemark.execution.runner import LocalRunner
 from lakemark.spark.versions import VersionCheckedTask
 from lakemark.storage.durability import sync_process
 from lakemark.storage.scratch import scratch_folder, temporary_writes
-from lakemark.write.partitioner import Bucket
+from lakemark.write.partitioner import BucketSpans
 from sinks.batch import KafkaBatch
+from sinks.hudi.arrived_rows import ArrivedRows
 from sinks.hudi.collect import MAX_ARROW_BATCH_BYTES, ROWS_IN_ARROW_BATCH
 from sinks.hudi.exchange import (
     CHUNK_BYTES,
@@ -41,10 +47,31 @@ from sinks.hudi.exchange import (
     PortionResult,
     Prepare,
     Write,
+    write_buckets,
 )
 
-_PORTIONS = b"lakemark.portions"
-_PAYLOAD = pa.schema([("route", pa.int32()), ("order", pa.string()), ("payload", pa.binary())])
+#: The rows between the stages. ``order`` sorts the payloads of a kind; ``spans`` is a pickled
+#: ``BucketSpans``, and ``content`` an Arrow file. If the kind is ``_WRITE``, ``content`` is the
+#: pickled function that writes the buckets of a task.
+_PAYLOAD = pa.schema(
+    [
+        ("route", pa.int32()),
+        ("kind", pa.int32()),
+        ("order", pa.string()),
+        ("spans", pa.binary()),
+        ("content", pa.binary()),
+    ]
+)
+_PAYLOAD_COLUMNS = "route int, kind int, order string, spans binary, content binary"
+_WRITE = -1
+
+#: The values of a row between the stages.
+PayloadValues: TypeAlias = tuple[int, int, str, bytes, bytes]
+
+#: How many buckets a reduce task writes at once, to wait for several answers of the storage at the
+#: same time; and the maximum Arrow size of these buckets.
+_WRITES_AT_ONCE = 4
+_MAX_WRITTEN_BYTES = 64 << 20
 _RESULT = pa.schema([("written", pa.binary())])
 
 
@@ -65,13 +92,15 @@ class SparkExchange:
         self, batch: KafkaBatch, prepare: Prepare, open_write: OpenWrite
     ) -> list[PortionResult]:
         """See ``Exchange.run``. Only the results are sent to the driver."""
-        max_payload_bytes = self._limit_arrow_batches(batch.records.sparkSession)
-        mapper = VersionCheckedTask(_Mapper(prepare, routes(self._reduce_tasks), max_payload_bytes))
-        reducer = VersionCheckedTask(_Reducer(open_write(True)))
+        spark, own_routes = batch.records.sparkSession, routes(self._reduce_tasks)
+        max_payload_bytes = self._limit_arrow_batches(spark)
+        mapper = VersionCheckedTask(Mapper(prepare, own_routes, max_payload_bytes))
+        placed = messages(own_routes, open_write(True))
         results = (
-            batch.records.mapInArrow(mapper, "route int, order string, payload binary")
+            batch.records.mapInArrow(mapper, _PAYLOAD_COLUMNS)
+            .union(spark.createDataFrame(placed, _PAYLOAD_COLUMNS))
             .repartition(self._reduce_tasks, f.col("route"))
-            .mapInArrow(reducer, "written binary")
+            .mapInArrow(VersionCheckedTask(Reducer()), "written binary")
             .collect()
         )
         return [result for row in results for result in pickle.loads(row.written)]
@@ -92,7 +121,7 @@ class SparkExchange:
 
 
 @dataclass(frozen=True)
-class _Mapper:
+class Mapper:
     """The first stage: converts Arrow batches of raw records to payloads."""
 
     prepare: Prepare
@@ -100,67 +129,108 @@ class _Mapper:
     max_payload_bytes: int
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the payloads of the chunks of one task."""
         for records in chunks(batches):
             order = _order(records)
-            for reducer, portions in self._by_reducer(records).items():
-                for number, payload in enumerate(_payloads(portions, self.max_payload_bytes)):
-                    columns = [[self.routes[reducer]], [f"{order}-{number:06d}"], [payload]]
-                    arrays = [pa.array(c, t) for c, t in zip(columns, _PAYLOAD.types, strict=True)]
-                    yield pa.RecordBatch.from_arrays(arrays, schema=_PAYLOAD)
+            for portion in self.prepare(records, len(self.routes)):
+                yield from self._payloads(portion, order)
 
-    def _by_reducer(self, records: pa.Table) -> dict[int, list[Portion]]:
-        divided: dict[int, list[Portion]] = defaultdict(list)
-        for portion in self.prepare(records):
-            divided[reducer_of(portion.kind, portion.bucket, len(self.routes))].append(portion)
-        return divided
+    def _payloads(self, portion: Portion, order: str) -> Iterator[pa.RecordBatch]:
+        """Yield the slice of each reduce task, in parts that are not larger than a payload."""
+        rows, spans = portion.content.rows, portion.content.spans
+        tasks = spans.tasks(len(self.routes), portion.kind)
+        firsts = np.flatnonzero(np.diff(tasks, prepend=-1))
+        edges = [*spans.starts[firsts].tolist(), rows.num_rows]
+        for task, start, stop in zip(tasks[firsts].tolist(), edges, edges[1:], strict=False):
+            part_rows = _rows_up_to(rows.slice(start, stop - start), self.max_payload_bytes)
+            for first in range(start, stop, part_rows):
+                end = min(first + part_rows, stop)
+                sent = pickle.dumps(spans.of_rows(first, end))
+                content = _ipc_file(rows.slice(first, end - first))
+                name = f"{order}-{first:010d}"
+                yield as_payload((self.routes[task], int(portion.kind), name, sent, content))
 
 
 @dataclass(frozen=True)
-class _Reducer:
+class Reducer:
     """The second stage: writes one file for each bucket, and returns the results."""
 
-    write: Write
-
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Write the buckets of one task, and yield the pickled results."""
         with scratch_folder("exchange") as folder:
             spool = _Spool(folder)
+            pickled: pa.Buffer | None = None
             for batch in batches:
-                for order, payload in zip(batch.column(1), batch.column(2), strict=True):
-                    spool.add(order.as_py(), payload.as_buffer())
-            results = [self.write(*key, spool.read(key)) for key in spool.keys()]
+                for kind, order, spans, content in zip(*batch.columns[1:], strict=True):
+                    if kind.as_py() == _WRITE:
+                        pickled = content.as_buffer()
+                    else:
+                        arrived = pickle.loads(spans.as_buffer())
+                        spool.add(PortionKind(kind.as_py()), order.as_py(), arrived, content)
+            assert pickled is not None, "each task gets a function that writes its buckets"
+            runner = LocalRunner(_WRITES_AT_ONCE)
+            write = pickle.loads(pickled)
+            results = write_buckets(spool.arrived(), write, runner, _MAX_WRITTEN_BYTES)
         sync_process()  # the driver flushes only files of its own process to the disk
         yield pa.RecordBatch.from_arrays([pa.array([pickle.dumps(results)])], schema=_RESULT)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _StoredTable:
+    """A payload on the disk of a reduce task; an ``ArrivedTable``."""
+
+    path: Path
+    spans: BucketSpans
+    schema: pa.Schema
+    size_bytes: int
+
+    def read(self, start: int, stop: int) -> pa.Table:
+        with pa.memory_map(str(self.path)) as mapped, pa.ipc.open_file(mapped) as file:
+            return pa.Table.from_batches([file.get_batch(0).slice(start, stop - start)])
+
+
 class _Spool:
-    """Payloads on the worker's disk, and the positions of the portions in these payloads."""
+    """Payloads on the worker's disk."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._stored: dict[PortionKind, list[tuple[str, _StoredTable]]] = defaultdict(list)
         self._payloads = 0
-        self._positions: dict[tuple[PortionKind, Bucket], list[tuple[str, Path, int]]] = {}
 
-    def add(self, order: str, payload: pa.Buffer) -> None:
+    def add(
+        self, kind: PortionKind, order: str, spans: BucketSpans, content: pa.BinaryScalar
+    ) -> None:
         """Store a payload unchanged."""
-        path = self._folder / f"{self._payloads:08d}"
+        path, payload = self._folder / f"{self._payloads:08d}", content.as_buffer()
         self._payloads += 1
         with temporary_writes("changes of a batch on their way to their file group"):
             path.write_bytes(payload)
         with pa.ipc.open_file(pa.BufferReader(payload)) as file:
-            listed = json.loads(file.schema.metadata[_PORTIONS])
-        for index, (kind, partition_path, number) in enumerate(listed):
-            key = (PortionKind(kind), Bucket(partition_path, number))
-            self._positions.setdefault(key, []).append((order, path, index))
+            schema = file.schema
+        table = _StoredTable(path=path, spans=spans, schema=schema, size_bytes=payload.size)
+        self._stored[kind].append((order, table))
 
-    def keys(self) -> list[tuple[PortionKind, Bucket]]:
-        """Return the kind and the bucket of all portions."""
-        return sorted(self._positions)
+    def arrived(self) -> dict[PortionKind, ArrivedRows]:
+        """Return the rows of each kind in order of arrival, even after the shuffle mixed them."""
+        return {
+            kind: ArrivedRows([table for _, table in sorted(stored, key=itemgetter(0))])
+            for kind, stored in sorted(self._stored.items())
+        }
 
-    def read(self, key: tuple[PortionKind, Bucket]) -> Iterator[pa.Table]:
-        """Yield the portions of a bucket in order of arrival, even after the shuffle mixed them."""
-        for _, path, index in sorted(self._positions[key]):
-            with pa.memory_map(str(path)) as mapped, pa.ipc.open_file(mapped) as file:
-                yield pa.Table.from_batches([file.get_batch(index)]).replace_schema_metadata(None)
+
+def messages(own_routes: Sequence[int], write: Write) -> list[PayloadValues]:
+    """Return a message to each reduce task, with the function that writes its buckets."""
+    writes = write.for_tasks(len(own_routes))
+    return [
+        (route, _WRITE, "", b"", pickle.dumps(one))
+        for route, one in zip(own_routes, writes, strict=True)
+    ]
+
+
+def as_payload(values: PayloadValues) -> pa.RecordBatch:
+    """Return a payload as one row between the stages."""
+    arrays = [pa.array([v], t) for v, t in zip(values, _PAYLOAD.types, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_PAYLOAD)
 
 
 def chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -177,11 +247,7 @@ def chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(gathered)
 
 
-def reducer_of(kind: PortionKind, bucket: Bucket, reducers: int) -> int:
-    """Return the reduce task of a bucket. Buckets with adjacent numbers get different tasks."""
-    return (zlib.crc32(bucket.partition_path.encode()) + bucket.number + kind) % reducers
-
-
+@cache
 def routes(reducers: int) -> tuple[int, ...]:
     """Return for each reduce task a number that Spark's ``repartition`` assigns to this task.
 
@@ -217,39 +283,17 @@ def _order(records: pa.Table) -> str:
     return f"{partition:010d}-{offset:020d}"
 
 
-def _payloads(portions: list[Portion], max_bytes: int) -> Iterator[bytes]:
-    for group in _group_up_to(portions, max_bytes):
-        listed = [[int(p.kind), p.bucket.partition_path, p.bucket.number] for p in group]
-        yield _ipc_file(group, json.dumps(listed).encode())
+def _rows_up_to(table: pa.Table, max_bytes: int) -> int:
+    """Return how many rows of the table take about ``max_bytes``."""
+    parts: int = max(1, -(-table.nbytes // max_bytes))
+    rows: int = max(1, -(-table.num_rows // parts))
+    return rows
 
 
-def _group_up_to(portions: list[Portion], max_bytes: int) -> Iterator[list[Portion]]:
-    group: list[Portion] = []
-    for portion in _split(portions, max_bytes):
-        other_schema = bool(group) and group[0].table.schema != portion.table.schema
-        if group and (other_schema or sum(p.table.nbytes for p in [*group, portion]) > max_bytes):
-            yield group
-            group = []
-        group.append(portion)
-    if group:
-        yield group
-
-
-def _split(portions: list[Portion], max_bytes: int) -> Iterator[Portion]:
-    for portion in portions:
-        for part in split_batches(portion.table, max_bytes):
-            yield Portion(portion.kind, portion.bucket, part)
-
-
-def _ipc_file(portions: list[Portion], listed: bytes) -> bytes:
+def _ipc_file(rows: pa.Table) -> bytes:
     sink = pa.BufferOutputStream()
-    schema = portions[0].table.schema.with_metadata({_PORTIONS: listed})
-    with pa.ipc.new_file(sink, schema) as writer:
-        for portion in portions:
-            writer.write_batch(
-                portion.table.combine_chunks()
-                .to_batches()[0]
-                .replace_schema_metadata(schema.metadata)
-            )
+    (batch,) = rows.combine_chunks().to_batches()
+    with pa.ipc.new_file(sink, rows.schema) as writer:
+        writer.write_batch(batch)
     file: bytes = sink.getvalue().to_pybytes()
     return file

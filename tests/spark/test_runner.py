@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from lakemark.errors import Permanent
 from lakemark.execution.runner import Cancelled
 from lakemark.spark.versions import versions
+from sinks.hudi.prepare import FindBuckets
 from sinks.hudi.spark_exchange import SparkExchange
 from streamer.cluster_runner import CancellableClusterRunner, ClusterRunner
 from streamer.stream_failure import translate
@@ -40,7 +41,7 @@ def run_tasks(spark: SparkSession) -> None:
 
 def run_exchange(spark: SparkSession) -> None:
     batch, anything = SimpleNamespace(records=spark.range(1)), cast(Any, len)
-    SparkExchange(1).run(cast(Any, batch), anything, lambda _: anything)
+    SparkExchange(1).run(cast(Any, batch), anything, lambda _: FindBuckets())
 
 
 @pytest.mark.parametrize("run", [run_tasks, run_exchange])

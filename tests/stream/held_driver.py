@@ -57,6 +57,10 @@ class HeldWrite:
     write: Write
     folder: Path
 
+    def for_tasks(self, tasks: int) -> list[HeldWrite]:
+        """Each task writes its own buckets, and stays as well."""
+        return [HeldWrite(one, self.folder) for one in self.write.for_tasks(tasks)]
+
     def __call__(
         self, kind: PortionKind, bucket: Bucket, changes: Iterable[pa.Table]
     ) -> PortionResult:

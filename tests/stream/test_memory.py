@@ -48,13 +48,13 @@ class Watched:
 
     prepare: Prepare
 
-    def __call__(self, records: pa.Table) -> list[Portion]:
+    def __call__(self, records: pa.Table, tasks: int) -> list[Portion]:
         largest = max(batch.nbytes for batch in records.to_batches())
         # The chunk that fills up is as large as what filled it.
         if largest > MAX_ARROW_BATCH_BYTES or records.nbytes > CHUNK_BYTES + largest:
             message = f"chunk of {records.nbytes} bytes, batch of {largest}"
             raise TookTooMuch(message)
-        return self.prepare(records)
+        return self.prepare(records, tasks)
 
 
 class WatchedExchange(SparkExchange):
