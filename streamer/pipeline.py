@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,6 +13,7 @@ from pyspark.sql import SparkSession
 from lakemark.config.table_properties import MergeMode, TableType
 from lakemark.config.table_spec import TableSpec
 from lakemark.errors import InvalidConfig
+from lakemark.execution.limits import usable_threads
 from lakemark.execution.runner import CancellableRunner, LocalRunner, Runner
 from lakemark.index.bucket import BucketIndex
 from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
@@ -41,6 +41,7 @@ from sinks.hudi.sink import HudiSink
 from sinks.hudi.spark_exchange import SparkExchange
 from sinks.reject_limit import NO_REJECTS, RejectLimit
 from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
+from streamer.batch_forecast import PipelineForecast
 from streamer.cluster_runner import CancellableClusterRunner, ClusterRunner
 from streamer.config.column_roles import (
     ordering_type_problems,
@@ -126,7 +127,7 @@ def build(
             config.name,
             source,
             sink,
-            exchange or _exchange(spark, source),
+            exchange or _exchange(spark, source, sink),
             services,
             config.run,
             listener,
@@ -392,12 +393,13 @@ def _kafka_columns(config: PipelineConfig) -> list[str]:
     return [METADATA_PREFIX + name for name in config.source.metadata_columns]
 
 
-def _exchange(spark: SparkSession, source: KafkaSource) -> AdaptiveExchange:
-    budget_bytes = collect_budget_bytes(spark)
+def _exchange(spark: SparkSession, source: KafkaSource, sink: HudiSink) -> AdaptiveExchange:
+    budget_bytes, max_message_bytes = collect_budget_bytes(spark), source.max_message_bytes()
     return AdaptiveExchange(
         DriverExchange(LocalRunner(), budget_bytes),
-        SparkExchange(spark.sparkContext.defaultParallelism, source.max_message_bytes()),
+        lambda reduce_tasks: SparkExchange(reduce_tasks, max_message_bytes),
         budget_bytes,
+        PipelineForecast(spark, source, sink),
     )
 
 
@@ -424,5 +426,5 @@ def _async_compactor(
 
 def _compaction_runner(config: PipelineConfig, spark: SparkSession) -> CancellableRunner:
     if is_local(spark):
-        return LocalRunner(max(1, (os.cpu_count() or 1) // 2))
+        return LocalRunner(max(1, usable_threads() // 2))
     return CancellableClusterRunner(spark, f"compaction of {config.name}")

@@ -21,6 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lakemark.errors import Permanent
+from lakemark.execution.limits import usable_memory_bytes, usable_threads
 from lakemark.storage.scratch import scratch_of_this_process
 from streamer import class_archive
 from streamer.child_processes import kill_children_on_interrupt
@@ -153,8 +154,8 @@ def local_settings(name: str, master: str | None, own: Mapping[str, str]) -> dic
         **_STREAM_SETTINGS,
         "spark.app.name": name,
         "spark.master": master,
-        "spark.driver.memory": f"{driver_memory_bytes(_memory_bytes()) // 1024**2}m",
-        "spark.sql.shuffle.partitions": str(os.cpu_count() or 1),
+        "spark.driver.memory": f"{driver_memory_bytes(usable_memory_bytes()) // 1024**2}m",
+        "spark.sql.shuffle.partitions": str(usable_threads()),
         **own,
         "spark.jars": ",".join(filter(None, (jars, own.get("spark.jars")))),
         JAVA_OPTIONS: " ".join(filter(None, (shlex.join(log_options), own.get(JAVA_OPTIONS)))),
@@ -273,13 +274,3 @@ def _output_to(path: Path) -> Iterator[None]:
         os.dup2(saved, 2)
         os.close(saved)
         os.close(target)
-
-
-def _memory_bytes() -> int:
-    """Return the memory of this machine, or of the container if this is less."""
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    try:
-        limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
-    except OSError:
-        return machine
-    return min(machine, int(limit)) if limit.isdigit() else machine

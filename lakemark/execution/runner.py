@@ -5,11 +5,12 @@ Tasks return small values. Only the driver reads and changes the timeline.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Protocol, TypeVar
+
+from lakemark.execution.limits import usable_threads
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -75,7 +76,7 @@ class LocalRunner:
     """
 
     def __init__(self, threads: int | None = None) -> None:
-        self._threads = threads or os.cpu_count() or 1
+        self._threads = threads or usable_threads()
         self._cancelled = threading.Event()
 
     def map(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:

@@ -6,7 +6,6 @@ slices together are the result.
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark.execution.interleave import interleaved
+from lakemark.execution.limits import usable_threads
 from lakemark.model.file_slice import FileSlice
 from lakemark.read.file_group_reader import FileGroupReader
 from lakemark.read.row_filter import referenced_columns
@@ -40,7 +40,7 @@ class ArrowStream(ABC):
             CorruptData: bytes violate the format.
             Unsupported: lakemark does not read this kind of file or block.
         """
-        return interleaved(self._parts(), threads or os.cpu_count() or 1)
+        return interleaved(self._parts(), threads or usable_threads())
 
     def to_reader(self, threads: int | None = None) -> pa.RecordBatchReader:
         """Return the result as a stream that other Arrow libraries accept."""

@@ -1,10 +1,21 @@
-"""Chooses the exchange of each batch: the driver's if the batch fits there, otherwise Spark's."""
+"""Chooses the exchange of each batch by cost: the driver's or Spark's (``exchange_plan``)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Protocol
+
 from sinks.batch import KafkaBatch
 from sinks.hudi.collect import TooLarge, share_bytes
-from sinks.hudi.exchange import Exchange, OpenWrite, PortionResult, Prepare, StreamExchange
+from sinks.hudi.exchange import (
+    Exchange,
+    OpenWrite,
+    PortionResult,
+    Prepare,
+    ReadBatch,
+    StreamExchange,
+)
+from sinks.hudi.exchange_plan import BatchSize, Cores, ExchangePlan, plan_exchange
 
 #: A batch is only collected if the budget allows at least this size for each of its records.
 _MIN_SHARE_BYTES = 256
@@ -14,18 +25,42 @@ _MIN_SHARE_BYTES = 256
 _BATCHES_ON_SPARK = 20
 
 
+class BatchForecast(Protocol):
+    """What is known about the next batch before it is read."""
+
+    def record_bytes(self) -> int:
+        """Return the size of a record."""
+        ...
+
+    def buckets(self) -> int:
+        """Return the number of buckets with changes."""
+        ...
+
+    def cores(self) -> Cores:
+        """Return the cores that are usable now."""
+        ...
+
+
 class AdaptiveExchange:
-    """Uses the driver's exchange if the records are small enough, and otherwise the cluster's.
+    """Uses the driver's exchange if it is faster and the records fit, and otherwise the cluster's.
 
     Args:
-        driver: the exchange for small batches.
-        cluster: the exchange for large batches.
+        driver: the exchange in the driver.
+        cluster: returns the exchange on the cluster with a number of reduce tasks.
         budget_bytes: the maximum size of a batch that the driver collects.
+        forecast: the expected size of a batch, and the usable cores.
     """
 
-    def __init__(self, driver: StreamExchange, cluster: Exchange, budget_bytes: int) -> None:
+    def __init__(
+        self,
+        driver: StreamExchange,
+        cluster: Callable[[int], Exchange],
+        budget_bytes: int,
+        forecast: BatchForecast,
+    ) -> None:
         self._driver, self._cluster = driver, cluster
-        self._budget_bytes = budget_bytes
+        self._budget_bytes, self._forecast = budget_bytes, forecast
+        self._record_bytes = 0
         self._min_share_bytes = _MIN_SHARE_BYTES
         self._batches_to_wait = 0
 
@@ -37,15 +72,28 @@ class AdaptiveExchange:
 
     def read(self, batch: KafkaBatch) -> Exchange:
         """See ``StreamExchange.read``."""
-        share = share_bytes(batch.planned_records, self._budget_bytes)
-        if share < self._required_share_bytes():
-            return self._cluster
+        records = batch.planned_records
+        share = share_bytes(records, self._budget_bytes)
+        plan = self._plan(records, fits_driver=share >= self._required_share_bytes())
+        if not plan.on_driver:
+            return self._cluster(plan.reduce_tasks)
         try:
-            return self._driver.read(batch)
+            read = self._driver.read(batch)
         except TooLarge:
             self._min_share_bytes = share * 4
             self._batches_to_wait = _BATCHES_ON_SPARK
-            return self._cluster
+            return self._cluster(plan.reduce_tasks)
+        if isinstance(read, ReadBatch):
+            self._record_bytes = read.size_bytes // max(records, 1)
+        return read
+
+    def _plan(self, records: int, *, fits_driver: bool) -> ExchangePlan:
+        size = BatchSize(
+            records=records,
+            record_bytes=self._record_bytes or self._forecast.record_bytes(),
+            buckets=self._forecast.buckets(),
+        )
+        return plan_exchange(size, self._forecast.cores(), fits_driver=fits_driver)
 
     def _required_share_bytes(self) -> int:
         self._batches_to_wait -= 1

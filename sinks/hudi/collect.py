@@ -13,11 +13,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from lakemark.errors import Permanent
+from lakemark.execution.limits import usable_memory_bytes
 from sinks.batch import KafkaBatch
 from transforms.kafka_records import sort_by_arrival
 
 #: The maximum Arrow size of a collected batch; the heap of the JVM may set a lower limit.
 COLLECT_BUDGET_BYTES = 768 << 20
+
+#: How many copies of a batch Python must hold outside the heap: two batches and their decoded rows.
+_COPIES_OUTSIDE_HEAP = 4
+
+#: This size is always collected, even if memory is short.
+_MIN_BUDGET_BYTES = 32 << 20
 
 #: The maximum Arrow size of a record batch between Spark and Python.
 MAX_ARROW_BATCH_BYTES = 64 << 20
@@ -44,7 +51,9 @@ def collect_budget_bytes(spark: SparkSession) -> int:
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     heap_bytes = int(jvm.java.lang.Runtime.getRuntime().maxMemory())
-    return min(COLLECT_BUDGET_BYTES, heap_bytes // _COPIES_ON_HEAP)
+    outside_bytes = max(0, usable_memory_bytes() - heap_bytes)
+    budgets = (heap_bytes // _COPIES_ON_HEAP, outside_bytes // _COPIES_OUTSIDE_HEAP)
+    return min(COLLECT_BUDGET_BYTES, max(_MIN_BUDGET_BYTES, min(budgets)))
 
 
 def share_bytes(records: int, budget_bytes: int) -> int:

@@ -82,6 +82,7 @@ class HudiSink:
             partition_change=partition_change,
         )
         self._is_first_batch = True
+        self._last_files = 0
 
     @property
     def table(self) -> OpenTable:
@@ -92,6 +93,11 @@ class HudiSink:
     def dead_letters(self) -> str:
         """The URL of the dead-letter table; "" if there is none."""
         return self._rejects.table.location.url if self._rejects else ""
+
+    @property
+    def expected_buckets(self) -> int:
+        """The number of buckets that the next batch probably changes: as many as the last one."""
+        return self._last_files or self._rows.settings.index.bucket_count
 
     def recover(self) -> list[str]:
         """Roll back the pending instants of dead writers in both tables, and return them."""
@@ -131,6 +137,7 @@ class HudiSink:
             raise
         self._reject_counter.add(result.rejected, result.records)
         self._is_first_batch = False
+        self._last_files = result.files
         return result
 
     def commit_start(

@@ -48,7 +48,12 @@ _SAMPLE_TIMEOUT_S = 2.0
 
 
 class KafkaSource:
-    """One Kafka topic. Most of its errors are found before a stream starts."""
+    """One Kafka topic. Most of its errors are found before a stream starts.
+
+    Attributes:
+        sampled_record_bytes: the size of the longest record that was sampled when the stream
+            started; 0 if no record was sampled.
+    """
 
     def __init__(
         self,
@@ -72,6 +77,7 @@ class KafkaSource:
         """
         self._spark, self._config = spark, config
         self._keeps_keys = keeps_keys
+        self.sampled_record_bytes = 0
         self._properties = {
             **_FETCH_PROPERTIES,
             **settings.resolve(config.consumer, "source.consumer"),
@@ -251,6 +257,7 @@ class KafkaSource:
         with self._admin.translating(), closing(self.peek()) as peek:
             lengths = (peek.longest_bytes(offsets, _SAMPLE_TIMEOUT_S) for offsets in samples)
             longest = max(lengths, default=0)
+        self.sampled_record_bytes = longest
         return poll_records(_heap_bytes(self._spark), len(available), longest)
 
     def sample(self, count: int) -> pa.Array:

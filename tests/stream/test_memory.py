@@ -25,6 +25,7 @@ from sinks.hudi.exchange import (
     PortionResult,
     Prepare,
 )
+from sinks.hudi.exchange_plan import Cores
 from sinks.hudi.spark_exchange import SparkExchange
 from streamer import pipeline
 from streamer.events import Event
@@ -57,6 +58,19 @@ class Watched:
         return self.prepare(records, tasks)
 
 
+class SmallRecords:
+    """A forecast that is wrong: it expects records that the driver can collect."""
+
+    def record_bytes(self) -> int:
+        return 100
+
+    def buckets(self) -> int:
+        return 1
+
+    def cores(self) -> Cores:
+        return Cores(driver=2, cluster=0)
+
+
 class WatchedExchange(SparkExchange):
     """The cluster's exchange, with a check of the size of each chunk."""
 
@@ -86,7 +100,7 @@ def test_large_messages_in_one_file_group(
     # A budget that would let each record have half of what it needs.
     budget_bytes = MESSAGES * MESSAGE_BYTES // 2
     driver = DriverExchange(LocalRunner(2), budget_bytes)
-    exchange = AdaptiveExchange(driver, cluster, budget_bytes)
+    exchange = AdaptiveExchange(driver, lambda _: cluster, budget_bytes, SmallRecords())
     for version in (1, 2):
         kafka.produce(topic, [(None, _order(key, version)) for key in range(MESSAGES)])
         with pipeline.build(config, _deaf, exchange) as built:
