@@ -20,8 +20,8 @@ from dataclasses import dataclass
 # size of a batch where both exchanges take the same time, either choice is right.
 _WORK_S_OF_A_BYTE = 10e-9
 _WORK_S_OF_A_RECORD = 1e-6
-#: A file of a small bucket: a marker, the file and its statistics.
-_WORK_S_OF_A_FILE = 5e-3
+#: A file of a few rows: its marker, the file and its statistics.
+_WORK_S_OF_A_FILE = 3e-3
 #: One thread of the driver receives the results of all tasks.
 _COLLECT_S_OF_A_BYTE = 5e-9
 _SHUFFLE_S_OF_A_BYTE = 5e-9

@@ -10,6 +10,7 @@ _CHANGES = (
 )
 _JSON = ("tests/unit/transforms/decode/test_json.py", "tests/property/test_json_decoder.py")
 _AVRO = ("tests/unit/transforms/decode/test_avro.py", "tests/property/test_avro_decoder.py")
+_EXCHANGE = ("tests/unit/sinks/test_exchange.py",)
 _REJECTS = ("tests/unit/sinks/test_reject_limit.py",)
 
 OF_RECORDS = (
@@ -257,5 +258,19 @@ OF_RECORDS = (
         "return rejected > max(self.tolerated, self.max_share * records) + 1",
         "one reject more than is allowed does not stop the stream",
         _REJECTS,
+    ),
+    Mutant(
+        "sinks/hudi/spark_exchange.py",
+        "for _, table in sorted(stored, key=itemgetter(0))",
+        "for _, table in stored",
+        "changes are merged in the order in which the shuffle brings them",
+        _EXCHANGE,
+    ),
+    Mutant(
+        "sinks/hudi/prepare.py",
+        'return own | {task_of(Bucket("", bucket.number), tasks, PortionKind.KEYS)}',
+        "return own",
+        "a task that looks up keys does not know the file groups of other partitions",
+        _EXCHANGE,
     ),
 )

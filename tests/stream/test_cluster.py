@@ -7,9 +7,11 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
 from zipfile import ZipFile
 
@@ -35,6 +37,15 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 RECORDS = 8_000
 BATCHES = {"max_records_per_batch": 4_004}  # two, and some room where partitions are not even
+
+#: Records of a batch that the driver could collect, and a driver with the memory for it.
+LARGE_BATCH = 500_000
+LARGE_DRIVER = {"spark.driver.memory": "1g"}
+
+#: Where a task's metrics are in Spark's events.
+_RECORDS_READ = ("Input Metrics", "Records Read")
+_READ_FROM_SHUFFLE = ("Shuffle Read Metrics", "Total Records Read")
+_WRITTEN_TO_SHUFFLE = ("Shuffle Write Metrics", "Shuffle Records Written")
 
 #: More than the share of the driver's memory that a record of such a batch has.
 LONG_BYTES = 100_000
@@ -95,6 +106,34 @@ def test_executors_need_nothing_but_what_is_shipped_to_them(
     assert _shuffling_hosts(tmp_path / "driver") == set(WORKER_HOSTS)
     imported = f"work-*/*/*/environment/{SITE_PACKAGES}/sinks/hudi/__pycache__/spark_exchange.*"
     assert len(list(cluster.folder.glob(imported))) == len(WORKER_HOSTS)
+
+
+def test_small_records_of_a_large_batch_are_decoded_and_written_on_executors(
+    cluster: StandaloneCluster,
+    environment: Path,
+    kafka: Kafka,
+    s3_server: S3Server,
+    tmp_path: Path,
+) -> None:
+    """The records fit in the driver, but two executors are faster than its one core."""
+    orders = SentOrders(kafka, s3_server.location(), LARGE_BATCH)
+    pipeline = orders.pipeline_file(tmp_path, source={"max_records_per_batch": 2 * LARGE_BATCH})
+    arguments, folder = ["run", pipeline, "--once"], tmp_path / "driver"
+    with ExitStack() as stack:
+        with _on_one_core():
+            run = cluster.submitted(LAKEMARK, arguments, folder, environment, LARGE_DRIVER)
+            driver = stack.enter_context(run)
+        assert _exit_code(driver, folder) == 0
+    orders.assert_landed()
+    (written,) = (stage for stage in _stages(folder) if _total(stage, _READ_FROM_SHUFFLE))
+    assert len(written) > 1, "several tasks wrote files"
+    assert {task["Task Info"]["Host"] for task in written} == set(WORKER_HOSTS)
+    shuffled = [stage for stage in _stages(folder) if _total(stage, _WRITTEN_TO_SHUFFLE)]
+    (tasks,) = shuffled
+    assert {task["Task Info"]["Host"] for task in tasks} == set(WORKER_HOSTS)
+    assert _total(tasks, _RECORDS_READ) == LARGE_BATCH, "no task sent its records to the driver"
+    returned = sum(task["Task Metrics"]["Result Size"] for task in (*tasks, *written))
+    assert returned < LARGE_BATCH, "less than a byte of each record went to the driver"
 
 
 def test_shipped_modules_of_users_hide_no_package_of_lakemark(
@@ -161,7 +200,7 @@ def test_an_executor_that_is_lost_while_files_are_written_costs_nothing(
 def test_a_task_that_runs_twice_at_once_writes_its_files_once(
     cluster: StandaloneCluster, environment: Path, orders: SentOrders, tmp_path: Path
 ) -> None:
-    pipeline = orders.pipeline_file(tmp_path, source=BATCHES)
+    pipeline = orders.pipeline_file(tmp_path, source=BATCHES, run={"read_ahead": False})
     arguments = [pipeline, tmp_path]
     assert _run(cluster, HELD, arguments, tmp_path / "driver", environment, SPECULATION) == 0
     orders.assert_landed()
@@ -225,6 +264,30 @@ def _exit_code(driver: subprocess.Popen[bytes], folder: Path) -> int:
 
 def _complaints(folder: Path) -> str:
     return "".join((folder / name).read_text()[-5000:] for name in ("stderr", "stdout"))
+
+
+@contextmanager
+def _on_one_core() -> Iterator[None]:
+    """Processes that start in the block use one core."""
+    own = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(own)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, own)
+
+
+def _stages(folder: Path) -> list[list[dict[str, Any]]]:
+    """The tasks of each stage that have ended, as Spark reports them."""
+    stages = defaultdict(list)
+    for task in spark_events(folder, "SparkListenerTaskEnd"):
+        stages[task["Stage ID"]].append(task)
+    return [*stages.values()]
+
+
+def _total(tasks: Sequence[Mapping[str, Any]], metric: tuple[str, str]) -> int:
+    group, name = metric
+    return sum(task["Task Metrics"][group][name] for task in tasks)
 
 
 def _shuffling_hosts(folder: Path) -> set[str]:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -46,9 +47,11 @@ def test_killed_twenty_times_every_record_is_there_once(kafka: Kafka, tmp_path: 
         run={"mode": "continuous"},
     )
     events = tmp_path / "events.jsonl"
-    pipelines = [tmp_path / f"{mode}.yaml" for mode in ("inline", "async")]
-    for pipeline in pipelines:
-        tree["compaction"]["mode"] = pipeline.stem
+    kinds = [*product(("inline", "async"), (True, False))]
+    pipelines = [tmp_path / f"{number}.yaml" for number in range(len(kinds))]
+    for pipeline, (mode, reads_ahead) in zip(pipelines, kinds, strict=True):
+        tree["compaction"]["mode"] = mode
+        tree["run"]["read_ahead"] = reads_ahead
         pipeline.write_text(yaml.safe_dump(tree))
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
@@ -59,7 +62,7 @@ def test_killed_twenty_times_every_record_is_there_once(kafka: Kafka, tmp_path: 
             moments.randint(1, MOST_EVENTS),
             moments.uniform(0, LONGEST_PAUSE_S),
         )
-        _live_and_die(pipelines[kill % 2], events, events_to_see, pause_s)
+        _live_and_die(pipelines[kill % len(pipelines)], events, events_to_see, pause_s)
     _run(pipeline, events, "--once").check_returncode()
 
     sent = KILLS * RECORDS_A_KILL

@@ -88,20 +88,21 @@ def test_large_messages_in_one_file_group(
 ) -> None:
     topic = kafka.create_topic(settings={"max.message.bytes": str(2 * MESSAGE_BYTES)})
     path = tmp_path / "orders"
-    config = pipeline_config(
-        kafka.bootstrap,
-        topic,
-        path,
-        table=ONE_FILE_GROUP,
-        compaction={"enabled": False},
-        source={"max_records_per_batch": MESSAGES},
-    )
     cluster = WatchedExchange(2, max_message_bytes=2 * MESSAGE_BYTES)
     # A budget that would let each record have half of what it needs.
     budget_bytes = MESSAGES * MESSAGE_BYTES // 2
     driver = DriverExchange(LocalRunner(2), budget_bytes)
     exchange = AdaptiveExchange(driver, lambda _: cluster, budget_bytes, SmallRecords())
-    for version in (1, 2):
+    for version, reads_ahead in ((1, True), (2, False)):
+        config = pipeline_config(
+            kafka.bootstrap,
+            topic,
+            path,
+            table=ONE_FILE_GROUP,
+            compaction={"enabled": False},
+            source={"max_records_per_batch": MESSAGES},
+            run={"read_ahead": reads_ahead},
+        )
         kafka.produce(topic, [(None, _order(key, version)) for key in range(MESSAGES)])
         with pipeline.build(config, _deaf, exchange) as built:
             built.loop.run()

@@ -63,14 +63,19 @@ def orders(kafka: Kafka, tmp_path: Path, request: pytest.FixtureRequest) -> Sent
 
 
 @pytest.mark.parametrize(
-    ("orders", "has_written"),
-    [("disk", False), ("s3", False), ("s3", True)],
+    ("orders", "has_written", "reads_ahead"),
+    [
+        ("disk", False, True),
+        ("disk", False, False),
+        ("s3", False, True),
+        ("s3", True, True),
+    ],
     indirect=["orders"],
 )
 def test_a_driver_that_wakes_after_it_was_replaced_publishes_nothing(
-    orders: SentOrders, has_written: bool, tmp_path: Path
+    orders: SentOrders, has_written: bool, reads_ahead: bool, tmp_path: Path
 ) -> None:
-    file = _with_table(orders, tmp_path)
+    file = _with_table(orders, tmp_path, reads_ahead)
     with _locked(orders.location) as lease, _run(file) as replaced:
         _wait_until_it_writes(open_storage(orders.location), replaced)
         if has_written:
@@ -89,11 +94,13 @@ def test_a_driver_that_wakes_after_it_was_replaced_publishes_nothing(
 
 
 @pytest.mark.parametrize("orders", ["disk"], indirect=True)
-@pytest.mark.parametrize("can_end", [True, False])
+@pytest.mark.parametrize(
+    ("can_end", "reads_ahead"), [(True, True), (True, False), (False, True), (False, False)]
+)
 def test_driver_that_is_terminated_in_a_batch_exits_in_time(
-    orders: SentOrders, can_end: bool, tmp_path: Path
+    orders: SentOrders, can_end: bool, reads_ahead: bool, tmp_path: Path
 ) -> None:
-    file = _with_table(orders, tmp_path)
+    file = _with_table(orders, tmp_path, reads_ahead)
     with _locked(orders.location) as lease, _run(file) as driver:
         _wait_until_it_writes(open_storage(orders.location), driver)
         if can_end:
@@ -148,12 +155,12 @@ def _active_jobs(spark: SparkSession) -> list[int]:
     return list(spark.sparkContext.statusTracker().getActiveJobsIds())
 
 
-def _with_table(orders: SentOrders, folder: Path) -> Path:
+def _with_table(orders: SentOrders, folder: Path, reads_ahead: bool) -> Path:
     """Return the pipeline, after creating its table.
 
     A run could not create the metadata table while the test holds the lock.
     """
-    file = orders.pipeline_file(folder, spark=SPARK)
+    file = orders.pipeline_file(folder, spark=SPARK, run={"read_ahead": reads_ahead})
     create_table(orders.location, table_spec(load(str(file), [])))
     return file
 
