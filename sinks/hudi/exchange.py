@@ -20,7 +20,7 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
-from lakemark.execution.runner import LocalRunner, Runner
+from lakemark.execution.runner import LocalRunner, Runner, Task
 from lakemark.merge.merge_stream import split_batches
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.write.partitioner import Bucket, SortedRows
@@ -159,33 +159,45 @@ def write_buckets(
         runner: the threads that write.
         max_bytes: the maximum Arrow size of the buckets that are written at once. A larger bucket
             is written alone.
+
+    Returns:
+        The results, in ascending order of the buckets of each kind.
     """
 
-    def write_some(some: Sequence[_BucketOfGroup]) -> list[PortionResult]:
-        return [write(kind, group.bucket(n), group.read(n)) for kind, group, n in some]
+    def write_one(one: tuple[PortionKind, BucketGroup, int]) -> PortionResult:
+        kind, group, n = one
+        return write(kind, group.bucket(n), group.read(n))
 
     results: list[PortionResult] = []
     for groups in _rounds(arrived, max_bytes):
         buckets = [(kind, group, n) for kind, group in groups for n in range(len(group))]
-        count = min(len(buckets), _MAX_THREAD_TASKS)
-        tasks = [buckets[task::count] for task in range(count)]
-        results += [result for some in runner.map(write_some, tasks) for result in some]
+        results += _map_in_parts(runner, write_one, buckets)
     return results
 
 
-#: The nth bucket of a group.
-_BucketOfGroup: TypeAlias = tuple[PortionKind, BucketGroup, int]
+def _map_in_parts(
+    runner: Runner, function: Callable[[Task], PortionResult], tasks: Sequence[Task]
+) -> list[PortionResult]:
+    """Do the same as ``Runner.map``, but with less time for each of many short tasks."""
+    count = min(len(tasks), _MAX_THREAD_TASKS)
+    parts = [range(n, len(tasks), count) for n in range(count)]
+    done = runner.map(lambda part: [function(tasks[n]) for n in part], parts)
+    results: list[PortionResult] = [None] * len(tasks)
+    for part, some in zip(parts, done, strict=True):
+        results[part.start :: count] = some
+    return results
 
 
 def _rounds(
     arrived: Mapping[PortionKind, ArrivedRows], max_bytes: int
 ) -> Iterator[list[tuple[PortionKind, BucketGroup]]]:
     """Yield groups that are written at once: first all small kinds, then each other group."""
-    small = {kind for kind, rows in arrived.items() if rows.is_one_group(max_bytes)}
-    yield [(kind, group) for kind in small for group in arrived[kind].groups(max_bytes)]
-    for kind in arrived.keys() - small:
-        for group in arrived[kind].groups(max_bytes):
-            yield [(kind, group)]
+    small = [rows.is_one_group(max_bytes) for rows in arrived.values()]
+    kinds = [*zip(arrived.items(), small, strict=True)]
+    yield [(kind, next(rows.groups(max_bytes))) for (kind, rows), is_small in kinds if is_small]
+    for (kind, rows), is_small in kinds:
+        if not is_small:
+            yield from ([(kind, group)] for group in rows.groups(max_bytes))
 
 
 class ReadBatch:

@@ -16,8 +16,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-# Measured with orders of 230 bytes of JSON (docs/performance.md). They need not be precise: at the
-# size of a batch where both exchanges take the same time, either choice is right.
+# docs/performance.md shows where these figures come from. They need not be precise: if both
+# exchanges take about the same time, either choice is right.
 _WORK_S_OF_A_BYTE = 10e-9
 _WORK_S_OF_A_RECORD = 1e-6
 #: A file of a few rows: its marker, the file and its statistics.

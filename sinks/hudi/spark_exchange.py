@@ -24,10 +24,11 @@ from dataclasses import dataclass
 from functools import cache
 from operator import itemgetter
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
@@ -221,8 +222,11 @@ class _Spool:
 def messages(own_routes: Sequence[int], write: Write) -> list[PayloadValues]:
     """Return a message to each reduce task, with the function that writes its buckets."""
     writes = write.for_tasks(len(own_routes))
+    pickler: Any = (
+        CloudPickleSerializer()
+    )  # as Spark pickles functions, with the classes of a script
     return [
-        (route, _WRITE, "", b"", pickle.dumps(one))
+        (route, _WRITE, "", b"", pickler.dumps(one))
         for route, one in zip(own_routes, writes, strict=True)
     ]
 

@@ -67,12 +67,14 @@ class HeldWrite:
         context = TaskContext.get()
         assert context is not None
         second = self.folder / f"second-{context.partitionId()}"
-        if (self.folder / f"first-{context.partitionId()}").exists():
+        first = self.folder / f"first-{context.partitionId()}"
+        attempt = str(context.taskAttemptId())  # it may write several buckets at once
+        if first.exists() and first.read_text() != attempt:
             second.touch()
         written = self.write(kind, bucket, changes)
         with suppress(FileExistsError):
             (self.folder / "begun").mkdir()
-            (self.folder / f"first-{context.partitionId()}").touch()
+            _create_whole(first, attempt)
             _create_whole(self.folder / "first", str(_executor_pid()))
             while not second.exists():
                 time.sleep(POLL_S)
