@@ -33,7 +33,7 @@ class BatchForecast(Protocol):
         ...
 
     def buckets(self) -> int:
-        """Return the number of buckets with changes."""
+        """Return the number of buckets with changes; 0 if it is not known."""
         ...
 
     def cores(self) -> Cores:

@@ -42,7 +42,7 @@ class BatchSize:
     Attributes:
         records: the number of records.
         record_bytes: the size of a record, its key and value together.
-        buckets: the number of buckets with changes.
+        buckets: the number of buckets with changes; 0 if it is not known.
     """
 
     records: int
@@ -114,4 +114,4 @@ def _reduce_tasks(size: BatchSize, cores: Cores) -> int:
     """
     usable = cores.cluster or math.ceil(cores.driver)
     wanted = math.ceil(size.work_s / _WORK_S_OF_A_TASK)
-    return max(1, min(wanted, size.buckets, usable * _TASKS_OF_A_CORE))
+    return max(1, min(wanted, size.buckets or wanted, usable * _TASKS_OF_A_CORE))

@@ -96,8 +96,11 @@ class HudiSink:
 
     @property
     def expected_buckets(self) -> int:
-        """The number of buckets that the next batch probably changes: as many as the last one."""
-        return self._last_files or self._rows.settings.index.bucket_count
+        """The number of buckets that the next batch probably changes: as many as the last one.
+
+        It is 0 before the first batch.
+        """
+        return self._last_files
 
     def recover(self) -> list[str]:
         """Roll back the pending instants of dead writers in both tables, and return them."""

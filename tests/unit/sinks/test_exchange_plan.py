@@ -78,6 +78,8 @@ def test_tasks_are_not_more_than_buckets_or_than_the_cores_need(
         (MILLION, 16),
         (BatchSize(records=10_000_000, record_bytes=667, buckets=64), 24),
         (BatchSize(records=10_000_000, record_bytes=667, buckets=5), 5),
+        (BatchSize(records=10_000_000, record_bytes=667, buckets=0), 24),
+        (BatchSize(records=0, record_bytes=667, buckets=0), 1),
     ],
 )
 def test_tasks_follow_the_work_of_a_batch(size: BatchSize, tasks: int) -> None:
