@@ -25,6 +25,9 @@ _MIN_ROWS_OF_A_SLICE = 1_000
 #: The maximum Arrow size of rows that are gathered at once. More do not fit the caches of a core.
 _MAX_GATHERED_BYTES = 16 << 20
 
+#: Groups are formed by the mean size of rows, so they should be smaller than allowed.
+_FILLED = 0.8
+
 
 class ArrivedTable(Protocol):
     """A table that is sorted by bucket."""
@@ -137,7 +140,7 @@ class ArrivedRows:
 
     def is_one_group(self, max_bytes: int) -> bool:
         """Return whether ``groups`` yields one group."""
-        return len(self._ends_of_groups(max_bytes)) == 1
+        return len(self._bounds(max_bytes)) == 1
 
     def groups(self, max_bytes: int) -> Iterator[BucketGroup]:
         """Yield all buckets with their rows, in ascending order and in groups.
@@ -145,10 +148,8 @@ class ArrivedRows:
         A group has at most ``max_bytes``, or it is one bucket. The rows of a group that consists of
         one bucket are read table by table.
         """
-        gathers = self._gathers
-        ends = self._ends_of_groups(max_bytes)
-        for first, end in zip([0, *ends], ends, strict=False):
-            if gathers and end - first > 1:
+        for first, end in self._bounds(max_bytes):
+            if self._gathers and end - first > 1:
                 yield self._gather(first, end)
             else:
                 yield BucketGroup(self, first, [*range(end - first + 1)], None)
@@ -176,12 +177,16 @@ class ArrivedRows:
             one.schema.equals(schema) for one in self._tables
         )
 
-    def _ends_of_groups(self, max_bytes: int) -> list[int]:
-        """Return the end of each group, as positions of buckets."""
+    def _bounds(self, max_bytes: int) -> list[tuple[int, int]]:
+        """Return the first bucket of each group, and the bucket after its last one."""
         max_bytes = min(max_bytes, _MAX_GATHERED_BYTES) if self._gathers else max_bytes
-        row_bytes = np.array(
-            [one.size_bytes / max(one.spans.starts[-1], 1) for one in self._tables]
-        )
+        ends = self._estimate_ends(max_bytes * _FILLED)
+        estimated = zip([0, *ends], ends, strict=False)
+        return [bounds for one in estimated for bounds in self._split(*one, max_bytes)]
+
+    def _estimate_ends(self, max_bytes: float) -> list[int]:
+        """Return the end of each group, if all rows of a table have the same size."""
+        row_bytes = np.array([one.size_bytes / one.spans.starts[-1] for one in self._tables])
         sizes = (self._stop_of - self._start_of) * row_bytes[self._table_of]
         totals = np.cumsum(sizes)[self._ends - 1]
         ends, before = list[int](), 0.0
@@ -191,15 +196,35 @@ class ArrivedRows:
             before = float(totals[ends[-1] - 1])
         return ends
 
+    def _split(self, first: int, end: int, max_bytes: int) -> Iterator[tuple[int, int]]:
+        """Divide a group whose rows are larger than estimated."""
+        if end - first == 1 or sum(t.nbytes for t in self._slices(first, end)) <= max_bytes:
+            yield first, end
+        else:
+            middle = (first + end) // 2
+            yield from self._split(first, middle, max_bytes)
+            yield from self._split(middle, end, max_bytes)
+
+    def _slices(self, first: int, end: int) -> Iterator[pa.Table]:
+        """Yield the rows of consecutive buckets in each table, without copying them."""
+        for number, table in enumerate(self._tables):
+            begin, stop = self._positions(number, first, end)
+            yield table.read(int(table.spans.starts[begin]), int(table.spans.starts[stop]))
+
+    def _positions(self, table: int, first: int, end: int) -> tuple[int, int]:
+        """Return which of its buckets a table has between two buckets."""
+        bounds = self._buckets[first], self._buckets[end - 1] + 1
+        begin, stop = np.searchsorted(self._codes[table], bounds)
+        return int(begin), int(stop)
+
     def _gather(self, first: int, end: int) -> BucketGroup:
         """Copy the rows of consecutive buckets from all tables, and sort them by bucket."""
-        tables, codes = list[pa.Table](), list[npt.NDArray[np.int64]]()
-        bounds = self._buckets[first], self._buckets[end - 1] + 1
-        for table, of_table in zip(self._tables, self._codes, strict=True):
-            begin, stop = np.searchsorted(of_table, bounds)
-            starts = table.spans.starts[begin : stop + 1]
-            tables.append(table.read(int(starts[0]), int(starts[-1])))
-            codes.append(np.repeat(of_table[begin:stop], np.diff(starts)))
+        codes = list[npt.NDArray[np.int64]]()
+        for number, table in enumerate(self._tables):
+            begin, stop = self._positions(number, first, end)
+            counts = np.diff(table.spans.starts[begin : stop + 1])
+            codes.append(np.repeat(self._codes[number][begin:stop], counts))
+        tables = list(self._slices(first, end))
         rows, sorted_codes = _sort(tables, codes)
         starts = np.searchsorted(sorted_codes, self._buckets[first:end])
         return BucketGroup(self, first, [*starts.tolist(), len(sorted_codes)], rows)

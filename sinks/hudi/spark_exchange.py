@@ -222,9 +222,7 @@ class _Spool:
 def messages(own_routes: Sequence[int], write: Write) -> list[PayloadValues]:
     """Return a message to each reduce task, with the function that writes its buckets."""
     writes = write.for_tasks(len(own_routes))
-    pickler: Any = (
-        CloudPickleSerializer()
-    )  # as Spark pickles functions, with the classes of a script
+    pickler: Any = CloudPickleSerializer()  # like Spark, it pickles the classes of a script, too
     return [
         (route, _WRITE, "", b"", pickler.dumps(one))
         for route, one in zip(own_routes, writes, strict=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -159,6 +160,27 @@ def test_tables_with_different_columns_are_not_gathered() -> None:
     tables = [TableInMemory(PrepareRows()(chunk, 1)[0].content) for chunk in chunks]
     (group,) = ArrivedRows(tables).groups(1 << 20)
     assert [table.num_columns for table in group.read(0)] == [5, 6]
+
+
+@pytest.mark.parametrize("least_rows", [1, 1_000], ids=["sliced", "gathered"])
+@given(sizes=st.lists(st.sampled_from([1, 10, 5_000]), min_size=1, max_size=30), data=st.data())
+def test_a_group_is_not_larger_than_allowed_even_if_rows_differ_in_size(
+    least_rows: int, sizes: list[int], data: st.DataObject
+) -> None:
+    numbers = [data.draw(st.integers(0, 7)) for _ in sizes]
+    rows = pa.table({"value": ["x" * size for size in sizes]})
+    paths = pa.repeat("eu", len(sizes))
+    ordered = sort_by_bucket(paths, np.array(numbers, np.int32), rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arrived_rows, "_MIN_ROWS_OF_A_SLICE", least_rows)
+        groups = list(ArrivedRows([TableInMemory(ordered)] * 3).groups(4_000))
+    lengths = [
+        [pc.sum(pc.binary_length(t["value"])).as_py() for n in range(len(one)) for t in one.read(n)]
+        for one in groups
+    ]
+    assert sum(map(sum, lengths)) == 3 * sum(sizes)
+    for one, bytes_of_buckets in zip(groups, lengths, strict=True):
+        assert len(one) == 1 or sum(bytes_of_buckets) <= 4_000
 
 
 @given(st.integers(1, 5), st.booleans())
