@@ -122,8 +122,9 @@ class Subject:
         return OpenTable(self._storage, read_properties(self._storage))
 
     def _opened(self) -> OpenTable:
+        """Open the table, and read what its first query needs, whatever its condition is."""
         table = self._open()
-        table.view()
+        assert table.snapshot.partial_views() is not None
         return table
 
 

@@ -27,6 +27,8 @@ NON_PARTITIONED = "."
 
 #: Length in bytes of the key of a column's statistics in one file.
 FILE_KEY_BYTES = 12 + 12 + 24
+#: The start and the end of the partition's hash in such a key.
+PARTITION_ID = (12, 24)
 
 
 def column_stats_key(column: str, partition_path: str, file_name: str) -> bytes:
@@ -46,6 +48,11 @@ def column_prefix(column: str, *paths: str | None) -> bytes:
     """
     named = (hash_id(stored_path(path)) for path in paths if path is not None)
     return hash_id(column) + b"".join(named)
+
+
+def partition_id(partition_path: str) -> str:
+    """Return the hash of a partition, as keys contain it."""
+    return hash_id(stored_path(partition_path)).decode()
 
 
 def bloom_filter_key(partition_path: str, file_name: str) -> bytes:

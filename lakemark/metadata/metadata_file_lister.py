@@ -14,15 +14,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from lakemark.codec.hfile.selection import Keys
+from lakemark.codec.hfile.selection import Keys, Selection
 from lakemark.merge.key_codes import key_codes
-from lakemark.metadata.index_keys import partition_path_of, stored_path
+from lakemark.metadata.index_keys import NON_PARTITIONED, partition_path_of, stored_path
 from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.metadata.slice_rows import KEY, PAYLOAD
 from lakemark.model.file_slice import ALL_PARTITIONS
-from lakemark.view.file_lister import DataFile, data_file
+from lakemark.view.file_lister import FILE_NAMES, DataFile, data_file
 
 _FILES = PartitionKind.FILES
 
@@ -61,6 +62,14 @@ class MetadataFileLister:
         listed = self._read(list(names.values()))
         return {path: _data_files(path, listed.get(name, ())) for path, name in names.items()}
 
+    def list_names(self, partition_paths: Iterable[str]) -> pa.Table:
+        """See ``lakemark.view.file_lister.PartitionLister``. Errors as for ``list_files``."""
+        names = pa.array([stored_path(path) for path in partition_paths], pa.string())
+        entries = self._entries(Keys.of_any(names))
+        keys = entries.column(KEY)
+        paths = pc.if_else(pc.equal(keys, NON_PARTITIONED), "", keys)
+        return pa.table([paths, *entries.columns[1:]], schema=FILE_NAMES)
+
     def records(self) -> dict[str, dict[str, int]]:
         """Return the stored names and sizes of the files under each key.
 
@@ -70,13 +79,16 @@ class MetadataFileLister:
 
     def _read(self, keys: Sequence[str] | None) -> dict[str, list[tuple[str, int]]]:
         """Return the names and sizes under each of ``keys``; under all keys if it is None."""
-        selection = None if keys is None else Keys.of_any(pa.array(keys, pa.string()))
-        parts = self.metadata.parts(_FILES.stored_name, selection)
-        entries = _live_entries(self.metadata.history(parts, _FILES.payload))
+        entries = self._entries(None if keys is None else Keys.of_any(pa.array(keys, pa.string())))
         listed: dict[str, list[tuple[str, int]]] = {}
         for key, name, size_bytes in zip(*entries.to_pydict().values(), strict=True):
             listed.setdefault(key, []).append((name, size_bytes))
         return listed
+
+    def _entries(self, selection: Selection | None) -> pa.Table:
+        """Return key, name and size of each entry under the selected keys."""
+        parts = self.metadata.parts(_FILES.stored_name, selection)
+        return _live_entries(self.metadata.history(parts, _FILES.payload))
 
 
 def _live_entries(rows: pa.Table) -> pa.Table:

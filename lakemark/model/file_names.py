@@ -13,9 +13,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 _BASE = re.compile(r"^([a-zA-Z0-9-]+)_([a-zA-Z0-9-]+)_([0-9]+)\.([a-zA-Z0-9]+)$")
 _LOG = re.compile(r"^\.([^._]+)_([^.]*)\.(?:log|archive)\.(\d+)(?:_(\d+-\d+-\d+)(\.cdc)?)?$")
-
+_CDC = ".cdc"
 
 #: How many hex digits of an attempt's name become part of a file name. As a number they must fit
 #: into a Java ``long``.
@@ -78,7 +81,7 @@ class LogFileName:
 
     def __str__(self) -> str:
         token = "" if self.write_token is None else f"_{self.write_token}"
-        return f".{self.file_id}_{self.instant}.log.{self.version}{token}{'.cdc' * self.is_cdc}"
+        return f".{self.file_id}_{self.instant}.log.{self.version}{token}{_CDC * self.is_cdc}"
 
     @property
     def scan_order(self) -> tuple[str, int, str, bool]:
@@ -87,3 +90,18 @@ class LogFileName:
         Source: ``HoodieLogFile.LogFileComparator``.
         """
         return (self.instant, self.version, self.write_token or "", self.is_cdc)
+
+
+def parse_file_ids(names: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return the file ids in the names of base files and logs; any text for other names."""
+    return pc.replace_substring_regex(names, "^\\.?([^_]*).*$", "\\1")
+
+
+def is_log_name(names: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return whether each name of a data file is that of a log."""
+    return pc.starts_with(names, ".")
+
+
+def is_cdc_name(names: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return whether each name of a data file is that of a file of changes (CDC)."""
+    return pc.ends_with(names, _CDC)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import replace
+from typing import TypeVar
 
 from lakemark.config.table_properties import TableProperties
 from lakemark.errors import CorruptData, HudiError, SnapshotChanged
@@ -27,7 +28,10 @@ from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_lister import FileLister, StorageFileLister
 from lakemark.view.file_system_view import FileSystemView
-from lakemark.view.view_loader import load_view
+from lakemark.view.partial_views import PartialViews
+from lakemark.view.view_loader import check_no_deletions, load_context, load_view
+
+T = TypeVar("T")
 
 #: How often loading a view is tried while other writers clean or roll back at the same time.
 _VIEW_ATTEMPTS = 3
@@ -61,6 +65,7 @@ class CachedSnapshot:
         self._storage, self._store, self._opener = storage, store, opener
         self._timeline: Timeline | None = None
         self._view: FileSystemView | None = None
+        self._parts: PartialViews | None = None
         self._metadata: MetadataTable | None = None
 
     @property
@@ -82,8 +87,23 @@ class CachedSnapshot:
             SnapshotChanged: other writers cleaned or rolled back during each attempt.
         """
         if self._view is None:
-            self._view = self._load_view()
+            self._view = self._load(self._list_view)
         return self._view
+
+    def partial_views(self) -> PartialViews | None:
+        """Return views of parts of the table as of ``timeline``, which list only those parts.
+
+        The result is None if the whole view is in memory, or if the table has no metadata table
+        that may be used. In both cases the caller uses ``view``.
+
+        Raises:
+            SnapshotChanged: as for ``view``.
+        """
+        if self._view is not None or not self.properties.metadata_partitions:
+            return None
+        if self._parts is None:
+            self._parts = self._load(self._open_parts)
+        return self._parts
 
     def metadata_with(self, kind: PartitionKind) -> MetadataTable | None:
         """Return the metadata table if it is up to date and has the partition ``kind``, else None.
@@ -109,7 +129,7 @@ class CachedSnapshot:
         timeline = loaded or self._store.load()
         if self._timeline is None or timeline.instants != self._timeline.instants:
             check_same_version(self._storage, self._store.version)
-            self._timeline, self._view = timeline, None
+            self._timeline, self._view, self._parts = timeline, None, None
 
     def forget_metadata_table(self, properties: TableProperties) -> None:
         """Drop the cached metadata table and view, after the metadata table was rebuilt or removed.
@@ -118,7 +138,7 @@ class CachedSnapshot:
             properties: the table's new properties.
         """
         self.properties = properties
-        self._metadata = self._view = None
+        self._metadata = self._view = self._parts = None
 
     def carry_commit(self, instant: Instant, metadata: CommitMetadata, timeline: Timeline) -> None:
         """Add our own commit to the view.
@@ -138,14 +158,14 @@ class CachedSnapshot:
         ]
         view = self._view
         self._timeline = timeline
-        self._view = self._metadata = None
+        self._view = self._parts = self._metadata = None
         if view is not None and not others:
             self._carry_view(lambda: view.with_commit(instant, metadata))
 
     def carry_compaction_request(self, requested: Instant, plan: CompactionPlan) -> None:
         """Add a compaction that we requested to the view."""
         self._timeline = self.timeline.with_instant(requested)
-        view, self._view = self._view, None
+        view, self._view, self._parts = self._view, None, None
         if view is not None:
             self._carry_view(lambda: view.with_compaction_plan(requested.requested_at, plan))
 
@@ -169,7 +189,7 @@ class CachedSnapshot:
     def _carry_deletion(self, paths: Collection[str], timeline: Timeline, own: str = "") -> None:
         known, view = set(self.timeline.instants), self._view
         others = [i for i in timeline.instants if i not in known and i.requested_at != own]
-        self._timeline, self._view, self._metadata = timeline, None, None
+        self._timeline, self._view, self._parts, self._metadata = timeline, None, None, None
         if view is not None and not others:
             self._carry_view(lambda: replace(view, timeline=timeline).without_files(paths))
 
@@ -185,10 +205,11 @@ class CachedSnapshot:
         except HudiError as error:
             _log.warning("the file slices are loaded again, because of %s", error)
 
-    def _load_view(self) -> FileSystemView:
+    def _load(self, read: Callable[[], T]) -> T:
+        """Read the file slices as of ``timeline``; load the timeline again if it has changed."""
         for _ in range(_VIEW_ATTEMPTS - 1):
             try:
-                return self._list_view()
+                return read()
             except SnapshotChanged:
                 pass
             except CorruptData:
@@ -197,15 +218,32 @@ class CachedSnapshot:
                 if self._metadata is None:
                     raise
             self._timeline = self._store.load()
-        return self._list_view()
+        return read()
 
     def _list_view(self) -> FileSystemView:
         """Return the view as of ``timeline``, from the metadata table if there is one."""
-        timeline = self.timeline
-        # Another writer may have built or dropped the metadata table.
-        self.properties, self._metadata = read_properties(self._storage), None
-        metadata = self.metadata_with(PartitionKind.FILES)
+        timeline, metadata = self.timeline, self._open_metadata_table()
         lister: FileLister = (
             StorageFileLister(self._storage) if metadata is None else MetadataFileLister(metadata)
         )
         return load_view(self._store, timeline, lister, self._store.version)
+
+    def _open_parts(self) -> PartialViews | None:
+        """Return views of parts of the table; None if the metadata table may not be used."""
+        timeline, metadata = self.timeline, self._open_metadata_table()
+        if metadata is None:
+            return None
+        context = load_context(self._store, timeline, self._store.version)
+        lister = MetadataFileLister(metadata)
+        parts = PartialViews(lister, lister.list_partitions(), context)
+        check_no_deletions(timeline, self._store.load())
+        return parts
+
+    def _open_metadata_table(self) -> MetadataTable | None:
+        """Open the metadata table as of ``timeline``; None if it may not list the table's files.
+
+        The properties are read again, because another writer may have built or dropped the metadata
+        table.
+        """
+        self.properties, self._metadata = read_properties(self._storage), None
+        return self.metadata_with(PartitionKind.FILES)

@@ -264,6 +264,7 @@ class OpenTable:
         planner = self._planner(
             is_filtered=where is not None or record_keys is not None,
             names_keys=record_keys is not None,
+            is_latest=not isinstance(query, Incremental) and query.as_of is None,
         )
         if isinstance(where, str):
             from lakemark.read.where import parse_where
@@ -289,15 +290,23 @@ class OpenTable:
     def _known_avro_schema(self) -> dict[str, Any] | None:
         return self._avro_schema() or self.properties.create_schema
 
-    def _planner(self, *, is_filtered: bool = False, names_keys: bool = False) -> ScanPlanner:
-        """Return a scan planner. Statistics and indexes are opened only if the scan uses them."""
-        view = self.view()
+    def _planner(
+        self, *, is_filtered: bool = False, names_keys: bool = False, is_latest: bool = False
+    ) -> ScanPlanner:
+        """Return a scan planner. Only what the scan uses is opened.
+
+        A condition on the latest rows may select few file slices, so the others are not loaded.
+        """
+        parts = self.snapshot.partial_views() if is_filtered and is_latest else None
+        if parts is None:
+            self.view()
         return ScanPlanner(
             self.storage,
             self.properties,
             self.store,
-            view,
+            self.view,
             self._known_avro_schema() or _NO_COLUMNS,
+            parts,
             self._statistics() if is_filtered else None,
             self._key_locations() if names_keys else None,
             self.mergers,

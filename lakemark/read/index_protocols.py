@@ -38,20 +38,19 @@ class FileStatistics(Protocol):
     that occur; both are null if the file has no value. An unknown count is null.
     """
 
-    def of_column(
-        self, column: str, data_type: pa.DataType, partitions: Sequence[str] | None = None
-    ) -> pa.Table:
+    def by_path(self, column: str, data_type: pa.DataType, partitions: Sequence[str]) -> pa.Table:
         """Return the statistics of one column, for the files that have any.
 
         Args:
             column: name of the column; for a field inside a struct, the path with dots.
             data_type: current type of the column. Statistics of values of an older type are
                 included if the change of type keeps the order of the values.
-            partitions: paths of the partitions to search; all when None.
+            partitions: paths of the partitions to search.
 
         Returns:
-            A table with the schema ``statistics_schema("file_name", data_type)``, and one row for
-            each file.
+            A table with the schema ``statistics_schema("path", data_type)``, and one row for each
+            file. Paths are relative to the table's root, because files of two partitions may have
+            the same name.
         """
         ...
 

@@ -3,31 +3,32 @@
 For each column, the statistics of all files of a slice are combined. Columns are combined
 separately, because the values of one merged row may come from different files. If a merge can
 create new values, statistics are not used for slices with logs.
+
+File groups can be skipped before their slices are known. A file group is then treated as one slice
+with all of its files, so its ranges contain those of each of its slices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import accumulate
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakemark.merge.key_codes import KeyCodes, key_codes
+from lakemark.model.file_names import is_cdc_name, is_log_name, parse_file_ids
 from lakemark.model.file_slice import FileSlice
 from lakemark.read.index_protocols import FileStatistics
 from lakemark.read.partition_pruning import partition_guarantee
+from lakemark.read.range_search import SliceRanges, find_slices
 from lakemark.read.row_filter import may_match, referenced_columns
 
-#: From this character on, Java and Arrow order text differently. Java computed some of the bounds.
-_FIRST_SURROGATE = "\ud800"
-
-#: Alternative expressions; each row of a slice meets at least one of them.
-_Cases: TypeAlias = list[pc.Expression]
-_ANYTHING: _Cases = [pc.scalar(True)]
-#: Largest number of cases of a slice. Each column with both nulls and values doubles the number.
-_MAX_CASES = 16
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Rows: TypeAlias = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class SlicePruner:
     is_hive_style: bool = False
     statistics: FileStatistics | None = None
     merging_makes_values: bool = False
+    _read: dict[str, _Statistics] = field(default_factory=dict, init=False, repr=False)
 
     def select(self, slices: Sequence[FileSlice], condition: pc.Expression) -> list[FileSlice]:
         """Return the slices that may hold a row that meets the condition.
@@ -59,19 +61,16 @@ class SlicePruner:
             SnapshotChanged: statistics were rewritten in the meantime; plan the query again.
             CorruptData: statistics are damaged.
         """
-        in_partitions = self._in_partitions(slices, condition)
+        paths = self.select_partitions({s.group.partition_path for s in slices}, condition)
+        left = set(paths)
+        in_partitions = [s for s in slices if s.group.partition_path in left]
         if self.statistics is None or not in_partitions:
             return in_partitions
-        cases = [[pc.scalar(True)] for _ in in_partitions]
-        for name in referenced_columns(condition, self.schema):
-            known = self._of_column(self.statistics, name, in_partitions)
-            cases = [_combine_cases(one, more) for one, more in zip(cases, known, strict=True)]
-        return _select(in_partitions, _may_hold_in_one(condition, cases, self.schema))
+        return _select(in_partitions, self._search(_FilesOfSlices.of(in_partitions), condition))
 
-    def _in_partitions(
-        self, slices: Sequence[FileSlice], condition: pc.Expression
-    ) -> list[FileSlice]:
-        paths = sorted({s.group.partition_path for s in slices})
+    def select_partitions(self, paths: Iterable[str], condition: pc.Expression) -> list[str]:
+        """Return the partitions, sorted, whose path does not rule out a row that matches."""
+        candidates = sorted(paths)
         guarantees = [
             partition_guarantee(
                 path,
@@ -80,92 +79,110 @@ class SlicePruner:
                 is_url_encoded=self.is_url_encoded,
                 is_hive_style=self.is_hive_style,
             )
-            for path in paths
+            for path in candidates
         ]
-        left = set(_select(paths, may_match(condition, guarantees, self.schema)))
-        return [s for s in slices if s.group.partition_path in left]
+        return _select(candidates, may_match(condition, guarantees, self.schema))
 
-    def _of_column(
-        self, statistics: FileStatistics, name: str, slices: Sequence[FileSlice]
-    ) -> list[_Cases]:
-        """Return the cases of one column in each slice."""
-        data_type = self.schema.field(name).type
-        if not _is_ordered(data_type):
-            return [_ANYTHING] * len(slices)
-        partitions = sorted({s.group.partition_path for s in slices})
-        rows = statistics.of_column(name, data_type, partitions)
-        ranges = {
-            file: _Range(low, high, may_be_null=nulls != 0)
-            for file, low, high, nulls, _ in zip(*_to_lists(rows).values(), strict=True)
-        }
-        return [
-            _ANYTHING
-            if self.merging_makes_values and s.logs
-            else _column_cases(name, data_type, _names(s), ranges)
-            for s in slices
-        ]
+    def select_file_groups(self, files: pa.Table, condition: pc.Expression) -> pa.Table:
+        """Return the files of the file groups that may hold a row that meets the condition.
+
+        Errors as for ``select``.
+
+        Args:
+            files: all files of some file groups, with the schema ``FILE_NAMES``.
+            condition: the condition.
+        """
+        if self.statistics is None or not files.num_rows:
+            return files
+        groups = _file_groups(files)
+        are_left = self._search(_FilesOfSlices.of_groups(files, groups), condition)
+        return files.filter(pa.array(are_left[groups.codes]))
+
+    def _search(self, files: _FilesOfSlices, condition: pc.Expression) -> Mask:
+        """Return for each slice whether it may hold a row that meets the condition."""
+        names = referenced_columns(condition, self.schema)
+        known = [self._of_column(self.schema.field(name), files) for name in names]
+        columns = [one for one in known if one is not None]
+        return find_slices(condition, columns, files.count, self.schema)
+
+    def _of_column(self, column: pa.Field, files: _FilesOfSlices) -> SliceRanges | None:
+        """Return the ranges of one column in each slice; None if there are none."""
+        if self.statistics is None or not _is_ordered(column.type):
+            return None
+        read = self._read.get(column.name)
+        if read is None or not read.partitions.issuperset(files.partitions):
+            known = self.statistics.by_path(column.name, column.type, files.partitions)
+            self._read[column.name] = _Statistics(frozenset(files.partitions), known)
+        known = self._read[column.name].of_files
+        rows = pc.fill_null(pc.index_in(files.paths, value_set=known.column("path")), -1)
+        ranges = SliceRanges.of(column, known, np.asarray(rows), files.slices, files.count)
+        return ranges.without(files.have_logs) if self.merging_makes_values else ranges
+
+
+class _Statistics(NamedTuple):
+    """The statistics of one column in the files of some partitions."""
+
+    partitions: frozenset[str]
+    of_files: pa.Table
 
 
 @dataclass(frozen=True, slots=True)
-class _Range:
-    """Bounds of a column in a file; both are None if the file has no value."""
+class _FilesOfSlices:
+    """The files of some slices.
 
-    low: Any
-    high: Any
-    may_be_null: bool
-
-
-def _column_cases(
-    name: str, data_type: pa.DataType, files: Sequence[str], ranges: dict[str, _Range]
-) -> _Cases:
-    known = [ranges[file] for file in files if file in ranges]
-    if not files or len(known) < len(files) or any(_is_ordered_differently(one) for one in known):
-        return _ANYTHING
-    column, with_values = pc.field(name), [one for one in known if one.low is not None]
-    cases = [column.is_null()] if any(one.may_be_null for one in known) else []
-    if with_values:
-        low = pa.scalar(min(one.low for one in with_values), data_type)
-        high = pa.scalar(max(one.high for one in with_values), data_type)
-        cases.append((column >= low) & (column <= high))
-    return cases
-
-
-def _combine_cases(some: _Cases, more: _Cases) -> _Cases:
-    """Combine the cases of two columns; return only ``some`` if there would be too many."""
-    if len(some) * len(more) > _MAX_CASES:
-        return some
-    return [one & other for one in some for other in more]
-
-
-def _may_hold_in_one(
-    condition: pc.Expression, cases: Sequence[_Cases], schema: pa.Schema
-) -> list[bool]:
-    """Return for each slice whether a row in one of its cases may meet the condition.
-
-    Each case is a separate guarantee, because Arrow cannot use a guarantee that has an "or".
+    Attributes:
+        partitions: the partitions of the slices.
+        paths: the paths of the files, relative to the table's root.
+        slices: the slice of each file.
+        count: the number of slices.
+        have_logs: whether each slice has logs.
     """
-    answers = may_match(condition, [case for each in cases for case in each], schema)
-    ends = accumulate(map(len, cases))
-    return [any(answers[end - len(each) : end]) for each, end in zip(cases, ends, strict=True)]
+
+    partitions: list[str]
+    paths: pa.Array
+    slices: Rows
+    count: int
+    have_logs: Mask
+
+    @classmethod
+    def of(cls, slices: Sequence[FileSlice]) -> _FilesOfSlices:
+        paths = [_paths(one) for one in slices]
+        return cls(
+            sorted({one.group.partition_path for one in slices}),
+            pa.array([path for of_slice in paths for path in of_slice], pa.string()),
+            np.repeat(np.arange(len(slices)), [len(of_slice) for of_slice in paths]),
+            len(slices),
+            np.array([bool(one.logs) for one in slices], np.bool_),
+        )
+
+    @classmethod
+    def of_groups(cls, files: pa.Table, groups: KeyCodes) -> _FilesOfSlices:
+        """Treat each file group as one slice.
+
+        Args:
+            files: the files, with the schema ``FILE_NAMES``.
+            groups: the file group of each file.
+        """
+        # Files of changes (CDC) belong to no slice, and have no statistics.
+        is_read = np.asarray(pc.invert(is_cdc_name(files.column("name"))))
+        folders, names, _ = files.filter(pa.array(is_read)).columns
+        slashes = pc.if_else(pc.equal(folders, ""), "", "/")
+        codes = groups.codes[is_read]
+        logs = codes[np.asarray(is_log_name(names))]
+        return cls(
+            pc.unique(folders).to_pylist(),
+            pc.binary_join_element_wise(folders, slashes, names, "").combine_chunks(),
+            codes,
+            groups.key_count,
+            np.bincount(logs, minlength=groups.key_count) > 0,
+        )
 
 
-def _is_ordered_differently(one: _Range) -> bool:
-    """Return whether Arrow and Java may order text between the bounds differently."""
-    texts = [bound for bound in (one.low, one.high) if isinstance(bound, str)]
-    return any(max(text, default="") >= _FIRST_SURROGATE for text in texts)
-
-
-def _to_lists(rows: pa.Table) -> dict[str, list[Any]]:
-    """Return the columns as lists, with times and dates as numbers.
-
-    Python's own times and dates end in the year 9999.
-    """
-    arrays = [_as_numbers(c) if pa.types.is_temporal(c.type) else c for c in rows.columns]
-    return {name: a.to_pylist() for name, a in zip(rows.column_names, arrays, strict=True)}
-
-
-def _as_numbers(times: pa.ChunkedArray) -> pa.ChunkedArray:
-    return times.cast(pa.int32() if times.type.bit_width == 32 else pa.int64())
+def _file_groups(files: pa.Table) -> KeyCodes:
+    """Number the file groups of these files, which have the schema ``FILE_NAMES``."""
+    ids = parse_file_ids(files.column("name"))
+    named = pa.table({"partition": files.column("partition_path"), "file_id": ids})
+    return key_codes(named, ["partition", "file_id"])
 
 
 def _is_ordered(data_type: pa.DataType) -> bool:
@@ -173,10 +190,10 @@ def _is_ordered(data_type: pa.DataType) -> bool:
     return not (pa.types.is_nested(data_type) or pa.types.is_floating(data_type))
 
 
-def _names(file_slice: FileSlice) -> list[str]:
-    base = [str(file_slice.base.name)] if file_slice.base else []
-    return base + [str(log.name) for log in file_slice.logs]
+def _paths(file_slice: FileSlice) -> list[str]:
+    base = [file_slice.base.path] if file_slice.base else []
+    return base + [log.path for log in file_slice.logs]
 
 
-def _select(items: Sequence[Any], mask: Sequence[bool]) -> list[Any]:
+def _select(items: Sequence[Any], mask: Sequence[bool] | Mask) -> list[Any]:
     return [item for item, is_left in zip(items, mask, strict=True) if is_left]

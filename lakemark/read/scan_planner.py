@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from lakemark.config import keys
 from lakemark.config.merge_settings import merge_settings
 from lakemark.config.table_properties import MergeMode, TableProperties
-from lakemark.errors import InvalidConfig
+from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.merge.custom.api import CustomMerger
 from lakemark.merge.record_merger import commit_time_merger
 from lakemark.merge.table_merger import table_merger
@@ -40,6 +40,7 @@ from lakemark.schema import avro
 from lakemark.storage import Storage
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_system_view import FileSystemView
+from lakemark.view.partial_views import PartialViews
 from lakemark.view.visible_instants import VisibleInstants
 
 if TYPE_CHECKING:
@@ -56,7 +57,9 @@ class ScanPlanner:
         storage: storage at the table's root.
         properties: properties of the table.
         store: reads the table's instants.
-        view: the table's current file slices.
+        whole_view: returns the table's current file slices.
+        parts: views of parts of the table, for queries that do not need all file slices; None if
+            the whole view is in memory, or if the table has no metadata table.
         avro_schema: the table's current columns, without the meta columns.
         statistics: column statistics of the table's files, if there are any.
         key_locations: locations of the table's current records, if an index has them.
@@ -66,11 +69,17 @@ class ScanPlanner:
     storage: Storage
     properties: TableProperties
     store: TimelineStore
-    view: FileSystemView
+    whole_view: Callable[[], FileSystemView]
     avro_schema: AvroSchema
+    parts: PartialViews | None = None
     statistics: FileStatistics | None = None
     key_locations: KeyLocations | None = None
     mergers: Sequence[CustomMerger] = ()
+
+    @property
+    def view(self) -> FileSystemView:
+        """The table's current file slices."""
+        return self.whole_view()
 
     @property
     def schema(self) -> pa.Schema:
@@ -105,12 +114,24 @@ class ScanPlanner:
             return self._plan_incremental(query, columns, condition)
         if query.as_of is not None:
             return self._plan_as_of(query, query.as_of, columns, condition)
-        if isinstance(query, ReadOptimized):
-            return self._plan_scan(self.view.read_optimized(), columns, condition)
-        slices = self.view.latest_slices()
-        if record_keys is not None and self.key_locations is not None:
+        pruner = self._create_pruner()
+        view = self._view_for(condition, pruner)
+        is_optimized = isinstance(query, ReadOptimized)
+        slices = view.read_optimized() if is_optimized else view.latest_slices()
+        if record_keys is not None and self.key_locations is not None and not is_optimized:
             slices = find_slices(slices, self.key_locations, record_keys)
-        return self._plan_scan(slices, columns, condition)
+        return self._plan_scan(slices, columns, condition, view.visible_instants, pruner)
+
+    def _view_for(self, condition: pc.Expression | None, pruner: SlicePruner) -> FileSystemView:
+        """Return a view with all file groups that may contain a row that meets the condition.
+
+        Only the files of these groups become file slices, if the metadata table can list them.
+        """
+        if condition is None or self.parts is None:
+            return self.view
+        paths = pruner.select_partitions(self.parts.partitions, condition)
+        files = pruner.select_file_groups(self.parts.files_in(paths), condition)
+        return self.parts.view_of(files)
 
     def changes(self, begin: GivenTime, end: GivenTime | None) -> CdcScan:
         """Plan a CDC query: what each commit of a range did to each record.
@@ -177,6 +198,7 @@ class ScanPlanner:
         columns: Sequence[str] | None,
         condition: pc.Expression | None,
         visible: VisibleInstants | None = None,
+        pruner: SlicePruner | None = None,
     ) -> Scan:
         reader = self._create_reader(
             self.avro_schema, visible or self.view.visible_instants, slices
@@ -185,7 +207,7 @@ class ScanPlanner:
         _check_named_once(names)
         project_schema(reader.schema, names)
         if condition is not None:
-            slices = self._create_pruner(reader.schema, slices).select(slices, condition)
+            slices = (pruner or self._create_pruner()).select(slices, condition)
         return Scan(reader, tuple(slices), tuple(names), condition)
 
     def _create_reader(
@@ -217,21 +239,27 @@ class ScanPlanner:
             return None
         return VirtualKeys(self.properties.record_key_fields)
 
-    def _create_pruner(self, schema: pa.Schema, slices: Sequence[FileSlice]) -> SlicePruner:
+    def _create_pruner(self) -> SlicePruner:
         properties = self.properties
         fields = properties.partition_fields if properties.folders_are_values else ()
         # Partition columns that the files lack have no statistics.
         statistics = None if properties.drops_partition_columns else self.statistics
-        is_merged = any(file_slice.logs for file_slice in slices)
-        is_custom = is_merged and merge_settings(properties).mode is MergeMode.CUSTOM
         return SlicePruner(
-            schema,
+            self.schema,
             fields,
             properties.url_encode,
             properties.hive_style,
             statistics,
-            is_custom,
+            _may_make_values(properties),
         )
+
+
+def _may_make_values(properties: TableProperties) -> bool:
+    """Return whether merging may create a value that no file has."""
+    try:
+        return merge_settings(properties).mode is MergeMode.CUSTOM
+    except Unsupported:  # raised again if there is something to merge
+        return True
 
 
 def _check_named_once(columns: Sequence[str]) -> None:

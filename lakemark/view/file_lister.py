@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Protocol, TypeAlias
+
+import pyarrow as pa
 
 from lakemark.model.file_names import BaseFileName, LogFileName
 from lakemark.model.file_slice import BaseFile, LogFile
@@ -27,6 +29,24 @@ class FileLister(Protocol):
         The partition path of the table's root is "".
         """
         ...
+
+
+class PartitionLister(Protocol):
+    """Lists the data files of some partitions without reading those of the others."""
+
+    def list_names(self, partition_paths: Iterable[str]) -> pa.Table:
+        """List the files of these partitions in columns.
+
+        Returns:
+            A table with the schema ``FILE_NAMES``. Some names may not be those of data files.
+        """
+        ...
+
+
+#: The columns of a listing: path of the partition, name and size of the file.
+FILE_NAMES = pa.schema(
+    [("partition_path", pa.string()), ("name", pa.string()), ("size_bytes", pa.int64())]
+)
 
 
 class StorageFileLister:

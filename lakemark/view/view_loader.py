@@ -11,10 +11,14 @@ again after the listing, and compared.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from lakemark.errors import SnapshotChanged
 from lakemark.model.action import Action
+from lakemark.model.clustering_plan import ClusteringPlan
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.compaction_plan import CompactionPlan
 from lakemark.model.format_version import FormatVersion
 from lakemark.storage.storage import NotFound
 from lakemark.timeline.timeline import Timeline
@@ -48,9 +52,48 @@ def load_view(
         files = list_without_rolled_back(store, timeline, lister, version)
     else:
         files = lister.list_files()  # the metadata table lists only files of commits
-    try:
-        view = FileSystemView.of(
+    view = load_context(store, timeline, version).view_of(files)
+    check_no_deletions(timeline, store.load())
+    return view
+
+
+@dataclass(frozen=True)
+class ViewContext:
+    """A timeline, and the contents of those instants that decide to which slice a file belongs.
+
+    Attributes:
+        timeline: the active timeline.
+        compactions: plans of the pending compactions, by instant.
+        replacements: metadata of the completed replace commits, by instant.
+        clusterings: plans of the pending clusterings, by instant.
+        version: version of the table.
+    """
+
+    timeline: Timeline
+    compactions: Mapping[str, CompactionPlan]
+    replacements: Mapping[str, CommitMetadata]
+    clusterings: Mapping[str, ClusteringPlan]
+    version: FormatVersion
+
+    def view_of(self, files: Mapping[str, Iterable[DataFile]]) -> FileSystemView:
+        """Return the view of these files; see ``FileSystemView.of``."""
+        return FileSystemView.of(
             files,
+            self.timeline,
+            self.compactions,
+            self.replacements,
+            self.clusterings,
+            self.version,
+        )
+
+
+def load_context(store: TimelineStore, timeline: Timeline, version: FormatVersion) -> ViewContext:
+    """Read the contents of those instants that decide to which slice a file belongs.
+
+    Errors as for ``load_view``.
+    """
+    try:
+        return ViewContext(
             timeline,
             {
                 i.requested_at: store.read_pending_compaction(i)
@@ -70,8 +113,6 @@ def load_view(
     except NotFound as error:
         message = f"an instant was removed while the table was listed: {error}; load it again"
         raise SnapshotChanged(message) from error
-    check_no_deletions(timeline, store.load())
-    return view
 
 
 def list_without_rolled_back(

@@ -23,8 +23,10 @@ from lakemark.merge.key_codes import key_codes
 from lakemark.metadata.column_stats.decode import decode_values
 from lakemark.metadata.index_keys import (
     FILE_KEY_BYTES,
+    PARTITION_ID,
     column_prefix,
     column_stats_key,
+    partition_id,
     partition_path_of,
     partition_stats_key,
 )
@@ -33,6 +35,7 @@ from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.metadata.slice_rows import KEY, PAYLOAD
 from lakemark.model.bounds import PRINTED_HIGH, PRINTED_LOW
 from lakemark.model.column_ranges import ColumnRanges
+from lakemark.model.file_slice import join
 from lakemark.read.index_protocols import statistics_schema
 
 _PAYLOAD = PartitionKind.COLUMN_STATS.payload
@@ -81,10 +84,25 @@ class ColumnStatistics:
     metadata: MetadataTable
     partition: str = PartitionKind.COLUMN_STATS.stored_name
 
+    def by_path(self, column: str, data_type: pa.DataType, partitions: Sequence[str]) -> pa.Table:
+        """See ``FileStatistics.by_path``. Errors as for ``of_column``."""
+        rows = self._rows(_prefixes(column, partitions))
+        rows = rows.append_column(_LABEL, _paths_of(rows, partitions))
+        return merge_statistics(rows, column, data_type, "path", _LABEL)
+
     def of_column(
         self, column: str, data_type: pa.DataType, partitions: Sequence[str] | None = None
     ) -> pa.Table:
-        """See ``FileStatistics.of_column``.
+        """Return the statistics of one column, for the files that have any.
+
+        Args:
+            column: name of the column; for a field inside a struct, the path with dots.
+            data_type: current type of the column, as in ``FileStatistics.by_path``.
+            partitions: paths of the partitions to search; all when None.
+
+        Returns:
+            A table with the schema ``statistics_schema("file_name", data_type)``, and one row for
+            each file.
 
         Raises:
             SnapshotChanged: the metadata table was compacted in the meantime; open it again.
@@ -133,11 +151,14 @@ class ColumnStatistics:
         return FileRanges({p: ColumnRanges.union(parts) for p, parts in found.items()}, missing)
 
     def _read(self, column: str, data_type: pa.DataType, selection: Selection) -> pa.Table:
+        return merge_statistics(self._rows(selection), column, data_type, _FILE_NAME)
+
+    def _rows(self, selection: Selection) -> pa.Table:
+        """Return the selected records of files."""
         parts = self.metadata.parts(self.partition, selection)
         rows = self.metadata.history(parts, _PAYLOAD)
         # An expression index also has statistics of whole partitions, with shorter keys.
-        rows = rows.filter(pc.equal(pc.binary_length(rows.column(KEY)), FILE_KEY_BYTES))
-        return merge_statistics(rows, column, data_type, _FILE_NAME)
+        return rows.filter(pc.equal(pc.binary_length(rows.column(KEY)), FILE_KEY_BYTES))
 
 
 @dataclass(frozen=True)
@@ -213,6 +234,21 @@ class PartitionStatistics:
     def _history(self, keys: pa.Array) -> pa.Table:
         parts = self.metadata.parts(self.partition, Keys.of_any(keys))
         return self.metadata.history(parts, _PAYLOAD)
+
+
+def _paths_of(rows: pa.Table, partitions: Sequence[str]) -> pa.Array:
+    """Return the path of the file of each record; null if the record deletes its key.
+
+    Args:
+        rows: records of files in these partitions.
+        partitions: paths of the partitions.
+    """
+    keys = rows.column(KEY).combine_chunks()
+    ids = pa.array([partition_id(path) for path in partitions], pa.string())
+    found = pc.index_in(pc.utf8_slice_codeunits(keys, *PARTITION_ID), value_set=ids)
+    folders = pa.array([join(path, "") for path in partitions], pa.string())
+    names = _field(rows.column(PAYLOAD).combine_chunks(), "fileName")
+    return pc.binary_join_element_wise(folders.take(found), names, "")
 
 
 def _tight_columns(rows: pa.Table) -> tuple[set[tuple[str, str]], set[tuple[str, str]]]:

@@ -21,10 +21,12 @@ from lakemark.merge.custom import BufferedRecord, BufferedRecordMerger, RecordCo
 from lakemark.model.file_names import BaseFileName, LogFileName
 from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile
 from lakemark.operations.metadata_table import keep_metadata_table
+from lakemark.read import range_search
 from lakemark.read.index_protocols import statistics_schema
 from lakemark.read.pruning import SlicePruner
-from lakemark.read.row_filter import filter_rows
+from lakemark.read.row_filter import filter_rows, may_match
 from lakemark.storage import StorageLocation, open_storage
+from lakemark.view.file_lister import FILE_NAMES
 from tests.depth import examples
 from tests.merging.written_table import WrittenTable
 from tests.tables import Row, commit, make, writer
@@ -36,14 +38,12 @@ _SETTINGS = settings(max_examples=examples(100), deadline=None)
 
 @dataclass(frozen=True)
 class Known:
-    """The statistics that a metadata table has for files with these rows."""
+    """The statistics that a metadata table has for files with these rows, by path."""
 
     files: dict[str, Rows]
 
-    def of_column(
-        self, column: str, data_type: pa.DataType, partitions: Sequence[str] | None = None
-    ) -> pa.Table:
-        schema, found = statistics_schema("file_name", data_type), []
+    def by_path(self, column: str, data_type: pa.DataType, partitions: Sequence[str]) -> pa.Table:
+        schema, found = statistics_schema("path", data_type), []
         for name, rows in self.files.items():
             values = [row.get(column) for row in rows]
             there = [value for value in values if value is not None]
@@ -54,11 +54,11 @@ class Known:
         )
 
 
-def sliced(number: int, log_files: int) -> FileSlice:
+def sliced(number: int, log_files: int, path: str = "") -> FileSlice:
     group = f"g{number}"
-    base = BaseFile("", BaseFileName(group, "0-1-2", "10"), 1)
-    logs = [LogFile("", LogFileName(group, str(11 + n), 1, "0-1-2"), 1) for n in range(log_files)]
-    return FileSlice(FileGroupId("", group), "10", base, tuple(logs))
+    base = BaseFile(path, BaseFileName(group, "0-1-2", "10"), 1)
+    logs = [LogFile(path, LogFileName(group, str(11 + n), 1, "0-1-2"), 1) for n in range(log_files)]
+    return FileSlice(FileGroupId(path, group), "10", base, tuple(logs))
 
 
 def left_of(
@@ -155,6 +155,79 @@ def test_slice_is_read_for_nulls_if_one_of_its_files_has_a_null() -> None:
     assert left_of([[files[0], files[0]]], pc.field("a").is_null()) == [False]
 
 
+def test_files_with_the_same_name_in_two_partitions_are_told_apart() -> None:
+    """Writers of Apache Flink may give the file groups of a bucket the same id everywhere."""
+    slices = [sliced(0, 0), sliced(0, 0, "p")]
+    known = Known({"p/" + names(slices[1])[0]: [{"a": 9}], names(slices[0])[0]: [{"a": 1}]})
+    for value, left in ((1, slices[:1]), (9, slices[1:]), (5, [])):
+        pruner = SlicePruner(SCHEMA, statistics=known)
+        assert pruner.select(slices, pc.field("a") == value) == left
+
+
+@_SETTINGS
+@given(CONDITIONS, st.lists(st.lists(ROWS, min_size=1, max_size=2), min_size=1, max_size=12))
+def test_slices_searched_in_blocks_are_those_found_one_by_one(
+    condition: pc.Expression, slices: list[list[Rows]]
+) -> None:
+    one_by_one = [left_of([files], condition)[0] for files in slices]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(range_search, "_FANOUT", 2)
+        assert left_of(slices, condition) == one_by_one
+
+
+def test_few_blocks_are_examined_to_find_one_of_many_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = [sliced(number, 0) for number in range(5000)]
+    known = Known({names(one)[0]: [{"a": at}] for at, one in enumerate(made)})
+    examined: list[int] = []
+
+    def count(
+        condition: pc.Expression, guarantees: Sequence[pc.Expression], schema: pa.Schema
+    ) -> list[bool]:
+        examined.append(len(guarantees))
+        return may_match(condition, guarantees, schema)
+
+    monkeypatch.setattr(range_search, "may_match", count)
+    pruner = SlicePruner(SCHEMA, statistics=known)
+    assert pruner.select(made, pc.field("a") == 4321) == [made[4321]]
+    assert sum(examined) < 300
+
+
+@_SETTINGS
+@given(CONDITIONS, st.lists(st.lists(ROWS, min_size=1, max_size=3), min_size=1, max_size=4))
+def test_file_group_is_kept_if_one_of_its_slices_is(
+    condition: pc.Expression, groups: list[list[Rows]]
+) -> None:
+    """A group has the files of its older slices and of changes (CDC), too."""
+    made = [sliced(number, len(files) - 1) for number, files in enumerate(groups)]
+    known = {
+        name: rows
+        for one, files in zip(made, groups, strict=True)
+        for name, rows in zip(names(one), files, strict=True)
+    }
+    cdc = [f".{one.group.file_id}_50.log.1_0-1-2.cdc" for one in made]
+    listed = [*known, *cdc]
+    files = pa.table([[""] * len(listed), listed, [1] * len(listed)], schema=FILE_NAMES)
+    pruner = SlicePruner(SCHEMA, statistics=Known(known))
+    kept = set(pruner.select_file_groups(files, condition)["name"].to_pylist())
+    for one, name in zip(made, cdc, strict=True):
+        assert {*names(one), name} <= kept or not {*names(one), name} & kept
+    slices = {one for one in made if kept.issuperset(names(one))}
+    assert slices.issuperset(SlicePruner(SCHEMA, statistics=Known(known)).select(made, condition))
+
+
+def test_file_group_with_logs_is_kept_if_merging_creates_values() -> None:
+    made = [sliced(0, 0), sliced(1, 1)]
+    listed = [name for one in made for name in names(one)]
+    files = pa.table([[""] * len(listed), listed, [1] * len(listed)], schema=FILE_NAMES)
+    known = Known({name: [{"a": 5}] for name in listed})
+    for makes_values, left in ((False, []), (True, names(made[1]))):
+        pruner = SlicePruner(SCHEMA, statistics=known, merging_makes_values=makes_values)
+        found = pruner.select_file_groups(files, pc.field("a") > 10)
+        assert found["name"].to_pylist() == left
+
+
 def test_conditions_on_several_columns_are_combined() -> None:
     rows: Rows = [{"a": 1, "b": "x"}, {"a": None, "b": None}]
     either = (pc.field("a") > 5) | (pc.field("b") == "z")
@@ -221,12 +294,12 @@ def test_statistics_of_times_beyond_python_years_skip_slices() -> None:
     files = {"at": (-(10**17), 10**18), "day": (-(10**6), 10**7)}
 
     class Ranges:
-        def of_column(
-            self, column: str, data_type: pa.DataType, partitions: Sequence[str] | None = None
+        def by_path(
+            self, column: str, data_type: pa.DataType, partitions: Sequence[str]
         ) -> pa.Table:
             bounds = [pa.scalar(number, data_type) for number in files[column]]
             columns = [[names(one)[0]], *([bound] for bound in bounds), [0], [2]]
-            fields = statistics_schema("file_name", data_type)
+            fields = statistics_schema("path", data_type)
             arrays = [pa.array(c, f.type) for c, f in zip(columns, fields, strict=True)]
             return pa.table(arrays, fields)
 
@@ -248,11 +321,9 @@ class Bounds:
     nulls: int | None = 0
     values: int | None = 2
 
-    def of_column(
-        self, column: str, data_type: pa.DataType, partitions: Sequence[str] | None = None
-    ) -> pa.Table:
+    def by_path(self, column: str, data_type: pa.DataType, partitions: Sequence[str]) -> pa.Table:
         names_of = [[names(sliced(0, 0))[0]], [self.low], [self.high], [self.nulls], [self.values]]
-        fields = statistics_schema("file_name", data_type)
+        fields = statistics_schema("path", data_type)
         arrays = [pa.array(c, f.type) for c, f in zip(names_of, fields, strict=True)]
         return pa.table(arrays, fields)
 

@@ -272,9 +272,12 @@ def _of_one(
     table = MadeUpTable("column_stats")
     value = (wrapper, stored)
     table.add(GROUP, {key("f"): statistics(value, value, value_type=value_type)})
-    source: FileStatistics = ColumnStatistics(table.open())
+    source = ColumnStatistics(table.open())
     found = source.of_column(COLUMN, column)
     assert found.schema == statistics_schema("file_name", column)
+    by_path = source.by_path(COLUMN, column, [PARTITION])
+    assert by_path.schema == statistics_schema("path", column)
+    assert by_path.columns[1:] == found.columns[1:]
     rows: list[dict[str, Any]] = found.to_pylist()
     return rows
 
@@ -301,6 +304,23 @@ def test_only_the_requested_columns_are_returned() -> None:
     assert names(of_all.of_column("c", pa.int32())) == ["-c", "p-c", "q/r-c"]
     assert names(of_all.of_column("d", pa.int32(), ["", "p", "none"])) == ["-d", "p-d"]
     assert names(of_all.of_column("c", pa.int32(), [])) == []
+
+
+def test_files_with_the_same_name_in_two_partitions_have_their_own_statistics() -> None:
+    table = MadeUpTable("column_stats")
+    values = {"": 1, "p": 2, "p/q": 3}
+    records: dict[str, Record | None] = {
+        column_stats_key("c", path, "f").decode(): statistics(
+            ("IntWrapper", value), ("IntWrapper", value), file="f", column="c"
+        )
+        for path, value in values.items()
+    }
+    deleted = {column_stats_key("c", "p", "f").decode(): None}
+    table.add(GROUP, {}, records, deleted)
+    source: FileStatistics = ColumnStatistics(table.open())
+    found = source.by_path("c", pa.int32(), ["p/q", "p", ""]).to_pylist()
+    assert {row["path"]: row["min"] for row in found} == {"f": 1, "p/q/f": 3}
+    assert source.by_path("c", pa.int32(), ["other"]).num_rows == 0
 
 
 def test_statistics_of_partitions_carry_their_paths() -> None:
