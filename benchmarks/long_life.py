@@ -5,7 +5,7 @@ opening the table, a commit and a query are compared with those of a second, you
 commits. Both tables are measured in turn, so that other work of the machine slows both.
 ``wide``: commits to a few file groups of tables that have more and more of them.
 
-``python -m benchmarks.long_life [--commits N] [--only GROUP,…] [--json FILE]``
+``python -m benchmarks.long_life [--commits N] [--files N,…] [--only GROUP,…] [--json FILE]``
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ _TURNS = 10
 _CHECKPOINTS = (50, 500, 1_000, 2_000, 3_000)
 _SERVICES = ServicePolicies(CompactionPolicy(), CleaningPolicy(), ArchivalPolicy())
 
-#: Buckets of each of ten partitions, and rows of each bucket: enough that hardly any is empty.
-_WIDE_PARTITIONS, _WIDE_BUCKETS, _ROWS_OF_BUCKET = 10, (20, 100, 1_000), 12
+#: Partitions of a wide table, and rows of each file: enough that hardly any bucket is empty.
+_WIDE_PARTITIONS, _ROWS_OF_FILE = 10, 12
+_WIDE_FILES = "200,1000,10000"
 _WIDE_COMMITS, _WIDE_QUERIES = 40, 5
 _TOUCHED_ROWS = 4
 
@@ -68,8 +69,20 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--commits", type=int, default=_CHECKPOINTS[-1], help="commits of one life")
     parser.add_argument("--rows", type=int, default=100, help="rows in each commit")
     parser.add_argument("--window", type=int, default=50, help="commits measured at a checkpoint")
+    parser.add_argument(
+        "--files", type=_sizes, default=_WIDE_FILES, help="files of each wide table"
+    )
     add_report_options(parser, GROUPS)
     return parser.parse_args()
+
+
+def _sizes(text: str) -> list[int]:
+    """Parse numbers of files, which are divided among the partitions."""
+    sizes = [int(part) for part in text.split(",")]
+    if any(size <= 0 or size % _WIDE_PARTITIONS for size in sizes):
+        message = f"{text!r}: each number of files must be a multiple of {_WIDE_PARTITIONS}"
+        raise argparse.ArgumentTypeError(message)
+    return sizes
 
 
 class Subject:
@@ -178,19 +191,19 @@ def widen(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
     """Measure commits to a few file groups of tables that have more and more of them."""
     first = Window()
     checkpoints: list[Checkpoint] = []
-    for buckets in _WIDE_BUCKETS:
+    for files in arguments.files:
         window = Window()
-        subject = _wide(folder / f"wide{buckets}", buckets, window)
+        subject = _wide(folder / f"wide{files}", files, window)
         if not checkpoints:
             first = window
-        print(f"{_WIDE_PARTITIONS * buckets:,} files", flush=True)
+        print(f"{files:,} files", flush=True)
         checkpoints.append(subject.at(_WIDE_COMMITS, window, first))
         print("\n".join(as_lines(checkpoints[-1])), flush=True)
-    return report(checkpoints, {"partitions": _WIDE_PARTITIONS, "buckets": _WIDE_BUCKETS})
+    return report(checkpoints, {"partitions": _WIDE_PARTITIONS, "files": arguments.files})
 
 
-def _wide(path: Path, buckets: int, window: Window) -> Subject:
-    layout = Layout(_WIDE_PARTITIONS * buckets * _ROWS_OF_BUCKET, _WIDE_PARTITIONS, buckets)
+def _wide(path: Path, files: int, window: Window) -> Subject:
+    layout = Layout(files * _ROWS_OF_FILE, _WIDE_PARTITIONS, files // _WIDE_PARTITIONS)
     tables.create(path, layout, metadata_table=True)
     subject = Subject(path, layout)
     for number in range(1, _WIDE_COMMITS + 1):

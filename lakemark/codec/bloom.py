@@ -22,6 +22,7 @@ import binascii
 import math
 import struct
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -77,6 +78,38 @@ class BloomFilterBuilder:
         self._key_count = 0
         self._set = np.zeros((1, self._bits), np.bool_)
         self._range: tuple[bytes, bytes] | None = None
+
+    @classmethod
+    def resume(
+        cls, text_base64: str, type_code: str, key_range: tuple[bytes, bytes], path: str
+    ) -> Self | None:
+        """Continue the filter of a base file; None if it does not have Hudi's usual size.
+
+        Args:
+            text_base64: the filter, as ``BloomFilter.parse`` reads it.
+            type_code: the type of the filter.
+            key_range: the smallest and the largest key in the filter.
+            path: the file, for messages.
+
+        Raises:
+            CorruptData, Unsupported: as for ``BloomFilter.parse``.
+        """
+        stored = BloomFilter.parse(text_base64, type_code, path)
+        if type_code != DYNAMIC_V0:
+            return None
+        sizes = _ROWS.unpack_from(base64.b64decode(text_base64), _HEADER.size)
+        keys_per_row, in_last_row, row_count = sizes
+        builder = cls(keys_per_row)
+        if (builder._hashes, builder._bits) != (stored.hash_count, stored.rows.shape[1]):
+            return None
+        builder._set, builder._range = stored.rows.copy(), key_range
+        builder._key_count = (row_count - 1) * keys_per_row + in_last_row
+        return builder
+
+    @property
+    def key_count(self) -> int:
+        """The number of keys that were added."""
+        return self._key_count
 
     def add(self, keys: pa.Array) -> None:
         """Add record keys; a key that is added twice counts twice towards the size of a row.

@@ -76,21 +76,39 @@ class _Walk:
         while count:
             if count < 0:
                 _, at = self._long(at, end)
-            for _ in range(abs(count)):
-                self.starts.append(at)
-                at = self._entry(at, end)
-                self.ends.append(at)
+            at = self._entries(abs(count), at, end)
             count, at = self._long(at, end)
         return at
 
-    def _entry(self, at: int, end: int) -> int:
-        length, at = self._long(at, end)
-        if not 0 <= length <= end - at:
-            raise self._corrupt(at, "a file's name inside its record")
-        _, at = self._long(at + length, end)
-        if at >= end:
-            raise self._corrupt(at, "a file's flag inside its record")
-        return at + 1
+    def _entries(self, count: int, at: int, end: int) -> int:
+        """Step over entries, and return where the last one ends.
+
+        Integers of the usual lengths are read here, because calls would take most of the time.
+        """
+        data, starts, ends = self._data, self.starts, self.ends
+        for _ in range(count):
+            starts.append(at)
+            if at + 1 < end and data[at] >= 0x80 > data[at + 1] and not data[at] & 1:
+                length = (data[at] & 0x7F | data[at + 1] << 7) >> 1
+                at += 2
+            else:
+                length, at = self._long(at, end)
+            if not 0 <= length <= end - at:
+                raise self._corrupt(at, "a file's name inside its record")
+            at += length
+            if at < end and data[at] < 0x80:
+                at += 1
+            elif at + 1 < end and data[at + 1] < 0x80:
+                at += 2
+            elif at + 2 < end and data[at + 2] < 0x80:
+                at += 3
+            else:
+                _, at = self._long(at, end)
+            if at >= end:
+                raise self._corrupt(at, "a file's flag inside its record")
+            at += 1
+            ends.append(at)
+        return at
 
     def _long(self, at: int, end: int) -> tuple[int, int]:
         value = 0

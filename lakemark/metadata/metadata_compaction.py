@@ -23,6 +23,7 @@ from lakemark.metadata.column_stats.lookup import PartitionStatistics
 from lakemark.metadata.file_records import FilesOfPartition, encode_files
 from lakemark.metadata.index_keys import partition_path_of
 from lakemark.metadata.metadata_file_lister import MetadataFileLister
+from lakemark.metadata.metadata_files import BaseContent, changed_base_file
 from lakemark.metadata.metadata_store import MetadataStore, commit_metadata, compaction_v6
 from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.partition_kind import PartitionKind
@@ -131,6 +132,7 @@ def _rewrite(
     """Write the base file of one slice; return None if the slice's records cannot be merged."""
     partition = file_slice.group.partition_path
     rows = SliceRows(store.storage, store.timeline.is_committed, store.instants.version)
+    created_ms = store.created_ms(instant)
     merged: RecordChanges | None
     if partition == PartitionKind.FILES.stored_name:
         merged = _merged_files(file_slice, rows)
@@ -138,11 +140,32 @@ def _rewrite(
         version = store.instants.version.column_statistics
         of_partition = [one for one in slices if one.group.partition_path == partition]
         merged = _merged_statistics(file_slice, of_partition, rows, columns, version)
+    elif (changed := _changed_base(file_slice, rows, created_ms)) is not None:
+        return _write(store, file_slice, instant, changed)
     else:
         merged = _newest(file_slice, rows)
     if merged is None:
         return None
-    stat = store.write_base(partition, file_slice.group.file_id, instant, merged)
+    return _write(store, file_slice, instant, BaseContent.of(merged.written, created_ms))
+
+
+def _changed_base(file_slice: FileSlice, rows: SliceRows, created_ms: int) -> BaseContent | None:
+    """Return the new base file, for which most blocks of the old one are copied.
+
+    The result is None if all records must be merged.
+    """
+    base = file_slice.base
+    if base is None:
+        return None
+    changes = rows.newest_changes(file_slice)
+    return changed_base_file(rows.base_reader(base), changes, created_ms, base.path)
+
+
+def _write(
+    store: MetadataStore, file_slice: FileSlice, instant: str, base: BaseContent
+) -> WriteStat:
+    group = file_slice.group
+    stat = store.write_base(group.partition_path, group.file_id, instant, base)
     return replace(
         stat,
         prev_commit=file_slice.base_instant,

@@ -12,12 +12,14 @@ Source: ``HoodieHFileDataBlock``, ``HoodieAvroHFileWriter``,
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 
 from lakemark.codec import bloom
 from lakemark.codec.bloom import BloomFilterBuilder
-from lakemark.codec.hfile import Entries, file_info, write_hfile
+from lakemark.codec.hfile import Entries, HFileReader, file_info, write_hfile
+from lakemark.codec.hfile.hfile_splice import splice_hfile
 from lakemark.log.delete_block import encode_deletes
 from lakemark.log.log_block import BlockType, HeaderKey, encode
 from lakemark.metadata.record_changes import RecordChanges, stored_schema
@@ -28,6 +30,10 @@ FIRST_WRITE_TOKEN = "0-0-0"
 
 _BLOOM_BLOCK = b"bloomFilter"
 _BLOOM_KEYS_PER_ROW = 10_000
+
+#: The bloom filter is created again if it has so many keys for each record. A few keys more do not
+#: matter, because a row of the filter is never smaller.
+_MOST_IN_BLOOM, _SPARE_IN_BLOOM = 2, 1_000
 
 #: For each key in the footer of a Parquet base file, the key in an HFile's file info.
 _INFO_OF_FOOTER = {
@@ -70,6 +76,19 @@ def first_log_file(instant: str) -> bytes:
     return encode(BlockType.DELETE, header, encode_deletes(nothing, nothing))
 
 
+@dataclass(frozen=True, slots=True)
+class BaseContent:
+    """The bytes of a base file, and the number of its records."""
+
+    content: bytes
+    count: int
+
+    @classmethod
+    def of(cls, records: Entries, created_ms: int) -> BaseContent:
+        """Encode a base file; see ``base_file``."""
+        return cls(base_file(records, created_ms), len(records.keys))
+
+
 def base_file(records: Entries, created_ms: int) -> bytes:
     """Encode a base file.
 
@@ -77,15 +96,59 @@ def base_file(records: Entries, created_ms: int) -> bytes:
         records: stored records, with keys in strictly ascending order.
         created_ms: creation time of the file, in milliseconds since 1970.
     """
-    footer = _bloom_footer(records.keys)
-    info = {own: footer[name] for name, own in _INFO_OF_FOOTER.items() if name in footer}
-    return _hfile(records, created_ms, info, {_BLOOM_BLOCK: footer[bloom.BLOOM_FILTER]})
-
-
-def _bloom_footer(keys: pa.Array) -> dict[str, bytes]:
     builder = BloomFilterBuilder(keys_per_row=_BLOOM_KEYS_PER_ROW)
-    builder.add(keys)
-    return {name: text.encode() for name, text in builder.footer().items()}
+    builder.add(records.keys)
+    info, meta_blocks = _bloom_entries(builder)
+    return _hfile(records, created_ms, info, meta_blocks)
+
+
+def changed_base_file(
+    base: HFileReader, changes: RecordChanges, created_ms: int, path: str
+) -> BaseContent | None:
+    """Encode a base file that differs from another one in few records.
+
+    The data blocks without changes are copied. The bloom filter keeps the keys that were deleted,
+    which does no harm: it may claim that a key exists. The result is None if the file must be
+    written from all of its records.
+
+    Args:
+        base: the other base file.
+        changes: the changed records.
+        created_ms: creation time of the file, in milliseconds since 1970.
+        path: the other base file, for errors.
+
+    Raises:
+        CorruptData: the other base file violates the format.
+    """
+    count = base.num_entries
+    builder = _bloom_of(base, path)
+    if builder is None or builder.key_count > _MOST_IN_BLOOM * (count + _SPARE_IN_BLOOM):
+        return None
+    splice = splice_hfile(base, changes.written, changes.deleted, path)
+    if splice is None or splice.is_fragmented:
+        return None
+    if len(splice.added):
+        builder.add(splice.added)
+    info, meta_blocks = _bloom_entries(builder)
+    described = {file_info.SCHEMA: stored_schema().encode(), **info}
+    return BaseContent(splice.parts.finish(described, created_ms, meta_blocks), splice.count)
+
+
+def _bloom_of(base: HFileReader, path: str) -> BloomFilterBuilder | None:
+    """Continue the bloom filter of a base file; None if it has none that can be continued."""
+    stored, info = base.meta_block(_BLOOM_BLOCK.decode()), base.file_info
+    names = (file_info.BLOOM_FILTER_TYPE, file_info.MIN_KEY, file_info.MAX_KEY)
+    if stored is None or any(name not in info for name in names):
+        return None
+    kind, low, high = (info[name] for name in names)
+    return BloomFilterBuilder.resume(stored.decode(), kind.decode(), (low, high), path)
+
+
+def _bloom_entries(builder: BloomFilterBuilder) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:
+    """Return the entries of the file info and the meta block that describe the keys."""
+    footer = {name: text.encode() for name, text in builder.footer().items()}
+    info = {own: footer[name] for name, own in _INFO_OF_FOOTER.items() if name in footer}
+    return info, {_BLOOM_BLOCK: footer[bloom.BLOOM_FILTER]}
 
 
 def _hfile(

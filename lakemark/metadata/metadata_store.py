@@ -36,7 +36,7 @@ from lakemark.log.log_writers import writers_in
 from lakemark.metadata.metadata_files import (
     BASE_FILE_EXTENSION,
     FIRST_WRITE_TOKEN,
-    base_file,
+    BaseContent,
     first_log_file,
     log_file,
 )
@@ -49,6 +49,7 @@ from lakemark.model.file_slice import LogFile, join
 from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import META_COLUMNS
 from lakemark.schema.avro import to_json
+from lakemark.storage.parallel_requests import request_all
 from lakemark.storage.storage import NotFound, Storage
 from lakemark.timeline.clock import ClockSlot
 from lakemark.timeline.content import encode_commit
@@ -114,7 +115,9 @@ class MetadataStore:
             # Another attempt at the instant may have completed before this one read the log
             # versions. Readers would treat logs of this attempt as logs of the completed commit.
             check_not_fenced()
-        stats = [self._append(partition, name, instant, part) for partition, name, part in logs]
+        stats = request_all(
+            self.storage, lambda log: self._append(log[0], log[1], instant, log[2]), logs
+        )
         self.publish(pending, commit_metadata(stats, _UPSERT), check_not_fenced)
 
     def undo(self, instant: str, check_not_fenced: Callable[[], None]) -> None:
@@ -174,7 +177,8 @@ class MetadataStore:
             name = LogFileName(file_id, instant, 1, FIRST_WRITE_TOKEN)
             self.storage.create(join(partition, str(name)), first_log_file(instant))
             if not shard.is_empty:
-                stats.append(self.write_base(partition, file_id, instant, shard))
+                base = BaseContent.of(shard.written, self.created_ms(instant))
+                stats.append(self.write_base(partition, file_id, instant, base))
         self.publish(pending, commit_metadata(stats, _INITIALISE), check_lease, listed_at)
 
     def begin(self, requested: Instant, content: bytes = b"") -> Instant:
@@ -189,21 +193,19 @@ class MetadataStore:
         return requested.inflight()
 
     def write_base(
-        self, partition: str, file_id: str, instant: str, records: RecordChanges
+        self, partition: str, file_id: str, instant: str, base: BaseContent
     ) -> WriteStat:
         """Write a base file with all records of a file group, and return its write stat."""
         name = BaseFileName(file_id, f"{_number_of(file_id)}-0-0", instant, BASE_FILE_EXTENSION)
-        content = base_file(records.written, self._millis(instant))
-        self.storage.create(join(partition, str(name)), content)
-        count = len(records.written.keys)
+        self.storage.create(join(partition, str(name)), base.content)
         return WriteStat(
             file_id=file_id,
             path=join(partition, str(name)),
             partition_path=partition,
-            num_writes=count,
-            num_inserts=count,
-            total_write_bytes=len(content),
-            file_size_in_bytes=len(content),
+            num_writes=base.count,
+            num_inserts=base.count,
+            total_write_bytes=len(base.content),
+            file_size_in_bytes=len(base.content),
         )
 
     def publish(
@@ -271,7 +273,7 @@ class MetadataStore:
     def _append(
         self, partition: str, name: LogFileName, instant: str, changes: RecordChanges
     ) -> WriteStat:
-        content = log_file(changes, partition, instant, self._millis(instant))
+        content = log_file(changes, partition, instant, self.created_ms(instant))
         path = join(partition, str(name))
         self.storage.create(path, content, may_be_cut=True)
         count = len(changes.written.keys)
@@ -336,7 +338,7 @@ class MetadataStore:
             return True
         return isinstance(name, LogFileName) and self.timeline.find(name.instant) is not None
 
-    def _millis(self, instant: str) -> int:
+    def created_ms(self, instant: str) -> int:
         """Return the creation time of an instant's files, which is the same in each attempt."""
         if instant.startswith(INITIAL):
             return 0

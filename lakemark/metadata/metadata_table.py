@@ -97,10 +97,11 @@ class MetadataTable:
             CorruptData: bytes do not match the format.
             Unsupported: lakemark does not read this kind of file or block.
         """
-        tables = [schema_of(payload).empty_table()]
-        for file_slice, wanted in parts:
-            tables += self.rows.of_base(file_slice, payload, wanted)
-            tables.append(self.rows.of_logs(file_slice, payload, wanted))
+        tables, listed = [schema_of(payload).empty_table()], list(parts)
+        with self.rows.opened(file_slice for file_slice, _ in listed) as rows:
+            for file_slice, wanted in listed:
+                tables += rows.of_base(file_slice, payload, wanted)
+                tables.append(rows.of_logs(file_slice, payload, wanted))
         return pa.concat_tables(tables)
 
     def newest(self, parts: Iterable[Part], payload: str) -> Iterator[pa.Table]:

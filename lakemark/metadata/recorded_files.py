@@ -77,9 +77,11 @@ class RecordedFiles:
 
     def _recorded(self, partition: str, listed: Iterable[DataFile]) -> dict[str, DataFile]:
         """Return the files that must exist, by path, with the sizes that were recorded last."""
+        since = self._since_compaction()
+        self.store.read_commits(since)
         logs = [
             (instant, file)
-            for instant in self._since_compaction()
+            for instant in since
             for file in self._written(instant, partition)
             if isinstance(file, LogFile)
         ]

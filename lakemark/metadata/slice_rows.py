@@ -7,10 +7,11 @@ has undone it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import NamedTuple
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -26,10 +27,10 @@ from lakemark.log.log_block import BlockType, HeaderKey, LogBlock
 from lakemark.log.log_reader import read_blocks
 from lakemark.merge.key_codes import key_codes
 from lakemark.metadata.payload import PAYLOADS, read_payload
-from lakemark.metadata.record_changes import is_stored_schema
+from lakemark.metadata.record_changes import RecordChanges, is_stored_schema
 from lakemark.model.file_slice import BaseFile, FileSlice
 from lakemark.model.format_version import FormatVersion
-from lakemark.read.base_file import open_data_file
+from lakemark.read.base_file import open_data_file, open_data_files
 from lakemark.storage.storage import Storage
 
 KEY, PAYLOAD = "key", "payload"
@@ -54,6 +55,21 @@ class SliceRows:
     storage: Storage
     is_valid: IsVisible
     version: FormatVersion = FormatVersion.V9
+    _opened: Mapping[str, BinaryIO] = field(default_factory=dict, repr=False)
+
+    @contextmanager
+    def opened(self, slices: Iterable[FileSlice]) -> Iterator[SliceRows]:
+        """Return a reader of these slices, whose files are all opened at once if it is remote.
+
+        Raises:
+            SnapshotChanged: a file was deleted.
+        """
+        if not self.storage.is_remote:
+            yield self
+            return
+        paths = [file.path for one in slices for file in (one.base, *one.logs) if file is not None]
+        with open_data_files(self.storage, paths) as files:
+            yield replace(self, _opened=files)
 
     def of_base(
         self, file_slice: FileSlice, payload: str, selection: Selection
@@ -87,16 +103,32 @@ class SliceRows:
         with ExitStack() as open_files:
             pieces = [*self._base_pieces(file_slice, everything, open_files)]
             pieces += self._log_pieces(file_slice, everything, open_files)
-            for piece in pieces:
-                _check_schema(piece)
-        whole = _join([_EMPTY, *(piece.entries for piece in pieces)])
-        codes = key_codes(pa.table({KEY: whole.keys}), [KEY])
-        last = pa.array(codes.last(np.arange(len(whole.keys))))
-        keys, values = (column.take(last) for column in whole)
-        is_live = values.is_valid()
-        kept = Entries(keys.filter(is_live), values.filter(is_live))
-        order = pc.array_sort_indices(kept.keys)
-        return Entries(*(column.take(order) for column in kept))
+            newest = _newest(pieces)
+        return _sorted(newest, newest.values.is_valid())
+
+    def newest_changes(self, file_slice: FileSlice) -> RecordChanges:
+        """Return the newest change of each key in the logs.
+
+        Raises:
+            SnapshotChanged, CorruptData, Unsupported: as for ``newest_entries``.
+        """
+        with ExitStack() as open_files:
+            newest = _newest(self._log_pieces(file_slice, Everything(), open_files))
+        written = _sorted(newest, newest.values.is_valid())
+        return RecordChanges(written, _sorted(newest, newest.values.is_null()).keys)
+
+    def base_reader(self, base: BaseFile) -> HFileReader:
+        """Open a base file, and read all of its bytes.
+
+        Raises:
+            SnapshotChanged, CorruptData, Unsupported: as for ``newest_entries``.
+        """
+        _check_is_hfile(base)
+        with open_data_file(self.storage, base.path) as stream:
+            content = stream.read()
+        reader = HFileReader(io.BytesIO(content), base.size_bytes, base.path)
+        _check_schema(_schema_of(reader, base.path), base.path)
+        return reader
 
     def of_logs(self, file_slice: FileSlice, payload: str, selection: Selection) -> pa.Table:
         """Return the rows of the logs; the payload is null if a row deletes its key.
@@ -116,7 +148,7 @@ class SliceRows:
         if base is None:
             return
         _check_is_hfile(base)
-        stream = open_files.enter_context(open_data_file(self.storage, base.path))
+        stream = self._open(base.path, open_files)
         reader = HFileReader(stream, base.size_bytes, base.path)
         schema = _schema_of(reader, base.path)
         for entries in _in_batches(reader.select(selection)):
@@ -127,10 +159,15 @@ class SliceRows:
     ) -> list[_Piece]:
         blocks: list[LogBlock] = []
         for log in file_slice.logs:
-            stream = open_files.enter_context(open_data_file(self.storage, log.path))
+            stream = self._open(log.path, open_files)
             blocks += self._check_whole(read_blocks(stream, log.size_bytes, log.path))
         effective = effective_blocks(blocks, self.is_valid)
         return [piece for block in effective for piece in _pieces(block, selection)]
+
+    def _open(self, path: str, open_files: ExitStack) -> BinaryIO:
+        if path in self._opened:
+            return self._opened[path]
+        return open_files.enter_context(open_data_file(self.storage, path))
 
     def _check_whole(self, blocks: Iterable[LogBlock]) -> Iterator[LogBlock]:
         """Yield the blocks of a log, and raise ``CorruptData`` for a torn one.
@@ -160,10 +197,27 @@ def schema_of(payload: str) -> pa.Schema:
     return pa.schema([(KEY, pa.string()), (PAYLOAD, PAYLOADS[payload])])
 
 
-def _check_schema(piece: _Piece) -> None:
-    if piece.avro_schema is not None and not is_stored_schema(piece.avro_schema):
+def _newest(pieces: Sequence[_Piece]) -> Entries:
+    """Return the last entry of each key; the value is null if the entry deletes its key."""
+    for piece in pieces:
+        _check_schema(piece.avro_schema, piece.path)
+    whole = _join([_EMPTY, *(piece.entries for piece in pieces)])
+    codes = key_codes(pa.table({KEY: whole.keys}), [KEY])
+    last = pa.array(codes.last(np.arange(len(whole.keys))))
+    return Entries(*(column.take(last) for column in whole))
+
+
+def _sorted(entries: Entries, are_kept: pa.BooleanArray) -> Entries:
+    """Return some of these entries, sorted by key."""
+    kept = Entries(entries.keys.filter(are_kept), entries.values.filter(are_kept))
+    order = pc.array_sort_indices(kept.keys)
+    return Entries(*(column.take(order) for column in kept))
+
+
+def _check_schema(avro_schema: str | None, path: str) -> None:
+    if avro_schema is not None and not is_stored_schema(avro_schema):
         message = (
-            f"{piece.path} was written with the schema of another release of Apache Hudi, and such "
+            f"{path} was written with the schema of another release of Apache Hudi, and such "
             "a metadata table cannot be continued; build it again"
         )
         raise Unsupported(message)

@@ -94,7 +94,8 @@ class LogFileName:
 
 def parse_file_ids(names: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return the file ids in the names of base files and logs; any text for other names."""
-    return pc.replace_substring_regex(names, "^\\.?([^_]*).*$", "\\1")
+    parts = pc.split_pattern(pc.utf8_ltrim(names, "."), "_", max_splits=1)
+    return pc.list_element(parts, 0)
 
 
 def is_log_name(names: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from lakemark.log.parquet_format import ValueCounts, check_value_counts, open_pa
 from lakemark.model.file_slice import BaseFile
 from lakemark.read.projection import conform, project_schema
 from lakemark.read.row_filter import filter_rows, referenced_columns, select_row_groups
+from lakemark.storage.parallel_requests import request_all
 from lakemark.storage.storage import NotFound, Storage
 
 #: Rows decoded at a time: some tens of megabytes of ordinary records.
@@ -139,11 +140,40 @@ def open_data_file(storage: Storage, path: str) -> Iterator[BinaryIO]:
         with storage.open(path) as stream:
             yield stream
     except NotFound as error:
-        message = (
-            f"{path} was removed while the snapshot was being read; list the table again, and if "
-            "the file is still missing then, look for damage: lakemark table check TABLE"
-        )
-        raise SnapshotChanged(message) from error
+        raise _removed(path) from error
+
+
+@contextmanager
+def open_data_files(storage: Storage, paths: Sequence[str]) -> Iterator[Mapping[str, BinaryIO]]:
+    """Open several data files, at the same time if the store is remote; return them by path.
+
+    Raises:
+        SnapshotChanged: a file no longer exists.
+    """
+
+    def open_one(path: str) -> AbstractContextManager[BinaryIO] | None:
+        try:
+            return storage.open(path)
+        except NotFound:
+            return None
+
+    opened = dict(zip(paths, request_all(storage, open_one, paths), strict=True))
+    with ExitStack() as open_files:
+        files = {p: open_files.enter_context(one) for p, one in opened.items() if one is not None}
+        for path in paths:
+            if path not in files:
+                raise _removed(path)
+        try:
+            yield files
+        except NotFound as error:
+            raise _removed(str(error)) from error
+
+
+def _removed(path: str) -> SnapshotChanged:
+    return SnapshotChanged(
+        f"{path} was removed while the snapshot was being read; list the table again, and if the "
+        "file is still missing then, look for damage: lakemark table check TABLE"
+    )
 
 
 @contextmanager

@@ -81,6 +81,7 @@ class LogChanges:
         fits_memory = sum(log.size_bytes for log in logs) <= _HELD_BYTES
         at_once_bytes = READ_AT_ONCE_BYTES if fits_memory else 0
         with open_logs(self.storage) as files:
+            files.open_together([log.path for log in logs])
             blocks: list[LogBlock] = []
             for log in logs:
                 file = files.file(log.path)

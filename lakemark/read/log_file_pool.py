@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import io
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import BinaryIO, cast
 
+from lakemark.errors import SnapshotChanged
 from lakemark.read.base_file import open_data_file
+from lakemark.storage.parallel_requests import request_all
 from lakemark.storage.storage import Storage
 
 _MAX_OPEN = 16
@@ -35,13 +37,33 @@ class LogFilePool:
         """
         return cast(BinaryIO, _LogFile(self, path))
 
+    def open_together(self, paths: Sequence[str]) -> None:
+        """Open the first logs at the same time if the store is remote; others open when read.
+
+        A log that does not exist is skipped, and raises an error when it is read.
+        """
+        if not self._storage.is_remote:
+            return
+        opened = request_all(self._storage, self._open_if_any, paths[:_MAX_OPEN])
+        self._open.update(
+            {path: one for path, one in zip(paths, opened, strict=False) if one is not None}
+        )
+
+    def _open_if_any(self, path: str) -> tuple[ExitStack, BinaryIO] | None:
+        try:
+            return self._open_one(path)
+        except SnapshotChanged:
+            return None
+
+    def _open_one(self, path: str) -> tuple[ExitStack, BinaryIO]:
+        closing = ExitStack()
+        return closing, closing.enter_context(open_data_file(self._storage, path))
+
     def stream(self, path: str) -> BinaryIO:
         """Return the open file of a log, valid until the next call for another log."""
         if path not in self._open:
             self._close_all_but(_MAX_OPEN - 1)
-            closing = ExitStack()
-            stream = closing.enter_context(open_data_file(self._storage, path))
-            self._open[path] = closing, stream
+            self._open[path] = self._open_one(path)
         self._open.move_to_end(path)
         return self._open[path][1]
 

@@ -35,6 +35,11 @@ class FolderStorage:
         """Whether the store supports ``replace``."""
         return self._outer.supports_compare_and_swap
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether the store is remote."""
+        return self._outer.is_remote
+
     def read(self, path: str) -> bytes:
         """See ``Storage.read``."""
         return self._outer.read(self._in_outer(path))

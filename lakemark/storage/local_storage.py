@@ -85,6 +85,11 @@ class LocalStorage:
         """False, because a file system has no conditional rename."""
         return False
 
+    @property
+    def is_remote(self) -> bool:
+        """False."""
+        return False
+
     def read(self, path: str) -> bytes:
         """See ``Storage.read``."""
         with self.open(path) as file:

@@ -123,6 +123,11 @@ class ObjectStorage:
         """Always true."""
         return True
 
+    @property
+    def is_remote(self) -> bool:
+        """Always true."""
+        return True
+
     def read(self, path: str) -> bytes:
         """See ``Storage.read``."""
         return self.read_versioned(path)[0]

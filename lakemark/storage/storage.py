@@ -135,6 +135,14 @@ class Storage(Protocol):
         """Whether ``replace`` is supported: true for object stores and memory, not a local disk."""
         ...
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether requests pass a network, so that waiting for each of them costs time.
+
+        True for object stores and memory, not for a local disk.
+        """
+        ...
+
     def read(self, path: str) -> bytes:
         """Read the whole object.
 

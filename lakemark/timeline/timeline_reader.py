@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from typing import Self, TypeAlias, TypeVar
@@ -21,6 +21,7 @@ from lakemark.model.instant import Instant
 from lakemark.model.restore_plan import RestorePlan
 from lakemark.model.rollback_plan import RollbackPlan
 from lakemark.model.savepoint_metadata import SavepointMetadata
+from lakemark.storage.parallel_requests import request_all
 from lakemark.storage.storage import NotFound, ObjectInfo, Storage
 from lakemark.timeline.archive_log import ArchiveLogs
 from lakemark.timeline.archived_timeline import ArchivedTimeline, Part
@@ -195,6 +196,14 @@ class TimelineReader:
         if instant not in self._commits:
             self._commits[instant] = self._read_commit(instant)
         return self._commits[instant]
+
+    def read_commits(self, instants: Iterable[Instant]) -> list[CommitMetadata]:
+        """Return the metadata of completed commits, read at once; see ``read_commit``."""
+        listed = list(instants)
+        unknown = [instant for instant in listed if instant not in self._commits]
+        read = request_all(self._storage, self._read_commit, unknown)
+        self._commits.update(zip(unknown, read, strict=True))
+        return [self._commits[instant] for instant in listed]
 
     def read_compaction_plan(self, requested_at: str) -> CompactionPlan:
         """Return the plan of a pending or completed compaction.

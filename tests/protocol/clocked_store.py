@@ -56,6 +56,10 @@ class ClockedStore:
     def supports_compare_and_swap(self) -> bool:
         return True
 
+    @property
+    def is_remote(self) -> bool:
+        return False
+
     def read(self, path: str) -> bytes:
         return self._at(path).data
 

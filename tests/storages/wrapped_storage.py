@@ -23,6 +23,8 @@ class WrappedStorage:
     def __init__(self, inner: Storage) -> None:
         self.inner = inner
         self.supports_compare_and_swap = inner.supports_compare_and_swap
+        # Requests are made one after the other, so that a test can rely on their order.
+        self.is_remote = False
 
     def _reading(self, method: str, path: str, call: Callable[[], T]) -> T:
         return call()

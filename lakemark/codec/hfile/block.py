@@ -130,6 +130,28 @@ def encode_block(
     return b"".join((header, packed, checksums))
 
 
+def move_block(stored: bytes, magic: bytes, previous: int, path: str) -> tuple[bytes, int]:
+    """Return a stored block for another position in another file, and the size of its content.
+
+    The content is neither decompressed nor checked; a reader checks it.
+
+    Args:
+        stored: the bytes of the block, from its header to its checksums.
+        magic: kind of block that is expected.
+        previous: offset of the previous block of the same kind in the other file.
+        path: the file of the block, for errors.
+
+    Raises:
+        CorruptData: the header is not that of a complete block of this kind.
+    """
+    kind, size_bytes, uncompressed, _, *rest = _HEADER.unpack_from(stored.ljust(HEADER_BYTES))
+    if kind != magic or HEADER_BYTES + size_bytes != len(stored) or uncompressed < 0:
+        expected = f"an HFile block {magic!r} of {len(stored)} bytes"
+        raise CorruptData(path, None, expected, repr(stored[:HEADER_BYTES]))
+    header = _HEADER.pack(kind, size_bytes, uncompressed, previous, *rest)
+    return header + stored[HEADER_BYTES:], uncompressed
+
+
 def _gzip(content: bytes | memoryview) -> bytes:
     stream = zlib.compressobj(_GZIP_LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
     packed = stream.compress(content) + stream.flush()

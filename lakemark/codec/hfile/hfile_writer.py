@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from lakemark.codec.byte_strings import byte_strings
 from lakemark.codec.hfile import file_info
-from lakemark.codec.hfile.block import DATA, FILE_INFO, META, ROOT_INDEX, encode_block
+from lakemark.codec.hfile.block import DATA, FILE_INFO, META, ROOT_INDEX, encode_block, move_block
 from lakemark.codec.hfile.block_index import BlockIndex, BlockLocation, encode_root_index
 from lakemark.codec.hfile.hfile_data_block import Entries, encode_entries
 from lakemark.codec.hfile.trailer import Compression, Trailer
@@ -56,62 +56,129 @@ def write_hfile(
             gets its own block.
     """
     assert compression in (Compression.GZ, Compression.NONE), compression
-    _check(entries)
-    keys, values = byte_strings(entries.keys), byte_strings(entries.values)
-    sizes = keys.lengths + values.lengths + _FRAME_BYTES
-    columns = Entries(keys.to_arrow(), values.to_arrow())
-    file = _File(compression)
-    data = _write_data(file, columns, sizes, block_bytes)
-    meta = BlockIndex(
-        list(meta_blocks), [file.add(META, content) for content in meta_blocks.values()]
-    )
-    root_location = file.add(ROOT_INDEX, encode_root_index(data, of_data=True))
-    file.add(ROOT_INDEX, encode_root_index(meta, of_data=False))
-    own = _own_info(columns, keys.lengths, values.lengths, created_ms)
-    info_place = file.add(FILE_INFO, file_info.encode_file_info({**own, **info}))
-    trailer = Trailer(
-        root_location.offset, len(data.locations), len(meta.locations), len(sizes), 1, compression
-    )
-    ends = (data.locations[0].offset, data.locations[-1].offset) if data.locations else (-1, 0)
-    return file.closed(trailer.encode(info_place.offset, int(sizes.sum()), *ends))
+    check_order(entries)
+    file = HFileParts(compression)
+    file.add_entries(entries, block_bytes)
+    return file.finish(info, created_ms, meta_blocks)
 
 
-class _File:
-    """Appends blocks, and records the location of each."""
+class HFileParts:
+    """Collects the blocks of an HFile in order.
+
+    Args:
+        compression: compression of every block.
+    """
 
     def __init__(self, compression: Compression) -> None:
         self._compression, self._parts, self._size_bytes = compression, list[bytes](), 0
+        self._data = BlockIndex([], [])
+        self._count = self._key_bytes = self._entry_bytes = 0
+        self._last_key = b""
 
-    def add(self, magic: bytes, content: bytes | memoryview, previous: int = -1) -> BlockLocation:
-        block = encode_block(magic, content, self._compression, previous)
-        location = BlockLocation(self._size_bytes, len(block))
-        self._parts.append(block)
-        self._size_bytes += len(block)
+    def add_entries(self, entries: Entries, block_bytes: int = BLOCK_BYTES) -> None:
+        """Add data blocks with these entries, whose keys are greater than all keys before."""
+        keys, values = byte_strings(entries.keys), byte_strings(entries.values)
+        sizes = keys.lengths + values.lengths + _FRAME_BYTES
+        columns = Entries(keys.to_arrow(), values.to_arrow())
+        for rows in _block_rows(sizes, block_bytes):
+            count = rows.stop - rows.start
+            block = Entries(*(column.slice(rows.start, count) for column in columns))
+            content = encode_entries(block)
+            stored = encode_block(DATA, content, self._compression, self._previous)
+            self._add_data(stored, block.keys[0].as_py())
+        if len(sizes):
+            self._last_key = columns.keys[-1].as_py()
+        self._count += len(sizes)
+        self._key_bytes += int(keys.lengths.sum())
+        self._entry_bytes += int(sizes.sum())
+
+    def add_stored_block(self, stored: bytes, first_key: bytes, path: str) -> None:
+        """Add a data block of another file with the same compression, without decompressing it.
+
+        ``count_stored`` must be called for all blocks of that file together.
+
+        Raises:
+            CorruptData: the header of the block is damaged.
+        """
+        moved, entry_bytes = move_block(stored, DATA, self._previous, path)
+        self._add_data(moved, first_key)
+        self._entry_bytes += entry_bytes
+
+    def count_stored(self, count: int, key_bytes: int, last_key: bytes) -> None:
+        """Count the entries in the stored blocks.
+
+        Args:
+            count: the number of entries in these blocks.
+            key_bytes: the size of their keys.
+            last_key: the last of their keys.
+        """
+        self._count += count
+        self._key_bytes += key_bytes
+        self._last_key = max(self._last_key, last_key)
+
+    @property
+    def entry_bytes(self) -> int:
+        """Uncompressed size of all entries, in bytes."""
+        return self._entry_bytes
+
+    def finish(
+        self, info: Mapping[bytes, bytes], created_ms: int, meta_blocks: Mapping[bytes, bytes]
+    ) -> bytes:
+        """Return the bytes of the HFile; see ``write_hfile``."""
+        data, first_meta = self._data, len(self._parts)
+        meta = BlockIndex(
+            list(meta_blocks), [self._add(META, content) for content in meta_blocks.values()]
+        )
+        root_location = self._add(ROOT_INDEX, encode_root_index(data, of_data=True))
+        self._add(ROOT_INDEX, encode_root_index(meta, of_data=False))
+        described = {**self._own_info(created_ms), **info}
+        info_place = self._add(FILE_INFO, file_info.encode_file_info(described))
+        trailer = Trailer(
+            root_location.offset, first_meta, len(meta_blocks), self._count, 1, self._compression
+        )
+        ends = (data.locations[0].offset, data.locations[-1].offset) if data.locations else (-1, 0)
+        end = trailer.encode(info_place.offset, self._entry_bytes, *ends)
+        return b"".join((*self._parts, end))
+
+    @property
+    def _previous(self) -> int:
+        # Apache Hudi's writer stores here the offset of the block itself, not of the previous one.
+        return self._size_bytes if self._data.locations else -1
+
+    def _add(self, magic: bytes, content: bytes) -> BlockLocation:
+        return self._add_stored(encode_block(magic, content, self._compression))
+
+    def _add_data(self, stored: bytes, first_key: bytes) -> None:
+        self._data.first_keys.append(first_key)
+        self._data.locations.append(self._add_stored(stored))
+
+    def _add_stored(self, stored: bytes) -> BlockLocation:
+        location = BlockLocation(self._size_bytes, len(stored))
+        self._parts.append(stored)
+        self._size_bytes += len(stored)
         return location
 
-    def closed(self, trailer: bytes) -> bytes:
-        return b"".join((*self._parts, trailer))
+    def _own_info(self, created_ms: int) -> dict[bytes, bytes]:
+        count, last = self._count, self._last_key
+        value_bytes = self._entry_bytes - self._key_bytes - count * _FRAME_BYTES
+        means = [size_bytes // max(count, 1) for size_bytes in (self._key_bytes, value_bytes)]
+        return {
+            file_info.LAST_KEY: struct.pack(">H", len(last)) + last if count else b"",
+            file_info.MEAN_KEY_BYTES: struct.pack(">i", means[0]),
+            file_info.MEAN_VALUE_BYTES: struct.pack(">i", means[1]),
+            file_info.VERSION: struct.pack(">i", file_info.VERSION_WITH_MVCC),
+            file_info.MAX_MVCC: struct.pack(">q", 0),
+            file_info.CREATED_MS: struct.pack(">q", created_ms),
+        }
 
 
-def _check(entries: Entries) -> None:
+def check_order(entries: Entries) -> None:
+    """Check that the keys of entries are strictly ascending, and that nothing is null."""
     keys = entries.keys
     assert keys.null_count == entries.values.null_count == 0, "entries without keys or values"
     if len(keys) > 1:
         is_ascending = pc.all(pc.less(keys[:-1], keys[1:])).as_py()
         assert is_ascending, "keys that are not strictly ascending"
-
-
-def _write_data(file: _File, entries: Entries, sizes: _Sizes, block_bytes: int) -> BlockIndex:
-    first_keys: list[bytes] = []
-    locations: list[BlockLocation] = []
-    for rows in _block_rows(sizes, block_bytes):
-        count = rows.stop - rows.start
-        block = Entries(*(column.slice(rows.start, count) for column in entries))
-        # Apache Hudi's writer stores here the offset of the block itself, not of the previous one.
-        previous = locations[-1].offset + locations[-1].size_bytes if locations else -1
-        locations.append(file.add(DATA, encode_entries(block), previous))
-        first_keys.append(block.keys[0].as_py())
-    return BlockIndex(first_keys, locations)
 
 
 def _block_rows(sizes: _Sizes, block_bytes: int) -> Iterator[range]:
@@ -123,19 +190,3 @@ def _block_rows(sizes: _Sizes, block_bytes: int) -> Iterator[range]:
         end = max(int(np.searchsorted(ends, limit, side="right")), start + 1)
         yield range(start, end)
         start = end
-
-
-def _own_info(
-    entries: Entries, key_bytes: _Sizes, value_bytes: _Sizes, created_ms: int
-) -> dict[bytes, bytes]:
-    count = len(key_bytes)
-    last: bytes = entries.keys[-1].as_py() if count else b""
-    means = [int(lengths.sum()) // max(count, 1) for lengths in (key_bytes, value_bytes)]
-    return {
-        file_info.LAST_KEY: struct.pack(">H", len(last)) + last if count else b"",
-        file_info.MEAN_KEY_BYTES: struct.pack(">i", means[0]),
-        file_info.MEAN_VALUE_BYTES: struct.pack(">i", means[1]),
-        file_info.VERSION: struct.pack(">i", file_info.VERSION_WITH_MVCC),
-        file_info.MAX_MVCC: struct.pack(">q", 0),
-        file_info.CREATED_MS: struct.pack(">q", created_ms),
-    }

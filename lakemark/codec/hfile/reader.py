@@ -35,7 +35,7 @@ from lakemark.codec.hfile.block_index import (
 from lakemark.codec.hfile.file_info import parse_file_info
 from lakemark.codec.hfile.hfile_data_block import Entries, parse_entries
 from lakemark.codec.hfile.selection import Everything, Keys, Prefixes, Selection
-from lakemark.codec.hfile.trailer import TRAILER_BYTES, Trailer
+from lakemark.codec.hfile.trailer import TRAILER_BYTES, Compression, Trailer
 from lakemark.errors import CorruptData
 
 #: Number of bytes at the end of a file that are read when the file is opened. They contain all of
@@ -74,6 +74,32 @@ class HFileReader:
     def num_entries(self) -> int:
         """Number of entries in the file, according to its trailer."""
         return self._trailer.entry_count
+
+    @property
+    def data_blocks(self) -> BlockIndex | None:
+        """The index of all data blocks; None if it has several levels, so that it is not loaded."""
+        return self._root if self._trailer.levels == 1 else None
+
+    @property
+    def compression(self) -> Compression:
+        """Compression of every block."""
+        return self._trailer.compression
+
+    def stored_block(self, location: BlockLocation) -> bytes:
+        """Return the bytes of a block as they are in the file.
+
+        Raises:
+            CorruptData: the file ends before the block.
+        """
+        return self._read(location.offset, location.size_bytes)
+
+    def block_entries(self, location: BlockLocation) -> Entries:
+        """Return the entries of a data block.
+
+        Raises:
+            CorruptData: the block violates the format.
+        """
+        return parse_entries(self._block(location, DATA))
 
     def scan(self) -> Iterator[Entries]:
         """Yield all entries in the order of their keys, one block at a time.
