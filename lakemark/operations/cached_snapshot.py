@@ -217,11 +217,13 @@ class CachedSnapshot:
                 # In table version 6, the old and the new first files have the same names.
                 if self._metadata is None:
                     raise
-            self._timeline = self._store.load()
+            self._timeline, self._parts = self._store.load(), None
         return read()
 
     def _list_view(self) -> FileSystemView:
         """Return the view as of ``timeline``, from the metadata table if there is one."""
+        if self._parts is not None:
+            return self._parts.whole()
         timeline, metadata = self.timeline, self._open_metadata_table()
         lister: FileLister = (
             StorageFileLister(self._storage) if metadata is None else MetadataFileLister(metadata)

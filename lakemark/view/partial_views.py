@@ -60,12 +60,21 @@ class PartialViews:
         Args:
             files: all files of some file groups, with the schema ``FILE_NAMES``.
         """
-        found: dict[str, list[DataFile]] = {}
-        for path, name, size_bytes in zip(*files.to_pydict().values(), strict=True):
-            file = data_file(path, name, size_bytes)
-            if file is not None:
-                found.setdefault(path, []).append(file)
-        return self.context.view_of(found)
+        return self.context.view_of(_data_files(files))
+
+    def whole(self) -> FileSystemView:
+        """Return a view of all files; errors as for ``files_in``."""
+        found = _data_files(self.files_in(self.partitions))
+        return self.context.view_of({path: found.get(path, []) for path in self.partitions})
+
+
+def _data_files(files: pa.Table) -> dict[str, list[DataFile]]:
+    found: dict[str, list[DataFile]] = {}
+    for path, name, size_bytes in zip(*files.to_pydict().values(), strict=True):
+        file = data_file(path, name, size_bytes)
+        if file is not None:
+            found.setdefault(path, []).append(file)
+    return found
 
 
 def _by_partition(paths: Sequence[str], files: pa.Table) -> dict[str, pa.Table]:

@@ -8,6 +8,7 @@ _LOG = ("tests/unit/log/test_log_reader.py",)
 _DELETES = ("tests/unit/codec/test_delete_records.py", "tests/unit/log/test_delete_block.py")
 _AVRO = ("tests/unit/codec/test_avro_rows.py", "tests/property/test_avro_decoder.py")
 _HFILE = ("tests/unit/codec/test_hfile.py", "tests/unit/codec/test_hfile_writer.py")
+_SPLICE = ("tests/unit/codec/test_hfile_splice.py",)
 _JAVA = ("tests/unit/codec/test_java_hash.py",)
 _BUCKET = ("tests/unit/index/test_bucket.py",)
 _BLOOM = ("tests/unit/codec/test_bloom.py",)
@@ -367,5 +368,36 @@ OF_CODECS = (
         "return values[0]",
         "rows with an empty key are written, and Apache Hudi cannot read them",
         _KEYS,
+    ),
+    Mutant(
+        "lakemark/codec/hfile/hfile_splice.py",
+        "changed = pa.concat_arrays([written.keys, deleted])",
+        "changed = written.keys",
+        "deleted records of the metadata table come back when it is compacted",
+        _SPLICE,
+    ),
+    Mutant(
+        "lakemark/codec/hfile/hfile_splice.py",
+        "starts[max(bisect_right(first_keys, key), 1)] += 1",
+        "starts[bisect_right(first_keys, key)] += 1",
+        "a record with a smaller key than all others is lost or misplaced in a compaction",
+        _SPLICE,
+    ),
+    Mutant(
+        "lakemark/codec/hfile/hfile_splice.py",
+        "self._last_key = after.keys[-1].as_py() if len(after.keys) else None",
+        "pass",
+        "a compacted file of the metadata table states a wrong last key",
+        _SPLICE,
+    ),
+    Mutant(
+        "lakemark/codec/bloom.py",
+        "builder._key_count = (row_count - 1) * keys_per_row + in_last_row",
+        "builder._key_count = 0",
+        "a bloom filter that is continued gets too many keys in one row",
+        (
+            "tests/unit/metadata/test_changed_base_files.py::"
+            "test_changed_file_equals_one_that_is_written_again",
+        ),
     ),
 )

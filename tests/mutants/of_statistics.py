@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 
 _PRUNING = ("tests/unit/read/test_pruning.py",)
+_SELECTIVE = ("tests/unit/operations/test_selective_queries.py",)
 _FOLDERS = ("tests/unit/read/test_row_filter.py",)
 _BOUNDS = ("tests/unit/model/test_bounds.py",)
 _FOOTERS = ("tests/unit/metadata/column_stats/test_derive.py",)
@@ -471,5 +472,26 @@ OF_STATISTICS = (
         "        if _slice_time(i, names_slice=names_slice) > last\n    )\n",
         "a metadata table of version 6 lists the files of an attempt that was never published",
         ("tests/recovery/test_metadata_leftovers.py",),
+    ),
+    Mutant(
+        "lakemark/operations/cached_snapshot.py",
+        "        check_no_deletions(timeline, self._store.load())\n",
+        "",
+        "a selective query that was planned while a clean began reads half a table",
+        _SELECTIVE,
+    ),
+    Mutant(
+        "lakemark/metadata/metadata_file_lister.py",
+        'pc.if_else(pc.equal(keys, NON_PARTITIONED), "", keys)',
+        "keys",
+        "a selective query of a table without partitions finds nothing",
+        (*_SELECTIVE,),
+    ),
+    Mutant(
+        "lakemark/metadata/column_stats/lookup.py",
+        'pc.binary_join_element_wise(folders.take(found), names, "")',
+        "names",
+        "statistics of a file are those of a file with the same name in another partition",
+        _FOLDED,
     ),
 )

@@ -384,6 +384,11 @@ def _unite(rows: pa.Table, bounds: _Bounds, name_column: str, label: str | None)
     names = _field(payload, "fileName") if label is None else rows.column(label).combine_chunks()
     codes = key_codes(rows, [label or KEY]).codes
     groups, first, group_of = np.unique(codes, return_index=True, return_inverse=True)
+    schema = statistics_schema(name_column, bounds.low.type)
+    if len(groups) == len(codes):  # nearly all files have one record, so nothing is combined
+        counts = [_field(payload, name) for name in ("nullCount", "valueCount")]
+        columns = [names, bounds.low, bounds.high, *counts]
+        return pa.Table.from_arrays(columns, schema=schema).take(pa.array(first))
     columns = [
         names.take(pa.array(first)),
         _extreme(bounds.low, group_of, "ascending"),
@@ -391,7 +396,7 @@ def _unite(rows: pa.Table, bounds: _Bounds, name_column: str, label: str | None)
         _total(_field(payload, "nullCount"), group_of, len(groups)),
         _total(_field(payload, "valueCount"), group_of, len(groups)),
     ]
-    return pa.Table.from_arrays(columns, schema=statistics_schema(name_column, bounds.low.type))
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _is_consistent(low: pa.Array, high: pa.Array, payload: pa.StructArray) -> npt.NDArray[np.bool_]:

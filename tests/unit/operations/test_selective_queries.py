@@ -12,12 +12,14 @@ from lakemark.metadata.metadata_file_lister import MetadataFileLister
 from lakemark.model.action import Action, State
 from lakemark.model.instant import Instant
 from lakemark.operations.open_table import OpenTable, open_table
-from lakemark.storage import StorageLocation
+from lakemark.storage import StorageLocation, open_storage
+from lakemark.storage.properties_file import read_properties
 from lakemark.timeline.timeline import Timeline
 from lakemark.view import partial_views
 from lakemark.view.file_lister import DataFile, data_file
 from tests.golden.golden_table import ALL_TABLES
 from tests.golden.shared_tables import SharedTables
+from tests.storages import CountingStorage
 from tests.unit.operations.tables import SCHEMA, rows
 
 REGIONS = ("north", "south", "west")
@@ -99,6 +101,34 @@ def test_each_partition_is_listed_once(tmp_path: Path, monkeypatch: pytest.Monke
     assert table.scan(where="v = 300").to_table().num_rows == len(REGIONS)
     assert asked == [["north"], ["south"], ["west"]]
     assert parts.files_in([]).num_rows == 0
+
+
+def test_all_files_are_listed_by_the_metadata_table_that_is_already_open(tmp_path: Path) -> None:
+    create(tmp_path / "t")
+    storage = CountingStorage(open_storage(StorageLocation(str(tmp_path / "t"))))
+    table = OpenTable(storage, read_properties(storage))
+    assert table.scan(where="v = 700").to_table().num_rows == len(REGIONS)
+    storage.forget()
+    assert table.view().latest_slices() == opened(tmp_path / "t").view().latest_slices()
+    assert table.view().partitions == {*REGIONS}
+    assert {request.method for request in storage.requests} <= {"open"}
+
+
+def test_table_is_loaded_again_if_the_open_metadata_table_was_cleaned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = create(tmp_path / "t")
+    table = opened(tmp_path / "t")
+    assert table.snapshot.partial_views() is not None
+    writer.upsert(rows(("new", "east", 1, 7)))
+
+    def find_removed_file(lister: MetadataFileLister, paths: list[str]) -> pa.Table:
+        message = "a file of the metadata table was removed"
+        raise lakemark.SnapshotChanged(message)
+
+    monkeypatch.setattr(MetadataFileLister, "list_names", find_removed_file)
+    assert "east" in table.view().partitions
+    assert table.timeline.instants == opened(tmp_path / "t").timeline.instants
 
 
 def test_table_without_a_metadata_table_is_listed_whole(tmp_path: Path, listed: list[str]) -> None:
