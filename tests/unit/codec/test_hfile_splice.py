@@ -55,17 +55,19 @@ def splice(
     st.dictionaries(KEYS, st.binary(max_size=60), max_size=20),
     st.sets(KEYS, max_size=10),
     st.sampled_from([Compression.GZ, Compression.NONE]),
+    st.booleans(),
 )
 def test_spliced_file_has_the_entries_of_a_file_that_is_written_again(
     base: dict[bytes, bytes],
     new: dict[bytes, bytes],
     absent: set[bytes],
     compression: Compression,
+    deletes_last: bool,
 ) -> None:
     # Half of the changes concern entries that exist.
     known = sorted(base)
     written = new | dict.fromkeys(known[::7], b"changed")
-    deleted = (absent | set(known[3::11])) - written.keys()
+    deleted = (absent | set(known[3::11] + known[-1:] * deletes_last)) - written.keys()
     expected = {key: value for key, value in base.items() if key not in deleted} | written
     found = splice(hfile(base, compression), written, sorted(deleted))
     last = max(base, default=b"")

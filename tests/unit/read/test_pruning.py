@@ -194,6 +194,17 @@ def test_few_blocks_are_examined_to_find_one_of_many_slices(
     assert sum(examined) < 300
 
 
+@pytest.mark.parametrize("unknown", [0, 5, 39])
+def test_slice_without_statistics_is_found_among_many(
+    unknown: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(range_search, "_FANOUT", 3)
+    made = [sliced(number, 0) for number in range(40)]
+    known = Known({names(one)[0]: [{"a": at}] for at, one in enumerate(made) if at != unknown})
+    found = SlicePruner(SCHEMA, statistics=known).select(made, pc.field("a") == -1)
+    assert found == [made[unknown]]
+
+
 @_SETTINGS
 @given(CONDITIONS, st.lists(st.lists(ROWS, min_size=1, max_size=3), min_size=1, max_size=4))
 def test_file_group_is_kept_if_one_of_its_slices_is(
