@@ -27,15 +27,28 @@ def to_record(value: Any) -> dict[str, Any]:
 
     Fields with ``UNSTORED`` in their metadata are omitted.
     """
-    stored = (f for f in fields(value) if UNSTORED not in f.metadata)
-    return {wire_name(f.name): _plain(getattr(value, f.name)) for f in stored}
+    names = _names(type(value))
+    return {stored: _plain(getattr(value, name)) for name, stored, is_stored in names if is_stored}
 
 
 def from_record(kind: type[T], record: Mapping[str, Any]) -> T:
     """Build a dataclass from its stored record. Missing and null fields get their defaults."""
-    known = {f.name: record.get(wire_name(f.name)) for f in fields(kind)}  # type: ignore[arg-type]
+    known = {name: record.get(stored) for name, stored, _ in _names(kind)}
     given = {name: _frozen(value) for name, value in known.items() if value is not None}
     return kind(**given)
+
+
+#: The names of the fields of each dataclass, because a commit may have a record for each of very
+#: many files.
+_known: dict[type[Any], list[tuple[str, str, bool]]] = {}
+
+
+def _names(kind: type[Any]) -> list[tuple[str, str, bool]]:
+    """Return for each field its name, its stored name, and whether it is stored."""
+    if kind not in _known:
+        found = [(f.name, wire_name(f.name), UNSTORED not in f.metadata) for f in fields(kind)]
+        _known[kind] = found
+    return _known[kind]
 
 
 def _plain(value: Any) -> Any:
