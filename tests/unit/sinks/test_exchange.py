@@ -183,6 +183,15 @@ def test_a_group_is_not_larger_than_allowed_even_if_rows_differ_in_size(
         assert len(one) == 1 or sum(bytes_of_buckets) <= 4_000
 
 
+def test_two_long_rows_among_many_short_ones_are_in_two_groups() -> None:
+    rows = pa.table({"value": ["x" * 5_000, "y" * 5_000, *["z"] * 98]})
+    numbers = np.array([0, 1, *[2] * 98], np.int32)
+    ordered = sort_by_bucket(pa.repeat("eu", 100), numbers, rows)
+    groups = [len(one) for one in ArrivedRows([TableInMemory(ordered)]).groups(8_000)]
+    assert groups[0] == 1
+    assert sum(groups) == 3
+
+
 @given(st.integers(1, 5), st.booleans())
 def test_a_task_gets_the_file_groups_of_its_buckets_only(tasks: int, looks_up: bool) -> None:
     slices = {bucket: file_slice(bucket) for bucket in all_buckets()}
