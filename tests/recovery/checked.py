@@ -45,10 +45,28 @@ class Checked:
     seen: set[int] = field(default_factory=set)
     compares_sizes: bool = False
     _left: dict[str, int] = field(default_factory=dict)
+    _allows_rebuild: bool = False
     _ended: set[str] = field(default_factory=set)
 
-    def check(self, root: StorageLocation, what: str, is_done: bool = False) -> None:
-        files = f"{_describe_files(root)}\n{_sizes(root) if self.compares_sizes else ''}"
+    def check(
+        self,
+        root: StorageLocation,
+        what: str,
+        is_done: bool = False,
+        *,
+        allows_rebuild: bool = False,
+    ) -> None:
+        """Check a table after a process stopped.
+
+        Args:
+            root: the location of the table.
+            what: what happened to the process.
+            is_done: whether the process succeeded.
+            allows_rebuild: whether the next process may build the metadata table again.
+        """
+        self._allows_rebuild = allows_rebuild
+        sizes = _sizes(root) if self.compares_sizes else ""
+        files = f"{_describe_files(root)}\n{sizes}\n{allows_rebuild}"
         if files not in self._left:
             self._left[files] = self._check_recovery(root, what)
         self.seen.add(self._left[files])
@@ -79,7 +97,8 @@ class Checked:
 
     def _check_metadata_is_kept(self, method: str, path: str) -> None:
         is_rebuild = path == f"{METADATA_FOLDER}/{PROPERTIES_PATH}"
-        assert self.scenario.makes_metadata or not is_rebuild, "the metadata table is rebuilt"
+        is_allowed = self.scenario.makes_metadata or self._allows_rebuild
+        assert is_allowed or not is_rebuild, "the metadata table is rebuilt"
 
     def _check_next_write(self, root: StorageLocation, what: str) -> None:
         expected = self.scenario.write_more(root)

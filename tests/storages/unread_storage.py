@@ -26,11 +26,13 @@ class Reads:
         nth: which read fails (0 is the first); None to only count the reads.
         is_gone: whether the read raises ``NotFound``, if its method may raise it.
         methods: the methods of the reads so far.
+        failed: the path of the read that failed.
     """
 
     nth: int | None = None
     is_gone: bool = False
     methods: list[str] = field(default_factory=list)
+    failed: str | None = None
     lock: Lock = field(default_factory=Lock)
 
     def note(self, method: str, path: str) -> None:
@@ -38,6 +40,8 @@ class Reads:
         with self.lock:
             self.methods.append(method)
             fails = len(self.methods) - 1 == self.nth
+            if fails:
+                self.failed = path
         if fails and self.is_gone and method in MAY_BE_GONE:
             raise NotFound(path)
         if fails:
