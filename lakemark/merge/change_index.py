@@ -49,29 +49,35 @@ class ChangeIndex:
     contains a key twice, both rows are changed.
     """
 
-    def __init__(self, changes: pa.Table, rule: JoinRule) -> None:
+    def __init__(self, changes: pa.Table, rule: JoinRule, *, keeps_order: bool = True) -> None:
         """Index the changes.
 
         Args:
             changes: folded changes, at most one for each record key.
             rule: decides between a base row and the change to its key.
+            keeps_order: pass False if the order of the merged rows does not matter. Then ``merge``
+                copies fewer rows.
         """
         # Columns of one chunk are faster, because ``take`` joins several chunks at every call.
         self._changes = changes.combine_chunks()
         self._rule = rule
+        self._place = _replace if keeps_order else _append
         self._keys = KeyLookup(changes.column(RECORD_KEY))
         self._is_upsert: Mask = changes.column(CHANGE_KIND).to_numpy() == ChangeKind.UPSERT
         self._was_matched = np.zeros(changes.num_rows, dtype=np.bool_)
 
     def merge(self, base: pa.Table) -> MergeResult:
-        """Apply the changes to base rows. The rows keep their order, and no new key is added."""
+        """Apply the changes to base rows. No new key is added.
+
+        The rows keep their order, unless the index was created without ``keeps_order``.
+        """
         matched_rows, change_rows = self._match(base)
         if len(matched_rows) == 0:
             return MergeResult(base, MergeCounts())
         joined = self._rule.join(MatchedRows(base, matched_rows, self._changes, change_rows))
         updated, deleted = matched_rows[joined.updated], matched_rows[joined.deleted]
         counts = MergeCounts(updated=len(updated), deleted=len(deleted))
-        return MergeResult(_replace(base, updated, joined.rows, deleted), counts)
+        return MergeResult(self._place(base, updated, joined.rows, deleted), counts)
 
     def insert_unmatched(self, columns: list[str]) -> MergeResult:
         """Return the upserts whose keys were in no base row, with only the given columns."""
@@ -102,3 +108,11 @@ def _replace(base: pa.Table, replaced: Rows, rows: pa.Table, dropped: Rows) -> p
     survives = np.ones(base.num_rows, dtype=np.bool_)
     survives[dropped] = False
     return pa.concat_tables([base, rows]).take(source[survives])
+
+
+def _append(base: pa.Table, replaced: Rows, rows: pa.Table, dropped: Rows) -> pa.Table:
+    """Return ``base`` without its ``replaced`` and ``dropped`` rows, followed by ``rows``."""
+    stays = np.ones(base.num_rows, dtype=np.bool_)
+    stays[replaced] = False
+    stays[dropped] = False
+    return pa.concat_tables([base.filter(pa.array(stays)), rows])

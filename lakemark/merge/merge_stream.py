@@ -56,6 +56,8 @@ def merge_streams(
     changes: Iterable[pa.Table],
     merger: RecordMerger,
     memory_budget_bytes: int = DEFAULT_MEMORY_BUDGET_BYTES,
+    *,
+    keeps_order: bool = True,
 ) -> MergeStream:
     """Apply the changes of a file group to its base rows.
 
@@ -65,12 +67,14 @@ def merge_streams(
         merger: decides which record wins.
         memory_budget_bytes: bytes of changes to hold in memory. If the changes exceed the budget,
             base rows and changes are written to disk.
+        keeps_order: whether the merged base rows keep their order. Without order, the merge is
+            faster.
 
     Returns:
-        The merged base rows in their order, followed by the rows of new keys. If rows were written
-        to disk, each division has this order.
+        The merged base rows, followed by the rows of new keys. If rows were written to disk, each
+        division has this order.
     """
-    return MergeStream(_merge(base, changes, merger, memory_budget_bytes, level=0))
+    return MergeStream(_merge(base, changes, merger, memory_budget_bytes, keeps_order, level=0))
 
 
 def fold_stream(
@@ -95,23 +99,24 @@ def _merge(
     changes: Iterable[pa.Table],
     merger: RecordMerger,
     memory_budget_bytes: int,
+    keeps_order: bool,
     level: int,
 ) -> Iterator[MergeResult]:
     arriving = iter(changes)
     pending = _PendingChanges(merger, memory_budget_bytes if level < MAX_LEVEL else sys.maxsize)
     if not all(pending.add(batch) for batch in arriving):
         remaining = chain([pending.fold()], arriving)
-        yield from _merge_divided(base, remaining, merger, memory_budget_bytes, level)
+        yield from _merge_divided(base, remaining, merger, memory_budget_bytes, keeps_order, level)
     elif pending.is_empty:
         yield from (MergeResult(rows, MergeCounts()) for rows in base)
     else:
-        yield from _merge_in_memory(base, pending.fold(), merger)
+        yield from _merge_in_memory(base, pending.fold(), merger, keeps_order)
 
 
 def _merge_in_memory(
-    base: Iterable[pa.Table], changes: pa.Table, merger: RecordMerger
+    base: Iterable[pa.Table], changes: pa.Table, merger: RecordMerger, keeps_order: bool
 ) -> Iterator[MergeResult]:
-    index = ChangeIndex(changes, merger)
+    index = ChangeIndex(changes, merger, keeps_order=keeps_order)
     for rows in base:
         yield index.merge(rows)
     yield index.insert_unmatched(
@@ -124,6 +129,7 @@ def _merge_divided(
     changes: Iterable[pa.Table],
     merger: RecordMerger,
     memory_budget_bytes: int,
+    keeps_order: bool,
     level: int,
 ) -> Iterator[MergeResult]:
     with SpilledDivisions(level) as newer, SpilledDivisions(level) as older:
@@ -134,6 +140,7 @@ def _merge_divided(
                 newer.read(division),
                 merger,
                 memory_budget_bytes,
+                keeps_order,
                 level + 1,
             )
 

@@ -70,6 +70,8 @@ class FileGroupReader:
         file_slice: FileSlice,
         columns: Sequence[str] | None = None,
         condition: pc.Expression | None = None,
+        *,
+        keeps_order: bool = True,
     ) -> Iterator[pa.Table]:
         """Yield the live rows, in batches of at most 64 MiB; no batch is empty.
 
@@ -78,6 +80,8 @@ class FileGroupReader:
             columns: the columns of the result, in this order; all when None.
             condition: a condition on these columns. If the slice has logs, it is applied only after
                 the merge, because a change may alter any column.
+            keeps_order: whether updated rows keep their place in the base file. Without order, the
+                merge is faster.
 
         Raises:
             SnapshotChanged: a file of the slice no longer exists.
@@ -88,7 +92,7 @@ class FileGroupReader:
         names = self.schema.names if columns is None else list(columns)
         live: Iterator[pa.Table]
         if file_slice.logs:
-            live = self.merge(file_slice, columns)
+            live = self.merge(file_slice, columns, keeps_order=keeps_order)
         elif self.path_columns is not None:
             stored = self._read_base(file_slice.base, project_schema(self.schema, names))
             path = file_slice.group.partition_path
@@ -99,15 +103,28 @@ class FileGroupReader:
             found = filter_rows(rows.select(names), condition)
             yield from split_batches(found, MAX_BATCH_BYTES)
 
-    def merge(self, file_slice: FileSlice, columns: Sequence[str] | None = None) -> MergeStream:
+    def merge(
+        self,
+        file_slice: FileSlice,
+        columns: Sequence[str] | None = None,
+        *,
+        keeps_order: bool = True,
+    ) -> MergeStream:
         """Return the live rows as a stream that also counts what the merge did.
 
         The rows also contain the columns that the merge needs.
+
+        Args:
+            file_slice: the file slice.
+            columns: the columns to return; all when None.
+            keeps_order: as for ``read``.
         """
         schema = self._merge_schema(columns)
         changes = self._log_changes(schema).read(file_slice.logs)
         base = self._read_base_with_keys(file_slice.base, schema)
-        return merge_streams(base, changes, self.merger, self.memory_budget_bytes)
+        return merge_streams(
+            base, changes, self.merger, self.memory_budget_bytes, keeps_order=keeps_order
+        )
 
     def read_changes(self, file_slice: FileSlice) -> Iterator[pa.Table]:
         """Return the changes in the logs, oldest first; each has all columns.

@@ -102,5 +102,6 @@ class Scan(ArrowStream):
         return [partial(self._read, file_slice) for file_slice in self.slices]
 
     def _read(self, file_slice: FileSlice) -> Iterator[pa.RecordBatch]:
-        for rows in self.reader.read(file_slice, self.columns_read, self.condition):
+        found = self.reader.read(file_slice, self.columns_read, self.condition, keeps_order=False)
+        for rows in found:
             yield from rows.select(self.columns).to_batches()

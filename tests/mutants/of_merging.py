@@ -234,6 +234,27 @@ OF_MERGING = (
         _MERGER,
     ),
     Mutant(
+        "lakemark/merge/change_index.py",
+        "    stays[dropped] = False\n",
+        "",
+        "a query returns rows that were deleted",
+        _STREAM,
+    ),
+    Mutant(
+        "lakemark/merge/change_index.py",
+        "    stays[replaced] = False\n",
+        "",
+        "a query returns the old and the new row of each key that was updated",
+        _STREAM,
+    ),
+    Mutant(
+        "lakemark/merge/merge_stream.py",
+        "    keeps_order: bool = True,\n",
+        "    keeps_order: bool = False,\n",
+        "a compaction moves updated rows, and the row groups of a file no longer ascend",
+        _STREAM,
+    ),
+    Mutant(
         "lakemark/merge/key_lookup.py",
         "        if len(self._hidden):\n",
         "        if False:\n",

@@ -156,11 +156,13 @@ def test_last_change_wins_by_commit_time(changes: list[Change], base: list[Chang
 
 @pytest.mark.parametrize("merger", [event_time_merger(["o0"]), commit_time_merger()], ids=repr)
 @pytest.mark.parametrize("memory_budget_bytes", [1, 200, 1 << 20])
+@pytest.mark.parametrize("keeps_order", [True, False])
 @settings(deadline=None, max_examples=examples(25))
 @given(changes=sequences(1, list(ChangeKind)), base=sequences(1, _LIVE), cut=st.integers(1, 5))
-def test_result_does_not_depend_on_the_memory_budget(
+def test_result_does_not_depend_on_memory_budget_and_order(
     merger: RecordMerger,
     memory_budget_bytes: int,
+    keeps_order: bool,
     changes: list[Change],
     base: list[Change],
     cut: int,
@@ -170,7 +172,13 @@ def test_result_does_not_depend_on_the_memory_budget(
     older = table_of(rows, 1, pa.int64()).drop_columns([CHANGE_KIND])
     expected = merger.apply(older, merger.fold(newer))
 
-    stream = merge_streams(_pieces(older, cut), _pieces(newer, cut), merger, memory_budget_bytes)
+    stream = merge_streams(
+        _pieces(older, cut),
+        _pieces(newer, cut),
+        merger,
+        memory_budget_bytes,
+        keeps_order=keeps_order,
+    )
     batches = list(stream)
 
     assert all(batch.num_rows for batch in batches)

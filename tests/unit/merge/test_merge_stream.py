@@ -99,6 +99,16 @@ def test_base_rows_pass_unchanged_without_changes() -> None:
     assert list(merge_streams([rows(0, 5, 1)], [], _MERGER)) == [rows(0, 5, 1)]
 
 
+def test_updated_rows_keep_their_place_unless_the_order_does_not_matter() -> None:
+    newer = changes(3, 2, ts=2)
+    ordered = pa.concat_tables(merge_streams([rows(0, 6, 1)], [newer], _MERGER))
+    assert ordered["ts"].to_pylist() == [1, 1, 1, 2, 2, 1]
+    assert ordered[RECORD_KEY] == rows(0, 6, 1)[RECORD_KEY]
+    faster = pa.concat_tables(merge_streams([rows(0, 6, 1)], [newer], _MERGER, keeps_order=False))
+    assert faster["ts"].to_pylist() == [1, 1, 1, 1, 2, 2]
+    assert faster.sort_by(RECORD_KEY) == ordered
+
+
 def test_batches_are_bounded_and_complete() -> None:
     table = rows(0, 10_000, 1)
     batches = list(split_batches(table, max_bytes=100_000))

@@ -48,6 +48,16 @@ def test_upsert_inserts_and_updates(table: lakemark.Table, kind: Kind) -> None:
     assert table.metadata_differences() == []
 
 
+def test_no_batch_is_empty_after_updates_or_deletes_alone(table: lakemark.Table) -> None:
+    table.upsert(rows(*((key, "north", 1, 1) for key in "abcdefgh")))
+    table.delete(["a", "b"])
+    assert [batch.num_rows for batch in table.scan().batches() if not batch.num_rows] == []
+    table.upsert(rows(*((key, "north", 2, 2) for key in "cdefgh")))
+    found = [batch.num_rows for batch in table.scan().batches()]
+    assert all(found)
+    assert sum(found) == 6
+
+
 def test_delete_by_condition_and_by_keys(table: lakemark.Table) -> None:
     table.upsert(rows(*((key, "north", 5, n) for n, key in enumerate("abcdef"))))
     assert table.delete(where="v >= 4").deletes == 2
