@@ -1,8 +1,8 @@
 """A data source for Spark 4: ``spark.read.format("lakemark").load(path)``.
 
-Each file slice, with or without logs, becomes a Spark task that yields Arrow batches. If there are
-many slices without logs, ``read_table`` is faster, because it lets Spark read their Parquet files
-directly.
+Each file slice, with or without logs, becomes a Spark task that yields Arrow batches.
+``read_table`` is faster. It lets Spark read the Parquet files of slices without logs directly, and
+a task of ``read_table`` reads several small slices.
 
 Spark does not push columns or filters down to a Python data source. So the user selects columns and
 rows by options; a schema can select columns too.
@@ -24,7 +24,7 @@ from lakemark.model.file_slice import FileSlice
 from lakemark.operations.open_table import open_table
 from lakemark.read.queries import Incremental, Query, ReadOptimized, Snapshot
 from lakemark.read.scan import Scan
-from lakemark.spark.read import read_slice
+from lakemark.spark.read import read_slices
 from lakemark.spark.types import spark_schema
 from lakemark.storage import StorageLocation
 
@@ -116,7 +116,7 @@ class SliceReader(DataSourceReader):
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition; Spark passes None if there is no partition."""
         if isinstance(partition, SlicePartition):
-            yield from read_slice(self._scan, partition.file_slice)
+            yield from read_slices(self._scan, [partition.file_slice])
 
 
 def _plan_scan(options: Mapping[str, str], columns: list[str] | None) -> Scan:

@@ -1,8 +1,8 @@
 """Reads a table as a Spark DataFrame, with Spark 3.5 and 4.
 
 File slices that consist of one Parquet file are read by Spark itself, which is faster than any
-reader in Python. Each of the other slices is merged by a task in a Python worker. Spark and the
-workers read only the columns and files that the query needs.
+reader in Python. The other slices are merged by tasks in Python workers. Spark and the workers read
+only the columns and files that the query needs.
 
 Invariants:
 
@@ -31,6 +31,7 @@ from lakemark.read.queries import Incremental, Query
 from lakemark.read.scan import Scan
 from lakemark.spark.conditions import column_named, spark_condition
 from lakemark.spark.plain_slices import is_streaming_sink_file, plain_slices
+from lakemark.spark.shares import divide_slices
 from lakemark.spark.types import arrow_for_spark, spark_schema
 from lakemark.storage import StorageLocation, canonical_url
 
@@ -102,40 +103,41 @@ def read_table(
 
 @dataclass(frozen=True)
 class ReadSlices:
-    """A function for workers that yields the rows of slices, given the slices' numbers.
+    """A function for workers that yields the rows of slices, given the numbers of shares.
 
     Attributes:
         scan: the scan, without its slices.
-        slices: the slices, each pickled separately. So a worker unpickles only the slices that it
-            reads.
+        shares: the slices of each task, pickled separately. So a worker unpickles only the slices
+            that it reads.
     """
 
     scan: Scan
-    slices: tuple[bytes, ...]
+    shares: tuple[bytes, ...]
 
     @classmethod
-    def of(cls, scan: Scan) -> ReadSlices:
-        """Return the function for the slices of a scan, which are numbered from 0."""
-        return cls(scan.with_slices(()), tuple(pickle.dumps(one) for one in scan.slices))
+    def of(cls, scan: Scan, parallelism: int) -> ReadSlices:
+        """Return the function for the slices of a scan, divided into shares for tasks."""
+        shares = divide_slices(scan.slices, parallelism)
+        return cls(scan.with_slices(()), tuple(pickle.dumps(share) for share in shares))
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the rows of slices, with types that Spark accepts.
 
         Args:
-            batches: batches whose first column contains numbers of slices.
+            batches: batches whose first column contains numbers of shares, from 0.
         """
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield from read_slice(self.scan, pickle.loads(self.slices[number]))
+                yield from read_slices(self.scan, pickle.loads(self.shares[number]))
 
 
-def read_slice(scan: Scan, file_slice: FileSlice) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of one slice, with types that Spark accepts.
+def read_slices(scan: Scan, slices: Sequence[FileSlice]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of slices, one slice after another, with types that Spark accepts.
 
     Raises the same errors as ``Scan.batches``.
     """
     schema = arrow_for_spark(scan.schema)
-    for batch in scan.with_slices([file_slice]).batches(threads=1):
+    for batch in scan.with_slices(slices).batches(threads=1):
         yield batch.cast(schema)
 
 
@@ -176,9 +178,10 @@ def _read_by_spark(
 
 
 def _read_by_workers(spark: SparkSession, scan: Scan) -> DataFrame:
-    count = len(scan.slices)
+    function = ReadSlices.of(scan, spark.sparkContext.defaultParallelism)
+    count = len(function.shares)
     numbers = spark.range(0, count, 1, max(count, 1))
-    return numbers.mapInArrow(ReadSlices.of(scan), spark_schema(scan.schema))
+    return numbers.mapInArrow(function, spark_schema(scan.schema))
 
 
 def _spark_root(url: str) -> str | None:

@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from lakemark.read.queries import Incremental, Query, ReadOptimized
-from lakemark.spark.read import read_slice
+from lakemark.spark.read import read_slices
 from tests.golden.golden_table import GoldenTable, unpack
 from tests.spark.answers import apaches, queries_of, sorted_rows
 
@@ -109,7 +109,7 @@ def test_worker_receives_only_its_slices(compacted: GoldenTable) -> None:
     sent = pickle.loads(pickle.dumps(reader))
     assert sent.partitions() == []
     for one in partitions:
-        assert list(sent.read(one)) == list(read_slice(scan, one.file_slice))
+        assert list(sent.read(one)) == list(read_slices(scan, [one.file_slice]))
 
 
 def _ours(spark: SparkSession, golden: GoldenTable, options: dict[str, str]) -> DataFrame:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pickle
+from itertools import chain
 from pathlib import Path
+from random import Random
 
 import pytest
 from pyspark.sql import SparkSession
 
 from lakemark.errors import InvalidConfig, SnapshotChanged
+from lakemark.model.changes import ChangeKind
 from lakemark.read.queries import ReadOptimized, Snapshot
 from lakemark.spark.plain_slices import plain_slices
 from lakemark.spark.read import ReadSlices, read_table
@@ -100,16 +103,18 @@ def test_pruned_partitions_are_not_read(spark: SparkSession, compacted: GoldenTa
     plain = plain_slices(compacted.table, scan)
     assert files_read_by_spark(frame) == {str(s.base.name) for s in plain if s.base}
     assert len(plain) < len(scan.slices)
-    merged = ReadSlices.of(scan.with_slices([s for s in scan.slices if s not in plain]))
-    assert f"step=1, splits={len(merged.slices)})" in plan_of(frame)
+    merged = ReadSlices.of(scan.with_slices([s for s in scan.slices if s not in plain]), 2)
+    assert f"step=1, splits={len(merged.shares)})" in plan_of(frame)
     assert ours(spark, compacted, Snapshot(), "region = 'nowhere'").collect() == []
 
 
 def test_worker_receives_only_its_slices(compacted: GoldenTable) -> None:
     scan = compacted.table.scan(columns=["id"])
-    function = pickle.loads(pickle.dumps(ReadSlices.of(scan)))
+    function = pickle.loads(pickle.dumps(ReadSlices.of(scan, parallelism=2)))
     assert function.scan.slices == ()
-    assert [pickle.loads(one) for one in function.slices] == list(scan.slices)
+    shares = [pickle.loads(one) for one in function.shares]
+    assert len(shares) == 2 < len(scan.slices)
+    assert sorted(chain(*shares), key=str) == sorted(scan.slices, key=str)
     assert len(pickle.dumps(function)) < 50_000
 
 
@@ -125,6 +130,33 @@ def test_folder_names_are_not_treated_as_patterns(spark: SparkSession, tmp_path:
     expected = [(row.id, row.region, 7 if row.id == "k0" else 0) for row in rows]
     assert sorted(map(tuple, frame.collect())) == sorted(expected)
     assert len(files_read_by_spark(frame)) == len(rows) - 2, "one has a log, one Spark passes over"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_tasks_of_several_slices_return_the_rows_of_a_scan(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    storage = open_storage(StorageLocation(str(tmp_path)))
+    tables.make(storage)
+    writer, expected = tables.writer(storage), dict[str, tuple[int, int]]()
+    random = Random(seed)
+    for at in range(4):
+        rows = [_random_change(random, key, at) for key in random.sample(range(60), 40)]
+        tables.commit(writer, rows)
+        expected |= {row.id: (at, row.v) for row in rows if row.kind is ChangeKind.UPSERT}
+        for row in rows:
+            if row.kind is ChangeKind.DELETE:
+                expected.pop(row.id, None)
+    frame = read_table(spark, tmp_path, columns=["id", "ts", "v"])
+    found = [(row.id, (row.ts, row.v)) for row in frame.collect()]
+    assert sorted(found) == sorted(expected.items())
+    assert dict(found) == tables.contents(storage)
+    assert "splits=2)" in plan_of(frame), "16 file groups, read by two tasks"
+
+
+def _random_change(random: Random, key: int, at: int) -> tables.Row:
+    kind = random.choice([ChangeKind.UPSERT, ChangeKind.UPSERT, ChangeKind.DELETE])
+    return tables.Row(f"k{key}", at, random.randrange(100), f"r{key % 8}", kind)
 
 
 def test_unknown_column_is_refused_immediately(spark: SparkSession, compacted: GoldenTable) -> None:
