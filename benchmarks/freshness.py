@@ -214,12 +214,13 @@ class Sender:
 class TimelineWatch:
     """Notes when each delta commit appears on the timeline of a table.
 
-    The inode of a completed instant changes when the instant gets its name. So the time is exact,
-    although the folder is read only every ``_POLL_S`` seconds.
+    Publishing an instant sets the change time (ctime) of its file, from which the time is read. So
+    the time is exact, although the folder is read only every ``_POLL_S`` seconds.
 
     Attributes:
         table: the root of the table.
-        seen_at_s: seconds since the epoch by requested time of the commit.
+        seen_at_s: for each commit, by its requested time: when it was published, in seconds since
+            the epoch.
     """
 
     table: Path

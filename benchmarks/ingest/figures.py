@@ -18,7 +18,7 @@ class Figures:
 
     Attributes:
         records: the records of all batches.
-        records_per_s: the rate of all batches, from the first start to the end of the work.
+        records_per_s: the rate from the start of the first batch to the end of the last service.
         steady_records_per_s: the rate without the first batch; None if it was the only one.
         first_batch_s: the time of the first batch, in which classes are loaded and compiled.
         batch_s: the median time of all batches.
@@ -48,7 +48,7 @@ class Figures:
 
 
 def durations_s(answer: Answer) -> list[float]:
-    """Compute the seconds of each batch, services before it included."""
+    """Return the seconds of each batch, with the table services that ran before it."""
     ends = [answer.batches[0].started_s, *(batch.completed_s for batch in answer.batches)]
     return [end - start for start, end in pairwise(ends)]
 

@@ -69,7 +69,7 @@ Condition = TypeVar("Condition")
 
 
 class ConditionMaker(Protocol[Condition]):
-    """Creates conditions for one engine, with the meaning of the parsed text.
+    """Builds a parsed condition for one engine, with the same meaning in each engine.
 
     A column is a sequence: the column's name, then the names of nested fields. A comparison is one
     of ``=  !=  <>  <  <=  >  >=``. Its literal has the column's type and is not null.

@@ -168,7 +168,7 @@ class BatchWriter:
         return context
 
     def _opener(self, context: WriteContext) -> Callable[[bool], WriteBuckets]:
-        """Return the function that an exchange calls when it knows if there may be rejects."""
+        """Return the function that opens the writers; an exchange says if there may be rejects."""
 
         def open_write(may_reject: bool) -> WriteBuckets:
             rows = BucketWriter(context, self._rows.assign_file_groups())
