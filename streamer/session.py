@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -215,14 +216,15 @@ def _folders_of_jvm() -> Iterator[None]:
     user may set another folder in any of the ways that Spark and Java offer. That folder has
     priority, because the user's option comes later among the JVM's options.
 
-    Spark 4.0.0 also creates a folder ``artifacts`` in its working directory, and does not start if
-    it cannot (SPARK-52396). In this case the temporary folder is its working directory, too.
+    Spark 4.0 also creates a folder ``artifacts`` in its working directory, and does not start if it
+    cannot (SPARK-52396). In this case the temporary folder is the working directory of the JVM,
+    too, so relative paths in ``spark.conf`` and in properties of Kafka are not found.
     """
     scratch = scratch_of_this_process("spark")
     ours = []
     if not any(_TEMPORARY_FOLDER in os.environ.get(name, "") for name in _OPTION_VARIABLES):
         ours.append(f"-D{_TEMPORARY_FOLDER}={scratch}")
-    if not _can_write_working_directory():
+    if pyspark.__version__.startswith("4.0.") and not _can_write_working_directory():
         ours.append(f"-Duser.dir={scratch}")
     given = os.environ.get(SUBMIT_OPTIONS, "")
     with environment_variable(SUBMIT_OPTIONS, f"{shlex.join(ours)} {given}".strip()):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta, timezone, tzinfo
 from typing import Final
 from zoneinfo import ZoneInfo
 
@@ -33,6 +34,9 @@ _PATTERNS: Final[Mapping[str, str]] = {
 }
 
 _CALL = re.compile(r"(?P<function>\w+)\s*\((?P<arguments>.*)\)")
+
+#: A fixed offset, as Java writes it.
+_OFFSET = re.compile(r"GMT(?P<sign>[+-])(?P<h>2[0-3]|[01]?\d)(:?(?P<m>[0-5]\d))?")
 
 _UTC: Final = "UTC"
 
@@ -61,18 +65,18 @@ class PartitionField:
         call = _CALL.fullmatch(text.strip())
         if call is None:
             return cls(text)
+        column, _, rest = (part.strip() for part in call["arguments"].partition(","))
         function = call["function"]
-        arguments = [one.strip().strip("'\"") for one in call["arguments"].split(",")]
-        if function == _FORMAT and len(arguments) in (2, 3):
-            column, pattern, *zone = arguments
-        elif function in _PATTERNS and len(arguments) in (1, 2):
-            (column, *zone), pattern = arguments, _PATTERNS[function]
+        if function == _FORMAT:
+            pattern, zone = _split_zone(rest)
+        elif function in _PATTERNS:
+            pattern, zone = _PATTERNS[function], checked_zone(rest) if rest else _UTC
         else:
             raise _unknown(text)
-        if not all([column, pattern, *zone]):
+        if not column or not pattern:
             raise _unknown(text)
         TimePattern.parse(pattern)
-        return cls(column, pattern, *map(checked_zone, zone))
+        return cls(column, pattern, zone)
 
     def __str__(self) -> str:
         if self.pattern is None:
@@ -117,20 +121,54 @@ def _check_same_format(fields: Iterable[PartitionField]) -> None:
         raise InvalidConfig(message)
 
 
+def _split_zone(text: str) -> tuple[str, str]:
+    """Divide a pattern from the time zone that may follow it; a pattern may have commas, too."""
+    pattern, comma, name = text.rpartition(",")
+    if not comma or (_find_zone(name.strip()) is None and _is_pattern(text)):
+        return text, _UTC
+    return pattern.strip(), checked_zone(name.strip())
+
+
+def _is_pattern(text: str) -> bool:
+    try:
+        TimePattern.parse(text)
+    except InvalidConfig:
+        return False
+    return True
+
+
+def zone_of(name: str) -> tzinfo:
+    """Return a time zone: one of the tz database, or a fixed offset such as ``GMT+8:00``.
+
+    Raises:
+        InvalidConfig: the time zone is unknown.
+    """
+    zone = _find_zone(name)
+    if zone is None:
+        message = f"{name!r} is not a time zone; name one such as Europe/Berlin, or UTC"
+        raise InvalidConfig(message)
+    return zone
+
+
+def _find_zone(name: str) -> tzinfo | None:
+    offset = _OFFSET.fullmatch(name)
+    if offset is not None:
+        sign = -1 if offset["sign"] == "-" else 1
+        return timezone(sign * timedelta(hours=int(offset["h"]), minutes=int(offset["m"] or 0)))
+    try:
+        return ZoneInfo(name)
+    except (ValueError, KeyError, OSError):  # a folder of zones, such as Europe, is an OSError
+        return None
+
+
 def checked_zone(name: str) -> str:
     """Return the name of a time zone, after a check.
 
     Raises:
-        InvalidConfig: Python does not know the time zone.
+        InvalidConfig: the time zone is unknown.
     """
-    try:
-        ZoneInfo(name)
-    except (ValueError, KeyError, OSError):  # a folder of zones, such as Europe, is an OSError
-        pass
-    else:
-        return name
-    message = f"{name!r} is not a time zone; name one such as Europe/Berlin, or UTC"
-    raise InvalidConfig(message)
+    zone_of(name)
+    return name
 
 
 def _unknown(text: str) -> InvalidConfig:

@@ -30,7 +30,9 @@ class TimePart(StrEnum):
 #: The largest number of letters that each part may have. Three letters ``M`` are a name.
 _MAX_LETTERS = {part: 4 if part is TimePart.YEAR else 2 for part in TimePart}
 
-_TOKEN = re.compile(r"(?P<letters>([A-Za-z])\2*)|'(?P<quoted>[^']*)'|(?P<other>[^A-Za-z']+)")
+_TOKEN = re.compile(
+    r"(?P<letters>([A-Za-z])\2*)|(?P<quote>'')|'(?P<quoted>([^']|'')+)'|(?P<other>[^A-Za-z']+)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +106,8 @@ def _part(letters: str, pattern: str) -> tuple[TimePart, int]:
 
 def _literal(found: re.Match[str]) -> str:
     """Return the text between parts; two quotes in a pattern are one quote."""
-    quoted = found["quoted"]
-    return found["other"] if quoted is None else quoted or "'"
+    text = found["other"] or found["quoted"] or found["quote"]
+    return text if found["other"] else text.replace("''", "'")
 
 
 def _value(time: datetime, part: TimePart) -> int:

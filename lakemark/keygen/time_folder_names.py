@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final
-from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakemark.config.partition_field import zone_of
 from lakemark.config.time_folders import TimeFolders, TimeUnit
 from lakemark.config.time_pattern import TimePart
 from lakemark.errors import InvalidConfig
@@ -56,7 +56,7 @@ def time_folder_names(rows: pa.Table, column: str, folders: TimeFolders) -> pa.A
     numbers = _numbers(column_at(rows, column), column).fill_null(_NULL_NUMBER)
     times = _as_millis(numbers, folders.unit).cast(pa.timestamp("ms"))
     encoded = _floored(times, folders).combine_chunks().dictionary_encode()
-    zone = ZoneInfo(folders.zone)
+    zone = zone_of(folders.zone)
     names = [
         None if time is None else folders.pattern.format(time.replace(tzinfo=UTC).astimezone(zone))
         for time in encoded.dictionary.to_pylist()

@@ -20,6 +20,7 @@ from lakemark.codec import bloom
 from lakemark.codec.bloom import BloomFilterBuilder
 from lakemark.codec.hfile import Entries, HFileReader, file_info, write_hfile
 from lakemark.codec.hfile.hfile_splice import splice_hfile
+from lakemark.errors import CorruptData, Unsupported
 from lakemark.log.delete_block import encode_deletes
 from lakemark.log.log_block import BlockType, HeaderKey, encode
 from lakemark.metadata.record_changes import RecordChanges, stored_schema
@@ -135,13 +136,19 @@ def changed_base_file(
 
 
 def _bloom_of(base: HFileReader, path: str) -> BloomFilterBuilder | None:
-    """Continue the bloom filter of a base file; None if it has none that can be continued."""
+    """Continue the bloom filter of a base file; None if it has none that can be continued.
+
+    A filter that cannot be read is written anew, with the whole file.
+    """
     stored, info = base.meta_block(_BLOOM_BLOCK.decode()), base.file_info
     names = (file_info.BLOOM_FILTER_TYPE, file_info.MIN_KEY, file_info.MAX_KEY)
     if stored is None or any(name not in info for name in names):
         return None
     kind, low, high = (info[name] for name in names)
-    return BloomFilterBuilder.resume(stored.decode(), kind.decode(), (low, high), path)
+    try:
+        return BloomFilterBuilder.resume(stored.decode(), kind.decode(), (low, high), path)
+    except (CorruptData, Unsupported, UnicodeDecodeError, ZeroDivisionError):
+        return None
 
 
 def _bloom_entries(builder: BloomFilterBuilder) -> tuple[dict[bytes, bytes], dict[bytes, bytes]]:

@@ -131,6 +131,16 @@ class CachedSnapshot:
             check_same_version(self._storage, self._store.version)
             self._timeline, self._view, self._parts = timeline, None, None
 
+    def forget_parts(self) -> bool:
+        """Drop the views of parts, the metadata table and the timeline; return whether there were.
+
+        They are loaded again when they are needed.
+        """
+        had_parts = self._parts is not None
+        if had_parts:
+            self._timeline = self._parts = self._metadata = None
+        return had_parts
+
     def forget_metadata_table(self, properties: TableProperties) -> None:
         """Drop the cached metadata table and view, after the metadata table was rebuilt or removed.
 

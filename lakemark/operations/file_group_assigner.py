@@ -23,7 +23,8 @@ class FileGroupAssignment:
 
     Attributes:
         slices: for each bucket, the file slice to which a commit writes.
-        partitions: the partitions that have a partition metafile.
+        partitions: partitions that have a partition metafile; for a task, only those of its file
+            groups.
         readable: for each file group with a pending compaction, the file slice that queries read.
             The slice in ``slices`` is the next one, which the compaction plan has opened.
     """
@@ -56,7 +57,7 @@ class FileGroupAssignment:
                 if current.group in self.readable:
                     readable[task][current.group] = self.readable[current.group]
         return [
-            FileGroupAssignment(some, self.partitions, of_queries)
+            FileGroupAssignment(some, frozenset(b.partition_path for b in some), of_queries)
             for some, of_queries in zip(slices, readable, strict=True)
         ]
 

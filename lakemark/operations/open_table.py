@@ -21,7 +21,7 @@ from lakemark.config import keys
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
 from lakemark.config.table_properties import TableProperties
-from lakemark.errors import InvalidConfig
+from lakemark.errors import CorruptData, InvalidConfig, SnapshotChanged
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.merge.custom.api import CustomMerger
 from lakemark.metadata.metadata_table_opener import MetadataTableOpener
@@ -261,6 +261,21 @@ class OpenTable:
         if not isinstance(where, pc.Expression | str | None):
             message = f"where is {where!r}; pass an Arrow expression, or a condition as text"
             raise InvalidConfig(message)
+        try:
+            return self._plan(query, columns, where, record_keys)
+        except (SnapshotChanged, CorruptData):
+            # Another process may have built the metadata table again since it was opened.
+            if not self.snapshot.forget_parts():
+                raise
+            return self._plan(query, columns, where, record_keys)
+
+    def _plan(
+        self,
+        query: Query,
+        columns: Sequence[str] | None,
+        where: pc.Expression | str | None,
+        record_keys: Sequence[str] | None,
+    ) -> Scan:
         planner = self._planner(
             is_filtered=where is not None or record_keys is not None,
             names_keys=record_keys is not None,
@@ -296,8 +311,11 @@ class OpenTable:
         """Return a scan planner. Only what the scan uses is opened.
 
         A condition on the latest rows may select few file slices, so the others are not loaded.
+        With a record index, the file slices of the keys are chosen from all of them.
         """
-        parts = self.snapshot.partial_views() if is_filtered and is_latest else None
+        locations = self._key_locations() if names_keys else None
+        is_partial = is_filtered and is_latest and locations is None
+        parts = self.snapshot.partial_views() if is_partial else None
         if parts is None:
             self.view()
         return ScanPlanner(
@@ -308,7 +326,7 @@ class OpenTable:
             self._known_avro_schema() or _NO_COLUMNS,
             parts,
             self._statistics() if is_filtered else None,
-            self._key_locations() if names_keys else None,
+            locations,
             self.mergers,
         )
 

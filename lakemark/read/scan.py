@@ -33,14 +33,16 @@ class ArrowStream(ABC):
         """Return the batches of all parts, in no order; no batch is empty.
 
         Args:
-            threads: number of parts that are read at once; the number of processors when None.
+            threads: number of parts that are read at once; None for the number of cores that this
+                process may use, but at least two, so that one part is merged while the store
+                sends the next one.
 
         Raises:
             SnapshotChanged: a file no longer exists; plan the query again.
             CorruptData: bytes violate the format.
             Unsupported: lakemark does not read this kind of file or block.
         """
-        return interleaved(self._parts(), threads or usable_threads())
+        return interleaved(self._parts(), threads or max(2, usable_threads()))
 
     def to_reader(self, threads: int | None = None) -> pa.RecordBatchReader:
         """Return the result as a stream that other Arrow libraries accept."""

@@ -125,12 +125,16 @@ class ScanPlanner:
     def _view_for(self, condition: pc.Expression | None, pruner: SlicePruner) -> FileSystemView:
         """Return a view with all file groups that may contain a row that meets the condition.
 
-        Only the files of these groups become file slices, if the metadata table can list them.
+        Only the files of these groups become file slices, if the metadata table can list them and
+        if these are at most half of all files.
         """
         if condition is None or self.parts is None:
             return self.view
         paths = pruner.select_partitions(self.parts.partitions, condition)
-        files = pruner.select_file_groups(self.parts.files_in(paths), condition)
+        listed = self.parts.files_in(paths)
+        files = pruner.select_file_groups(listed, condition)
+        if len(paths) == len(self.parts.partitions) and 2 * len(files) > len(listed):
+            return self.view  # which is kept for the next query
         return self.parts.view_of(files)
 
     def changes(self, begin: GivenTime, end: GivenTime | None) -> CdcScan:

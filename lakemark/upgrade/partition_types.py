@@ -12,12 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import pyarrow as pa
+
+from lakemark.config.key_generators import SIMPLE_FIELD, TIMESTAMP_FIELD
 from lakemark.config.table_properties import TableProperties
 from lakemark.errors import InvalidConfig, Refused
 from lakemark.index.stored_rows import StoredRows
 from lakemark.keygen.key_value import key_value
 from lakemark.keygen.partition_path import folder_name
 from lakemark.model.meta_columns import PARTITION_PATH
+from lakemark.schema.field_path import column_at
 
 
 def typed_partition_fields(
@@ -31,7 +35,7 @@ def typed_partition_fields(
         place: URL of the table, for error messages.
 
     Raises:
-        Refused: the table has no rows.
+        Refused: the table has no rows. Or its rows do not show whether a date is formatted.
     """
     stored = list(sample)
     if not stored:
@@ -42,9 +46,24 @@ def typed_partition_fields(
         )
         raise Refused(message)
     return tuple(
-        f"{field}:{'SIMPLE' if _is_simple(field, properties, stored) else 'TIMESTAMP'}"
+        f"{field}:{_type_of(field, properties, stored, place)}"
         for field in properties.partition_fields
     )
+
+
+def _type_of(field: str, properties: TableProperties, sample: list[StoredRows], place: str) -> str:
+    if not _is_simple(field, properties, sample):
+        return TIMESTAMP_FIELD
+    columns = [column_at(stored.rows, field) for stored in sample]
+    if pa.types.is_date(columns[0].type) and not any(column.null_count for column in columns):
+        message = (
+            f"table {place} has the key generator CUSTOM and the partition field {field!r}, whose "
+            "folders are dates; without a null in the sampled rows they do not show whether the "
+            "type of the field is SIMPLE or TIMESTAMP, and the types differ for nulls; let Apache "
+            "Hudi upgrade the table"
+        )
+        raise Refused(message)
+    return SIMPLE_FIELD
 
 
 def _is_simple(field: str, properties: TableProperties, sample: Iterable[StoredRows]) -> bool:

@@ -51,7 +51,7 @@ class FileGroupWrite:
     Attributes:
         bucket: bucket of the changes.
         current: the bucket's latest file slice; None to create a file group.
-        is_new_partition: whether the partition has no metafile yet.
+        is_new_partition: whether the partition may have no metafile yet.
         readable: the bucket's file slice as queries read it; None if that is ``current``.
     """
 

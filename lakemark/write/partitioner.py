@@ -77,12 +77,17 @@ class BucketSpans:
         return len(self.numbers)
 
     def of_rows(self, start: int, stop: int) -> BucketSpans:
-        """Return the spans of a slice of the table, from row ``start`` up to row ``stop``."""
+        """Return the spans of a slice of the table, from row ``start`` up to row ``stop``.
+
+        They have only the partition paths of their own buckets, because each payload of the shuffle
+        has its spans.
+        """
         first = int(np.searchsorted(self.starts, start, "right")) - 1
         end = int(np.searchsorted(self.starts, stop, "left"))
         starts = np.clip(self.starts[first : end + 1], start, stop) - start
-        buckets = slice(first, end)
-        return BucketSpans(self.partition_paths, self.paths[buckets], self.numbers[buckets], starts)
+        used, positions = np.unique(self.paths[first:end], return_inverse=True)
+        paths = tuple(self.partition_paths[n] for n in used.tolist())
+        return BucketSpans(paths, positions.astype(np.int64), self.numbers[first:end], starts)
 
     def bucket(self, position: int) -> Bucket:
         """Return one of the buckets."""

@@ -60,7 +60,7 @@ class AdaptiveExchange:
     ) -> None:
         self._driver, self._cluster = driver, cluster
         self._budget_bytes, self._forecast = budget_bytes, forecast
-        self._record_bytes = 0
+        self._record_bytes, self._last_records = 0, 0
         self._min_share_bytes = _MIN_SHARE_BYTES
         self._batches_to_wait = 0
 
@@ -74,7 +74,8 @@ class AdaptiveExchange:
         """See ``StreamExchange.read``."""
         records = batch.planned_records
         share = share_bytes(records, self._budget_bytes)
-        plan = self._plan(records, fits_driver=share >= self._required_share_bytes())
+        required_bytes = max(self._required_share_bytes(), self._record_bytes)
+        plan = self._plan(records, fits_driver=share >= required_bytes)
         if not plan.on_driver:
             return self._cluster(plan.reduce_tasks)
         try:
@@ -92,7 +93,9 @@ class AdaptiveExchange:
             records=records,
             record_bytes=self._record_bytes or self._forecast.record_bytes(),
             buckets=self._forecast.buckets(),
+            grows=records > self._last_records,
         )
+        self._last_records = records
         return plan_exchange(size, self._forecast.cores(), fits_driver=fits_driver)
 
     def _required_share_bytes(self) -> int:

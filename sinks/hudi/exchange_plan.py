@@ -42,12 +42,15 @@ class BatchSize:
     Attributes:
         records: the number of records.
         record_bytes: the size of a record, its key and value together.
-        buckets: the number of buckets with changes; 0 if it is not known.
+        buckets: the number of buckets that the last batch changed; 0 if it is not known.
+        grows: whether the batch has more records than the last one, so that it may change more
+            buckets. For example, the backlog after an outage is much larger than other batches.
     """
 
     records: int
     record_bytes: int
     buckets: int
+    grows: bool = False
 
     @property
     def bytes(self) -> int:
@@ -110,8 +113,9 @@ def plan_exchange(size: BatchSize, cores: Cores, *, fits_driver: bool) -> Exchan
 def _reduce_tasks(size: BatchSize, cores: Cores) -> int:
     """Return enough tasks for all cores, unless tasks would be too small to be worth their start.
 
-    A bucket belongs to one task, so there are not more tasks than buckets.
+    A bucket belongs to one task, so there are not more tasks than buckets, if these are known.
     """
     usable = cores.cluster or math.ceil(cores.driver)
     wanted = math.ceil(size.work_s / _WORK_S_OF_A_TASK)
-    return max(1, min(wanted, size.buckets or wanted, usable * _TASKS_OF_A_CORE))
+    most = wanted if size.grows or not size.buckets else size.buckets
+    return max(1, min(wanted, most, usable * _TASKS_OF_A_CORE))

@@ -153,7 +153,8 @@ class WriteBuckets:
         if self.rejects is not None:
             kind = PortionKind.REJECTS
             rejects = self.rejects.for_tasks(tasks, lambda one: [task_of(one, tasks, kind)])
-        return [WriteBuckets(*both) for both in zip(rows, rejects, strict=True)]
+        pairs = zip(rows, rejects, strict=True)
+        return [replace(self, rows=of_rows, rejects=of_rejects) for of_rows, of_rejects in pairs]
 
     def _tasks_of_rows(self, bucket: Bucket, tasks: int) -> set[int]:
         own = {task_of(bucket, tasks, PortionKind.ROWS)}

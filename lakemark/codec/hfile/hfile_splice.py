@@ -1,8 +1,10 @@
 """Changes some entries of an HFile, and copies the data blocks that do not change as they are.
 
-A copied block is not decompressed, so the costs grow with the changes rather than with the file. A
-changed block is divided again if it has become too large. Adjacent blocks are never united, so a
-file that is changed again and again gets smaller blocks; ``Splice.is_fragmented`` reports this.
+A copied block is not decompressed, so the costs grow with the changes rather than with the file. It
+is not checked either: damage in it is found when it is read, and then the metadata table is built
+again. A changed block is divided again if it has become too large. Adjacent blocks are never
+united, so a file that is changed again and again gets smaller blocks; ``Splice.is_fragmented``
+reports this.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from lakemark.codec.byte_strings import byte_strings
 from lakemark.codec.hfile import file_info
 from lakemark.codec.hfile.block_index import BlockIndex
 from lakemark.codec.hfile.hfile_data_block import Entries
-from lakemark.codec.hfile.hfile_writer import BLOCK_BYTES, HFileParts, check_order
+from lakemark.codec.hfile.hfile_writer import BLOCK_BYTES, FRAME_BYTES, HFileParts, check_order
 from lakemark.codec.hfile.reader import HFileReader
 
 _FRAGMENTED_BLOCKS = 64
@@ -168,7 +170,8 @@ def _join(parts: Sequence[Entries]) -> Entries:
 
 def _even_block_bytes(entries: Entries, block_bytes: int) -> int:
     """Return the size of blocks with which no block becomes much smaller than the others."""
-    sizes = byte_strings(entries.keys).lengths + byte_strings(entries.values).lengths
+    lengths = byte_strings(entries.keys).lengths + byte_strings(entries.values).lengths
+    sizes = lengths + FRAME_BYTES
     total, largest = int(sizes.sum()), int(sizes.max(initial=0))
     count = -(-total // block_bytes)
     return block_bytes if count <= 1 else min(total // count + largest, block_bytes)

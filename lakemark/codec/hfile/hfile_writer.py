@@ -26,7 +26,7 @@ from lakemark.codec.hfile.trailer import Compression, Trailer
 BLOCK_BYTES = 64 << 10
 
 #: Size of an entry without its key and its value, in bytes.
-_FRAME_BYTES = 21
+FRAME_BYTES = 21
 
 _NOTHING: Mapping[bytes, bytes] = MappingProxyType({})
 
@@ -78,7 +78,7 @@ class HFileParts:
     def add_entries(self, entries: Entries, block_bytes: int = BLOCK_BYTES) -> None:
         """Add data blocks with these entries, whose keys are greater than all keys before."""
         keys, values = byte_strings(entries.keys), byte_strings(entries.values)
-        sizes = keys.lengths + values.lengths + _FRAME_BYTES
+        sizes = keys.lengths + values.lengths + FRAME_BYTES
         columns = Entries(keys.to_arrow(), values.to_arrow())
         for rows in _block_rows(sizes, block_bytes):
             count = rows.stop - rows.start
@@ -160,7 +160,7 @@ class HFileParts:
 
     def _own_info(self, created_ms: int) -> dict[bytes, bytes]:
         count, last = self._count, self._last_key
-        value_bytes = self._entry_bytes - self._key_bytes - count * _FRAME_BYTES
+        value_bytes = self._entry_bytes - self._key_bytes - count * FRAME_BYTES
         means = [size_bytes // max(count, 1) for size_bytes in (self._key_bytes, value_bytes)]
         return {
             file_info.LAST_KEY: struct.pack(">H", len(last)) + last if count else b"",

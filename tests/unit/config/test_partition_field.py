@@ -20,8 +20,12 @@ from lakemark.errors import InvalidConfig
         ("day(at)", PartitionField("at", "yyyy-MM-dd")),
         (" hour( at , Europe/Berlin )", PartitionField("at", "yyyy-MM-dd-HH", "Europe/Berlin")),
         ("format(at, yyyy/MM/dd)", PartitionField("at", "yyyy/MM/dd")),
-        ("format(at, 'yyyyMMdd', UTC)", PartitionField("at", "yyyyMMdd")),
+        ("format(at, yyyyMMdd, UTC)", PartitionField("at", "yyyyMMdd")),
         ("year(place.at)", PartitionField("place.at", "yyyy")),
+        ("day(at, GMT+8:00)", PartitionField("at", "yyyy-MM-dd", "GMT+8:00")),
+        ("format(at, 'dt='yyyy-MM-dd)", PartitionField("at", "'dt='yyyy-MM-dd")),
+        ("format(at, yyyy,MM)", PartitionField("at", "yyyy,MM")),
+        ("format(at, yyyy,MM, Asia/Tokyo)", PartitionField("at", "yyyy,MM", "Asia/Tokyo")),
     ],
 )
 def test_field_is_a_column_or_a_formatted_time(text: str, field: PartitionField) -> None:
@@ -34,7 +38,8 @@ def test_field_is_a_column_or_a_formatted_time(text: str, field: PartitionField)
     [
         ("week(at)", r"'week\(at\)' does not name a partition field; .* day\(column\)"),
         ("day()", "does not name a partition field"),
-        ("day(at, UTC, x)", "does not name a partition field"),
+        ("day(at, UTC, x)", "'UTC, x' is not a time zone"),
+        ("format(at, 'yyyy')", "'yyyy'.* is not a pattern for times"),
         ("format(at)", "does not name a partition field"),
         ("day(at, Mars)", "'Mars' is not a time zone; name one such as Europe/Berlin"),
         ("day(at, Europe)", "'Europe' is not a time zone"),
@@ -70,6 +75,7 @@ def test_new_table_with_formatted_times_is_refused() -> None:
         ("y M d H m s", "987 6 5 4 3 2"),
         ("dd.MM.yyyy", "05.06.0987"),
         ("yyy''MM", "987'06"),
+        ("'o''clock' HH", "o'clock 04"),
     ],
 )
 def test_pattern_formats_as_joda_time(pattern: str, text: str) -> None:

@@ -74,6 +74,16 @@ def test_timestamps_and_dates_are_formatted_by_the_number_that_a_table_stores() 
     assert names_of(pa.array([date(2026, 3, 8)]), TimeUnit.DAYS, "yyyy-MM") == ["2026-03"]
 
 
+def test_fixed_offset_is_written_as_java_writes_it() -> None:
+    evening = pa.array([datetime(2026, 3, 8, 20, tzinfo=UTC)])
+    for zone, day in (
+        ("GMT+8:00", "2026-03-09"),
+        ("GMT-1130", "2026-03-08"),
+        ("GMT+4", "2026-03-09"),
+    ):
+        assert names_of(evening, TimeUnit.MICROSECONDS, "yyyy-MM-dd", zone) == [day]
+
+
 def test_null_is_the_first_unit_after_the_epoch() -> None:
     nothing = pa.array([None], pa.int64())
     assert names_of(nothing, TimeUnit.MICROSECONDS, "yyyy-MM-dd") == ["1970-01-01"]

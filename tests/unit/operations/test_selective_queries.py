@@ -11,6 +11,7 @@ import lakemark
 from lakemark.metadata.metadata_file_lister import MetadataFileLister
 from lakemark.model.action import Action, State
 from lakemark.model.instant import Instant
+from lakemark.operations.metadata_table import rebuild_metadata_table
 from lakemark.operations.open_table import OpenTable, open_table
 from lakemark.storage import StorageLocation, open_storage
 from lakemark.storage.properties_file import read_properties
@@ -177,3 +178,22 @@ def test_table_is_opened_again_if_a_clean_begins_meanwhile(
     parts = table.snapshot.partial_views()
     assert parts is not None and clean in parts.context.timeline.instants
     assert clean in table.timeline.instants
+
+
+def test_query_survives_that_another_process_builds_the_metadata_table_again(
+    tmp_path: Path,
+) -> None:
+    create(tmp_path / "t")
+    table = opened(tmp_path / "t")
+    assert table.scan(where="region = 'north' and v = 100").to_table().num_rows == 1
+    rebuild_metadata_table(opened(tmp_path / "t"))
+    for condition in ("region = 'south' and v = 100", "v = 200", "region = 'west'"):
+        count = table.scan(where=condition).to_table().num_rows
+        assert count == opened(tmp_path / "t").scan(where=condition).to_table().num_rows > 0
+
+
+def test_view_of_a_query_that_selects_most_files_is_kept(tmp_path: Path) -> None:
+    create(tmp_path / "t")
+    table = opened(tmp_path / "t")
+    assert table.scan(where="v >= 0").to_table().num_rows == 8 * len(REGIONS)
+    assert table.snapshot.loaded_view is not None

@@ -78,6 +78,7 @@ def test_tasks_are_not_more_than_buckets_or_than_the_cores_need(
         (MILLION, 16),
         (BatchSize(records=10_000_000, record_bytes=667, buckets=64), 24),
         (BatchSize(records=10_000_000, record_bytes=667, buckets=5), 5),
+        (BatchSize(records=10_000_000, record_bytes=667, buckets=5, grows=True), 24),
         (BatchSize(records=10_000_000, record_bytes=667, buckets=0), 24),
         (BatchSize(records=0, record_bytes=667, buckets=0), 1),
     ],
@@ -91,6 +92,7 @@ def test_tasks_follow_the_work_of_a_batch(size: BatchSize, tasks: int) -> None:
 class Forecast:
     """A forecast that a test sets."""
 
+    known_buckets: int = 100
     bytes_of_a_record: int = 500
     usable: Cores = field(default_factory=lambda: Cores(driver=2, cluster=8))
 
@@ -98,7 +100,7 @@ class Forecast:
         return self.bytes_of_a_record
 
     def buckets(self) -> int:
-        return 100
+        return self.known_buckets
 
     def cores(self) -> Cores:
         return self.usable
@@ -152,6 +154,25 @@ def test_the_size_of_the_last_batch_replaces_the_sampled_one() -> None:
     assert isinstance(exchange.read(batch_of(300_000)), OnCluster)
     assert isinstance(exchange.read(batch_of(1_000)), ReadBatch)
     assert isinstance(exchange.read(batch_of(300_000)), ReadBatch), "records are short after all"
+
+
+def test_a_backlog_is_not_limited_to_the_buckets_of_a_small_batch() -> None:
+    exchange = adaptive(Driver(record_bytes=500), Forecast(few_buckets := 3))
+    exchange.read(batch_of(100))
+    backlog = exchange.read(batch_of(2_000_000))
+    assert isinstance(backlog, OnCluster)
+    assert backlog.reduce_tasks > few_buckets
+    assert exchange.read(batch_of(2_000_000)) == OnCluster(few_buckets)
+
+
+def test_records_that_are_known_to_be_too_long_are_not_collected_first() -> None:
+    driver = Driver(record_bytes=2_000)
+    exchange = adaptive(driver, Forecast(usable=Cores(driver=2, cluster=0)))
+    assert isinstance(exchange.read(batch_of(1_000)), ReadBatch)
+    driver.too_large = True
+    assert isinstance(exchange.read(batch_of(1_000_000)), OnCluster)
+    driver.too_large = False
+    assert isinstance(exchange.read(batch_of(1_000)), ReadBatch), "no attempt has failed"
 
 
 def test_executors_that_join_get_the_next_batch() -> None:
