@@ -94,12 +94,15 @@ class CachedSnapshot:
         """Return views of parts of the table as of ``timeline``, which list only those parts.
 
         The result is None if the whole view is in memory, or if the table has no metadata table
-        that may be used. In both cases the caller uses ``view``.
+        that may be used. It is also None in table version 6: there, a log of the metadata table may
+        be deleted by a rollback and written again under the same name, so partitions that are
+        listed later could belong to another state. In these cases the caller uses ``view``.
 
         Raises:
             SnapshotChanged: as for ``view``.
         """
-        if self._view is not None or not self.properties.metadata_partitions:
+        are_reused = self._store.version.logs_name_their_slice
+        if self._view is not None or are_reused or not self.properties.metadata_partitions:
             return None
         if self._parts is None:
             self._parts = self._load(self._open_parts)
@@ -131,15 +134,18 @@ class CachedSnapshot:
             check_same_version(self._storage, self._store.version)
             self._timeline, self._view, self._parts = timeline, None, None
 
-    def forget_parts(self) -> bool:
-        """Drop the views of parts, the metadata table and the timeline; return whether there were.
+    def forget_metadata(self) -> bool:
+        """Drop everything that is loaded if it depends on an open metadata table.
 
-        They are loaded again when they are needed.
+        It is loaded again when it is needed.
+
+        Returns:
+            Whether a metadata table was open.
         """
-        had_parts = self._parts is not None
-        if had_parts:
-            self._timeline = self._parts = self._metadata = None
-        return had_parts
+        is_open = self._parts is not None or self._metadata is not None
+        if is_open:
+            self._timeline = self._view = self._parts = self._metadata = None
+        return is_open
 
     def forget_metadata_table(self, properties: TableProperties) -> None:
         """Drop the cached metadata table and view, after the metadata table was rebuilt or removed.

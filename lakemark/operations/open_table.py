@@ -265,7 +265,7 @@ class OpenTable:
             return self._plan(query, columns, where, record_keys)
         except (SnapshotChanged, CorruptData):
             # Another process may have built the metadata table again since it was opened.
-            if not self.snapshot.forget_parts():
+            if not self.snapshot.forget_metadata():
                 raise
             return self._plan(query, columns, where, record_keys)
 

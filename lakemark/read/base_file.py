@@ -105,9 +105,20 @@ def _has_match(
 def _has_comparable_statistics(
     condition: pc.Expression, stored: pa.Schema, schema: pa.Schema
 ) -> bool:
-    """Return whether the statistics of the file have the types that the condition compares."""
+    """Return whether the statistics of the file can decide the condition.
+
+    They must have the types that the condition compares. Bounds of floats cannot decide, because
+    they do not show whether there are NaN, and do not distinguish 0.0 from -0.0.
+    """
     names = [name for name in referenced_columns(condition, schema) if name in stored.names]
-    return all(stored.field(name).type == schema.field(name).type for name in names)
+    types = [(stored.field(name).type, schema.field(name).type) for name in names]
+    return all(one == other and not _has_floats(other) for one, other in types)
+
+
+def _has_floats(kind: pa.DataType) -> bool:
+    """Return whether a type is a float, or contains floats."""
+    fields = [kind.field(n) for n in range(kind.num_fields)]
+    return pa.types.is_floating(kind) or any(_has_floats(field.type) for field in fields)
 
 
 def _read_hfile(storage: Storage, base: BaseFile, schema: pa.Schema) -> Iterator[pa.Table]:

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lakemark.log.data_block import read_rows
-from lakemark.log.log_block import BlockType
+from lakemark.log.log_block import BlockType, LogBlock
 from lakemark.log.log_reader import read_blocks
 from lakemark.log.parquet_format import column_sizes
 from lakemark.metadata.column_stats.encode import StatisticsEntry
@@ -35,6 +35,7 @@ from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.file_names import LogFileName
 from lakemark.model.file_slice import FileSlice, LogFile
 from lakemark.model.instant import Instant
+from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.read.base_file import open_data_file, read_base_file, read_footer
 from lakemark.storage.storage import Storage
 from lakemark.timeline.timeline import Timeline
@@ -61,7 +62,7 @@ def derive_file_ranges(storage: Storage, file: DataFile, schema: pa.Schema) -> C
         SnapshotChanged, CorruptData, Unsupported: as for the readers of such files.
     """
     if isinstance(file, LogFile):
-        tables = _log_rows(storage, file, schema.names)
+        tables = (rows for _, rows in _log_rows(storage, file, schema.names))
         return ColumnRanges.union([ColumnRanges.of(rows, schema.names) for rows in tables])
     if file.name.extension != "parquet":
         known, sizes = ColumnRanges.union([]), dict[str, ColumnSize]()
@@ -125,13 +126,15 @@ def _ranges_of_row_group(
     )
 
 
-def _log_rows(storage: Storage, file: LogFile, columns: Sequence[str]) -> Iterator[pa.Table]:
+def _log_rows(
+    storage: Storage, file: LogFile, columns: Sequence[str]
+) -> Iterator[tuple[LogBlock, pa.Table]]:
     if file.name.is_cdc:
         return
     with open_data_file(storage, file.path) as stream:
         for block in read_blocks(stream, file.size_bytes, file.path):
             if block.type in _DATA_BLOCKS:
-                yield read_rows(block, columns)
+                yield block, read_rows(block, columns)
 
 
 #: A completion time later than all others.
@@ -258,8 +261,23 @@ def _derive_all(storage: Storage, file: DataFile, schema: pa.Schema) -> ColumnRa
     The result covers each column, so the file is not read again for missing statistics.
     """
     found = derive_file_ranges(storage, file, schema)
-    whole = ColumnRanges.union([ColumnRanges.of_nulls(schema, 0), found])
+    absent = _nulls_of_log(storage, file, schema) if isinstance(file, LogFile) else []
+    whole = ColumnRanges.union([ColumnRanges.of_nulls(schema, 0), found, *absent])
     return replace(whole, sizes=found.sizes)
+
+
+def _nulls_of_log(storage: Storage, file: LogFile, schema: pa.Schema) -> list[ColumnRanges]:
+    """Return the nulls of columns that the rows of a log lack, because they are older.
+
+    Partial rows are left out: a column that they lack keeps the value of the row before.
+    """
+    found = []
+    # The record key is read, too, because a table without columns has no number of rows.
+    for block, rows in _log_rows(storage, file, [RECORD_KEY, *schema.names]):
+        missing = [field for field in schema if field.name not in rows.column_names]
+        if missing and not block.is_partial:
+            found.append(ColumnRanges.of_nulls(pa.schema(missing), rows.num_rows))
+    return found
 
 
 def files_of(slices: Iterable[FileSlice]) -> Iterator[DataFile]:
