@@ -62,8 +62,8 @@ def derive_file_ranges(storage: Storage, file: DataFile, schema: pa.Schema) -> C
         SnapshotChanged, CorruptData, Unsupported: as for the readers of such files.
     """
     if isinstance(file, LogFile):
-        tables = (rows for _, rows in _log_rows(storage, file, schema.names))
-        return ColumnRanges.union([ColumnRanges.of(rows, schema.names) for rows in tables])
+        blocks = _log_rows(storage, file, schema.names)
+        return ColumnRanges.union([ColumnRanges.of(rows, schema.names) for _, rows in blocks])
     if file.name.extension != "parquet":
         known, sizes = ColumnRanges.union([]), dict[str, ColumnSize]()
     else:
