@@ -29,6 +29,7 @@ from lakemark.config.key_generators import (
     type_of_class,
 )
 from lakemark.config.partition_field import PartitionField
+from lakemark.config.time_folders import zone_name
 from lakemark.errors import CorruptData, Unsupported
 from lakemark.model.format_version import FormatVersion
 
@@ -152,7 +153,7 @@ class TableProperties:
         """
         is_timestamp = find_implemented(self.key_generator) is KeyGeneratorType.TIMESTAMP
         pattern = self.values.get(keys.TIMESTAMP_OUTPUT_FORMAT, "")
-        zone = self.values.get(keys.TIMESTAMP_ZONE, self.values.get(keys.TIMESTAMP_OUTPUT_ZONE, ""))
+        zone = zone_name(self.values)
         return tuple(
             PartitionField(name, pattern, zone)
             if is_timestamp or kind == TIMESTAMP_FIELD

@@ -92,6 +92,11 @@ def stored_unit(values: Mapping[str, str]) -> TimeUnit:
     raise InvalidConfig(message)
 
 
+def zone_name(values: Mapping[str, str]) -> str:
+    """Return the name under which a table stores the time zone of its time folders, unchecked."""
+    return values.get(keys.TIMESTAMP_ZONE, values.get(keys.TIMESTAMP_OUTPUT_ZONE, ""))
+
+
 def stored_zone(values: Mapping[str, str]) -> str:
     """Return the time zone of a table's time folders.
 
@@ -99,7 +104,7 @@ def stored_zone(values: Mapping[str, str]) -> str:
         InvalidConfig: the time zone is unknown. Or no time zone is stored, so that Apache Hudi uses
             the zone of the JVM that writes.
     """
-    name = values.get(keys.TIMESTAMP_ZONE, values.get(keys.TIMESTAMP_OUTPUT_ZONE, ""))
+    name = zone_name(values)
     if name.strip():
         return checked_zone(name)
     message = (

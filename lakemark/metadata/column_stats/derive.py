@@ -260,24 +260,26 @@ def _derive_all(storage: Storage, file: DataFile, schema: pa.Schema) -> ColumnRa
 
     The result covers each column, so the file is not read again for missing statistics.
     """
+    if isinstance(file, LogFile):
+        return ColumnRanges.union(
+            [ColumnRanges.of_nulls(schema, 0), *_blocks(storage, file, schema)]
+        )
     found = derive_file_ranges(storage, file, schema)
-    absent = _nulls_of_log(storage, file, schema) if isinstance(file, LogFile) else []
-    whole = ColumnRanges.union([ColumnRanges.of_nulls(schema, 0), found, *absent])
+    whole = ColumnRanges.union([ColumnRanges.of_nulls(schema, 0), found])
     return replace(whole, sizes=found.sizes)
 
 
-def _nulls_of_log(storage: Storage, file: LogFile, schema: pa.Schema) -> list[ColumnRanges]:
-    """Return the nulls of columns that the rows of a log lack, because they are older.
+def _blocks(storage: Storage, file: LogFile, schema: pa.Schema) -> Iterator[ColumnRanges]:
+    """Yield the ranges of the blocks of a log, with nulls for columns that are newer than a block.
 
-    Partial rows are left out: a column that they lack keeps the value of the row before.
+    Partial rows have none: a column that they lack keeps the value of the row before.
     """
-    found = []
     # The record key is read, too, because a table without columns has no number of rows.
     for block, rows in _log_rows(storage, file, [RECORD_KEY, *schema.names]):
+        yield ColumnRanges.of(rows, schema.names)
         missing = [field for field in schema if field.name not in rows.column_names]
         if missing and not block.is_partial:
-            found.append(ColumnRanges.of_nulls(pa.schema(missing), rows.num_rows))
-    return found
+            yield ColumnRanges.of_nulls(pa.schema(missing), rows.num_rows)
 
 
 def files_of(slices: Iterable[FileSlice]) -> Iterator[DataFile]:
