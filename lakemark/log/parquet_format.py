@@ -8,8 +8,8 @@ schema in the footer. Apache Hudi 1.2.0 has read and compacted such files in tes
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
-from typing import BinaryIO
+from collections.abc import Iterator, Mapping, Sequence
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,21 +43,20 @@ def parquet_writer(
         sink: the binary file or Arrow stream to write to.
         schema: Arrow schema with the types of the table's Avro schema, so that the writer does not
             convert timestamps.
-        has_statistics: whether row groups have statistics, with which readers skip row groups.
+        has_statistics: whether row groups have statistics, with which readers skip row groups. See
+            ``_has_safe_statistics`` for the columns without statistics.
     """
+    columns = [leaf for field in schema for leaf in _leaves(field)]
     return pq.ParquetWriter(
         sink,
         schema.remove_metadata(),
         version="2.6",
         compression="zstd",
-        use_dictionary=[
-            path
-            for field in schema
-            if field.name not in _DISTINCT_COLUMNS
-            for path in leaf_paths(field)
-        ],
+        use_dictionary=[leaf.path for leaf in columns if leaf.path not in _DISTINCT_COLUMNS],
         dictionary_pagesize_limit=_MAX_DICTIONARY_BYTES,
-        write_statistics=has_statistics,
+        write_statistics=[
+            leaf.path for leaf in columns if has_statistics and _has_safe_statistics(leaf.type)
+        ],
         store_schema=False,
         use_compliant_nested_type=True,
         write_page_checksum=True,
@@ -150,17 +149,36 @@ def _check_equal(of_what: str, found: object, expected: object) -> None:
         raise pa.ArrowInvalid(message)
 
 
-def leaf_paths(field: pa.Field, above: str = "") -> list[str]:
-    """Return the paths of the Parquet columns in which an Arrow column is stored."""
+class _Leaf(NamedTuple):
+    """A Parquet column: its path, and the Arrow type of its values."""
+
+    path: str
+    type: pa.DataType
+
+
+def _leaves(field: pa.Field, above: str = "") -> Iterator[_Leaf]:
+    """Yield the Parquet columns in which an Arrow column is stored."""
     path, kind = f"{above}{field.name}", field.type
     if pa.types.is_struct(kind):
-        return [leaf for child in kind for leaf in leaf_paths(child, f"{path}.")]
-    if pa.types.is_map(kind):
-        pair = [kind.key_field.with_name("key"), kind.item_field.with_name("value")]
-        return [leaf for child in pair for leaf in leaf_paths(child, f"{path}.key_value.")]
-    if pa.types.is_nested(kind):
-        return leaf_paths(kind.field(0).with_name("element"), f"{path}.list.")
-    return [path]
+        for child in kind:
+            yield from _leaves(child, f"{path}.")
+    elif pa.types.is_map(kind):
+        yield from _leaves(kind.key_field.with_name("key"), f"{path}.key_value.")
+        yield from _leaves(kind.item_field.with_name("value"), f"{path}.key_value.")
+    elif pa.types.is_nested(kind):
+        yield from _leaves(kind.field(0).with_name("element"), f"{path}.list.")
+    else:
+        yield _Leaf(path, kind)
+
+
+def _has_safe_statistics(kind: pa.DataType) -> bool:
+    """Return whether readers skip only row groups without a match by the statistics of a type.
+
+    Arrow omits NaN from the bounds of floats. Spark orders NaN above all numbers, and Apache
+    Parquet trusts the bounds. So for ``x > 5``, Spark would skip a row group with the values 1 and
+    NaN. Apache Parquet's own writer stores NaN as a bound, and its reader ignores such bounds.
+    """
+    return not pa.types.is_floating(kind)
 
 
 def _num_leaves(kind: pa.DataType) -> int:

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from lakemark.log.parquet_format import (
     ValueCounts,
     check_value_counts,
-    leaf_paths,
     open_parquet,
     parquet_writer,
 )
@@ -113,23 +112,36 @@ def _read_whole(content: bytes) -> pa.Table:
     return rows.cast(_NESTED.schema)
 
 
-def test_columns_with_a_dictionary_are_named_as_parquet_names_them() -> None:
-    """Arrow would ignore a misspelt column name, and write the column without a dictionary."""
-    pair = pa.struct([("x", pa.int32()), ("y", pa.list_(pa.string()))])
-    rows = pa.table(
-        {
-            "_hoodie_record_key": ["k"],
-            "s": pa.array([{"x": 1, "y": ["a"]}], pair),
-            "l": pa.array([[{"x": 1, "y": ["a"]}]], pa.list_(pair)),
-            "m": pa.array([[("k", {"x": 1, "y": ["a"]})]], pa.map_(pa.string(), pair)),
-        }
-    )
+_PAIR = pa.struct([("x", pa.float64()), ("y", pa.list_(pa.string()))])
+_LEAVES = {
+    "_hoodie_record_key": pa.array(["k"]),
+    "f": pa.array([1.5], pa.float32()),
+    "s": pa.array([{"x": 1, "y": ["a"]}], _PAIR),
+    "l": pa.array([[{"x": 1, "y": ["a"]}]], pa.list_(_PAIR)),
+    "m": pa.array([[("k", {"x": 1, "y": ["a"]})]], pa.map_(pa.string(), _PAIR)),
+}
+
+
+def _chunks(rows: pa.Table, *, has_statistics: bool = True) -> list[pq.ColumnChunkMetaData]:
     sink = io.BytesIO()
-    with parquet_writer(sink, rows.schema) as writer:
+    with parquet_writer(sink, rows.schema, has_statistics=has_statistics) as writer:
         writer.write_table(rows)
     group = pq.ParquetFile(pa.BufferReader(sink.getvalue())).metadata.row_group(0)
-    columns = [group.column(number) for number in range(group.num_columns)]
-    paths = [path for field in rows.schema for path in leaf_paths(field)]
-    assert paths == [column.path_in_schema for column in columns]
+    return [group.column(number) for number in range(group.num_columns)]
+
+
+def test_columns_with_a_dictionary_are_named_as_parquet_names_them() -> None:
+    """Arrow would ignore a misspelt column name, and write the column without a dictionary."""
+    columns = _chunks(pa.table(_LEAVES))
     with_dictionary = [one.path_in_schema for one in columns if one.has_dictionary_page]
-    assert with_dictionary == paths[1:]
+    assert with_dictionary == [one.path_in_schema for one in columns][1:]
+
+
+def test_columns_of_floats_have_no_statistics() -> None:
+    """Arrow's bounds omit NaN, which Spark orders above all other numbers."""
+    columns = _chunks(pa.table(_LEAVES))
+    floats = {one.path_in_schema for one in columns if one.physical_type in ("FLOAT", "DOUBLE")}
+    assert len(floats) == 4
+    without = {one.path_in_schema for one in columns if not one.is_stats_set}
+    assert without == floats
+    assert not any(one.is_stats_set for one in _chunks(pa.table(_LEAVES), has_statistics=False))
