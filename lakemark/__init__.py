@@ -236,7 +236,9 @@ def create(
         path: local path or URL of an empty folder or prefix.
         schema: the table's columns.
         record_key: columns of the record key; a nested field is named ``column.field``.
-        partition_by: columns of the partition path. Each distinct value becomes a folder.
+        partition_by: columns of the partition path, or expressions of columns, such as ``day(at)``,
+            ``bucket(id, 16)`` or ``day(at) as dt`` (docs/partition_expressions.md). Each distinct
+            value becomes a folder. The table gets a column for the value of each expression.
         ordering: ordering columns. In merge mode ``event_time``, the change with the greatest
             ordering value wins.
         allow_text_ordering: whether ordering columns may contain text, which is compared character

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from lakemark.config.partition_field import PartitionField
 from lakemark.config.table_properties import MergeMode, TableType
 from lakemark.config.table_spec import TableSpec
 from lakemark.errors import InvalidConfig
@@ -44,8 +45,8 @@ from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
 from streamer.batch_forecast import PipelineForecast
 from streamer.cluster_runner import CancellableClusterRunner, ClusterRunner
 from streamer.config.column_roles import (
+    expression_problems,
     ordering_type_problems,
-    time_folder_problems,
     timestamp_partition_problems,
 )
 from streamer.config.decode import AvroDecodeConfig, DecodeConfig
@@ -167,7 +168,10 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
     index = BucketIndex(config.table.buckets, spec.record_key)
     coordination = coordination_of(config.concurrency)
     found = find_table(location, config.table.timeline_timezone, coordination)
-    converter = _record_converter(config, spec, _value_schema(config, source, found))
+    values = _value_schema(config, source, found)
+    if found is None:
+        _check_expressions(config, values)
+    converter = _record_converter(config, spec, values, found)
     _check_roles(config, converter.table_schema, found)
     if found is None:
         # If the topic is unreadable, fail now, so that no empty table is left behind.
@@ -194,19 +198,28 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
     return sink, [rows, *([rejects] if rejects else [])]
 
 
+def _check_expressions(config: PipelineConfig, values: pa.Schema) -> None:
+    """Check the expressions that will partition a new table.
+
+    Raises:
+        ConfigError: an expression is not suitable.
+    """
+    problems = list(expression_problems(config.table, values))
+    if problems:
+        raise ConfigError(problems)
+
+
 def _check_roles(config: PipelineConfig, columns: pa.Schema, found: OpenTable | None) -> None:
     """Check the types of ordering and partition columns.
 
     An existing table keeps its partition columns, whatever their types are.
 
     Raises:
-        ConfigError: an ordering column is text, or a partition column of a new table is a timestamp
-            or is formatted as a time.
+        ConfigError: an ordering column is text, or a partition column of a new table is a
+            timestamp.
     """
     problems = list(ordering_type_problems(columns, config.table))
     of_partitions = list(timestamp_partition_problems(columns, config.table))
-    if found is None:
-        problems += time_folder_problems(config.table)
     if found is None or found.schema is None:
         problems += of_partitions
     elif of_partitions:
@@ -273,7 +286,9 @@ def _value_schema(
         return declared
     frozen = table.schema if table else None
     if frozen is not None:
-        added = {config.decode.rescue_column, *_kafka_columns(config)}
+        expressions = table.properties.partition_expressions if table else ()
+        computed = (field.stored_column for field in expressions)
+        added = {config.decode.rescue_column, *_kafka_columns(config), *computed}
         own = [field for field in without_meta_columns(frozen) if field.name not in added]
         decodable = AvroDecoder if isinstance(config.decode, AvroDecodeConfig) else JsonDecoder
         return pa.schema([field for field in own if decodable.is_decodable(field.type)])
@@ -356,14 +371,16 @@ def _report_reserved(names: Sequence[str], config: PipelineConfig) -> None:
 
 
 def _record_converter(
-    config: PipelineConfig, spec: TableSpec, values: pa.Schema
+    config: PipelineConfig, spec: TableSpec, values: pa.Schema, found: OpenTable | None
 ) -> RecordConverter:
     decode, merging = config.decode, spec.merging
+    fields, expressions = _stored_partitions(spec, found)
     keys = KeyGeneratorConfig(
         spec.record_key,
-        spec.partition_columns,
+        fields,
         hive_style=spec.hive_style,
         url_encode=spec.url_encode,
+        expressions=expressions,
     )
     return RecordConverter(
         _decoder(decode, values),
@@ -379,6 +396,19 @@ def _record_converter(
         ignores_tombstones=decode.tombstones == "ignore",
         logs_deletes=spec.table_type is TableType.MERGE_ON_READ,
     )
+
+
+def _stored_partitions(
+    spec: TableSpec, found: OpenTable | None
+) -> tuple[tuple[str, ...], tuple[PartitionField, ...]]:
+    """Return the partition columns of the table, and those of them that store expressions."""
+    if found is None:
+        return spec.stored_partition_columns, spec.partition_expressions
+    expressions = found.properties.partition_expressions
+    if expressions:
+        return found.properties.partition_fields, expressions
+    # The folders of a table of Apache Hudi may be formatted times that no column stores.
+    return spec.partition_columns, ()
 
 
 def _decoder(decode: DecodeConfig, values: pa.Schema) -> ColumnDecoder:

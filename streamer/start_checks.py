@@ -25,7 +25,7 @@ from lakemark.storage.open_storage import RETRY_TIMEOUT_S
 from lakemark.storage.probe import check_conditional_puts
 from lakemark.timeline.locks.open_lock import open_lock
 from streamer.config import settings
-from streamer.config.column_roles import time_folder_problems, timestamp_partition_problems
+from streamer.config.column_roles import expression_problems, timestamp_partition_problems
 from streamer.config.decode import AvroDecodeConfig
 from streamer.config.errors import ConfigError
 from streamer.config.pipeline import PipelineConfig
@@ -128,13 +128,13 @@ def _check_rows_table(config: PipelineConfig, location: StorageLocation, spec: T
     """Check that the table of the rows is suitable, or can be created with the declared columns.
 
     Raises:
-        ConfigError: the table does not exist yet, and a timestamp or a formatted time would
-            partition it.
+        ConfigError: the table does not exist yet, and it cannot be partitioned by a timestamp, or
+            by one of the expressions.
     """
     partial_update, timezone = config.table.partial_update, config.table.timeline_timezone
     table = _check_table(config, location, spec, partial_update, timezone)
     columns = config.decode.declared()
-    problems = list(time_folder_problems(config.table)) if table is None else []
+    problems = list(expression_problems(config.table, columns)) if table is None else []
     if columns is not None and (table is None or table.schema is None):
         problems += timestamp_partition_problems(columns, config.table)
     if problems:

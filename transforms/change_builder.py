@@ -213,7 +213,10 @@ class ChangeBuilder:
         return RefusedRecord(topic, record["partition"], record["offset"], reason)
 
     def _to_rows(self, decoded: pa.Table, arrivals: Indices) -> pa.Table:
-        """Return the table's columns, filled with decoded values and Kafka metadata, else null."""
+        """Return the table's columns.
+
+        They are filled with decoded values, Kafka metadata and partition expressions, or else null.
+        """
         config = self._config
         columns = {name: decoded.column(name) for name in decoded.column_names}
         names = [config.kafka_prefix + name for name in config.kafka_columns]
@@ -223,7 +226,8 @@ class ChangeBuilder:
             columns[field.name] if field.name in columns else pa.nulls(len(arrivals), field.type)
             for field in self._table_schema
         ]
-        return pa.table(arrays, schema=self._table_schema)
+        rows = pa.table(arrays, schema=self._table_schema)
+        return config.key_generator.compute_expressions(rows)
 
     def _find_missing_ordering(self, rows: pa.Table) -> Mask:
         """Find rows without an ordering value: all rows if the table has no ordering fields."""
@@ -264,7 +268,7 @@ class ChangeBuilder:
         A field that is explicitly null means the default partition.
         """
         faults = []
-        for name in self._config.key_generator.config.partition_fields:
+        for name in self._config.key_generator.config.partition_columns:
             is_missing = _to_mask(column_at(rows, name).is_null())
             nulls = np.flatnonzero(is_missing)
             if len(nulls):
@@ -285,7 +289,7 @@ class ChangeBuilder:
                 f"partition field {name!r} is missing",
                 Stage.PARTITION,
             )
-            for name in config.key_generator.config.partition_fields
+            for name in config.key_generator.config.partition_columns
         ]
 
     def _add(

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lakemark.errors import InvalidConfig
 from lakemark.keygen.key_generator import KeyGenerator
+from lakemark.keygen.partition_expressions import with_expression_columns
 from lakemark.model.changes import CHANGE_KIND_FIELD, DeleteMarker
 from lakemark.model.meta_columns import with_meta_columns
 from lakemark.model.written_columns import written_field
@@ -93,11 +94,16 @@ class ConversionConfig:
 
     @property
     def table_schema(self) -> pa.Schema:
-        """The columns without meta columns: declared columns, rescue column, Kafka metadata."""
+        """The columns without meta columns.
+
+        They are the declared columns, the rescue column, Kafka metadata and partition expressions.
+        """
         if self.columns is not None:
             return self.columns
         kafka = kafka_fields(self.kafka_columns, self.kafka_prefix)
-        return check_columns(pa.schema([*self.decoder.rows_schema, *kafka]))
+        columns = pa.schema([*self.decoder.rows_schema, *kafka])
+        expressions = self.key_generator.config.expressions
+        return check_columns(with_expression_columns(columns, expressions))
 
     def for_table(self, columns: pa.Schema) -> Self:
         """Return the configuration for a table that has these columns.
@@ -137,7 +143,7 @@ class ConversionConfig:
         """The decoder, extended so that it also reads delete marks that are not declared."""
         filled_names, keys = self.decoder.schema.names, self.key_generator.config
         table_schema = self.table_schema
-        fixed_types = {*keys.record_key_fields, *keys.partition_fields, *self.ordering_fields}
+        fixed_types = {*keys.record_key_fields, *keys.partition_columns, *self.ordering_fields}
         if self.delete_marker is not None:
             fixed_types.add(self.delete_marker.field)
         policy = replace(
@@ -176,15 +182,20 @@ class ConversionConfig:
 
     @property
     def _never_written(self) -> frozenset[str]:
-        """Columns of the table that records never write."""
+        """Columns of the table that records never write, and that are not computed."""
+        computed = {one.stored_column for one in self.key_generator.config.expressions}
         kafka = {self.kafka_prefix + name for name in self.kafka_columns}
-        return frozenset(self.table_schema.names) - {*self.decoder.rows_schema.names, *kafka}
+        return frozenset(self.table_schema.names) - {
+            *self.decoder.rows_schema.names,
+            *kafka,
+            *computed,
+        }
 
     @property
     def written_fields(self) -> WrittenFields:
         """An object that finds the columns that each record writes."""
         keys = self.key_generator.config
-        required = (*keys.record_key_fields, *keys.partition_fields, *self.ordering_fields)
+        required = (*keys.record_key_fields, *keys.partition_columns, *self.ordering_fields)
         return WrittenFields(
             columns=tuple(self.table_schema.names),
             declared=frozenset(self.decoder.schema.names),

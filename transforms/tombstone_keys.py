@@ -70,7 +70,7 @@ class TombstoneKeyDecoder:
         Raises:
             InvalidConfig: keys of this kind cannot identify a row of this table.
         """
-        fields = (*keys.record_key_fields, *keys.partition_fields)
+        fields = (*keys.record_key_fields, *keys.partition_columns)
         if kind == "raw" and (len(fields) > 1 or fields[0] not in values.schema.names):
             message = (
                 "a raw tombstone key is the value of one column, but rows are identified by "

@@ -73,6 +73,11 @@ OLD_TIMESTAMP_OPTIONS = "hoodie.deltastreamer.keygen.*"
 #: Properties that are passed to a merger.
 MERGE_PROPERTIES = "hoodie.record.merge.property.*"
 
+#: The partition columns that are expressions of other columns, as JSON. It is a property of
+#: lakemark, which Apache Hudi keeps and does not read. A commit with the same text in its metadata
+#: says that all rows of the table have the values of these expressions.
+PARTITION_EXPRESSIONS = "lakemark.partition.expressions"
+
 #: Keys inside a commit's extra metadata.
 SCHEMA = "schema"
 BUCKET_COUNT = "lakemark.bucket.count"

@@ -83,7 +83,7 @@ def find_problems(properties: TableProperties, purpose: Purpose) -> Iterator[Pro
 
 def find_rule(key: str) -> PropertyRule | None:
     """Return the rule of a property; None if lakemark does not know the property."""
-    if not key.startswith(("hoodie.", "_hoodie.")):
+    if not key.startswith(("hoodie.", "_hoodie.", "lakemark.")):
         return USER_NOTES
     if key in _RULE_BY_KEY:
         return _RULE_BY_KEY[key]

@@ -44,6 +44,15 @@ def is_none_of(*accepted: str) -> Callable[[TableProperties, str], bool]:
     return lambda properties, value: value.strip() not in ("", *accepted)
 
 
+def has_unknown_expressions(properties: TableProperties, value: str) -> bool:
+    """Return whether the property names expressions that lakemark cannot evaluate."""
+    try:
+        properties.parse_partition_expressions()
+    except InvalidConfig:
+        return True
+    return False
+
+
 def is_unknown_version(properties: TableProperties, value: str) -> bool:
     """Return whether the table version is unknown."""
     return not properties.has_known_version

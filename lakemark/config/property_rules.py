@@ -3,8 +3,9 @@
 A property in ``hoodie.properties`` is honoured, ignored because that is harmless, or refused. A
 ``hoodie.`` property without a rule makes the table read-only, because it may require something of
 writers that lakemark does not implement. Any property may have an effect, because Apache Hudi's
-Spark writer uses every property of the file as an option of its writes. Keys that do not begin with
-``hoodie.`` are notes of users, which no version of Apache Hudi reads.
+Spark writer uses every property of the file as an option of its writes. The same applies to a
+``lakemark.`` property without a rule, which a later version of lakemark may have written. All other
+keys are notes of users, which no version of Apache Hudi reads.
 
 ``docs/foreign_tables.md`` is rendered from these rules. Source: ``HoodieTableConfig`` and
 ``HoodieTableMetaClient.TableBuilder`` of Apache Hudi 1.2.0.
@@ -20,6 +21,7 @@ from lakemark.config.property_predicates import (
     extracts_slashes,
     formats_with_old_options,
     has_other_parser,
+    has_unknown_expressions,
     has_unwritable_time,
     is_another_layout,
     is_cdc_of_copy_on_write,
@@ -194,6 +196,17 @@ _KEYS_AND_PARTITIONS = (
             is_unknown_generator_class,
             _UNWRITTEN_GENERATOR,
             _ANOTHER_PATH,
+        ),
+    ),
+    _honoured(
+        keys.PARTITION_EXPRESSIONS,
+        "a property of lakemark: partition columns that are computed from other columns",
+        Refusal(
+            _WRITE,
+            "unknown expressions, and columns that are not partition columns",
+            has_unknown_expressions,
+            "so lakemark cannot compute the partition columns of new rows",
+            "write with the version of lakemark that created the table, or correct the property",
         ),
     ),
     _honoured(keys.HIVE_STYLE_PARTITIONING, "must equal the pipeline's"),
@@ -526,8 +539,11 @@ _BOOTSTRAP = (
     ),
 )
 
-#: The rule of keys that do not begin with ``hoodie.``.
-USER_NOTES = _ignored("(keys outside `hoodie.`)", "notes of users; Apache Hudi reads none of them")
+#: The rule of keys that begin neither with ``hoodie.`` nor with ``lakemark.``.
+USER_NOTES = _ignored(
+    "(other keys than `hoodie.…` and `lakemark.…`)",
+    "notes of users; Apache Hudi reads none of them",
+)
 
 #: All rules, by the sections of the documentation page.
 SUBJECTS = {

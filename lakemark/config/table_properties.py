@@ -30,7 +30,7 @@ from lakemark.config.key_generators import (
 )
 from lakemark.config.partition_field import PartitionField
 from lakemark.config.time_folders import zone_name
-from lakemark.errors import CorruptData, Unsupported
+from lakemark.errors import CorruptData, InvalidConfig, Unsupported
 from lakemark.model.format_version import FormatVersion
 
 PROPERTIES_PATH = ".hoodie/hoodie.properties"
@@ -149,22 +149,62 @@ class TableProperties:
         """Fields of the partition path, with the format of those that are times.
 
         The pattern and the time zone are those that the table stores, whether or not lakemark can
-        write them. They are empty if the table does not store them.
+        write them. They are empty if the table does not store them. A field that is stored in a
+        column of its own has the expression that the table stores for this column, if lakemark can
+        evaluate it.
         """
+        expressions = {one.stored_column: one for one in self.partition_expressions}
         is_timestamp = find_implemented(self.key_generator) is KeyGeneratorType.TIMESTAMP
         pattern = self.values.get(keys.TIMESTAMP_OUTPUT_FORMAT, "")
         zone = zone_name(self.values)
         return tuple(
             PartitionField(name, pattern, zone)
             if is_timestamp or kind == TIMESTAMP_FIELD
-            else PartitionField(name)
+            else expressions.get(name, PartitionField(name))
             for name, kind in self._typed_partition_fields
         )
 
     @property
+    def partition_expressions(self) -> tuple[PartitionField, ...]:
+        """The partition columns that lakemark computes from other columns.
+
+        Empty if lakemark does not understand the stored property; then it refuses to write.
+        """
+        try:
+            return self.parse_partition_expressions()
+        except InvalidConfig:
+            return ()
+
+    def parse_partition_expressions(self) -> tuple[PartitionField, ...]:
+        """Parse the stored property ``lakemark.partition.expressions``.
+
+        Raises:
+            InvalidConfig: the text, or one of the expressions, is unknown; or a column is not a
+                partition column whose values are the folders.
+        """
+        text = self.values.get(keys.PARTITION_EXPRESSIONS)
+        if text is None:
+            return ()
+        try:
+            stored = json.loads(text)
+        except (ValueError, RecursionError):
+            stored = None
+        if not isinstance(stored, dict):
+            message = f"{text!r} is not a JSON object of expressions"
+            raise InvalidConfig(message)
+        parsed = tuple(PartitionField.parse(str(each)).named(name) for name, each in stored.items())
+        columns = self.partition_fields if self.folders_are_values else ()
+        for one in parsed:
+            if not one.is_storable_expression or one.stored_column not in columns:
+                message = f"{one} in {keys.PARTITION_EXPRESSIONS} is not a partition column"
+                raise InvalidConfig(message)
+        return parsed
+
+    @property
     def formats_times(self) -> bool:
-        """Whether a folder of the partition path is a formatted time."""
-        return any(field.pattern is not None for field in self.partition_by)
+        """Whether a folder of the partition path is a formatted time, which no column stores."""
+        stored = self.partition_expressions
+        return any(field.pattern is not None for field in self.partition_by if field not in stored)
 
     @property
     def lacks_partition_types(self) -> bool:
@@ -286,6 +326,11 @@ class TableProperties:
             keys.INDEX_DEFINITIONS_PATH: ".hoodie/.index_defs/index.json",
         }
         return TableProperties({**self.values, **named})
+
+    def with_partition_expressions(self, fields: Iterable[PartitionField]) -> TableProperties:
+        """Return the properties of a table whose partition columns have these expressions."""
+        named = {field.stored_column: field.expression for field in fields}
+        return TableProperties({**self.values, keys.PARTITION_EXPRESSIONS: json.dumps(named)})
 
     def without_metadata_table(self) -> TableProperties:
         """Return the properties without a metadata table, so that readers list storage instead."""

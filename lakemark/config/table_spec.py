@@ -84,8 +84,31 @@ class TableSpec:
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
-        """The columns of the partition path."""
-        return tuple(field.column for field in self.partition_fields)
+        """The columns from which the partition path is computed."""
+        return tuple(dict.fromkeys(field.column for field in self.partition_fields))
+
+    @property
+    def stored_partition_columns(self) -> tuple[str, ...]:
+        """The partition columns of a new table."""
+        return tuple(field.stored_column for field in self.partition_fields)
+
+    @property
+    def partition_expressions(self) -> tuple[PartitionField, ...]:
+        """The partition columns of a new table that are computed from other columns.
+
+        Raises:
+            InvalidConfig: an expression has another time zone than UTC.
+        """
+        found = tuple(field for field in self.partition_fields if field.is_expression)
+        for field in found:
+            if not field.is_storable_expression:
+                message = (
+                    f"partition_by {field} is for existing tables only: the days and hours of a "
+                    "new table are in UTC, so that a filter on the column selects their folders; "
+                    "omit the time zone"
+                )
+                raise InvalidConfig(message)
+        return found
 
     @property
     def merging(self) -> MergeSettings:
@@ -104,23 +127,16 @@ class TableSpec:
             InvalidConfig: settings contradict each other, the payload is unknown, or a table of
                 this version cannot store a setting.
         """
-        for field in self.partition_fields:
-            if field.pattern is not None:
-                message = (
-                    f"partition_by {field} is for existing tables only: Apache Hudi 1.2.0 compares "
-                    f"the folders of such a table with {field.column!r}, so its queries miss rows; "
-                    "partition a new table by a column with few values, such as a date"
-                )
-                raise InvalidConfig(message)
+        expressions = self.partition_expressions
         merging = self.merging
         mode = merging.mode
         if self.version is not FormatVersion.V9 and has_rules(self._request.payload_class):
             mode = MergeMode.CUSTOM
-        return new_table_properties(
+        properties = new_table_properties(
             self.name,
             self.table_type,
             self.record_key,
-            self.partition_columns,
+            self.stored_partition_columns,
             merging.ordering_fields,
             mode,
             self.hive_style,
@@ -128,6 +144,7 @@ class TableSpec:
             merge_properties(merging, self._request.payload_class, self.version),
             self.version,
         )
+        return properties.with_partition_expressions(expressions) if expressions else properties
 
     def check(self, properties: TableProperties, url: str) -> None:
         """Check that a writer with this spec may write to an existing table.

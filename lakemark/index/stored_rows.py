@@ -25,10 +25,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakemark.config.partition_field import PartitionField
 from lakemark.config.table_properties import TableProperties
 from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.index.bucket import BucketIndex, bucket_of
 from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
+from lakemark.keygen.partition_expressions import evaluate_expression
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from lakemark.read.file_group_reader import FileGroupReader
@@ -52,6 +54,11 @@ _OTHER_PATHS = (
     "lakemark does not write such paths, for example slash-separated dates, values with a slash, "
     "or times in a format that the writer's settings define; write to another path, or with Apache "
     "Hudi"
+)
+_OTHER_VALUES = (
+    "another writer stored this value, so an update would be written to another partition and "
+    "become a second row; let that writer store the value of the expression, and correct the rows "
+    "that it wrote"
 )
 _OTHER_BUCKETS = (
     "set table.buckets to the count that the table was written with; if the setting is "
@@ -93,7 +100,11 @@ def sample_rows(
         Unsupported: the rows lack a field of the record key or of the partition path.
         HudiError: a file cannot be read.
     """
-    fields = (*properties.record_key_fields, *properties.partition_fields)
+    fields = (
+        *properties.record_key_fields,
+        *properties.partition_fields,
+        *(field.column for field in properties.partition_expressions),
+    )
     columns = tuple(dict.fromkeys(top_column(name, reader.schema) for name in fields))
     missing = [name for name in columns if name not in reader.schema.names]
     if missing:
@@ -161,6 +172,8 @@ def check_rows(
         rows = stored.rows
         made = keys.record_keys(rows)
         _check_same(rows, RECORD_KEY, "record key", made, table_url, _OTHER_KEYS)
+        for field in keys.config.expressions:
+            _check_expression(rows, field, table_url)
         made = keys.partition_paths(rows)
         _check_same(rows, PARTITION_PATH, "partition path", made, table_url, _OTHER_PATHS)
         _check_bucket(stored, index, table_url)
@@ -195,6 +208,14 @@ def _choose_slices(slices: Sequence[FileSlice]) -> list[FileSlice]:
 
 def _path_form(partition_path: str) -> str:
     return re.sub(r"[^\W\d_]+", "a", re.sub(r"\d+", "0", partition_path))
+
+
+def _check_expression(rows: pa.Table, field: PartitionField, table_url: str) -> None:
+    name, made = field.stored_column, evaluate_expression(rows, field)
+    is_known = pc.or_(rows[name].combine_chunks().is_valid(), made.is_valid())
+    known = rows.filter(is_known)
+    what = f"value of {name} = {field.expression}"
+    _check_same(known, name, what, made.filter(is_known), table_url, _OTHER_VALUES)
 
 
 def _check_same(

@@ -27,10 +27,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark.config.key_generators import KeyGeneratorType, find_implemented, infer_key_generator
+from lakemark.config.partition_field import PartitionField
 from lakemark.config.table_properties import TableProperties
 from lakemark.config.time_folders import TimeFolders
 from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.keygen.key_value import key_value
+from lakemark.keygen.partition_expressions import compute_expressions, find_valueless
 from lakemark.keygen.partition_path import partition_paths
 from lakemark.keygen.time_folder_names import time_folder_names
 
@@ -61,6 +63,7 @@ class KeyGeneratorConfig:
             of the field.
         time_folders: how times are formatted; None if no partition field is a formatted time.
         time_fields: the partition fields whose times are formatted.
+        expressions: the partition fields that store an expression of another column.
     """
 
     record_key_fields: tuple[str, ...]
@@ -72,6 +75,7 @@ class KeyGeneratorConfig:
     bare_lone_key: bool = False
     time_folders: TimeFolders | None = None
     time_fields: frozenset[str] = frozenset()
+    expressions: tuple[PartitionField, ...] = ()
 
     def __post_init__(self) -> None:
         kind = self.effective_kind
@@ -128,7 +132,12 @@ class KeyGeneratorConfig:
                 "or with Apache Hudi"
             )
             raise Unsupported(message)
-        times = frozenset(one.column for one in properties.partition_by if one.pattern is not None)
+        expressions = properties.partition_expressions
+        times = frozenset(
+            one.column
+            for one in properties.partition_by
+            if one.pattern is not None and one not in expressions
+        )
         return cls(
             properties.record_key_fields,
             properties.partition_fields,
@@ -137,7 +146,15 @@ class KeyGeneratorConfig:
             properties.url_encode,
             time_folders=TimeFolders.of(properties.values) if times else None,
             time_fields=times,
+            expressions=expressions,
         )
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The columns from which the partition path is computed, in the order of the path."""
+        columns = {one.stored_column: one.column for one in self.expressions}
+        names = (columns.get(name, name) for name in self.partition_fields)
+        return tuple(dict.fromkeys(names))
 
     @property
     def _field_count(self) -> int:
@@ -180,10 +197,19 @@ class KeyGenerator:
                 found = pc.or_(found, _is_ambiguous(key_value(rows, name), following))
         return found
 
+    def compute_expressions(self, rows: pa.Table) -> pa.Table:
+        """Return rows with computed values in the columns that store partition expressions.
+
+        Raises:
+            InvalidConfig: a column is missing.
+        """
+        return compute_expressions(rows, self.config.expressions)
+
     def partition_paths(self, rows: pa.Table) -> pa.Array:
         """Return the partition path of each row, relative to the table; null if it is not allowed.
 
-        The path of a table without partitions is "".
+        The path of a table without partitions is "". The columns that store partition expressions
+        must have been computed.
 
         Raises:
             InvalidConfig: a field is missing, or its type cannot be a path.
@@ -202,6 +228,8 @@ class KeyGenerator:
         for name, names in zip(fields, values, strict=True):
             if name in self.config.time_fields and names.null_count:
                 paths = pc.if_else(names.is_null(), None, paths)
+        for field in self.config.expressions:
+            paths = pc.if_else(find_valueless(rows, field), None, paths)
         return paths
 
     def _folder_values(self, rows: pa.Table, name: str) -> pa.Array:

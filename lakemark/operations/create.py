@@ -10,6 +10,7 @@ from lakemark.config import keys
 from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
 from lakemark.config.table_spec import TableSpec
 from lakemark.errors import InvalidConfig
+from lakemark.keygen.partition_expressions import with_expression_columns
 from lakemark.merge.custom.api import CustomMerger
 from lakemark.operations.create_checks import check_new_table, check_ordering_types
 from lakemark.operations.metadata_table import keep_metadata_table
@@ -115,7 +116,8 @@ def create_with_schema(
     Args:
         location: the location of the table.
         spec: the settings of the table.
-        schema: the table's columns, without meta columns.
+        schema: the table's columns, without meta columns and without those that store partition
+            expressions, which are added.
         buckets: the number of buckets in each partition, which cannot be changed later.
         coordination: see ``open_table``.
         mergers: see ``open_table``.
@@ -132,6 +134,7 @@ def create_with_schema(
         message = f"{location.url} is already a table; use lakemark.open"
         raise InvalidConfig(message)
     columns = check_columns(schema)
+    columns = check_columns(with_expression_columns(columns, spec.partition_expressions))
     check_new_table(spec, columns, buckets, location.url)
     if not allow_text_ordering:
         check_ordering_types(spec, columns)

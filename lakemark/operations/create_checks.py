@@ -21,8 +21,9 @@ from lakemark.errors import InvalidConfig
 from lakemark.index.bucket import BucketIndex
 from lakemark.keygen.key_generator import KeyGeneratorConfig
 from lakemark.keygen.key_value import key_value
+from lakemark.keygen.partition_expressions import check_folder_of
 from lakemark.model.meta_columns import IS_DELETED, OPERATION, is_reserved
-from lakemark.schema.field_path import column_at
+from lakemark.schema.field_path import column_at, top_column
 
 #: Columns that users may have although their names begin like Hudi's own. They mark deletes.
 _COLUMNS_OF_USERS = (IS_DELETED, OPERATION)
@@ -110,7 +111,8 @@ def check_new_table(spec: TableSpec, columns: pa.Schema, buckets: int, url: str)
 
     Args:
         spec: the settings of the table.
-        columns: the columns of the table, without meta columns.
+        columns: the columns of the table, without meta columns, but with those that store partition
+            expressions.
         buckets: the number of buckets in each partition.
         url: the table's URL, for errors.
 
@@ -138,8 +140,9 @@ def check_new_table(spec: TableSpec, columns: pa.Schema, buckets: int, url: str)
     BucketIndex(buckets, spec.record_key)
     properties = spec.to_properties()
     nothing = columns.empty_table()
-    for name in (*spec.record_key, *spec.partition_by):
+    for name in (*spec.record_key, *spec.stored_partition_columns):
         key_value(nothing, name)
+    check_partition_times(spec, columns)
     for name in spec.ordering:
         kind = column_at(nothing, name).type
         wrapper_of(kind)
@@ -151,3 +154,24 @@ def check_new_table(spec: TableSpec, columns: pa.Schema, buckets: int, url: str)
             raise InvalidConfig(message)
     check_allows(properties, Purpose.WRITE, url)
     KeyGeneratorConfig.of(properties, url)
+    for field in spec.partition_expressions:
+        check_folder_of(field, url_encode=spec.url_encode)
+
+
+def check_partition_times(spec: TableSpec, columns: pa.Schema) -> None:
+    """Check that no partition column of a new table is a timestamp. Missing columns are skipped.
+
+    Raises:
+        InvalidConfig: a timestamp would partition the table.
+    """
+    for field in spec.partition_fields:
+        name = field.column
+        if field.is_expression or top_column(name, columns) not in columns.names:
+            continue
+        kind = column_at(columns.empty_table(), name).type
+        if pa.types.is_timestamp(kind):
+            message = (
+                f"partition_by {name!r} is of type {kind}, so nearly every row would get its own "
+                f"folder; partition by day({name}), or by month({name}) or hour({name})"
+            )
+            raise InvalidConfig(message)

@@ -104,7 +104,10 @@ def check_fixed_types(
     nothing, changed = before.empty_table(), after.empty_table()
     roles = {
         "the record key": properties.record_key_fields,
-        "the partition path": properties.partition_fields,
+        "the partition path": (
+            *properties.partition_fields,
+            *(field.column for field in properties.partition_expressions),
+        ),
         "the ordering": properties.ordering_fields,
     }
     for role, names in roles.items():
@@ -187,9 +190,13 @@ class RowChanges:
     def upserts(self, rows: pa.Table) -> pa.Table:
         """Return changes that write the rows. A row with a delete mark deletes its record.
 
+        The columns that store partition expressions are computed.
+
         Raises:
-            InvalidRecords: a row has no record key, ordering value or partition path.
+            InvalidRecords: a row has no record key, ordering value or partition path; or it has
+                another value of a partition expression.
         """
+        rows = self._with_expressions(rows)
         keys, paths = self.generator.record_keys(rows), self.generator.partition_paths(rows)
         is_deleted = self.marks.find(self._with_undeclared(rows))
         unordered = self._lacks_ordering(rows)
@@ -243,6 +250,17 @@ class RowChanges:
         rows = _without_values(rows, is_unconditional)
         keys, paths = _text(stored, RECORD_KEY), _text(stored, PARTITION_PATH)
         return change_table(rows, keys, paths, kinds, self.ordering_fields)
+
+    def _with_expressions(self, rows: pa.Table) -> pa.Table:
+        computed = self.generator.compute_expressions(rows)
+        for field in self.generator.config.expressions:
+            name = field.stored_column
+            given, wanted = rows.column(name), computed.column(name)
+            # A given null is like a missing column; a computed null is no match for a given value.
+            differs = pc.and_kleene(given.is_valid(), pc.invert(pc.equal(given, wanted)))
+            reason = f"{name!r} is not {field.expression}; omit the column, which is computed"
+            _check(_mask(differs.combine_chunks().fill_null(True)), rows, reason)
+        return computed
 
     def _with_undeclared(self, rows: pa.Table) -> pa.Table:
         for field in self.marks.undeclared_fields:
@@ -342,11 +360,18 @@ def _text(table: pa.Table, name: str) -> pa.Array:
 def _check(faults: Mask, rows: pa.Table, reason: str) -> None:
     found = np.flatnonzero(faults)
     if len(found):
-        first = rows.slice(int(found[0]), 1).to_pylist()[0]
+        first = _shown(rows.slice(int(found[0]), 1))
         message = (
             f"{len(found)} of {rows.num_rows} rows cannot be written: {reason}; first: {first}"
         )
         raise InvalidRecords(message)
+
+
+def _shown(row: pa.Table) -> str:
+    try:
+        return str(row.to_pylist()[0])
+    except (OverflowError, ValueError):  # Python has no time after the year 9999
+        return " ".join(row.to_string(preview_cols=len(row.column_names)).split())
 
 
 def _mask(booleans: pa.Array | pa.ChunkedArray) -> Mask:

@@ -30,6 +30,7 @@ from lakemark.model.action import COMMITS
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.format_version import FormatVersion
 from lakemark.operations.cached_snapshot import CachedSnapshot
+from lakemark.operations.expression_trust import trusted_expressions
 from lakemark.read.index_protocols import FileStatistics, KeyLocations
 from lakemark.read.instant_range import EARLIEST
 from lakemark.read.queries import Incremental, Query, Snapshot
@@ -328,6 +329,7 @@ class OpenTable:
             self._statistics() if is_filtered else None,
             locations,
             self.mergers,
+            trusted_expressions(self.store, self.timeline, self.properties) if is_filtered else (),
         )
 
     def _statistics(self) -> FileStatistics | None:

@@ -25,6 +25,7 @@ from lakemark.operations.compact import (
     pending_compactions,
     request_compaction,
 )
+from lakemark.operations.expression_trust import expression_statement
 from lakemark.operations.file_group_assigner import FileGroupAssigner, FileGroupAssignment
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.open_table import OpenTable
@@ -204,12 +205,13 @@ class TableWriter:
 
         def describe(timeline: Timeline) -> CommitMetadata:
             nonlocal metadata
-            assert callable(extra_metadata)
-            extra = {**facts, **extra_metadata(timeline)}
-            metadata = replace(metadata, extra_metadata=extra)
+            given = extra_metadata(timeline) if callable(extra_metadata) else extra_metadata
+            stated = expression_statement(self.table.store, timeline, self.table.properties)
+            metadata = replace(metadata, extra_metadata={**facts, **given, **stated})
             return metadata
 
-        later = describe if callable(extra_metadata) else None
+        is_later = callable(extra_metadata) or self.table.properties.partition_expressions
+        later = describe if is_later else None
         instant, timeline = self._transaction.commit(metadata, check, later)
         self._transaction = None
         self.table.snapshot.carry_commit(instant, metadata, timeline)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from functools import reduce
 from operator import and_
+from types import MappingProxyType
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakemark.config.partition_field import PartitionField
 from lakemark.keygen.partition_path import DEFAULT_PARTITION
 from lakemark.model.meta_columns import PARTITION_PATH
+from lakemark.read.expression_pruning import column_guarantee, null_guarantee
 
 
 def partition_guarantee(
@@ -22,6 +25,7 @@ def partition_guarantee(
     *,
     is_url_encoded: bool,
     is_hive_style: bool,
+    expressions: Mapping[str, PartitionField] = MappingProxyType({}),
 ) -> pc.Expression:
     """Return an expression that is true for every row of a partition.
 
@@ -33,6 +37,8 @@ def partition_guarantee(
         is_url_encoded: whether special characters in the path are written ``%XX``.
         is_hive_style: whether folders are named ``field=value``. In other tables a folder that
             begins with ``field=`` implies nothing, because this may be the beginning of a value.
+        expressions: for partition columns that store an expression: the expression, if all rows of
+            the table have its value.
     """
     known = [pc.field(PARTITION_PATH) == path] if PARTITION_PATH in schema.names else []
     folders = path.split("/")
@@ -41,8 +47,19 @@ def partition_guarantee(
             if folder.startswith(f"{name}=") and not is_hive_style:
                 continue
             text = folder.removeprefix(f"{name}=")
-            known += _value_guarantee(name, unquote(text) if is_url_encoded else text, schema)
+            value = unquote(text) if is_url_encoded else text
+            known += _value_guarantee(name, value, schema)
+            if name in expressions:
+                known += _expression_guarantee(expressions[name], value, schema)
     return reduce(and_, known, pc.scalar(True))
+
+
+def _expression_guarantee(
+    field: PartitionField, text: str, schema: pa.Schema
+) -> list[pc.Expression]:
+    if text == DEFAULT_PARTITION:
+        return null_guarantee(field, schema)
+    return column_guarantee(field, text, schema)
 
 
 def _value_guarantee(name: str, text: str, schema: pa.Schema) -> list[pc.Expression]:

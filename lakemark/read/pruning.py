@@ -10,7 +10,7 @@ with all of its files, so its ranges contain those of each of its slices.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakemark.config.partition_field import PartitionField
 from lakemark.merge.key_codes import KeyCodes, key_codes
 from lakemark.model.file_names import is_cdc_name, is_log_name, parse_file_ids
 from lakemark.model.file_slice import FileSlice
@@ -44,6 +45,7 @@ class SlicePruner:
         statistics: statistics of files, if the table has any.
         merging_makes_values: whether a merged row may have a value that no file has; a custom
             merger creates one if it adds two values.
+        expressions: see ``partition_guarantee``.
     """
 
     schema: pa.Schema
@@ -52,6 +54,7 @@ class SlicePruner:
     is_hive_style: bool = False
     statistics: FileStatistics | None = None
     merging_makes_values: bool = False
+    expressions: Mapping[str, PartitionField] = field(default_factory=dict)
     _read: dict[str, _Statistics] = field(default_factory=dict, init=False, repr=False)
 
     def select(self, slices: Sequence[FileSlice], condition: pc.Expression) -> list[FileSlice]:
@@ -78,6 +81,7 @@ class SlicePruner:
                 self.schema,
                 is_url_encoded=self.is_url_encoded,
                 is_hive_style=self.is_hive_style,
+                expressions=self.expressions,
             )
             for path in candidates
         ]

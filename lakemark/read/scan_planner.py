@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from lakemark.config import keys
 from lakemark.config.merge_settings import merge_settings
+from lakemark.config.partition_field import PartitionField
 from lakemark.config.table_properties import MergeMode, TableProperties
 from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.merge.custom.api import CustomMerger
@@ -64,6 +65,7 @@ class ScanPlanner:
         statistics: column statistics of the table's files, if there are any.
         key_locations: locations of the table's current records, if an index has them.
         mergers: custom mergers, for a table in merge mode ``CUSTOM``.
+        expressions: the partition expressions whose values all rows of the table have.
     """
 
     storage: Storage
@@ -75,6 +77,7 @@ class ScanPlanner:
     statistics: FileStatistics | None = None
     key_locations: KeyLocations | None = None
     mergers: Sequence[CustomMerger] = ()
+    expressions: Sequence[PartitionField] = ()
 
     @property
     def view(self) -> FileSystemView:
@@ -248,13 +251,15 @@ class ScanPlanner:
         fields = properties.partition_fields if properties.folders_are_values else ()
         # Partition columns that the files lack have no statistics.
         statistics = None if properties.drops_partition_columns else self.statistics
+        makes_values = _may_make_values(properties)
         return SlicePruner(
             self.schema,
             fields,
             properties.url_encode,
             properties.hive_style,
             statistics,
-            _may_make_values(properties),
+            makes_values,
+            {} if makes_values else {one.stored_column: one for one in self.expressions},
         )
 
 

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from checkpoints import commit_keys
 from checkpoints.lookup import find_progress
+from lakemark.config.table_properties import TableProperties
 from lakemark.model.action import Action
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.instant import Instant
@@ -57,7 +58,7 @@ def describe(table: OpenTable) -> Facts:
         "type": properties.table_type.value,
         "version": properties.version,
         "record key": list(properties.record_key_fields),
-        "partitioned by": [str(field) for field in properties.partition_by],
+        "partitioned by": _partition_texts(properties),
         "merge mode": properties.merge_mode.value,
         "ordering": list(properties.ordering_fields),
         "columns": {} if schema is None else _columns(schema),
@@ -74,6 +75,15 @@ def describe(table: OpenTable) -> Facts:
         "log files": sum(len(one.logs) for one in slices),
         "log file bytes": sum(one.log_bytes for one in slices),
     }
+
+
+def _partition_texts(properties: TableProperties) -> list[str]:
+    """Return the fields of the partition path; for an expression also the column that stores it."""
+    stored = properties.partition_expressions
+    return [
+        f"{field.expression} as {field.stored_column}" if field in stored else str(field)
+        for field in properties.partition_by
+    ]
 
 
 def timeline_rows(table: OpenTable) -> list[Facts]:

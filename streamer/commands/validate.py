@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from streamer.config.column_roles import time_folder_problems, timestamp_partition_problems
+from streamer.config.column_roles import expression_problems, timestamp_partition_problems
 from streamer.config.errors import ConfigError
 from streamer.config.load import load
 from streamer.config.pipeline import PipelineConfig
@@ -46,7 +46,7 @@ def _summary(config: PipelineConfig, checked: list[str]) -> Iterator[str]:
     yield "not checked here; lakemark run checks before Spark starts:\n"
     yield from (f"  {one}\n" for one in remote_checks(config))
     columns = config.decode.declared()
-    problems = list(time_folder_problems(config.table))
+    problems = list(expression_problems(config.table, columns))
     if columns is not None:
         problems += timestamp_partition_problems(columns, config.table)
     for problem in problems:

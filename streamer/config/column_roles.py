@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 import pyarrow as pa
 
 from lakemark.errors import InvalidConfig
+from lakemark.keygen.partition_expressions import check_folder_of, with_expression_columns
 from lakemark.schema.field_path import column_at
 from streamer.config.errors import Problem
 from streamer.config.table import TableConfig
@@ -48,25 +49,34 @@ def timestamp_partition_problems(columns: pa.Schema, table: TableConfig) -> Iter
     """
     for column, kind in _columns_of_kind(columns, table.partition_by, pa.types.is_timestamp):
         text = (
-            f"{column!r} is of type {kind}, so nearly every row would get its own folder; "
-            "name a column with few distinct values, such as a date"
+            f"{column!r} is of type {kind}, so nearly every row would get its own folder; write "
+            f"day({column}), or month({column}) or hour({column})"
         )
         yield Problem("table.partition_by", text)
 
 
-def time_folder_problems(table: TableConfig) -> Iterator[Problem]:
-    """Yield a problem for each formatted time in ``table.partition_by`` of a new table.
+def expression_problems(table: TableConfig, columns: pa.Schema | None) -> Iterator[Problem]:
+    """Yield problems of the expressions in ``table.partition_by`` of a new table.
 
-    Apache Hudi 1.2.0 takes the folder for the value of the column, so its queries miss rows.
+    Args:
+        table: the table's settings.
+        columns: the columns of the rows, without those that store expressions; expressions of
+            columns that are not among them are skipped. None if the columns are not known yet.
     """
-    for field in table.partition_fields:
-        if field.pattern is not None:
+    for field in (one for one in table.partition_fields if one.is_expression):
+        if not field.is_storable_expression:
             text = (
-                f"{field} is for existing tables only, because queries of Apache Hudi 1.2.0 that "
-                f"filter such a table by {field.column} miss rows; name a column with few distinct "
-                "values, such as a date"
+                f"{field} has a time zone, which is for existing tables only; the folders of a new "
+                "table are in UTC, so omit the time zone"
             )
             yield Problem("table.partition_by", text)
+            continue
+        try:
+            check_folder_of(field, url_encode=table.url_encode)
+            if columns is not None and _type_of(columns, field.column) is not None:
+                with_expression_columns(columns, [field])
+        except InvalidConfig as error:
+            yield Problem("table.partition_by", str(error).removeprefix("partition_by "))
 
 
 def _columns_of_kind(

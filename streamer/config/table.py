@@ -68,11 +68,14 @@ class TableConfig(Section):
     """The columns that identify a row within its partition."""
 
     partition_by: Annotated[Columns, AfterValidator(_check_partition_fields)] = ()
-    """The columns that partition the table. Each distinct value becomes one folder, so use a column
-    with few values, such as a date or a region. A new table cannot be partitioned by a timestamp,
-    because nearly every row would get its own folder. If the folders of an existing table are
-    formatted times, write the column as ``year(column)``, ``month(column)``, ``day(column)``,
-    ``hour(column)`` or ``format(column, yyyy/MM/dd)``. See [Folders that are formatted
+    """The columns that partition the table, or expressions of columns. Each distinct value becomes
+    one folder, so use a column with few values, such as a date or a region. For a timestamp, use
+    ``year(column)``, ``month(column)``, ``day(column)``, ``hour(column)`` or ``format(column,
+    yyyyMMdd)``. There are also ``bucket(column, 16)`` and ``truncate(column, 3)``. The table stores
+    the value of an expression in the column ``<column>_<function>``, or in the column ``dt`` if you
+    write ``day(column) as dt``. See [Partition by expressions](partition_expressions.md). The same
+    functions name the folders of an existing table of Apache Hudi that are formatted times. See
+    [Folders that are formatted
     times](writing_foreign_tables.md#folders-that-are-formatted-times)."""
 
     partition_change: Literal["allow", "count", "reject"] = "allow"

@@ -7,6 +7,8 @@ from tests.mutants.mutant import Mutant
 _PRUNING = ("tests/unit/read/test_pruning.py",)
 _SELECTIVE = ("tests/unit/operations/test_selective_queries.py",)
 _FOLDERS = ("tests/unit/read/test_row_filter.py",)
+_EXPRESSIONS = ("tests/property/test_partition_expressions.py",)
+_OTHER_WRITERS = ("tests/unit/operations/test_partition_expressions.py",)
 _BOUNDS = ("tests/unit/model/test_bounds.py",)
 _FOOTERS = ("tests/unit/metadata/column_stats/test_derive.py",)
 _FOLDED = ("tests/unit/metadata/column_stats/test_lookup.py",)
@@ -114,6 +116,34 @@ OF_STATISTICS = (
         "text",
         "a query for a partition value that is escaped in its path finds none of its rows",
         _FOLDERS,
+    ),
+    Mutant(
+        "lakemark/read/expression_pruning.py",
+        "last = last.replace(microsecond=999_000)",
+        "last = last.replace(microsecond=0)",
+        "a query for the last second of a day finds none of its rows",
+        _EXPRESSIONS,
+    ),
+    Mutant(
+        "lakemark/read/expression_pruning.py",
+        "chr(_SURROGATES[1] + 1 if after == _SURROGATES[0] else after)",
+        "chr(after)",
+        "a filter fails if a partition value ends before the surrogates",
+        _EXPRESSIONS,
+    ),
+    Mutant(
+        "lakemark/operations/expression_trust.py",
+        "return False if adds_rows else None",
+        "return None",
+        "a query misses rows for which another writer stored another partition value",
+        _OTHER_WRITERS,
+    ),
+    Mutant(
+        "lakemark/operations/expression_trust.py",
+        "return all(known) if known else not timeline.has_history",
+        "return known[-1] if known else not timeline.has_history",
+        "a query misses rows of a writer of version 6 whose commit began early",
+        _OTHER_WRITERS,
     ),
     Mutant(
         "lakemark/model/bounds.py",

@@ -1,4 +1,4 @@
-"""The fields of ``partition_by``: columns, and the formatted times of existing tables."""
+"""The fields of ``partition_by``: columns, and expressions of columns."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import datetime
 import pytest
 
 from lakemark.config.partition_field import PartitionField, partition_fields
+from lakemark.config.table_properties import TableProperties
 from lakemark.config.table_spec import TableSpec
 from lakemark.config.time_pattern import TimePattern
 from lakemark.errors import InvalidConfig
@@ -26,9 +27,15 @@ from lakemark.errors import InvalidConfig
         ("format(at, 'dt='yyyy-MM-dd)", PartitionField("at", "'dt='yyyy-MM-dd")),
         ("format(at, yyyy,MM)", PartitionField("at", "yyyy,MM")),
         ("format(at, yyyy,MM, Asia/Tokyo)", PartitionField("at", "yyyy,MM", "Asia/Tokyo")),
+        ('format(at, "yyyy,MM")', PartitionField("at", "yyyy,MM")),
+        ('format(at, "yyyyMM" , Asia/Tokyo)', PartitionField("at", "yyyyMM", "Asia/Tokyo")),
+        ("bucket(id, 16)", PartitionField("id", buckets=16)),
+        ("Truncate( place.city , 3 )", PartitionField("place.city", width=3)),
+        ("day(at) as dt", PartitionField("at", "yyyy-MM-dd", alias="dt")),
+        ("bucket(id, 4)  AS  b", PartitionField("id", buckets=4, alias="b")),
     ],
 )
-def test_field_is_a_column_or_a_formatted_time(text: str, field: PartitionField) -> None:
+def test_field_is_a_column_or_an_expression(text: str, field: PartitionField) -> None:
     assert PartitionField.parse(text) == field
     assert PartitionField.parse(str(field)) == field
 
@@ -47,6 +54,10 @@ def test_field_is_a_column_or_a_formatted_time(text: str, field: PartitionField)
         ("format(at, yy)", "pattern 'yy' contains 'yy'"),
         ("format(at, ww)", "pattern 'ww' contains 'ww'"),
         ("format(at, --)", "'--' is not a pattern for times"),
+        ("bucket(id)", r"'bucket\(id\)' needs a positive integer"),
+        ("bucket(id, 0)", "needs a positive integer"),
+        ("truncate(id, -3)", "needs a positive integer"),
+        ("truncate(id, 3000000000)", "needs a positive integer"),
     ],
 )
 def test_other_text_is_refused(text: str, message: str) -> None:
@@ -54,17 +65,43 @@ def test_other_text_is_refused(text: str, message: str) -> None:
         PartitionField.parse(text)
 
 
-def test_fields_contradict_each_other() -> None:
-    with pytest.raises(InvalidConfig, match="names column 'at' twice"):
-        partition_fields(["at", "day(at)"])
-    with pytest.raises(InvalidConfig, match=r"two ways, day\(a\) and hour\(b\)"):
-        partition_fields(["day(a)", "hour(b)"])
-    assert len(partition_fields(["day(a)", "day(b)", "c"])) == 3
+def test_two_fields_with_one_column_are_refused() -> None:
+    for fields in (["at", "at"], ["day(at)", "day(at)"], ["day(at)", "hour(by) as at_day"]):
+        with pytest.raises(InvalidConfig, match=r"names column 'at(_day)?' twice"):
+            partition_fields(fields)
+    assert len(partition_fields(["day(a)", "hour(a)", "a", "day(b)"])) == 4
 
 
-def test_new_table_with_formatted_times_is_refused() -> None:
-    spec = TableSpec(name="t", record_key=("id",), partition_by=("day(at)",))
-    with pytest.raises(InvalidConfig, match=r"day\(at\) is for existing tables only"):
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("region", "region"),
+        ("day(at)", "at_day"),
+        ("format(at, yyyy-MM-dd)", "at_day"),
+        ("format(at, yyyyMM)", "at_format"),
+        ("bucket(place.city, 3)", "place_city_bucket"),
+        ("truncate(n, 10) as tens", "tens"),
+    ],
+)
+def test_name_of_the_stored_column(text: str, name: str) -> None:
+    field = PartitionField.parse(text)
+    assert field.stored_column == name
+    assert PartitionField.parse(field.expression).named(name) == field
+
+
+def test_new_table_stores_the_expressions() -> None:
+    by = ("region", "day(at)", "bucket(id, 3) as b")
+    properties = TableSpec(name="t", record_key=("id",), partition_by=by).to_properties()
+    assert properties.partition_fields == ("region", "at_day", "b")
+    assert tuple(map(str, properties.partition_by)) == by
+    assert TableProperties.parse(properties.to_bytes()).partition_by == properties.partition_by
+
+
+def test_new_table_has_no_folders_in_another_time_zone() -> None:
+    spec = TableSpec(name="t", record_key=("id",), partition_by=("day(at, Europe/Berlin)",))
+    with pytest.raises(
+        InvalidConfig, match=r"day\(at, Europe/Berlin\) is for existing tables only"
+    ):
         spec.to_properties()
 
 

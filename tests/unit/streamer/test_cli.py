@@ -141,12 +141,15 @@ def test_validate_warns_of_partitions_by_a_timestamp(
     assert line.endswith("the run is refused unless the table exists")
 
 
-def test_validate_warns_of_formatted_times(
+def test_validate_warns_of_a_time_zone_in_partitions(
     pipeline: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["validate", pipeline, "--set", "table.partition_by=day(at)"]) == OK
+    in_berlin = "table.partition_by=day(at, Europe/Berlin)"
+    assert main(["validate", pipeline, "--set", in_berlin]) == OK
     (line,) = (x for x in capsys.readouterr().err.splitlines() if "table.partition_by" in x)
-    assert "day(at) is for existing tables only" in line
+    assert "day(at, Europe/Berlin) has a time zone, which is for existing tables only" in line
+    assert main(["validate", pipeline, "--set", "table.partition_by=day(at)"]) == OK
+    assert "table.partition_by:" not in capsys.readouterr().err
     assert main(["validate", pipeline, "--set", "table.partition_by=week(at)"]) == MISUSED
     assert "'week(at)' does not name a partition field" in capsys.readouterr().err
 
