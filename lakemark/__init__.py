@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakemark.config.merge_settings import PartialUpdateMode
+    from lakemark.config.parquet_settings import ParquetSettings
     from lakemark.config.table_properties import MergeMode, TableType
     from lakemark.errors import (
         CorruptData,
@@ -76,6 +77,7 @@ __all__ = [
     "MultiWriter",
     "Operation",
     "OutcomeUnknown",
+    "ParquetSettings",
     "PartialUpdateMode",
     "Permanent",
     "Query",
@@ -115,6 +117,7 @@ _ERRORS = (
 _NAMES = {
     "lakemark.errors": _ERRORS,
     "lakemark.config.merge_settings": "PartialUpdateMode",
+    "lakemark.config.parquet_settings": "ParquetSettings",
     "lakemark.config.table_properties": "MergeMode TableType",
     "lakemark.execution.runner": "Runner",
     "lakemark.merge.custom": (
@@ -159,6 +162,7 @@ def open(
     only_writer: bool = False,
     multi_writer: MultiWriter | None = None,
     runner: Runner | None = None,
+    base_files: ParquetSettings | None = None,
     **storage_options: str,
 ) -> Table:
     """Open a table for reading and writing.
@@ -184,6 +188,8 @@ def open(
             of them has a live heartbeat.
         multi_writer: the heartbeat settings and the clock skew on which all writers have agreed.
         runner: runs the tasks that write, merge and delete files; None for threads of this process.
+        base_files: compression, sizes and dictionaries of the base files that this object writes;
+            None for the defaults. Files that exist already are not rewritten.
         storage_options: options of the object store's client, such as ``aws_endpoint``. A local
             path accepts no options, so that a misspelled parameter is refused.
 
@@ -202,6 +208,7 @@ def open(
         timezone=timezone,
         coordination=_coordination(lock_provider, lock_expire_minutes, only_writer, multi_writer),
         runner=runner,
+        base_files=_parquet_settings(base_files),
     )
     return Table(table, buckets)
 
@@ -228,6 +235,7 @@ def create(
     lock_expire_minutes: int = 0,
     only_writer: bool = False,
     multi_writer: MultiWriter | None = None,
+    base_files: ParquetSettings | None = None,
     **storage_options: str,
 ) -> Table:
     """Create a table.
@@ -262,6 +270,7 @@ def create(
         lock_expire_minutes: as for ``open``.
         only_writer: as for ``open``.
         multi_writer: as for ``open``.
+        base_files: as for ``open``.
         storage_options: as for ``open``.
 
     Raises:
@@ -308,8 +317,24 @@ def create(
         coordination,
         mergers,
         allow_text_ordering=allow_text_ordering,
+        base_files=_parquet_settings(base_files),
     )
     return Table(created)
+
+
+def _parquet_settings(given: object) -> ParquetSettings:
+    """Return the settings that a caller passed as ``base_files``, or the defaults.
+
+    Raises:
+        InvalidConfig: ``given`` is something else.
+    """
+    from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
+    from lakemark.errors import InvalidConfig
+
+    if not isinstance(given, ParquetSettings | None):
+        message = f"base_files is {given!r}; pass lakemark.ParquetSettings(...)"
+        raise InvalidConfig(message)
+    return given or PARQUET_DEFAULTS
 
 
 def _location(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
 from lakemark.config.partition_field import PartitionField
 from lakemark.config.table_properties import MergeMode, TableType
 from lakemark.config.table_spec import TableSpec
@@ -167,7 +168,8 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
     location, spec = config.table.location(), table_spec(config)
     index = BucketIndex(config.table.buckets, spec.record_key)
     coordination = coordination_of(config.concurrency)
-    found = find_table(location, config.table.timeline_timezone, coordination)
+    base_files = config.base_files.parquet_settings()
+    found = find_table(location, config.table.timeline_timezone, coordination, base_files)
     values = _value_schema(config, source, found)
     if found is None:
         _check_expressions(config, values)
@@ -183,7 +185,7 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
         converter = replace(converter, key_generator=keys)
     letters = _find_dead_letters(config) if config.dead_letters.enabled else None
     # All checks are made before anything is created or removed.
-    table = _ready(config, location, spec, found)
+    table = _ready(config, location, spec, found, base_files)
     rejects = None if letters is None else _dead_letters(config, *letters)
     converter = converter.for_table(columns_with(table, converter.table_schema))
     settings = WriterSettings(
@@ -261,13 +263,18 @@ def _check_found(
 
 
 def _ready(
-    config: PipelineConfig, location: StorageLocation, spec: TableSpec, found: OpenTable | None
+    config: PipelineConfig,
+    location: StorageLocation,
+    spec: TableSpec,
+    found: OpenTable | None,
+    base_files: ParquetSettings = PARQUET_DEFAULTS,
 ) -> OpenTable:
     """Return the table, which is created if it does not exist.
 
     If the pipeline is configured without a metadata table, an existing one is dropped.
     """
-    table = found or create_table(location, spec, coordination_of(config.concurrency))
+    coordination = coordination_of(config.concurrency)
+    table = found or create_table(location, spec, coordination, base_files)
     is_dropped = config.table.drops_metadata_table and table.properties.names_metadata_table
     if found is not None and is_dropped:
         drop_metadata_table(table)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lakemark.config.merger_name import MergerName
+from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
 from lakemark.config.table_properties import TableType
 from lakemark.config.table_spec import TableSpec
 from lakemark.errors import InvalidConfig, TableNotFound, Unsupported
@@ -79,6 +80,7 @@ def find_table(
     location: StorageLocation,
     timezone: str | None = None,
     coordination: Coordination | None = None,
+    base_files: ParquetSettings = PARQUET_DEFAULTS,
 ) -> OpenTable | None:
     """Open the table at a location; return None if the location is empty.
 
@@ -86,13 +88,16 @@ def find_table(
         location: the location of the table.
         timezone: the time zone of the table's instants, if its timeline is in local time.
         coordination: the lock and the multi-writer settings; needed to change the table.
+        base_files: how base files are written.
 
     Raises:
         InvalidConfig: the location has files that are not a table; or there is no table yet, so its
             timeline would be in UTC, but ``timezone`` is another zone.
     """
     try:
-        return open_table(location, timezone=timezone, coordination=coordination)
+        return open_table(
+            location, timezone=timezone, coordination=coordination, base_files=base_files
+        )
     except TableNotFound:
         check_empty(open_storage(location))
         check_new_zone(location.url, timezone)

@@ -1,8 +1,8 @@
 """Reads and writes the Parquet files that base files and log blocks contain.
 
-Files are compressed with Zstandard. Lists have three levels, because engines other than Apache Hudi
-do not read two-level lists. The footer has no Arrow schema, because readers must use the Avro
-schema in the footer. Apache Hudi 1.2.0 has read and compacted such files in tests.
+Files are compressed with Zstandard by default. Lists have three levels, because engines other than
+Apache Hudi do not read two-level lists. The footer has no Arrow schema, because readers must use
+the Avro schema in the footer. Apache Hudi 1.2.0 has read and compacted such files in tests.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from lakemark.config.parquet_settings import PARQUET_DEFAULTS, Compression, ParquetSettings
 from lakemark.model.column_ranges import NO_SIZE, ColumnSize
 from lakemark.model.meta_columns import COMMIT_SEQNO, RECORD_KEY
 from lakemark.schema.avro import to_json
@@ -33,9 +34,17 @@ _MAX_DICTIONARY_BYTES = 128 << 10
 #: a dictionary only to give it up.
 _DISTINCT_COLUMNS = (COMMIT_SEQNO, RECORD_KEY)
 
+#: Arrow's names of the codecs, if they differ. In a Parquet file, Arrow's ``lz4`` is LZ4_RAW.
+_ARROW_CODECS = {Compression.LZ4_RAW: "lz4", Compression.UNCOMPRESSED: "none"}
+
 
 def parquet_writer(
-    sink: io.RawIOBase | pa.NativeFile, schema: pa.Schema, *, has_statistics: bool = True
+    sink: io.RawIOBase | pa.NativeFile,
+    schema: pa.Schema,
+    settings: ParquetSettings = PARQUET_DEFAULTS,
+    *,
+    has_statistics: bool = True,
+    has_page_index: bool = False,
 ) -> pq.ParquetWriter:
     """Return a writer of a Parquet file; the same rows always give the same bytes.
 
@@ -43,23 +52,33 @@ def parquet_writer(
         sink: the binary file or Arrow stream to write to.
         schema: Arrow schema with the types of the table's Avro schema, so that the writer does not
             convert timestamps.
+        settings: compression, page size and dictionaries. The caller determines the row groups.
         has_statistics: whether row groups have statistics, with which readers skip row groups. See
             ``_has_safe_statistics`` for the columns without statistics.
+        has_page_index: whether the file has a page index, with which readers skip pages.
     """
     columns = [leaf for field in schema for leaf in _leaves(field)]
+    codec = Compression(settings.compression)
     return pq.ParquetWriter(
         sink,
         schema.remove_metadata(),
         version="2.6",
-        compression="zstd",
-        use_dictionary=[leaf.path for leaf in columns if leaf.path not in _DISTINCT_COLUMNS],
+        compression=_ARROW_CODECS.get(codec, codec.value),
+        compression_level=settings.compression_level,
+        use_dictionary=[
+            leaf.path
+            for leaf in columns
+            if settings.dictionary and leaf.path not in _DISTINCT_COLUMNS
+        ],
         dictionary_pagesize_limit=_MAX_DICTIONARY_BYTES,
+        data_page_size=settings.page_bytes,
         write_statistics=[
             leaf.path for leaf in columns if has_statistics and _has_safe_statistics(leaf.type)
         ],
         store_schema=False,
         use_compliant_nested_type=True,
         write_page_checksum=True,
+        write_page_index=has_page_index,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from lakemark.config import keys
+from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
 from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
 from lakemark.config.table_spec import TableSpec
 from lakemark.errors import InvalidConfig
@@ -25,7 +26,10 @@ from lakemark.transaction.multi_writer import MultiWriter
 
 
 def create_table(
-    location: StorageLocation, spec: TableSpec, coordination: Coordination | None = None
+    location: StorageLocation,
+    spec: TableSpec,
+    coordination: Coordination | None = None,
+    base_files: ParquetSettings = PARQUET_DEFAULTS,
 ) -> OpenTable:
     """Create an empty table at a location. Raises what ``create_on`` raises.
 
@@ -33,11 +37,12 @@ def create_table(
         location: the location of the table.
         spec: the settings of the table.
         coordination: see ``open_table``.
+        base_files: see ``open_table``.
     """
     storage = open_storage(location)
     coordination = coordination or Coordination()
     lock, multi_writer = coordination.lock_of(storage), coordination.multi_writer
-    return create_on(storage, spec, lock=lock, multi_writer=multi_writer)
+    return create_on(storage, spec, lock=lock, multi_writer=multi_writer, base_files=base_files)
 
 
 def create_on(
@@ -48,6 +53,7 @@ def create_on(
     mergers: Sequence[CustomMerger] = (),
     lock: TableLock | None = None,
     multi_writer: MultiWriter | None = None,
+    base_files: ParquetSettings = PARQUET_DEFAULTS,
 ) -> OpenTable:
     """Create an empty table.
 
@@ -62,6 +68,7 @@ def create_on(
         mergers: see ``OpenTable``.
         lock: see ``OpenTable``.
         multi_writer: see ``OpenTable``.
+        base_files: see ``OpenTable``.
 
     Raises:
         InvalidConfig: the folder is not empty and is not a table.
@@ -73,7 +80,14 @@ def create_on(
     properties = spec.to_properties()
     if schema is not None:
         properties = TableProperties({**properties.values, keys.CREATE_SCHEMA: schema})
-    table = OpenTable(storage, properties, mergers=mergers, lock=lock, multi_writer=multi_writer)
+    table = OpenTable(
+        storage,
+        properties,
+        mergers=mergers,
+        lock=lock,
+        multi_writer=multi_writer,
+        base_files=base_files,
+    )
     table.store.make_folder()
     storage.create(PROPERTIES_PATH, properties.to_bytes())
     storage.make_durable()
@@ -107,6 +121,7 @@ def create_with_schema(
     mergers: Sequence[CustomMerger] = (),
     *,
     allow_text_ordering: bool = False,
+    base_files: ParquetSettings = PARQUET_DEFAULTS,
 ) -> OpenTable:
     """Create a table with columns. Its first commit records the columns and the bucket count.
 
@@ -122,6 +137,7 @@ def create_with_schema(
         coordination: see ``open_table``.
         mergers: see ``open_table``.
         allow_text_ordering: whether ordering columns may contain text.
+        base_files: see ``open_table``.
 
     Raises:
         InvalidConfig: a table already exists; or the schema has a column that a table cannot have;
@@ -147,6 +163,7 @@ def create_with_schema(
         mergers=mergers,
         lock=coordination.lock_of(storage),
         multi_writer=coordination.multi_writer,
+        base_files=base_files,
     )
     RowWriter(table, buckets).commit_schema()
     return table

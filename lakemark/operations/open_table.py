@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark.config import keys
+from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
 from lakemark.config.table_properties import TableProperties
@@ -96,6 +97,7 @@ class OpenTable:
         store: the reader and writer of the table's timeline.
         metadata_opener: opens the metadata table for reading.
         runner: runs tasks; None to run them in threads of this process.
+        base_files: how this process writes base files.
         snapshot: the cached properties, timeline and view, as of the last ``refresh`` or the last
             change by this process.
     """
@@ -112,6 +114,7 @@ class OpenTable:
         multi_writer: MultiWriter | None = None,
         runner: Runner | None = None,
         metadata_updater: MetadataUpdater | None = None,
+        base_files: ParquetSettings = PARQUET_DEFAULTS,
     ) -> None:
         """Open a table without reading anything; everything is read when it is first needed.
 
@@ -125,6 +128,7 @@ class OpenTable:
             multi_writer: the settings of a shared table; None if this writer is the only one.
             runner: runs tasks; None to run them in threads of this process.
             metadata_updater: records each change; None for the writer of the metadata table.
+            base_files: how this process writes base files.
         """
         self.storage = storage
         self.mergers = tuple(mergers)
@@ -134,6 +138,7 @@ class OpenTable:
         self.snapshot = CachedSnapshot(storage, properties, self.store, self.metadata_opener)
         self._lock, self._multi_writer = lock, multi_writer
         self.runner, self._metadata_updater = runner, metadata_updater
+        self.base_files = base_files
 
     def __repr__(self) -> str:
         return f"OpenTable({self.location.url!r}, version {int(self.version)})"
@@ -169,6 +174,7 @@ class OpenTable:
             lock=self._lock,
             multi_writer=self._multi_writer,
             runner=self.runner,
+            base_files=self.base_files,
         )
 
     @property
@@ -364,6 +370,7 @@ def open_table(
     timezone: str | None = None,
     coordination: Coordination | None = None,
     runner: Runner | None = None,
+    base_files: ParquetSettings = PARQUET_DEFAULTS,
 ) -> OpenTable:
     """Open the table at a location.
 
@@ -376,6 +383,7 @@ def open_table(
         coordination: how this writer coordinates with other writers; None for the only writer, with
             the default lock.
         runner: runs tasks; None to run them in threads of this process.
+        base_files: how this process writes base files.
 
     Raises:
         InvalidConfig: ``timezone`` is not a time zone; or the lock provider does not work at this
@@ -396,4 +404,5 @@ def open_table(
         lock=coordination.lock_of(storage),
         multi_writer=coordination.multi_writer,
         runner=runner,
+        base_files=base_files,
     )

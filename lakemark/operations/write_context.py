@@ -44,6 +44,7 @@ def write_context(
         schema=columns,
         avro_schema_text=avro_schema_text,
         merge=merge,
+        base_files=table.base_files,
         log_format=log_format or default_log_format(schema, merge.ordering_fields),
         indexed=indexed_columns(columns, table.version)
         if table.properties.metadata_partitions

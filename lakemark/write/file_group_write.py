@@ -105,7 +105,12 @@ def write_base_file(
     create_marker(context.storage, context.instant, path)
     with (
         BaseFileWriter(
-            context.storage, path, context.schema, context.avro_schema, indexed=context.indexed
+            context.storage,
+            path,
+            context.schema,
+            context.avro_schema,
+            context.base_files,
+            indexed=context.indexed,
         ) as writer,
         # The next rows are merged while earlier rows are encoded.
         closing(read_ahead(lambda: merged)) as arriving,

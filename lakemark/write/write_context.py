@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from lakemark.config.merge_settings import MergeSettings
 from lakemark.config.merger_name import is_file
+from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
 from lakemark.config.table_properties import TableType
 from lakemark.merge.custom.merger_file import MergerFile
 from lakemark.merge.record_merger import RecordMerger
@@ -35,6 +36,7 @@ class WriteContext:
         avro_schema_text: the same columns as an Avro schema in JSON.
         merge: merge settings of the table.
         log_format: format of data blocks, ``parquet`` or ``avro``.
+        base_files: compression, sizes and dictionaries of base files.
         indexed: columns whose ranges of values the metadata table stores; empty without a metadata
             table.
         version: version of the table.
@@ -51,6 +53,7 @@ class WriteContext:
     avro_schema_text: str
     merge: MergeSettings
     log_format: str = "parquet"
+    base_files: ParquetSettings = PARQUET_DEFAULTS
     indexed: tuple[str, ...] = ()
     version: FormatVersion = FormatVersion.V9
     is_visible: IsVisible = all_visible

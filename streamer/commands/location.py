@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
 from lakemark.errors import InvalidConfig
 from lakemark.execution.runner import Runner
 from lakemark.merge.custom.load import load_merger
@@ -18,6 +19,7 @@ def open_named_table(
     timezone: str | None = None,
     coordination: Coordination | None = None,
     runner: Runner | None = None,
+    base_files: ParquetSettings = PARQUET_DEFAULTS,
 ) -> OpenTable:
     """Open the table at a path or URL, with ``NAME=VALUE`` options for its store.
 
@@ -28,6 +30,7 @@ def open_named_table(
         timezone: the time zone of the table's instants, if its timeline is in local time.
         coordination: the lock and the multi-writer settings; needed to change the table.
         runner: what executes the tasks; None for threads of this process.
+        base_files: how base files are written.
 
     Raises:
         InvalidConfig: an option has no ``=`` or is repeated, or a class is not a merger.
@@ -44,4 +47,5 @@ def open_named_table(
         timezone=timezone,
         coordination=coordination,
         runner=runner,
+        base_files=base_files,
     )

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from rich.console import Console
 
+from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
 from lakemark.errors import InvalidConfig
@@ -71,6 +72,7 @@ def open_as_writer(arguments: argparse.Namespace, mergers: Sequence[str] = ()) -
         _timezone(arguments, config),
         coordination_of(_concurrency(arguments, config)),
         LazyRunner(lambda: chosen_runner(arguments)),
+        _base_files(arguments, config),
     )
 
 
@@ -79,8 +81,19 @@ def _timezone(arguments: argparse.Namespace, config: PipelineConfig | None) -> s
     if arguments.timeline_timezone is not None or config is None:
         named: str | None = arguments.timeline_timezone
         return named
-    is_main = canonical_url(arguments.table) == canonical_url(config.table.path)
-    return config.table.timeline_timezone if is_main else None
+    return config.table.timeline_timezone if _is_main(arguments, config) else None
+
+
+def _base_files(arguments: argparse.Namespace, config: PipelineConfig | None) -> ParquetSettings:
+    """Return how the pipeline writes the named table; dead-letter tables use the defaults."""
+    if config is None or not _is_main(arguments, config):
+        return PARQUET_DEFAULTS
+    return config.base_files.parquet_settings()
+
+
+def _is_main(arguments: argparse.Namespace, config: PipelineConfig) -> bool:
+    """Return whether the named table is the pipeline's table, and not its dead-letter table."""
+    return canonical_url(arguments.table) == canonical_url(config.table.path)
 
 
 def _check_zone(table: OpenTable, arguments: argparse.Namespace) -> None:

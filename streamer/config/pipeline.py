@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from streamer.config import cross_checks, settings
 from streamer.config.archival import ArchivalConfig, archival_problems
+from streamer.config.base_files import BaseFilesConfig, base_file_problems
 from streamer.config.cleaning import CleaningConfig
 from streamer.config.concurrency import ConcurrencyConfig, concurrency_problems
 from streamer.config.decode import (
@@ -41,6 +42,7 @@ class PipelineConfig(Section):
     source: SourceConfig
     decode: AnyDecodeConfig = JsonDecodeConfig()
     table: TableConfig
+    base_files: BaseFilesConfig = BaseFilesConfig()
     compaction: CompactionConfig = CompactionConfig()
     cleaning: CleaningConfig = CleaningConfig()
     archival: ArchivalConfig = ArchivalConfig()
@@ -61,6 +63,7 @@ class PipelineConfig(Section):
             *cross_checks.find_contradictions(
                 self.source, self.decode, self.table, self.compaction, self.dead_letters
             ),
+            *base_file_problems(self.base_files),
             *retry_problems(self.run.retry),
             *archival_problems(self.cleaning, self.archival),
             *concurrency_problems(self.table.path, self.concurrency),

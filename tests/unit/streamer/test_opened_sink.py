@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import cast
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import lakemark
@@ -64,6 +65,31 @@ def opened(
         }
     )
     return open_sink(config, cast(KafkaSource, topic or Topic()))[0]
+
+
+def test_sink_writes_base_files_as_the_pipeline_says(tmp_path: Path) -> None:
+    for offset in range(2):  # creates the table, and then opens it
+        config = validated(
+            {
+                "source": {"bootstrap_servers": "localhost:9092", "topic": "orders"},
+                "decode": COLUMNS,
+                "table": {
+                    "path": str(tmp_path / "rows"),
+                    "record_key": "id",
+                    "type": "copy_on_write",
+                },
+                "base_files": {"compression": "gzip", "compression_level": 1},
+            }
+        )
+        sink, _ = open_sink(config, cast(KafkaSource, Topic()))
+        sink.recover()
+        sink.progress()
+        rows = [{"id": f"{offset}-{n}", "region": "north"} for n in range(20)]
+        sink.write(kafka_batch("orders", 20 * offset, rows), InThisProcess())
+    written = list((tmp_path / "rows").glob("*.parquet"))
+    assert written
+    codecs = {pq.read_metadata(file).row_group(0).column(0).compression for file in written}
+    assert codecs == {"GZIP"}
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -340,6 +341,16 @@ def test_a_command_takes_lock_and_retention_from_a_pipeline(
     config.write_text(in_memory.format(path=tmp_path / "t"))
     assert main(["table", "clean", str(tmp_path / "t"), "--config", str(config)]) == MISUSED
     assert "repeat the command with --lock storage" in capsys.readouterr().err
+
+
+def test_compaction_writes_base_files_as_the_pipeline_says(run: Run, tmp_path: Path) -> None:
+    table_at(tmp_path / "t")
+    config = tmp_path / "orders.yaml"
+    text = PIPELINE.format(path=tmp_path / "t") + "base_files: {compression: snappy}\n"
+    config.write_text(text.replace("{provider: file_system, expire_minutes: 1}", "{}"))
+    assert run("compact", "--run", "--config", str(config))
+    files = max((tmp_path / "t/north").glob("*.parquet"), key=lambda file: file.name[-25:])
+    assert pq.read_metadata(files).row_group(0).column(0).compression == "SNAPPY"
 
 
 def test_a_skew_of_clocks_that_would_keep_the_lock_from_all_others_is_refused(

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lakemark.codec.bloom import BloomFilter
+from lakemark.config.parquet_settings import ParquetSettings
 from lakemark.errors import InvalidRecords, WriteConflict
 from lakemark.storage import Storage
 from lakemark.write.base_file_writer import BaseFileWriter
@@ -26,9 +27,8 @@ PATH = "r0/00000000-1cd2-4bad-9f65-85c035589ca9-0_0-0-0_20260101000000000.parque
 def _write(
     storage: Storage, batches: Sequence[pa.Table | pa.RecordBatch], row_group_bytes: int = 500
 ) -> WriteStatus:
-    with BaseFileWriter(
-        storage, PATH, SCHEMA, AVRO_SCHEMA, row_group_bytes=row_group_bytes
-    ) as writer:
+    settings = ParquetSettings(row_group_bytes=row_group_bytes)
+    with BaseFileWriter(storage, PATH, SCHEMA, AVRO_SCHEMA, settings) as writer:
         for batch in batches:
             writer.write(batch)
         return writer.close()
@@ -83,7 +83,8 @@ def test_record_without_key_is_refused_and_leaves_no_file(key: str | None) -> No
 
 def test_abandoned_file_is_removed() -> None:
     storage = memory()
-    with BaseFileWriter(storage, PATH, SCHEMA, AVRO_SCHEMA, row_group_bytes=50) as writer:
+    settings = ParquetSettings(row_group_bytes=50)
+    with BaseFileWriter(storage, PATH, SCHEMA, AVRO_SCHEMA, settings) as writer:
         writer.write(rows_of([{"_hoodie_record_key": key} for key in "abc"]))
     assert storage.list_tree("") == []
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lakemark.config.parquet_settings import PARQUET_DEFAULTS
 from lakemark.metadata.column_stats import encode
 from lakemark.metadata.column_stats.encode import (
     StatisticsEntry,
@@ -63,7 +64,7 @@ def test_few_and_many_records_are_the_same_bytes(
 def test_the_footer_of_a_base_file_has_the_sizes_of_its_columns() -> None:
     storage = new_storage()
     writer = BaseFileWriter(storage, "f", SCHEMA, {"type": "record", "name": "r", "fields": []},
-                            RECORD_KEY, indexed=["ts"])  # fmt: skip
+                            PARQUET_DEFAULTS, indexed=["ts"])  # fmt: skip
     rows = pa.table({RECORD_KEY: ["a", "b"], "ts": [1, 2]}, SCHEMA)
     with writer:
         writer.write(rows)

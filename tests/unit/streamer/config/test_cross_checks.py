@@ -285,6 +285,14 @@ CASES: Mapping[str, tuple[list[str], str]] = {
         ["table.type=copy_on_write", "table.log_format=avro"],
         "table.log_format: avro has no effect with table.type copy_on_write, which has no log",
     ),
+    "a level of a codec without levels": (
+        ["base_files.compression=snappy", "base_files.compression_level=3"],
+        "base_files.compression_level: 3: snappy has no levels; remove it, or choose zstd or gzip",
+    ),
+    "a level that the codec does not have": (
+        ["base_files.compression=gzip", "base_files.compression_level=22"],
+        "base_files.compression_level: 22: gzip has the levels 1 to 9",
+    ),
     "asynchronous compaction of a copy-on-write table": (
         ["table.type=copy_on_write", "compaction.mode=async"],
         "compaction.mode: async has no effect with table.type copy_on_write",
