@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from lakemark.operations.open_table import Coordination
     from lakemark.operations.write import WriteResult
     from lakemark.read.cdc.scan import CdcScan
+    from lakemark.read.explanation import Explanation, SkippedSlice, SkipReason
     from lakemark.read.queries import Incremental, Query, ReadOptimized, Snapshot
     from lakemark.read.scan import Scan
     from lakemark.storage import StorageLocation
@@ -65,6 +66,7 @@ __all__ = [
     "CdcScan",
     "CorruptData",
     "CustomMerger",
+    "Explanation",
     "Fenced",
     "HeartbeatPolicy",
     "HudiError",
@@ -89,6 +91,8 @@ __all__ = [
     "Runner",
     "Scan",
     "ServiceResult",
+    "SkipReason",
+    "SkippedSlice",
     "Snapshot",
     "SnapshotChanged",
     "StorageUnavailable",
@@ -126,6 +130,7 @@ _NAMES = {
     ),
     "lakemark.operations.write": "WriteResult",
     "lakemark.read.cdc.scan": "CdcScan",
+    "lakemark.read.explanation": "Explanation SkippedSlice SkipReason",
     "lakemark.read.queries": "Incremental Query ReadOptimized Snapshot",
     "lakemark.read.scan": "Scan",
     "lakemark.table": "ServiceResult Table",

@@ -41,6 +41,7 @@ from lakemark.operations.scan_arguments import check_scan_arguments
 from lakemark.operations.write import Rows, RowWriter, WriteResult, merger_class
 from lakemark.operations.write_checks import check_maintainable
 from lakemark.read.cdc.scan import CdcScan
+from lakemark.read.explanation import Explanation
 from lakemark.read.instant_range import EARLIEST
 from lakemark.read.queries import Query, ReadOptimized
 from lakemark.read.query_instant import GivenTime
@@ -157,6 +158,25 @@ class Table:
         """
         check_scan_arguments(query, columns, record_keys)
         return self._table.scan(query, columns, where, record_keys)
+
+    def explain(
+        self,
+        query: Query = LATEST,
+        where: pc.Expression | str | None = None,
+        record_keys: Sequence[str] | None = None,
+    ) -> Explanation:
+        """Explain which file groups ``scan`` reads, and why it skips the others. No row is read.
+
+        Args:
+            query: as for ``scan``.
+            where: as for ``scan``.
+            record_keys: as for ``scan``.
+
+        Raises:
+            InvalidConfig, SnapshotChanged, CorruptData, Unsupported: as for ``scan``.
+        """
+        check_scan_arguments(query, None, record_keys)
+        return self._table.explain(query, where, record_keys)
 
     def changes(self, begin: GivenTime = EARLIEST, end: GivenTime | None = None) -> CdcScan:
         """Plan a CDC query, which returns the changes that each commit of a range made to records.

@@ -194,6 +194,10 @@ def _add_query(query: argparse.ArgumentParser) -> None:
     text = "only the row with this record key; may be repeated"
     query.add_argument("--key", action="append", help=text)
     add_merger(query)
+    text = (
+        "print which file groups the query reads, and why it skips the others; no rows are printed"
+    )
+    query.add_argument("--explain", action="store_true", help=text)
     query.add_argument(
         "--limit",
         type=positive,

@@ -9,10 +9,10 @@ table.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -51,10 +51,13 @@ from lakemark.view.visible_instants import VisibleInstants
 if TYPE_CHECKING:
     from lakemark.metadata.metadata_writer import MetadataWriter
     from lakemark.read.cdc.scan import CdcScan
+    from lakemark.read.explanation import Explanation
     from lakemark.timeline.locks.table_lock import TableLock
     from lakemark.transaction.metadata_updater import MetadataUpdater
     from lakemark.transaction.multi_writer import MultiWriter
     from lakemark.transaction.table_context import TableContext
+
+Planned = TypeVar("Planned")
 
 LATEST = Snapshot()
 
@@ -265,24 +268,48 @@ class OpenTable:
         record_keys: Sequence[str] | None = None,
     ) -> Scan:
         """Plan to read rows; see ``lakemark.Table.scan``."""
-        if not isinstance(where, pc.Expression | str | None):
-            message = f"where is {where!r}; pass an Arrow expression, or a condition as text"
-            raise InvalidConfig(message)
+
+        def plan() -> Scan:
+            planner, condition, keys = self._prepare(query, where, record_keys)
+            return planner.plan(query, columns, condition, keys)
+
+        return self._with_current_metadata(plan)
+
+    def explain(
+        self,
+        query: Query = LATEST,
+        where: pc.Expression | str | None = None,
+        record_keys: Sequence[str] | None = None,
+    ) -> Explanation:
+        """Explain which file groups a query reads; see ``lakemark.Table.explain``."""
+        from lakemark.read import explanation  # imported here, because few queries need it
+
+        def explain() -> Explanation:
+            planner, condition, keys = self._prepare(query, where, record_keys)
+            return explanation.explain(planner, query, condition, keys)
+
+        return self._with_current_metadata(explain)
+
+    def _with_current_metadata(self, plan: Callable[[], Planned]) -> Planned:
+        """Plan a query; if the metadata table has changed since it was opened, plan it again."""
         try:
-            return self._plan(query, columns, where, record_keys)
+            return plan()
         except (SnapshotChanged, CorruptData):
             # Another process may have built the metadata table again since it was opened.
             if not self.snapshot.forget_metadata():
                 raise
-            return self._plan(query, columns, where, record_keys)
+            return plan()
 
-    def _plan(
+    def _prepare(
         self,
         query: Query,
-        columns: Sequence[str] | None,
         where: pc.Expression | str | None,
         record_keys: Sequence[str] | None,
-    ) -> Scan:
+    ) -> tuple[ScanPlanner, pc.Expression | None, pa.Array | None]:
+        """Return the planner of a query, its parsed condition, and its keys as an Arrow array."""
+        if not isinstance(where, pc.Expression | str | None):
+            message = f"where is {where!r}; pass an Arrow expression, or a condition as text"
+            raise InvalidConfig(message)
         planner = self._planner(
             is_filtered=where is not None or record_keys is not None,
             names_keys=record_keys is not None,
@@ -295,7 +322,7 @@ class OpenTable:
         elif where is not None and (isinstance(query, Incremental) or query.as_of is None):
             _check_condition(where, planner.schema)
         wanted = None if record_keys is None else pa.array(record_keys, pa.string())
-        return planner.plan(query, columns, where, wanted)
+        return planner, where, wanted
 
     def changes(self, begin: GivenTime = EARLIEST, end: GivenTime | None = None) -> CdcScan:
         """Plan to read changes; see ``lakemark.Table.changes``."""

@@ -102,12 +102,39 @@ class SlicePruner:
         are_left = self._search(_FilesOfSlices.of_groups(files, groups), condition)
         return files.filter(pa.array(are_left[groups.codes]))
 
+    def excluding_columns(
+        self, slices: Sequence[FileSlice], condition: pc.Expression
+    ) -> list[tuple[str, ...]]:
+        """Return for each slice the columns whose statistics exclude a row that matches.
+
+        Each of these columns alone excludes it. If only several columns together do, all columns of
+        the condition with statistics are returned. The result is empty for a slice that may match.
+        Errors as for ``select``.
+        """
+        if self.statistics is None or not slices:
+            return [()] * len(slices)
+        files = _FilesOfSlices.of(slices)
+        columns = self._columns_of(condition, files)
+        alone = {
+            one.field.name: find_slices(condition, [one], files.count, self.schema)
+            for one in columns
+        }
+        together = find_slices(condition, columns, files.count, self.schema)
+        return [
+            () if together[at] else tuple(n for n in alone if not alone[n][at]) or tuple(alone)
+            for at in range(files.count)
+        ]
+
     def _search(self, files: _FilesOfSlices, condition: pc.Expression) -> Mask:
         """Return for each slice whether it may hold a row that meets the condition."""
-        names = referenced_columns(condition, self.schema)
-        known = [self._of_column(self.schema.field(name), files) for name in names]
-        columns = [one for one in known if one is not None]
+        columns = self._columns_of(condition, files)
         return find_slices(condition, columns, files.count, self.schema)
+
+    def _columns_of(self, condition: pc.Expression, files: _FilesOfSlices) -> list[SliceRanges]:
+        """Return the ranges of the columns that the condition reads and that have statistics."""
+        names = referenced_columns(condition, self.schema)
+        known = (self._of_column(self.schema.field(name), files) for name in names)
+        return [one for one in known if one is not None]
 
     def _of_column(self, column: pa.Field, files: _FilesOfSlices) -> SliceRanges | None:
         """Return the ranges of one column in each slice; None if there are none."""

@@ -33,7 +33,7 @@ from lakemark.read.instant_range import InstantRange
 from lakemark.read.path_columns import PathColumns
 from lakemark.read.projection import project_schema
 from lakemark.read.pruning import SlicePruner
-from lakemark.read.queries import Incremental, Query, ReadOptimized
+from lakemark.read.queries import Incremental, Query, ReadOptimized, Snapshot
 from lakemark.read.query_instant import GivenTime
 from lakemark.read.scan import Scan
 from lakemark.read.virtual_keys import VirtualKeys
@@ -117,13 +117,24 @@ class ScanPlanner:
             return self._plan_incremental(query, columns, condition)
         if query.as_of is not None:
             return self._plan_as_of(query, query.as_of, columns, condition)
-        pruner = self._create_pruner()
+        pruner = self.create_pruner()
         view = self._view_for(condition, pruner)
         is_optimized = isinstance(query, ReadOptimized)
-        slices = view.read_optimized() if is_optimized else view.latest_slices()
-        if record_keys is not None and self.key_locations is not None and not is_optimized:
-            slices = find_slices(slices, self.key_locations, record_keys)
+        latest = view.read_optimized() if is_optimized else view.latest_slices()
+        slices = self.find_slices_of_keys(latest, query, record_keys)
         return self._plan_scan(slices, columns, condition, view.visible_instants, pruner)
+
+    def find_slices_of_keys(
+        self, slices: Sequence[FileSlice], query: Query, record_keys: pa.Array | None
+    ) -> Sequence[FileSlice]:
+        """Return the slices that may contain one of the keys, by the record index if there is one.
+
+        The index describes the latest rows, so it is used only for snapshot queries of them.
+        """
+        is_latest = isinstance(query, Snapshot) and query.as_of is None
+        if record_keys is None or self.key_locations is None or not is_latest:
+            return slices
+        return find_slices(slices, self.key_locations, record_keys)
 
     def _view_for(self, condition: pc.Expression | None, pruner: SlicePruner) -> FileSystemView:
         """Return a view with all file groups that may contain a row that meets the condition.
@@ -214,7 +225,7 @@ class ScanPlanner:
         _check_named_once(names)
         project_schema(reader.schema, names)
         if condition is not None:
-            slices = (pruner or self._create_pruner()).select(slices, condition)
+            slices = (pruner or self.create_pruner()).select(slices, condition)
         return Scan(reader, tuple(slices), tuple(names), condition)
 
     def _create_reader(
@@ -246,14 +257,19 @@ class ScanPlanner:
             return None
         return VirtualKeys(self.properties.record_key_fields)
 
-    def _create_pruner(self) -> SlicePruner:
+    def create_pruner(self, schema: pa.Schema | None = None) -> SlicePruner:
+        """Return a pruner of file slices.
+
+        Args:
+            schema: the columns as of the query; None for the current columns.
+        """
         properties = self.properties
         fields = properties.partition_fields if properties.folders_are_values else ()
         # Partition columns that the files lack have no statistics.
         statistics = None if properties.drops_partition_columns else self.statistics
         makes_values = _may_make_values(properties)
         return SlicePruner(
-            self.schema,
+            schema or self.schema,
             fields,
             properties.url_encode,
             properties.hive_style,

@@ -1,4 +1,4 @@
-"""``lakemark query``: prints or exports rows of a table, without Spark."""
+"""``lakemark query``: prints or exports rows of a table, or explains a query, without Spark."""
 
 from __future__ import annotations
 
@@ -36,7 +36,14 @@ def execute(arguments: argparse.Namespace) -> int:
     if arguments.out is not None:
         row_output.check_file(arguments.out)
     query = _query(arguments)
+    if arguments.explain:
+        _refuse(arguments, ("columns", "limit", "out"), "--explain, which prints no rows")
     table = open_named_table(arguments.table, arguments.storage, arguments.merger)
+    if arguments.explain and query is not None and table.is_schema_known:
+        from streamer.commands.query_explain import explain
+
+        explain(table, query, arguments)
+        return 0
     scan = _scan(table, query, arguments)
     if table.schema is None:
         _report_no_commit(arguments)
@@ -76,7 +83,7 @@ def _query(arguments: argparse.Namespace) -> Query | None:
     """Return the query of the arguments; None for ``--type cdc``, which returns no rows."""
     has_range = arguments.type in ("incremental", "cdc")
     if has_range:
-        _refuse(arguments, ("as_of",))
+        _refuse(arguments, ("as_of",), f"--type {arguments.type}")
     elif arguments.begin is not None or arguments.end is not None:
         message = "--begin and --end need --type incremental or --type cdc"
         raise InvalidConfig(message)
@@ -85,7 +92,7 @@ def _query(arguments: argparse.Namespace) -> Query | None:
         raise InvalidConfig(message)
     match arguments.type:
         case "cdc":
-            _refuse(arguments, ("columns", "where", "key"))
+            _refuse(arguments, ("columns", "where", "key", "explain"), "--type cdc")
             return None
         case "incremental":
             return Incremental(arguments.begin, arguments.end)
@@ -95,11 +102,12 @@ def _query(arguments: argparse.Namespace) -> Query | None:
             return Snapshot(arguments.as_of)
 
 
-def _refuse(arguments: argparse.Namespace, names: Iterable[str]) -> None:
-    given = [name for name in names if getattr(arguments, name) is not None]
+def _refuse(arguments: argparse.Namespace, names: Iterable[str], other: str) -> None:
+    """Refuse the first of these options that is given together with the other option."""
+    given = [name for name in names if getattr(arguments, name) not in (None, False)]
     if given:
         option = "--" + given[0].replace("_", "-")
-        message = f"{option} cannot be combined with --type {arguments.type}"
+        message = f"{option} cannot be combined with {other}"
         raise InvalidConfig(message)
 
 

@@ -1,0 +1,126 @@
+"""Explains a query: which file groups it reads, and why it skips the others.
+
+The explanation runs the plan of the query. Then it compares the plan with the file groups that the
+same query without a condition reads, and runs each step of the pruning alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.model.file_slice import FileGroupId, FileSlice
+from lakemark.read.pruning import SlicePruner
+from lakemark.read.queries import Query
+from lakemark.read.scan_planner import ScanPlanner
+
+
+class SkipReason(StrEnum):
+    """Why a query does not read a file group.
+
+    ``QUERY``: the file group has no file in the range of an incremental query, as of the time of a
+    time travel query, or no base file for a read-optimized query. ``PARTITION``: no row of the
+    partition meets the condition. ``RECORD_INDEX``: the record index has none of the record keys in
+    the file group. ``STATISTICS``: the column statistics show that no row meets the condition.
+    """
+
+    QUERY = "query"
+    PARTITION = "partition"
+    RECORD_INDEX = "record_index"
+    STATISTICS = "statistics"
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedSlice:
+    """A file slice that a query does not read.
+
+    Attributes:
+        file_slice: the file slice; if the query is not of the latest rows and reads no slice of
+            the file group, the latest one.
+        reason: why it is skipped; the first reason in the order of ``SkipReason``.
+        columns: for ``STATISTICS``, each column whose statistics alone show that no row matches. If
+            only several columns together show it, all columns of the condition with statistics.
+    """
+
+    file_slice: FileSlice
+    reason: SkipReason
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The file slices that a query reads, and those that it skips.
+
+    Attributes:
+        read: the file slices that the query reads.
+        skipped: the other file slices.
+    """
+
+    read: tuple[FileSlice, ...]
+    skipped: tuple[SkippedSlice, ...]
+
+    def __str__(self) -> str:
+        count = len(self.read) + len(self.skipped)
+        reasons = [one.reason for one in self.skipped]
+        by_reason = [
+            f"{reasons.count(reason)} by {reason.value.replace('_', ' ')}"
+            for reason in SkipReason
+            if reason in reasons
+        ]
+        skipped = f"; skips {', '.join(by_reason)}" if by_reason else ""
+        return f"reads {len(self.read)} of {count} file group{'' if count == 1 else 's'}{skipped}"
+
+
+def explain(
+    planner: ScanPlanner,
+    query: Query,
+    condition: pc.Expression | None,
+    record_keys: pa.Array | None = None,
+) -> Explanation:
+    """Explain which file groups a query reads.
+
+    Arguments and errors are as for ``ScanPlanner.plan``.
+    """
+    scan = planner.plan(query, None, condition, record_keys)
+    queried = planner.plan(query, None, None).slices
+    groups, read = ({one.group for one in slices} for slices in (queried, scan.slices))
+    skipped = [
+        SkippedSlice(one, SkipReason.QUERY)
+        for one in planner.view.latest_slices()
+        if one.group not in groups
+    ]
+    left = [one for one in queried if one.group not in read]
+    if left and scan.condition is not None:
+        pruner = planner.create_pruner(scan.reader.schema)
+        located = planner.find_slices_of_keys(left, query, record_keys)
+        skipped += _skipped(pruner, left, scan.condition, {one.group for one in located})
+    return Explanation(scan.slices, tuple(skipped))
+
+
+def _skipped(
+    pruner: SlicePruner,
+    slices: Sequence[FileSlice],
+    condition: pc.Expression,
+    located: Collection[FileGroupId],
+) -> Iterator[SkippedSlice]:
+    """Yield the reason for each slice that the pruning skips.
+
+    Args:
+        pruner: the pruner of the query.
+        slices: slices that the query skips.
+        condition: the condition on rows, including the one on record keys.
+        located: the file groups in which the record index has one of the record keys.
+    """
+    paths = set(pruner.select_partitions({s.group.partition_path for s in slices}, condition))
+    columns = pruner.excluding_columns(slices, condition)
+    for one, excluding in zip(slices, columns, strict=True):
+        if one.group.partition_path not in paths:
+            yield SkippedSlice(one, SkipReason.PARTITION)
+        elif one.group not in located:
+            yield SkippedSlice(one, SkipReason.RECORD_INDEX)
+        else:
+            yield SkippedSlice(one, SkipReason.STATISTICS, excluding)
