@@ -23,7 +23,7 @@ SCHEMA = pa.schema(
     [("id", pa.string()), ("p", pa.string()), ("d", pa.float64()), ("f", pa.float32())]
 )
 #: The values of each file.
-FILES = {
+FILES: dict[str, list[float | None]] = {
     "some": [1.0, NAN],
     "only": [NAN],
     "null": [NAN, None],

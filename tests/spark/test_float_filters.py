@@ -28,7 +28,7 @@ SCHEMA = pa.schema(
     ]
 )
 #: The values of each file.
-FILES = {
+FILES: dict[str, list[float | None]] = {
     "some": [1.0, NAN],
     "only": [NAN],
     "null": [NAN, None],
