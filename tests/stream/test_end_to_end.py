@@ -14,6 +14,7 @@ from lakemark.config import keys
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import Action
 from lakemark.operations.open_table import open_table
+from lakemark.spark.read import read_table
 from lakemark.storage import StorageLocation
 from sinks.hudi.exchange import DriverExchange, StreamExchange
 from sinks.hudi.spark_exchange import SparkExchange
@@ -28,6 +29,7 @@ from tests.stream.orders_pipeline import assert_holds, assert_offsets_chain, pip
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
 KEYS = 700
+_FOLDER_AND_DAY = ("_hoodie_partition_path", "updated_at_day")
 EXCHANGES: dict[str, StreamExchange] = {
     "driver": DriverExchange(LocalRunner(2)),
     "spark": SparkExchange(3),
@@ -114,6 +116,48 @@ def test_a_tombstone_deletes_by_key(
         .read_all()
     )
     assert left["order_id"].to_pylist() == ["b"]
+
+
+@pytest.mark.parametrize("table_type", ["merge_on_read", "copy_on_write"])
+def test_table_is_partitioned_by_expressions(
+    kafka: Kafka, spark: SparkSession, exchange: StreamExchange, table_type: str, tmp_path: Path
+) -> None:
+    topic, path = kafka.create_topic(), tmp_path / "orders"
+    config = pipeline_config(
+        kafka.bootstrap,
+        topic,
+        path,
+        decode={"schema": {"order_id": "string", "region": "string", "updated_at": "timestamp"}},
+        table={"partition_by": ["region", "day(updated_at)"], "type": table_type},
+    )
+    for minute in (1, 2):
+        messages = [
+            json.dumps(
+                {
+                    "order_id": f"o{n}",
+                    "region": "n",
+                    "updated_at": f"2026-01-{1 + n % 9:02d}T00:0{minute}:00Z",
+                }
+            ).encode()
+            for n in range(90)
+        ]
+        tombstone = {"order_id": "o0", "region": "n", "updated_at": "2026-01-01T23:00:00Z"}
+        kafka.produce(topic, [(b"k", message) for message in messages])
+        if minute == 2:
+            kafka.produce(topic, [(json.dumps(tombstone).encode(), None)])
+        with pipeline.build(config, _deaf, exchange) as built:
+            built.loop.run()
+    table = open_table(StorageLocation(str(path)))
+    scan = table.scan(where="updated_at >= '2026-01-08 00:00:00'")
+    rows = scan.to_table()
+    assert rows.num_rows == 20
+    expected = {("n/2026-01-08", "2026-01-08"), ("n/2026-01-09", "2026-01-09")}
+    stored = zip(*(rows[name].to_pylist() for name in _FOLDER_AND_DAY), strict=True)
+    assert {*stored} == expected
+    assert {one.group.partition_path for one in scan.slices} == {path for path, _ in expected}
+    ids = table.scan(columns=["order_id"]).to_table()["order_id"].to_pylist()
+    assert sorted(ids) == sorted(f"o{n}" for n in range(1, 90))
+    assert read_table(spark, path, where="updated_at >= '2026-01-08 00:00:00'").count() == 20
 
 
 @pytest.mark.parametrize("policy", ["fail", "earliest", "latest"])
