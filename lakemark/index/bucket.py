@@ -27,9 +27,13 @@ from lakemark.codec.java_hash import list_hash
 from lakemark.errors import InvalidConfig
 from lakemark.keygen.key_generator import EMPTY_PART, NULL_PART
 from lakemark.model.file_slice import FileGroupId
+from lakemark.storage.storage import Storage
 
 #: Bucket numbers in file ids have eight digits, so a partition has at most this many buckets.
 _MAX_BUCKET_COUNT = 100_000_000
+
+#: The folder with the files of bucket indexes that have more than one bucket count.
+HASHING_FOLDER = ".hoodie/.bucket_index"
 
 _NAMESPACE = uuid.UUID("6a4c5ef7-92a9-5b0f-8f6c-1d1f4f0f3b52")
 
@@ -148,6 +152,19 @@ def bucket_of(file_id: str) -> int:
         "another index, which the bucket index cannot continue"
     )
     raise InvalidConfig(message)
+
+
+def has_bucket_index(storage: Storage, file_ids: Iterable[str]) -> bool:
+    """Return whether a bucket index of any kind created the file groups of a table.
+
+    If a table has very few file groups, all of their ids may begin with digits by chance.
+
+    Args:
+        storage: the table's root.
+        file_ids: the ids of all file groups.
+    """
+    buckets = [isinstance(bucket_or_file_id(file_id), int) for file_id in file_ids]
+    return (bool(buckets) and all(buckets)) or bool(storage.list_tree(HASHING_FOLDER))
 
 
 def bucket_or_file_id(file_id: str) -> int | str:

@@ -372,10 +372,21 @@ class OpenTable:
         return None if metadata is None else ColumnStatistics(metadata)
 
     def _key_locations(self) -> KeyLocations | None:
+        """Return the record index; None if the table has none that contains every key.
+
+        In a merge-on-read table with a bucket index, Apache Hudi 1.2.0 does not index the keys that
+        it writes to logs, new keys included, so that its own queries by key miss their rows.
+        """
+        from lakemark.index.bucket import has_bucket_index
         from lakemark.metadata.record_index import RecordIndex
 
         metadata = self.snapshot.metadata_with(PartitionKind.RECORD_INDEX)
-        return None if metadata is None else RecordIndex(metadata)
+        if metadata is None:
+            return None
+        file_ids = (one.group.file_id for one in self.view().latest_slices())
+        if self.properties.is_merge_on_read and has_bucket_index(self.storage, file_ids):
+            return None
+        return RecordIndex(metadata)
 
 
 def _check_condition(where: pc.Expression, columns: pa.Schema) -> None:

@@ -15,16 +15,13 @@ from lakemark.config.merge_settings import PartialUpdateMode, merge_settings
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
 from lakemark.errors import InvalidConfig, Unsupported
-from lakemark.index.bucket import BucketIndex
+from lakemark.index.bucket import HASHING_FOLDER, BucketIndex
 from lakemark.index.stored_rows import StoredRows, check_rows, detect_key_generator, fits_index
 from lakemark.keygen.key_generator import KeyGenerator
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.stored_rows import stored_rows
 from lakemark.read.renamed_columns import LATEST_SCHEMA
-
-#: The folder with the files of bucket indexes that have more than one bucket count.
-_HASHING_FOLDER = ".hoodie/.bucket_index"
 
 
 def check_stored_rows(table: OpenTable, index: BucketIndex) -> KeyGenerator:
@@ -55,7 +52,7 @@ def check_hashing(table: OpenTable) -> None:
             buckets), or ranges of hashes (consistent hashing). Source:
             ``HoodieTableMetaClient.getBucketIndexMetaPath``.
     """
-    stored = next(iter(table.storage.list_tree(_HASHING_FOLDER)), None)
+    stored = next(iter(table.storage.list_tree(HASHING_FOLDER)), None)
     if stored is not None:
         message = (
             f"table {table.location.url} has a bucket index whose buckets differ by partition or "
