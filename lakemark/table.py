@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from lakemark.config.table_properties import TableProperties
 from lakemark.errors import InvalidConfig, Unsupported, WriteConflict
 from lakemark.execution.runner import LocalRunner
-from lakemark.metadata.validation import Difference
+from lakemark.metadata.difference import Difference
 from lakemark.model.action import Action
 from lakemark.model.file_slice import join
 from lakemark.model.format_version import FormatVersion

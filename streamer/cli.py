@@ -146,8 +146,8 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--drop-metadata-table",
         action="store_true",
-        help="rebuild an existing metadata table without the indexes that lakemark does not "
-        "maintain",
+        help="rebuild an existing metadata table without its indexes, such as those that lakemark "
+        "does not maintain",
     )
     run.add_argument(
         "--events",

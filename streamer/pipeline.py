@@ -275,8 +275,9 @@ def _ready(
     """
     coordination = coordination_of(config.concurrency)
     table = found or create_table(location, spec, coordination, base_files)
-    is_dropped = config.table.drops_metadata_table and table.properties.names_metadata_table
-    if found is not None and is_dropped:
+    properties = table.properties
+    exists = properties.names_metadata_table or properties.metadata_indexes
+    if found is not None and exists and config.table.drops_metadata_table:
         drop_metadata_table(table)
     return table
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from lakemark.config import keys
 from lakemark.config.table_properties import MergeMode, TableProperties, TableType
 from lakemark.config.table_spec import TableSpec
 from lakemark.index.bucket import BucketIndex
@@ -62,9 +63,17 @@ def spec(
     )
 
 
-def make(storage: Storage, table_type: TableType = TableType.MERGE_ON_READ) -> None:
-    """Create an empty table with a metadata table."""
-    storage.create(".hoodie/hoodie.properties", spec(table_type).to_properties().to_bytes())
+def make(
+    storage: Storage,
+    table_type: TableType = TableType.MERGE_ON_READ,
+    indexes: Sequence[str] = (),
+) -> None:
+    """Create an empty table with a metadata table, which has these indexes."""
+    properties = spec(table_type).to_properties()
+    if indexes:
+        named = {**properties.values, keys.DROPPED_INDEXES: ",".join(indexes)}
+        properties = TableProperties(named)
+    storage.create(".hoodie/hoodie.properties", properties.to_bytes())
     keep_metadata_table(writer(storage).table)
 
 

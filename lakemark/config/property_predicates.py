@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from lakemark.config import keys
 from lakemark.config.key_generators import find_implemented, type_of_class
 from lakemark.config.merge_settings import PartialUpdateMode, merge_settings
-from lakemark.config.table_properties import MergeMode, TableProperties
+from lakemark.config.table_properties import MAINTAINED_INDEXES, MergeMode, TableProperties
 from lakemark.config.time_folders import PARSER_CLASS
 from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.model.format_version import FormatVersion
 
 #: Partitions of the metadata table that lakemark updates.
-MAINTAINED = ("files", "column_stats", "partition_stats")
+MAINTAINED = ("files", "column_stats", "partition_stats", *MAINTAINED_INDEXES)
 _SLASH_EXTRACTORS = (
     "SlashEncodedDayPartitionValueExtractor",
     "SlashEncodedHourPartitionValueExtractor",

@@ -438,7 +438,7 @@ _INDEXES = (
         "an index that is not updated with each commit would hide rows",
         Refusal(
             _MAINTAIN,
-            "partitions other than `files`, `column_stats` and `partition_stats`",
+            f"partitions other than {', '.join(f'`{name}`' for name in MAINTAINED)}",
             names_unmaintained,
             f"but lakemark updates only {', '.join(MAINTAINED)} with each commit",
             _DROP_METADATA_TABLE,

@@ -36,6 +36,9 @@ from lakemark.model.format_version import FormatVersion
 PROPERTIES_PATH = ".hoodie/hoodie.properties"
 BACKUP_PATH = ".hoodie/hoodie.properties.backup"
 
+#: Indexes in the metadata table that lakemark updates but does not create by itself.
+MAINTAINED_INDEXES = ("bloom_filters",)
+
 
 class TableType(StrEnum):
     """Decides how changes are stored; the values are the stored names."""
@@ -315,27 +318,48 @@ class TableProperties:
         """Whether there is a metadata table, complete or being built."""
         return bool(self.metadata_partitions or self.inflight_metadata_partitions)
 
+    @property
+    def metadata_indexes(self) -> tuple[str, ...]:
+        """The indexes of the metadata table that a new metadata table must have, too.
+
+        If there is no metadata table, these are the indexes of the one that was dropped.
+        """
+        listed = self.metadata_partitions
+        if not self.names_metadata_table:
+            listed = _csv(self.values.get(keys.DROPPED_INDEXES))
+        return tuple(name for name in MAINTAINED_INDEXES if name in listed)
+
     def with_metadata_partitions(self, partitions: Iterable[str]) -> TableProperties:
         """Return the properties with these complete partitions of the metadata table.
 
-        No partition is listed as being built.
+        No partition is listed as being built or as dropped.
         """
         named = {
             keys.METADATA_PARTITIONS: ",".join(sorted(partitions)),
             keys.METADATA_PARTITIONS_INFLIGHT: "",
             keys.INDEX_DEFINITIONS_PATH: ".hoodie/.index_defs/index.json",
         }
-        return TableProperties({**self.values, **named})
+        return TableProperties({**self._without_dropped_indexes, **named})
 
     def with_partition_expressions(self, fields: Iterable[PartitionField]) -> TableProperties:
         """Return the properties of a table whose partition columns have these expressions."""
         named = {field.stored_column: field.expression for field in fields}
         return TableProperties({**self.values, keys.PARTITION_EXPRESSIONS: json.dumps(named)})
 
-    def without_metadata_table(self) -> TableProperties:
-        """Return the properties without a metadata table, so that readers list storage instead."""
+    def without_metadata_table(self, *, keeps_indexes: bool = True) -> TableProperties:
+        """Return the properties without a metadata table, so that readers list storage instead.
+
+        Args:
+            keeps_indexes: whether the next metadata table has the maintained indexes of this one.
+        """
         cleared = {keys.METADATA_PARTITIONS: "", keys.METADATA_PARTITIONS_INFLIGHT: ""}
-        return TableProperties({**self.values, **cleared})
+        if keeps_indexes and self.metadata_indexes:
+            cleared[keys.DROPPED_INDEXES] = ",".join(self.metadata_indexes)
+        return TableProperties({**self._without_dropped_indexes, **cleared})
+
+    @property
+    def _without_dropped_indexes(self) -> dict[str, str]:
+        return {key: text for key, text in self.values.items() if key != keys.DROPPED_INDEXES}
 
     def to_bytes(self) -> bytes:
         """Encode the properties and their checksum, sorted by key."""

@@ -1,5 +1,6 @@
 """Reads the bloom filters of base files from the metadata table.
 
+``bloom_filter_records`` creates the records.
 Source: ``BaseTableMetadata.getBloomFilters`` of Apache Hudi 1.2.0.
 """
 

@@ -20,6 +20,7 @@ from lakemark.config.table_properties import (
     metadata_table_properties,
 )
 from lakemark.log.log_writers import read_instants
+from lakemark.metadata.bloom_filter_records import encode_bloom_filters
 from lakemark.metadata.column_stats.derive import derive_file_ranges, files_of
 from lakemark.metadata.column_stats.encode import (
     StatisticsEntry,
@@ -52,9 +53,8 @@ PARTITIONS = (
     (PartitionKind.FILES, "files-", 1),
     (PartitionKind.COLUMN_STATS, "col-stats-", 2),
     (PartitionKind.PARTITION_STATS, "partition-stats-", 1),
+    (PartitionKind.BLOOM_FILTERS, "bloom-filters-", 4),
 )
-#: The partitions in table version 6.
-_PARTITIONS_V6 = PARTITIONS[:2]
 
 
 def visible_files(
@@ -127,7 +127,11 @@ def _slice_of(log: LogFile) -> tuple[str, str, str]:
 
 
 def drop_metadata_table(
-    storage: Storage, properties: TableProperties, check_lease: Callable[[], None]
+    storage: Storage,
+    properties: TableProperties,
+    check_lease: Callable[[], None],
+    *,
+    keeps_indexes: bool = True,
 ) -> TableProperties:
     """Delete a complete or partial metadata table; the caller holds the data table's lock.
 
@@ -142,6 +146,7 @@ def drop_metadata_table(
         storage: the data table's root.
         properties: the data table's properties, just read.
         check_lease: raises if the lock was lost. Then another process may build a metadata table.
+        keeps_indexes: whether the next metadata table has the maintained indexes of this one.
 
     Returns:
         The properties without a metadata table.
@@ -149,8 +154,8 @@ def drop_metadata_table(
     Raises:
         WriteConflict: another process has changed the properties in the meantime.
     """
-    if properties.names_metadata_table:
-        bare = properties.without_metadata_table()
+    bare = properties.without_metadata_table(keeps_indexes=keeps_indexes)
+    if properties.names_metadata_table or bare.metadata_indexes != properties.metadata_indexes:
         replace_properties(storage, properties, bare, check_lease)
         properties = bare
         paths = _paths_of_metadata_table(storage)
@@ -178,7 +183,8 @@ def build_metadata_table(
 
     Args:
         storage: the data table's root.
-        properties: the data table's properties, which name no metadata table.
+        properties: the data table's properties, which name no metadata table. They may name
+            indexes of the former one, which are built again.
         timeline: the data table's timeline, just loaded.
         columns: names and types of the columns with statistics; empty if the table has no schema
             yet.
@@ -199,14 +205,17 @@ def build_metadata_table(
     files = without_unfinished_logs(storage, visible, timeline, version, check_lease)
     ranges = _file_ranges(storage, files, columns, check_lease)
     latest = {file.path for file in files_of(view.latest_slices())}
+    partitions = _partitions_of(properties, version)
     changes = _first_records(files, ranges, latest, version.column_statistics)
+    if any(kind is PartitionKind.BLOOM_FILTERS for kind, _, _ in partitions):
+        listed = (file for some in files.values() for file in some)
+        changes[PartitionKind.BLOOM_FILTERS] = encode_bloom_filters(storage, listed)
     own = FolderStorage(storage, METADATA_FOLDER)
     own_properties = metadata_table_properties(properties)
     check_lease()
     own.create(PROPERTIES_PATH, own_properties.to_bytes())
     instants = TimelineStore.of_table(own, own_properties, clock=clock)
     store = MetadataStore(own, instants, instants.load())
-    partitions = _PARTITIONS_V6 if version is FormatVersion.V6 else PARTITIONS
     first = draw_first_number(len(partitions))
     for number, (kind, prefix, count) in enumerate(partitions, first):
         shards = changes[kind].by_shard(count)
@@ -217,6 +226,19 @@ def build_metadata_table(
     after = properties.with_metadata_partitions(kind.stored_name for kind, _, _ in partitions)
     replace_properties(storage, properties, after, check_lease)
     return after
+
+
+def _partitions_of(
+    properties: TableProperties, version: FormatVersion
+) -> list[tuple[PartitionKind, str, int]]:
+    """Return the partitions of a new metadata table, in the order in which they are created.
+
+    The indexes of the former metadata table are built again.
+    """
+    names = {"files", "column_stats", *properties.metadata_indexes}
+    if version is not FormatVersion.V6:
+        names.add("partition_stats")
+    return [one for one in PARTITIONS if one[0].stored_name in names]
 
 
 def _all_files(view: FileSystemView) -> dict[str, list[DataFile]]:

@@ -1,8 +1,9 @@
 """Updates the metadata table with every change to the files of its data table.
 
-    writer_state        opens the metadata table, and checks that a writer may add commits to it
-    commit_statistics   creates the column statistics of a commit
-    metadata_store      executes the steps of a commit to the metadata table
+    writer_state           opens the metadata table, and checks that it may be continued
+    commit_statistics      creates the column statistics of a commit
+    bloom_filter_records   creates the bloom filters of a commit, if the table has this index
+    metadata_store         executes the steps of a commit to the metadata table
 
 Source: ``HoodieBackedTableMetadataWriter`` and the ``convertMetadataTo…Records`` of
 ``HoodieTableMetadataUtil``, Apache Hudi 1.2.0.
@@ -11,12 +12,13 @@ Source: ``HoodieBackedTableMetadataWriter`` and the ``convertMetadataTo…Record
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
 from lakemark.config.property_rule import Purpose
 from lakemark.errors import CorruptData, Fenced, TableNotFound
+from lakemark.metadata.bloom_filter_records import delete_bloom_filters, encode_bloom_filters
 from lakemark.metadata.bootstrap import drop_metadata_table
 from lakemark.metadata.column_stats.encode import delete_column_statistics
 from lakemark.metadata.commit_statistics import CommitStatistics
@@ -36,10 +38,11 @@ from lakemark.storage.properties_file import read_properties
 from lakemark.storage.storage import Storage
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
-from lakemark.view.file_lister import data_file
+from lakemark.view.file_lister import DataFile, data_file
 
 _FILES = PartitionKind.FILES.stored_name
 _COLUMNS = PartitionKind.COLUMN_STATS.stored_name
+_BLOOM_FILTERS = PartitionKind.BLOOM_FILTERS.stored_name
 
 
 class MetadataWriter:
@@ -75,7 +78,7 @@ class MetadataWriter:
         self._loader.rebuilds_at_start = True
 
     def on_commit(self, instant: Instant, metadata: CommitMetadata, timeline: Timeline) -> None:
-        """Add the files of a commit, and the statistics of their columns.
+        """Add the files of a commit, the statistics of their columns, and their bloom filters.
 
         Raises:
             Fenced: the instant was rolled back in the meantime.
@@ -98,6 +101,8 @@ class MetadataWriter:
         stats = [stat for stat in metadata.write_stats if stat.path]
         changes = {_FILES: _encode_new_files(stats)}
         changes |= self._statistics.changes_of(state, instant, metadata, timeline, check_not_fenced)
+        if _BLOOM_FILTERS in state.partitions:
+            changes[_BLOOM_FILTERS] = encode_bloom_filters(self._storage, _files_of(stats))
         state.store.commit(instant, changes, check_not_fenced)
         state.paths |= {stat.partition_path or "" for stat in stats}
         self._loader.keep(state, instant)
@@ -105,15 +110,18 @@ class MetadataWriter:
     def on_clean(
         self, instant: Instant, deleted: Mapping[str, Sequence[str]], timeline: Timeline
     ) -> None:
-        """Remove the files that a clean deleted, and their statistics.
+        """Remove the files that a clean deleted, their statistics, and their bloom filters.
 
         Errors as for ``on_commit``.
         """
         state = self._loader.load(timeline)
         if state is None:
             return
-        removed = {path: _data_files(path, names) for path, names in deleted.items()}
-        files = [FilesOfPartition(path, removed=names) for path, names in removed.items() if names]
+        found = [file for path, names in deleted.items() for file in _data_files(path, names)]
+        removed: dict[str, set[str]] = defaultdict(set)
+        for file in found:
+            removed[file.partition_path].add(str(file.name))
+        files = [FilesOfPartition(path, removed=names) for path, names in removed.items()]
         changes = {_FILES: encode_files(files)} if files else {}
         if _COLUMNS in state.partitions:
             named = [(path, name) for path, names in removed.items() for name in names]
@@ -122,6 +130,8 @@ class MetadataWriter:
                 self._columns(timeline), self._instants.version
             )
             changes[_COLUMNS] = delete_column_statistics(columns, named)
+        if _BLOOM_FILTERS in state.partitions:
+            changes[_BLOOM_FILTERS] = delete_bloom_filters(found)
         state.store.commit(instant, changes, lambda: self._check_not_fenced(instant))
         self._loader.keep(state, instant)
 
@@ -236,8 +246,20 @@ def _encode_new_files(stats: Iterable[WriteStat]) -> RecordChanges:
     return encode_files(files, sizes)
 
 
-def _data_files(partition_path: str, names: Iterable[str]) -> list[str]:
-    return sorted({name for name in names if data_file(partition_path, name, 0) is not None})
+def _files_of(stats: Iterable[WriteStat]) -> Iterator[DataFile]:
+    for stat in stats:
+        name = (stat.path or "").rpartition("/")[2]
+        file = data_file(stat.partition_path or "", name, stat.file_size_in_bytes)
+        if file is not None:
+            yield file
+
+
+def _data_files(partition_path: str, names: Iterable[str]) -> Iterator[DataFile]:
+    """Yield the data files among some names, whose sizes are unknown."""
+    for name in names:
+        file = data_file(partition_path, name, 0)
+        if file is not None:
+            yield file
 
 
 def _may_list(metadata: MetadataTable, files: Mapping[str, Iterable[str]]) -> bool:

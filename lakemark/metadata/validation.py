@@ -1,4 +1,4 @@
-"""Validates a metadata table: compares its listings, sizes and statistics with the data files.
+"""Validates a metadata table: compares its listings, statistics and indexes with the data files.
 
 Source: ``HoodieMetadataTableValidator`` of Apache Hudi 1.2.0.
 """
@@ -7,16 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from lakemark.execution.runner import Runner
 from lakemark.log.log_block import CHANGING
 from lakemark.log.log_writers import writers_in
+from lakemark.metadata.bloom_filter_validation import bloom_filter_differences
 from lakemark.metadata.bootstrap import visible_files
 from lakemark.metadata.column_stats.derive import derive_file_ranges, files_of, may_be_too_wide
 from lakemark.metadata.column_stats.lookup import ColumnStatistics, PartitionStatistics
+from lakemark.metadata.difference import Difference
 from lakemark.metadata.metadata_file_lister import MetadataFileLister
 from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
@@ -30,25 +31,6 @@ from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.view.file_lister import DataFile, StorageFileLister
 from lakemark.view.view_loader import list_without_rolled_back
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A difference between the metadata table and the data files.
-
-    Attributes:
-        path: path of the file from the table's root, or only its name if the file does not exist.
-            For other differences, the path of a partition, with a final ``/``, or a path of the
-            metadata table itself.
-        aspect: ``size``, ``timeline``, ``files``, or the column whose statistics differ.
-        stored: the value in the metadata table.
-        found: the value according to the timeline, the listing or the data files.
-    """
-
-    path: str
-    aspect: str
-    stored: str
-    found: str
 
 
 def find_differences(
@@ -65,6 +47,7 @@ def find_differences(
     Missing file statistics do not count as a difference if the index does not include the column.
     Missing partition statistics do not count if no partition has statistics of the column.
     Partition statistics may be wider than the rows, unless they are marked as tight (exact).
+    Bloom filters must equal those in the footers of the base files.
 
     Args:
         storage: the data table's root.
@@ -94,11 +77,14 @@ def find_differences(
         if file.path in known or _has_committed_data(storage, file, timeline, version)
     ]
     found += _listing_differences(listed, files)
+    names = {str(file.name) for some in on_storage.values() for file in some}
+    if metadata.partitions_of_kind(PartitionKind.BLOOM_FILTERS):
+        everything = [file for some in on_storage.values() for file in some]
+        found += bloom_filter_differences(storage, metadata, files, everything)
     if not metadata.partitions_of_kind(PartitionKind.COLUMN_STATS):
         return found
     read = runner.map(lambda file: derive_file_ranges(storage, file, columns), files)
     recomputed = dict(zip((file.path for file in files), read, strict=True))
-    names = {str(file.name) for some in on_storage.values() for file in some}
     found += _column_differences(metadata, files, names, columns, recomputed, version)
     if metadata.partitions_of_kind(PartitionKind.PARTITION_STATS):
         found += _partition_differences(metadata, list(latest), timeline, recomputed, columns)

@@ -9,7 +9,8 @@ import pyarrow as pa
 from lakemark.errors import TableNotFound
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.metadata import bootstrap
-from lakemark.metadata.validation import Difference, find_differences
+from lakemark.metadata.difference import Difference
+from lakemark.metadata.validation import find_differences
 from lakemark.model.column_ranges import indexed_columns
 from lakemark.operations.open_table import OpenTable
 from lakemark.services.metadata_table_services import Maintained, MetadataPolicies, maintain
@@ -50,10 +51,10 @@ def rebuild_metadata_table(table: OpenTable) -> None:
 
 
 def drop_metadata_table(table: OpenTable) -> None:
-    """Remove the metadata table, so that readers list storage again."""
+    """Remove the metadata table and its indexes, so that readers list storage again."""
     with table.context.lock.hold(LOCK_WAIT_S) as lease:
         properties = bootstrap.drop_metadata_table(
-            table.storage, read_properties(table.storage), lease.check
+            table.storage, read_properties(table.storage), lease.check, keeps_indexes=False
         )
     table.metadata_writer.forget()
     table.snapshot.forget_metadata_table(properties)

@@ -12,7 +12,7 @@ from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
 from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.index.repeated_keys import RepeatedKeys
-from lakemark.metadata.validation import Difference
+from lakemark.metadata.difference import Difference
 from lakemark.operations.metadata_table import metadata_differences, rebuild_metadata_table
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.stored_rows import repeated_keys

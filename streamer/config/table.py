@@ -164,9 +164,9 @@ class TableConfig(Section):
     that cannot match a filter. ``false`` removes an existing metadata table."""
 
     drop_metadata_table: bool = False
-    """Whether the metadata table of an existing table may be rebuilt without the indexes that
-    lakemark does not maintain (``record_index``, ``bloom_filters``, secondary and expression
-    indexes)."""
+    """Whether the metadata table of an existing table may be rebuilt without its indexes. lakemark
+    does not maintain ``record_index``, secondary and expression indexes; this setting also removes
+    ``bloom_filters``."""
 
     @model_validator(mode="before")
     @classmethod

@@ -36,6 +36,8 @@ JAVA_SETTINGS = (
     "-Duser.timezone=UTC",
     "-Djol.skipDynamicAttach=true",
     "-Djol.skipHotspotSAAttach=true",
+    # Kryo needs it to send the bloom filters of a metadata table to tasks
+    "--add-opens=java.base/java.util.concurrent.locks=ALL-UNNAMED",
 )
 
 #: Settings that any Spark session needs to read and write Hudi tables.

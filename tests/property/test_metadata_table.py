@@ -8,11 +8,13 @@ from uuid import uuid4
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from lakemark.config.table_properties import TableType
+from lakemark.config.table_properties import MAINTAINED_INDEXES, TableType
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.changes import ChangeKind
+from lakemark.operations.clean import clean
 from lakemark.operations.metadata_table import drop_metadata_table, metadata_differences
 from lakemark.operations.table_writer import TableWriter
+from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage, StorageLocation, open_storage
 from tests.depth import examples
@@ -40,6 +42,7 @@ STEPS = st.lists(
         st.tuples(st.just("abandon"), ROWS),
         st.tuples(st.just("crash"), st.tuples(ROWS, st.integers(0, 60))),
         st.tuples(st.just("compact"), st.none()),
+        st.tuples(st.just("clean"), st.none()),
         st.tuples(st.just("restart"), st.none()),
     ),
     max_size=12,
@@ -47,12 +50,12 @@ STEPS = st.lists(
 
 
 @settings(max_examples=examples(8), deadline=None, phases=[Phase.explicit, Phase.generate])
-@given(STEPS, st.sampled_from(TableType))
+@given(STEPS, st.sampled_from(TableType), st.sampled_from([(), MAINTAINED_INDEXES]))
 def test_metadata_table_agrees_with_the_files_after_any_history(
-    steps: list[tuple[str, object]], table_type: TableType
+    steps: list[tuple[str, object]], table_type: TableType, indexes: tuple[str, ...]
 ) -> None:
     storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/history"))
-    make(storage, table_type)
+    make(storage, table_type, indexes)
     table = writer(storage)
     commit(table, [Row("a", 1, 1)])
     for step, given_ in steps:
@@ -98,6 +101,11 @@ def _compact(to: TableWriter, storage: Storage, given_: None) -> TableWriter:
     return to
 
 
+def _clean(to: TableWriter, storage: Storage, given_: None) -> TableWriter:
+    clean(to.table, CleaningPolicy(commits=1))
+    return to
+
+
 def _restart(to: TableWriter, storage: Storage, given_: None) -> TableWriter:
     restarted = writer(storage)
     restarted.recover()
@@ -109,5 +117,6 @@ _DO: dict[str, Callable[..., TableWriter]] = {
     "abandon": _abandon,
     "crash": _crash,
     "compact": _compact,
+    "clean": _clean,
     "restart": _restart,
 }

@@ -20,7 +20,7 @@ import pytest
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import write_checkpoint
 from checkpoints.lookup import find_progress
-from lakemark.config.table_properties import TableType
+from lakemark.config.table_properties import MAINTAINED_INDEXES, TableType
 from lakemark.config.table_spec import TableSpec
 from lakemark.errors import Refused, TableNotFound
 from lakemark.execution.runner import LocalRunner, Result, Task
@@ -319,11 +319,15 @@ def _opened(
 # Tables before an act
 
 
-def committed(count: int, table_type: TableType = TableType.MERGE_ON_READ) -> Prepare:
+def committed(
+    count: int,
+    table_type: TableType = TableType.MERGE_ON_READ,
+    indexes: Sequence[str] = (),
+) -> Prepare:
     """Create a table with the first commits of ``COMMITTED``."""
 
     def prepare(storage: Storage) -> None:
-        make(storage, table_type)
+        make(storage, table_type, indexes)
         for rows in COMMITTED[:count]:
             commit(writer(storage), rows)
 
@@ -404,9 +408,9 @@ def with_checkpoint(storage: Storage) -> None:
     set_checkpoint(writer(storage))
 
 
-def due_for_cleaning(storage: Storage) -> None:
+def due_for_cleaning(storage: Storage, indexes: Sequence[str] = ()) -> None:
     """Compact after each commit, so that the first slices may be cleaned."""
-    make(storage)
+    make(storage, indexes=indexes)
     to = writer(storage)
     for number in range(1, 4):
         commit(to, [Row("a", number, number), Row("b", number, number, region="south")])
@@ -753,6 +757,25 @@ SCENARIOS: dict[str, Scenario] = {
         has_metadata=False,
     ),
     "cleaning": TableScenario(due_for_cleaning, clean_it, count_of(Action.CLEAN)),
+    "commit, copy-on-write, with indexes": TableScenario(
+        committed(1, _COW, MAINTAINED_INDEXES),
+        commit_second,
+        has_ingested(2),
+        (STATES[0], STATES[1]),
+        is_shared=True,
+    ),
+    "compaction with indexes": TableScenario(
+        committed(2, indexes=MAINTAINED_INDEXES), compact, is_compacted
+    ),
+    "cleaning with indexes": TableScenario(
+        partial(due_for_cleaning, indexes=MAINTAINED_INDEXES), clean_it, count_of(Action.CLEAN)
+    ),
+    "rollback of a commit with indexes": TableScenario(
+        committed(3, indexes=MAINTAINED_INDEXES),
+        roll_back_newest,
+        _UNDONE,
+        (STATES[2], STATES[1]),
+    ),
     "archival": TableScenario(
         due_for_archival, archive_it, is_merged, finish=archive_again, has_metadata=False
     ),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lakemark.config.table_properties import MAINTAINED_INDEXES
 from lakemark.metadata import bootstrap
 from lakemark.metadata.metadata_compaction import EVERY_DELTA_COMMITS
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
@@ -86,7 +87,7 @@ def test_writer_continues_with_a_metadata_table_that_another_process_rebuilt(
     more = [(kind, prefix, 4) for kind, prefix, _ in bootstrap.PARTITIONS]
     with monkeypatch.context() as of_another:
         of_another.setattr(bootstrap, "PARTITIONS", more)
-        make(storage)
+        make(storage, indexes=MAINTAINED_INDEXES)
     to = writer(storage)
     for number in range(EVERY_DELTA_COMMITS - 1):
         commit(to, [Row("a", number), Row("b", region="south")])
