@@ -6,28 +6,34 @@ The content of the block, with the size of each field in bytes::
     4  length of the list
     n  HoodieDeleteRecordList in Avro binary
 
-Versions 1 and 2 contain Java objects that Kryo has serialized.
-Source: ``HoodieDeleteBlock`` of Apache Hudi 1.2.0.
+In versions 1 and 2, which Hudi wrote before 0.14, the list consists of Java objects that Kryo has
+serialized (``kryo_deletes``). Source: ``HoodieDeleteBlock`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from lakemark.codec import delete_records
+from lakemark.codec import delete_records, kryo_deletes
 from lakemark.codec.delete_records import DeleteRecords
-from lakemark.errors import CorruptData, Unsupported
+from lakemark.errors import CorruptData
 from lakemark.log.log_block import BlockType, LogBlock
 
 DELETE_BLOCK_VERSION = 3
 
 _PREFIX = struct.Struct(">ii")
-_KRYO_VERSIONS = (1, 2)
+
+#: The function that decodes the list, by block version.
+_DECODERS: Mapping[int, Callable[[bytes, str], DeleteRecords]] = {
+    1: kryo_deletes.decode_keys,
+    2: kryo_deletes.decode_records,
+    DELETE_BLOCK_VERSION: delete_records.decode,
+}
 
 
 def encode_deletes(
@@ -49,32 +55,21 @@ def read_deletes(block: LogBlock) -> DeleteRecords:
 
     Raises:
         CorruptData: the content does not match the format.
-        Unsupported: the block has version 1 or 2, which contain Java objects.
+        Unsupported: the block has version 1 or 2, and a Java object of an unknown class.
     """
     assert block.type is BlockType.DELETE, block
     content = block.content.read()
     if len(content) < _PREFIX.size:
         raise block.corrupt(expected="8 bytes or more in a delete block", actual=str(len(content)))
     version, length = _PREFIX.unpack_from(content)
-    _check_version(block, version)
+    if version not in _DECODERS:
+        known = ", ".join(map(str, _DECODERS))
+        raise block.corrupt(expected=f"delete block version {known}", actual=str(version))
     if length != len(content) - _PREFIX.size:
         raise block.corrupt(
             expected=f"{len(content) - _PREFIX.size} bytes of delete records", actual=str(length)
         )
     try:
-        return delete_records.decode(content[_PREFIX.size :], block.path)
+        return _DECODERS[version](content[_PREFIX.size :], block.path)
     except CorruptData as error:
         raise block.relocated(error, start=_PREFIX.size) from error
-
-
-def _check_version(block: LogBlock, version: int) -> None:
-    if version in _KRYO_VERSIONS:
-        message = (
-            f"{block.path} has a delete block of version {version}, which contains Java objects in "
-            "Kryo; compact the table with the Hudi that wrote it"
-        )
-        raise Unsupported(message)
-    if version != DELETE_BLOCK_VERSION:
-        raise block.corrupt(
-            expected=f"delete block version {DELETE_BLOCK_VERSION}", actual=str(version)
-        )

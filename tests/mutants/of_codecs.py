@@ -6,6 +6,7 @@ from tests.mutants.mutant import Mutant
 
 _LOG = ("tests/unit/log/test_log_reader.py",)
 _DELETES = ("tests/unit/codec/test_delete_records.py", "tests/unit/log/test_delete_block.py")
+_KRYO = ("tests/unit/codec/test_kryo_deletes.py",)
 _AVRO = ("tests/unit/codec/test_avro_rows.py", "tests/property/test_avro_decoder.py")
 _HFILE = ("tests/unit/codec/test_hfile.py", "tests/unit/codec/test_hfile_writer.py")
 _SPLICE = ("tests/unit/codec/test_hfile_splice.py",)
@@ -49,10 +50,31 @@ OF_CODECS = (
     ),
     Mutant(
         "lakemark/log/delete_block.py",
-        "    _check_version(block, version)\n",
-        "",
-        "deletes of an old release are misread, not refused",
+        "    1: kryo_deletes.decode_keys,\n",
+        "    1: kryo_deletes.decode_records,\n",
+        "deletes of Hudi 0.9 cannot be read",
         _DELETES,
+    ),
+    Mutant(
+        "lakemark/codec/kryo.py",
+        "                return value | digit << 56\n",
+        "                return value | (digit & 0x7F) << 56\n",
+        "large ordering values of old deletes become small ones",
+        _KRYO,
+    ),
+    Mutant(
+        "lakemark/codec/kryo.py",
+        "            self._objects[place] = value\n",
+        "",
+        "a partition path that deletes of an old release share is not found",
+        _KRYO,
+    ),
+    Mutant(
+        "lakemark/codec/kryo.py",
+        "        if text.isascii():\n            self._at += count\n",
+        "        if len(text) == count:\n            self._at += count\n",
+        "old deletes of keys with other letters than ASCII fail",
+        _KRYO,
     ),
     Mutant(
         "lakemark/log/log_block.py",

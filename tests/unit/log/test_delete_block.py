@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from lakemark.errors import CorruptData, HudiError, Unsupported
 from lakemark.log.delete_block import encode_deletes, read_deletes
 from lakemark.log.log_block import BlockType
+from tests.unit.codec.kryo_output import KryoOutput, Long
 from tests.unit.log.blocks import GOLDEN, block_of, mutations, read_all
 
 GOLDEN_DELETES = ["avro_data_and_delete", "delete_by_key", "delete_none"]
@@ -70,11 +71,31 @@ def test_several_ordering_values_come_back(
         assert back.to_pylist() == pc.if_else(hidden, pa.scalar(None, kind), column).to_pylist()
 
 
-@pytest.mark.refuses("Delete blocks of versions 1 and 2, which contain Java objects (Kryo)")
 @pytest.mark.parametrize("version", [1, 2])
-def test_java_objects_are_refused_by_name(version: int) -> None:
-    content = struct.pack(">ii", version, 4) + b"kryo"
-    with pytest.raises(Unsupported, match=f"delete block of version {version}.* Kryo"):
+def test_java_objects_of_old_releases_are_read(version: int) -> None:
+    if version == 1:
+        body = KryoOutput().keys([("k1", "p"), ("k2", "p")])
+    else:
+        body = KryoOutput().records([("k1", "p", Long(5)), ("k2", "p", 0)])
+    content = struct.pack(">ii", version, len(body)) + body
+    read = read_deletes(block_of(BlockType.DELETE, content))
+    assert read.record_keys.to_pylist() == ["k1", "k2"]
+    assert read.partition_paths.to_pylist() == ["p", "p"]
+    (ordering,), wins_always = read.ordering_as([pa.int64()])
+    assert wins_always.tolist() == [version == 1, True]
+    assert ordering.to_pylist() == [None if version == 1 else 5, None]
+
+
+def test_damage_to_java_objects_is_located_in_the_log() -> None:
+    content = struct.pack(">ii", 1, 4) + b"\x01\x05zz"
+    with pytest.raises(CorruptData, match=r"some\.log at byte"):
+        read_deletes(block_of(BlockType.DELETE, content))
+
+
+@pytest.mark.parametrize("version", [0, 4])
+def test_unknown_version_of_a_block_is_corrupt(version: int) -> None:
+    content = struct.pack(">ii", version, 1) + b"\x00"
+    with pytest.raises(CorruptData, match=f"block version 1, 2, 3.*{version}"):
         read_deletes(block_of(BlockType.DELETE, content))
 
 
