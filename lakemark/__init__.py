@@ -289,9 +289,8 @@ def create(
     from lakemark.config.table_properties import MergeMode, TableType
     from lakemark.config.table_spec import TableSpec
     from lakemark.merge.custom.load import load_merger
-    from lakemark.model.format_version import FormatVersion
     from lakemark.operations.create import create_with_schema
-    from lakemark.operations.create_checks import choose, column_names
+    from lakemark.operations.create_checks import choose, choose_version, column_names
     from lakemark.table import Table
 
     location = _location(path, storage_options, create)
@@ -310,7 +309,7 @@ def create(
         else choose(PartialUpdateMode, partial_update, "partial_update"),
         merger=MergerName(merger, loaded.merging_strategy) if merger and loaded else None,
         metadata_table=metadata_table,
-        version=choose(FormatVersion, version, "version"),
+        version=choose_version(version),
     )
     coordination = _coordination(lock_provider, lock_expire_minutes, only_writer, multi_writer)
     mergers = [] if loaded is None else [loaded]

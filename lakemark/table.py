@@ -19,14 +19,13 @@ from lakemark.execution.runner import LocalRunner
 from lakemark.metadata.difference import Difference
 from lakemark.model.action import Action
 from lakemark.model.file_slice import join
-from lakemark.model.format_version import FormatVersion
 from lakemark.model.rollback_plan import RollbackPlan
 from lakemark.model.savepoint_metadata import SavepointMetadata
 from lakemark.operations.archive import archive
 from lakemark.operations.change_version import change_table_version
 from lakemark.operations.clean import clean
 from lakemark.operations.compact import Compaction, pending_compactions, request_compaction
-from lakemark.operations.create_checks import choose
+from lakemark.operations.create_checks import choose_version
 from lakemark.operations.given_keys import Keys
 from lakemark.operations.metadata_table import (
     compact_and_maintain_metadata_table,
@@ -39,7 +38,7 @@ from lakemark.operations.rollback import roll_back_instant
 from lakemark.operations.savepoint import create_savepoint, delete_savepoint, list_savepoints
 from lakemark.operations.scan_arguments import check_scan_arguments
 from lakemark.operations.write import Rows, RowWriter, WriteResult, merger_class
-from lakemark.operations.write_checks import check_maintainable
+from lakemark.operations.write_checks import check_convertible, check_maintainable
 from lakemark.read.cdc.scan import CdcScan
 from lakemark.read.explanation import Explanation
 from lakemark.read.instant_range import EARLIEST
@@ -104,7 +103,7 @@ class Table:
 
     @property
     def version(self) -> int:
-        """The table version: 6, 8 or 9."""
+        """The table version: 2 to 6, 8 or 9. Only versions from 6 on are written."""
         return int(self._table.version)
 
     @property
@@ -420,7 +419,8 @@ class Table:
         compactions are executed.
 
         Args:
-            version: the new table version: 6, 8 or 9.
+            version: the new table version: 6, 8 or 9. A table of a version before 6 is upgraded to
+                6 first.
 
         Returns:
             The pending instants that were rolled back, and no files.
@@ -430,8 +430,9 @@ class Table:
             WriterAlive: another writer is writing.
             Refused: the table cannot have that version. The message says what to do first.
         """
-        wanted = choose(FormatVersion, version, "version")
-        table = self._maintained()
+        wanted = choose_version(version)
+        table = self._refreshed()
+        check_convertible(table)
         change = change_table_version(
             table, wanted, table.runner or LocalRunner(), merger_class(table)
         )
@@ -470,8 +471,13 @@ class Table:
 
     def _maintained(self) -> OpenTable:
         """Refresh the table, check that this project may rewrite its files, and return it."""
+        table = self._refreshed()
+        check_maintainable(table)
+        return table
+
+    def _refreshed(self) -> OpenTable:
+        """Refresh the table, check that no restore is pending and its clock is known."""
         self._table.refresh()
-        check_maintainable(self._table)
         check_no_restore(self._table.timeline)
         self._table.store.clock.check()
         return self._table

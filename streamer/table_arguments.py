@@ -58,7 +58,7 @@ def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) ->
     text = "restore the table to a savepoint or commit by undoing every later write"
     _add_restore(change("restore", text, "table_restore"))
     text = "change the table to a newer table version"
-    _add_version(change("upgrade", text, "table_version"), (8, 9))
+    _add_version(change("upgrade", text, "table_version"), (6, 8, 9))
     text = "change the table to an older table version"
     _add_version(change("downgrade", text, "table_version"), (6, 8))
     text = "compare the metadata table with storage, and count record keys in several partitions"

@@ -58,6 +58,11 @@ def is_unknown_version(properties: TableProperties, value: str) -> bool:
     return not properties.has_known_version
 
 
+def is_only_read(properties: TableProperties, value: str) -> bool:
+    """Return whether lakemark reads tables of this version, but does not write them."""
+    return properties.has_known_version and not FormatVersion(properties.version).is_written
+
+
 def is_another_layout(properties: TableProperties, value: str) -> bool:
     """Return whether the timeline layout is not the one of the table version."""
     if is_unknown_version(properties, value) or not value.strip():

@@ -27,6 +27,7 @@ from lakemark.config.property_predicates import (
     is_cdc_of_copy_on_write,
     is_custom_without_rules,
     is_none_of,
+    is_only_read,
     is_set,
     is_true,
     is_unknown_generator,
@@ -42,7 +43,7 @@ from lakemark.config.property_predicates import (
 from lakemark.config.property_rule import ANY_VALUE, Effect, PropertyRule, Purpose, Refusal
 from lakemark.config.time_folders import stored_unit, stored_zone
 from lakemark.config.time_pattern import TimePattern
-from lakemark.model.format_version import FormatVersion
+from lakemark.model.format_version import WRITTEN, FormatVersion
 
 #: Remedy for a property whose meaning for writers is unknown.
 REMOVE_PROPERTY = (
@@ -57,6 +58,7 @@ _DROP_METADATA_TABLE = (
 )
 
 _VERSIONS = ", ".join(str(int(version)) for version in FormatVersion)
+_WRITTEN_VERSIONS = ", ".join(str(int(version)) for version in WRITTEN)
 _INDEX_DEFINITIONS = ".hoodie/.index_defs/index.json"
 
 _HONOUR, _IGNORE = Effect.HONOUR, Effect.IGNORE
@@ -99,7 +101,8 @@ _IDENTITY = (
     _honoured(keys.DATABASE_NAME, "part of the checksum"),
     _honoured(
         keys.TABLE_CHECKSUM,
-        "a file with a wrong checksum is refused; each change of the file writes a new checksum",
+        "a file with a wrong checksum is refused; each change of the file writes a new checksum. "
+        "Only tables of versions 2 and 3 may lack it",
     ),
     _honoured(keys.TABLE_TYPE, "merge-on-read or copy-on-write"),
     _honoured(
@@ -111,6 +114,13 @@ _IDENTITY = (
             is_unknown_version,
             f"but only versions {_VERSIONS} can be read",
             "upgrade the table with Apache Hudi",
+        ),
+        Refusal(
+            _MAINTAIN,
+            f"values other than {_WRITTEN_VERSIONS}",
+            is_only_read,
+            f"but lakemark writes only versions {_WRITTEN_VERSIONS}",
+            f"upgrade it first: lakemark table upgrade TABLE --to {WRITTEN[0]:d} --run",
         ),
     ),
     _ignored(keys.INITIAL_VERSION, "the version that the table was created with; it is kept"),
@@ -147,7 +157,7 @@ _TIMELINE = (
     ),
     _honoured(keys.TIMELINE_PATH, "folder of the active timeline, version 8 and later"),
     _honoured(keys.TIMELINE_HISTORY_PATH, "folder of the archived timeline, version 8 and later"),
-    _honoured(keys.ARCHIVELOG_FOLDER, "folder of the archived timeline, version 6"),
+    _honoured(keys.ARCHIVELOG_FOLDER, "folder of the archived timeline, up to version 6"),
     _honoured(
         keys.TIMELINE_TIMEZONE,
         "the time zone of instant times; writing with `LOCAL` needs a setting "
@@ -435,7 +445,8 @@ _FILES = (
 _INDEXES = (
     _honoured(
         keys.METADATA_PARTITIONS,
-        "an index that is not updated with each commit would hide rows",
+        "an index that is not updated with each commit would hide rows. In versions before 6, the "
+        "metadata table is not read",
         Refusal(
             _MAINTAIN,
             f"partitions other than {', '.join(f'`{name}`' for name in MAINTAINED)}",
@@ -443,6 +454,11 @@ _INDEXES = (
             f"but lakemark updates only {', '.join(MAINTAINED)} with each commit",
             _DROP_METADATA_TABLE,
         ),
+    ),
+    _honoured(
+        keys.DROPPED_INDEXES,
+        "a property of lakemark: indexes of a metadata table that was dropped, which the next "
+        "metadata table has again",
     ),
     PropertyRule(
         keys.METADATA_PARTITIONS_INFLIGHT,

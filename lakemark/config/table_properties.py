@@ -1,9 +1,9 @@
 """Reads and writes the properties of a table, in ``.hoodie/hoodie.properties``.
 
-The file has the syntax of ``java.util.Properties``. Apache Hudi refuses a file without a valid
-checksum, which is a CRC-32 of ``<database>.<table>``. ``=`` and ``:`` inside values are not
-escaped, because hudi-rs does not unescape them and Java accepts both forms. Characters outside
-ASCII are escaped, because Java reads the file as ISO-8859-1.
+The file has the syntax of ``java.util.Properties``. From version 4 on it has a checksum, which is a
+CRC-32 of ``<database>.<table>``, and Apache Hudi refuses a file with a wrong one. ``=`` and ``:``
+inside values are not escaped, because hudi-rs does not unescape them and Java accepts both forms.
+Characters outside ASCII are escaped, because Java reads the file as ISO-8859-1.
 Source: ``HoodieTableConfig`` of Apache Hudi 1.2.0.
 """
 
@@ -111,7 +111,7 @@ class TableProperties:
 
     @property
     def version(self) -> int:
-        """The table version; 6, 8 and 9 are in use."""
+        """The table version (``FormatVersion``); 0 if it is not stored."""
         return int(self.values.get(keys.TABLE_VERSION, "0"))
 
     @property
@@ -303,7 +303,16 @@ class TableProperties:
 
     @property
     def metadata_partitions(self) -> tuple[str, ...]:
-        """Complete partitions of the metadata table; empty if there is no metadata table."""
+        """Complete partitions of the metadata table; empty if there is no metadata table.
+
+        Empty, too, in versions before 6, whose metadata tables are not read: their records have
+        other forms. Queries then list storage.
+        """
+        return self.stored_metadata_partitions if self.version >= FormatVersion.V6 else ()
+
+    @property
+    def stored_metadata_partitions(self) -> tuple[str, ...]:
+        """Complete partitions of the metadata table, even if lakemark cannot read them."""
         inflight = self.inflight_metadata_partitions
         listed = _csv(self.values.get(keys.METADATA_PARTITIONS))
         return tuple(name for name in listed if name not in inflight)
@@ -316,7 +325,7 @@ class TableProperties:
     @property
     def names_metadata_table(self) -> bool:
         """Whether there is a metadata table, complete or being built."""
-        return bool(self.metadata_partitions or self.inflight_metadata_partitions)
+        return bool(self.stored_metadata_partitions or self.inflight_metadata_partitions)
 
     @property
     def metadata_indexes(self) -> tuple[str, ...]:
@@ -372,19 +381,17 @@ class TableProperties:
         """Parse the stored properties.
 
         Raises:
-            CorruptData: there is no table name or no valid checksum; the version of the table is
-                not a number; or the table type or merge mode is unknown although the version is
-                known.
+            CorruptData: there is no table name or no valid checksum (a table of a version before 4
+                may lack it); the version of the table is not a number; or the table type or merge
+                mode is unknown although the version is known.
             Unsupported: the table type or merge mode is unknown, and the version is unknown too.
         """
         values = parse_properties(data)
         if keys.TABLE_NAME not in values:
             raise CorruptData(path, None, f"the property {keys.TABLE_NAME}", "none")
-        expected, actual = checksum(values), values.get(keys.TABLE_CHECKSUM, "none")
-        if actual != expected:
-            raise CorruptData(path, None, f"{keys.TABLE_CHECKSUM}={expected}", actual)
         properties = cls(values)
         _check_version(properties, path)
+        _check_checksum(properties, path)
         _check_word(properties, path, keys.TABLE_TYPE, [*TableType])
         if values.get(keys.MERGE_MODE):
             _check_word(properties, path, keys.MERGE_MODE, [*MergeMode])
@@ -397,6 +404,14 @@ def _check_version(properties: TableProperties, path: str) -> None:
     except ValueError:
         found = repr(properties.values[keys.TABLE_VERSION])
         raise CorruptData(path, None, f"a number as {keys.TABLE_VERSION}", found) from None
+
+
+def _check_checksum(properties: TableProperties, path: str) -> None:
+    stored = properties.values.get(keys.TABLE_CHECKSUM)
+    is_old = FormatVersion.V2 <= properties.version < FormatVersion.V4
+    expected = checksum(properties.values)
+    if stored != expected and not (is_old and stored is None):
+        raise CorruptData(path, None, f"{keys.TABLE_CHECKSUM}={expected}", stored or "none")
 
 
 def _check_word(properties: TableProperties, path: str, key: str, known: list[str]) -> None:

@@ -28,6 +28,9 @@ from lakemark.storage.storage import check_path
 #: Folder of the records whose partition value is null or empty.
 DEFAULT_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
+#: This folder before table version 5.
+OLD_DEFAULT_PARTITION = "default"
+
 #: Longest folder name that common file systems support, in bytes.
 MAX_FOLDER_NAME_BYTES = 255
 

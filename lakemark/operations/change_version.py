@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+import pyarrow.compute as pc
 
 from lakemark.config import keys
 from lakemark.config.key_generators import KeyGeneratorType, find_implemented
@@ -12,6 +15,7 @@ from lakemark.execution.runner import Runner
 from lakemark.index.stored_rows import detect_key_generator
 from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
 from lakemark.model.format_version import FormatVersion
+from lakemark.model.meta_columns import PARTITION_PATH
 from lakemark.operations.compact import (
     Compaction,
     Planned,
@@ -21,8 +25,14 @@ from lakemark.operations.compact import (
 from lakemark.operations.metadata_table import rebuild_metadata_table
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.stored_rows import stored_rows
+from lakemark.schema.field_path import top_column
 from lakemark.transaction.rollback import recover
 from lakemark.upgrade.change import VersionChange, change_version, needs_compaction, plan_change
+from lakemark.upgrade.old_keys import (
+    check_default_partition,
+    has_default_folder,
+    missing_key_properties,
+)
 from lakemark.upgrade.partition_types import typed_partition_fields
 
 
@@ -50,9 +60,10 @@ def plan_version_change(table: OpenTable, version: FormatVersion) -> PlannedChan
             that the table does not have.
         HudiError: see ``plan_change``.
     """
-    change = plan_change(table.context, version, _checked_fields(table, version))
+    change = plan_change(table.context, version, _derived_properties(table, version))
     pending = tuple(i.requested_at for i in table.store.pending_writes(table.timeline))
-    plans = [plan for _, plan in pending_compactions(table)]
+    is_written = table.version.is_written
+    plans = [plan for _, plan in pending_compactions(table)] if is_written else []
     if _merges(table, version):
         # Logs that were written while a compaction was pending must be merged afterwards.
         plans.append(CompactionPlan.of(table.view().slices_for_writing()))
@@ -68,14 +79,19 @@ def change_table_version(
     If the new version would read logs differently, all logs are merged first. If the table has a
     metadata table, the metadata table is rebuilt in the new version.
 
+    In an upgrade from a version before 6, pending compactions remain. Dead writers' instants are
+    rolled back after the change, because lakemark writes only from version 6 on.
+
     Raises:
         WriterAlive: another writer is writing.
         Refused: in the new version, Apache Hudi would write other record keys, or needs a column
             that the table does not have.
         HudiError: see ``change_version``; or a compaction failed.
     """
-    partition_fields = _checked_fields(table, version)
-    plan_change(table.context, version, partition_fields)
+    derived = _derived_properties(table, version)
+    plan_change(table.context, version, derived)
+    if not table.version.is_written:
+        return _upgrade_to_6(table, version, derived)
     rolled_back = tuple(recover(table.context))
     table.refresh()
     operations: list[CompactionOperation] = []
@@ -84,20 +100,60 @@ def change_table_version(
     requested = request_compaction(table) if _merges(table, version) else None
     if requested is not None:
         operations += _compact(table, requested, runner, merger_class)
-    change = change_version(table.context, version, partition_fields)
+    change = change_version(table.context, version, derived)
     if change.metadata_partitions and not change.is_none:
         rebuild_metadata_table(table.with_properties(change.after))
     return PlannedChange(rolled_back, tuple(operations), change)
 
 
-def _checked_fields(table: OpenTable, version: FormatVersion) -> tuple[str, ...] | None:
-    """Check keys and columns, and return the partition fields with their types.
+def _upgrade_to_6(
+    table: OpenTable, version: FormatVersion, derived: Mapping[str, str]
+) -> PlannedChange:
+    table.store.clock.check()  # fail before the change, because rollbacks follow
+    change = change_version(table.context, version, derived)
+    upgraded = table.with_properties(change.after)
+    rolled_back = tuple(recover(upgraded.context))
+    if change.metadata_partitions:
+        rebuild_metadata_table(upgraded)
+    return PlannedChange(rolled_back, (), change)
+
+
+def _derived_properties(table: OpenTable, version: FormatVersion) -> Mapping[str, str]:
+    """Check keys and columns, and return properties that only the rows of the table show."""
+    _check_keys(table, version)
+    _check_sequence(table, version)
+    if not table.version.is_written:
+        return _derived_for_6(table) if version is FormatVersion.V6 else {}
+    typed = _typed_fields(table, version)
+    return {keys.PARTITION_FIELDS: ",".join(typed)} if typed else {}
+
+
+def _derived_for_6(table: OpenTable) -> Mapping[str, str]:
+    """Return what a table of a version before 6 does not store about its keys and paths.
+
+    Raises:
+        Refused: see ``check_default_partition`` and ``missing_key_properties``.
+    """
+    properties, place = table.properties, table.location.url
+    sample = stored_rows(table)
+    if sample and table.version < FormatVersion.V5:
+        schema = sample[0].rows.schema
+        columns = [top_column(name, schema) for name in properties.partition_fields]
+        defaults = [path for path in table.view().partitions if has_default_folder(path)]
+        rows = (
+            (path, table.scan(columns=columns, where=pc.field(PARTITION_PATH) == path).to_table())
+            for path in defaults
+        )
+        check_default_partition(properties, rows, place)
+    return missing_key_properties(properties, sample, place)
+
+
+def _typed_fields(table: OpenTable, version: FormatVersion) -> tuple[str, ...] | None:
+    """Return the partition fields with their types.
 
     Types are returned only for a custom key generator, if the new version needs the types and the
     table's properties do not contain them; otherwise None.
     """
-    _check_keys(table, version)
-    _check_sequence(table, version)
     properties = table.properties
     stored = properties.values.get(keys.PARTITION_FIELDS, "")
     is_custom = find_implemented(properties.key_generator) is KeyGeneratorType.CUSTOM

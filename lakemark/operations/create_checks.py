@@ -22,6 +22,7 @@ from lakemark.index.bucket import BucketIndex
 from lakemark.keygen.key_generator import KeyGeneratorConfig
 from lakemark.keygen.key_value import key_value
 from lakemark.keygen.partition_expressions import check_folder_of
+from lakemark.model.format_version import WRITTEN, FormatVersion
 from lakemark.model.meta_columns import IS_DELETED, OPERATION, is_reserved
 from lakemark.schema.field_path import column_at, top_column
 
@@ -51,6 +52,20 @@ def choose(kind: type[Choice], value: object, parameter: str) -> Choice:
     is_text = all(isinstance(one.value, str) for one in kind)
     known = ", ".join(repr(one.name.lower() if is_text else one.value) for one in kind)
     message = f"{parameter} is {value!r}; choose one of {known}"
+    raise InvalidConfig(message)
+
+
+def choose_version(version: object) -> FormatVersion:
+    """Return the table version that a caller chose for a table to write.
+
+    Raises:
+        InvalidConfig: lakemark writes no such version.
+    """
+    for written in WRITTEN:
+        if version == written:
+            return written
+    known = ", ".join(f"{written:d}" for written in WRITTEN)
+    message = f"version is {version!r}; choose one of {known}"
     raise InvalidConfig(message)
 
 

@@ -74,6 +74,19 @@ def check_maintainable(table: OpenTable) -> None:
         check_stored_schema(table)
 
 
+def check_convertible(table: OpenTable) -> None:
+    """Check that lakemark may change the version of the table.
+
+    A table of a version before 6 is checked in full only when it has version 6, because its upgrade
+    rewrites no data file.
+
+    Raises:
+        Unsupported: lakemark does not maintain such a table.
+    """
+    if table.version.is_written:
+        check_maintainable(table)
+
+
 def check_stored_schema(table: OpenTable) -> None:
     """Check that lakemark can continue the schema of the table, if there are commits.
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark.config.partition_field import PartitionField
-from lakemark.keygen.partition_path import DEFAULT_PARTITION
+from lakemark.keygen.partition_path import DEFAULT_PARTITION, OLD_DEFAULT_PARTITION
 from lakemark.model.meta_columns import PARTITION_PATH
 from lakemark.read.expression_pruning import column_guarantee, null_guarantee
 
@@ -66,7 +66,7 @@ def _value_guarantee(name: str, text: str, schema: pa.Schema) -> list[pc.Express
     if name not in schema.names:
         return []
     column, data_type = pc.field(name), schema.field(name).type
-    if text == DEFAULT_PARTITION:
+    if text in (DEFAULT_PARTITION, OLD_DEFAULT_PARTITION):
         nothing = column.is_null()
         return [nothing | column.isin(["", text])] if data_type == pa.string() else [nothing]
     try:

@@ -10,6 +10,10 @@ file is replaced. All steps run under the table's lock:
 4. **Replace the properties.** From now on, the table has the new version.
 5. Delete the old timeline and archive.
 
+An upgrade from a version before 6 has only steps 1, 4 and 5, because the timeline keeps its layout.
+Pending instants remain, because in version 6 they have the same meaning. Step 5 deletes the copies
+of compaction plans in ``.hoodie/.aux``, which Hudi before 0.14 read instead of the plans.
+
 After a crash in steps 1 to 3, the table has its old version. It may have lost its metadata table,
 which the next writer builds again. Files of the new timeline are not read, and the next attempt
 deletes them in step 2. After a crash in step 5, the remaining files of the old timeline are not
@@ -17,13 +21,14 @@ read. If ``change_version`` is called again, it deletes them, except an archive 
 
 Apache Hudi moves file by file and replaces the properties last. If it crashes in between, the
 timeline has files in two layouts. Source: ``UpgradeDowngrade``, ``UpgradeDowngradeUtils`` and the
-handlers from version 6 to 9 of Apache Hudi 1.2.0.
+handlers from version 2 to 9 of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from lakemark.config import keys
 from lakemark.config.property_check import check_allows
@@ -31,6 +36,7 @@ from lakemark.config.property_rule import Purpose
 from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
 from lakemark.errors import Refused
 from lakemark.metadata.bootstrap import drop_metadata_table
+from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.file_slice import LogFile
 from lakemark.model.format_version import FormatVersion
@@ -60,6 +66,9 @@ _ENDED = (*COMMITS, Action.ROLLBACK, Action.COMPACTION)
 #: how to read the new archive.
 _NOWHERE = ".hoodie/.none"
 
+_PLAN_COPIES = ".hoodie/.aux"
+_NO_PROPERTIES: Mapping[str, str] = MappingProxyType({})
+
 
 @dataclass(frozen=True, slots=True)
 class VersionChange:
@@ -86,19 +95,23 @@ class VersionChange:
 
 
 def needs_compaction(before: FormatVersion, after: FormatVersion) -> bool:
-    """Return whether all logs must be compacted first. Only a change from 8 to 9 keeps logs."""
-    return before is not after and (before, after) != (FormatVersion.V8, FormatVersion.V9)
+    """Return whether all logs must be compacted first.
+
+    Only a change from 8 to 9, and an upgrade from a version before 6 to 6, keep logs.
+    """
+    keeps_logs = (before, after) == (FormatVersion.V8, FormatVersion.V9)
+    return before.is_written and before is not after and not keeps_logs
 
 
 def plan_change(
-    context: TableContext, version: FormatVersion, partition_fields: Sequence[str] | None = None
+    context: TableContext, version: FormatVersion, derived: Mapping[str, str] = _NO_PROPERTIES
 ) -> VersionChange:
     """Return what ``change_version`` would do after pending instants have ended.
 
     Args:
         context: the table.
         version: the new version of the table.
-        partition_fields: see ``properties_of``.
+        derived: see ``properties_of``.
 
     Raises:
         Refused: the change is not possible now. The message says what to do first.
@@ -106,12 +119,13 @@ def plan_change(
         Unsupported: this project does not write the table's metadata table or payload.
     """
     timeline = context.timeline.load()
-    _check_nothing_pending(context, timeline, _ENDED)
-    return _planned(context, version, partition_fields)
+    if context.timeline.version.is_written:
+        _check_nothing_pending(context, timeline, _ENDED)
+    return _planned(context, version, derived)
 
 
 def change_version(
-    context: TableContext, version: FormatVersion, partition_fields: Sequence[str] | None = None
+    context: TableContext, version: FormatVersion, derived: Mapping[str, str] = _NO_PROPERTIES
 ) -> VersionChange:
     """Change the version of the table.
 
@@ -120,7 +134,7 @@ def change_version(
     Args:
         context: the table.
         version: the new version of the table.
-        partition_fields: see ``properties_of``.
+        derived: see ``properties_of``.
 
     Returns:
         The change that was made.
@@ -131,8 +145,9 @@ def change_version(
     """
     with context.lock.hold(LOCK_WAIT_S) as lease:
         timeline = context.timeline.load()
-        _check_nothing_pending(context, timeline)
-        change = _planned(context, version, partition_fields)
+        if context.timeline.version.is_written:
+            _check_nothing_pending(context, timeline)
+        change = _planned(context, version, derived)
         _check_logs(context.storage, change)
         _check_merged(context, change, timeline)
         bare = change.before
@@ -173,13 +188,14 @@ def _check_nothing_pending(
 
 
 def _planned(
-    context: TableContext, version: FormatVersion, partition_fields: Sequence[str] | None
+    context: TableContext, version: FormatVersion, derived: Mapping[str, str]
 ) -> VersionChange:
     storage, store = context.storage, context.timeline
     before = read_properties(storage)
-    check_allows(before, Purpose.MAINTAIN, storage.location.url)
     is_same = before.version == version
-    after = before if is_same else properties_of(before, version, partition_fields)
+    after = before if is_same else properties_of(before, version, derived)
+    is_maintained = FormatVersion(before.version).is_written
+    check_allows(before if is_maintained else after, Purpose.MAINTAIN, storage.location.url)
     old, new = layout_of(before, store.version), layout_of(after, version)
     is_moved = old.names_completion != new.names_completion
     if is_moved and old.folder == new.folder:
@@ -194,8 +210,19 @@ def _planned(
         after,
         tuple(moves(storage, store, old, new)) if is_moved else (),
         tuple(archived_instants(store.archive_files)) if is_moved else (),
-        before.metadata_partitions,
+        before.metadata_partitions if is_maintained else _old_metadata_partitions(storage, before),
     )
+
+
+def _old_metadata_partitions(storage: Storage, before: TableProperties) -> tuple[str, ...]:
+    """Return the partitions of a metadata table that lakemark does not read.
+
+    Before version 4, the table's properties do not name them.
+    """
+    folders = (folder.rstrip("/") for folder in storage.list_folder(METADATA_FOLDER)[0])
+    found = (folder.rpartition("/")[2] for folder in folders)
+    listed = tuple(sorted(name for name in found if not name.startswith(".")))
+    return before.stored_metadata_partitions or listed
 
 
 def _check_logs(storage: Storage, change: VersionChange) -> None:
@@ -301,6 +328,8 @@ def _delete_timeline(storage: Storage, change: VersionChange, lease: Lease) -> N
     If the version was not changed, delete what a failed attempt has left in the other layout.
     """
     before, after = FormatVersion(change.before.version), FormatVersion(change.after.version)
+    if after is FormatVersion.V6:
+        _delete_plan_copies(storage, lease)
     if before is after:
         other = LayoutV2() if after is FormatVersion.V6 else LayoutV1(archive_folder=_NOWHERE)
         _delete_leftovers(storage, other, set(), lease)
@@ -309,3 +338,13 @@ def _delete_timeline(storage: Storage, change: VersionChange, lease: Lease) -> N
         lease.check()
         storage.delete([move.source for move in change.moves])
         storage.delete(archive)
+
+
+def _delete_plan_copies(storage: Storage, lease: Lease) -> None:
+    """Delete the copies of plans that Hudi before 0.14 wrote next to the timeline."""
+    _, objects = storage.list_folder(_PLAN_COPIES)
+    instants = ((o.path, LayoutV1().parse(o.name)) for o in objects)
+    copies = [path for path, one in instants if one and one.action is Action.COMPACTION]
+    if copies:
+        lease.check()
+        storage.delete(copies)

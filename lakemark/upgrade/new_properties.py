@@ -1,9 +1,10 @@
 """Converts a table's properties to those of another version.
 
 Records are merged in the same way before and after the change; only the properties that describe
-the merging differ. Source: ``SevenToEightUpgradeHandler``, ``EightToNineUpgradeHandler``,
-``NineToEightDowngradeHandler`` and ``EightToSevenDowngradeHandler`` of Apache Hudi 1.2.0, with
-these differences:
+the merging differ. An upgrade from a version before 6 keeps all properties, and adds those that
+earlier versions do not store. Source: the handlers from ``TwoToThreeUpgradeHandler`` to
+``EightToNineUpgradeHandler``, ``NineToEightDowngradeHandler`` and ``EightToSevenDowngradeHandler``
+of Apache Hudi 1.2.0, with these differences:
 
 - If the new version cannot merge records in the same way, the change is refused.
 - A table of version 6 with ``OverwriteWithLatestAvroPayload`` keeps commit-time ordering, even if
@@ -19,8 +20,9 @@ these differences:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from lakemark.config import keys
 from lakemark.config.merge_request import merge_properties
@@ -39,6 +41,7 @@ from lakemark.config.table_properties import (
     layout_properties,
     ordering_key,
 )
+from lakemark.errors import InvalidConfig
 from lakemark.model.format_version import FormatVersion
 
 #: Properties that depend on the version and are written again. All other properties are kept.
@@ -72,20 +75,22 @@ _VERSIONED = frozenset(
 def properties_of(
     properties: TableProperties,
     version: FormatVersion,
-    partition_fields: Sequence[str] | None = None,
+    derived: Mapping[str, str] = MappingProxyType({}),
 ) -> TableProperties:
     """Return the properties of a table in a new version, without those of the metadata table.
 
     Args:
         properties: the current properties of the table.
         version: the new version of the table.
-        partition_fields: partition fields as ``field:TYPE``, for a table with key generator
-            ``CUSTOM`` whose properties lack the types; None to keep the stored fields.
+        derived: properties that the table does not store, but which its rows show.
 
     Raises:
-        InvalidConfig: the new version has no settings that express how the table merges records.
+        InvalidConfig: the new version has no settings that express how the table merges records; or
+            the table must first be upgraded to version 6.
         Unsupported: the payload class is unknown.
     """
+    if not FormatVersion(properties.version).is_written:
+        return _upgraded_to_6(properties, version, derived)
     settings, payload = merge_settings(properties), stored_payload(properties)
     mode = settings.mode
     if version is FormatVersion.V8 and has_rules(payload):
@@ -107,9 +112,30 @@ def properties_of(
             **merge_properties(replace(settings, payload=None), payload, version),
             **_strategy_of_payload(properties, settings, version),
             **_key_generator(properties),
-            **_partition_fields(properties, version, partition_fields),
+            **_partition_fields(properties, version),
+            **derived,
         }
     )
+
+
+def _upgraded_to_6(
+    properties: TableProperties, version: FormatVersion, derived: Mapping[str, str]
+) -> TableProperties:
+    """Return the properties of a table of a version before 6 in version 6.
+
+    Raises:
+        InvalidConfig: another version is wanted. As in Apache Hudi, the upgrade to 6 comes first.
+    """
+    if version is not FormatVersion.V6:
+        message = (
+            f"a table of version {properties.version} is first upgraded to version 6: lakemark "
+            "table upgrade TABLE --to 6 --run"
+        )
+        raise InvalidConfig(message)
+    layout = {keys.TIMELINE_LAYOUT_VERSION: "1"}
+    stored = properties.values
+    kept = properties.without_metadata_table().values if properties.names_metadata_table else stored
+    return TableProperties({**layout, **kept, keys.TABLE_VERSION: "6", **derived})
 
 
 def changed_properties(
@@ -136,9 +162,7 @@ def _strategy_of_payload(
     return {keys.MERGE_STRATEGY_ID: strategy} if strategy else {}
 
 
-def _partition_fields(
-    properties: TableProperties, version: FormatVersion, typed: Sequence[str] | None
-) -> dict[str, str]:
+def _partition_fields(properties: TableProperties, version: FormatVersion) -> dict[str, str]:
     """Return the property with the partition fields.
 
     Only for key generator ``CUSTOM``, and only from version 8 on, it contains the fields' types.
@@ -148,7 +172,7 @@ def _partition_fields(
         return {}
     if version is FormatVersion.V6:
         return {keys.PARTITION_FIELDS: ",".join(properties.partition_fields)}
-    return {keys.PARTITION_FIELDS: ",".join(typed) if typed else stored}
+    return {keys.PARTITION_FIELDS: stored}
 
 
 def _key_generator(properties: TableProperties) -> dict[str, str]:

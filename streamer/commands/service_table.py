@@ -15,7 +15,7 @@ from lakemark.errors import InvalidConfig
 from lakemark.execution.runner import LazyRunner, LocalRunner, Runner
 from lakemark.model.rollback_plan import RollbackPlan
 from lakemark.operations.open_table import OpenTable
-from lakemark.operations.write_checks import check_maintainable
+from lakemark.operations.write_checks import check_convertible, check_maintainable
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
 from lakemark.storage import canonical_url
 from lakemark.timeline.locks.open_lock import LockProviderName
@@ -42,6 +42,20 @@ def open_for_service(arguments: argparse.Namespace, mergers: Sequence[str] = ())
     """
     table = open_as_writer(arguments, mergers)
     check_maintainable(table)
+    _check_zone(table, arguments)
+    return table
+
+
+def open_for_version_change(
+    arguments: argparse.Namespace, mergers: Sequence[str] = ()
+) -> OpenTable:
+    """Open the named table to change its version, which may be one that lakemark only reads.
+
+    Raises:
+        TableNotFound, Unsupported, TimelineZoneUnknown: as for ``open_for_service``.
+    """
+    table = open_as_writer(arguments, mergers)
+    check_convertible(table)
     _check_zone(table, arguments)
     return table
 

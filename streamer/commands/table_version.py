@@ -15,7 +15,7 @@ from lakemark.operations.change_version import (
 )
 from lakemark.operations.open_table import OpenTable
 from lakemark.upgrade.new_properties import changed_properties
-from streamer.commands.service_table import chosen_runner, open_for_service, show_work
+from streamer.commands.service_table import chosen_runner, open_for_version_change, show_work
 from streamer.commands.table import Facts
 from streamer.wording import counted
 
@@ -28,7 +28,7 @@ def execute(arguments: argparse.Namespace) -> int:
         Refused: the change is not possible now; the message names the remedy.
         HudiError: the table cannot be read or written.
     """
-    table = open_for_service(arguments, arguments.merger)
+    table = open_for_version_change(arguments, arguments.merger)
     version = FormatVersion(int(arguments.to))
     _check_direction(table, version, arguments.view)
     if arguments.step == "run":

@@ -97,9 +97,15 @@ def ask(table: OpenTable, query: str, options: Mapping[str, str]) -> Scan | CdcS
 
 
 def sorted_rows(rows: pa.Table) -> list[Row]:
-    """Sort the rows; their times have no zone, as Spark writes them, and are in UTC."""
+    """Sort the rows, and the entries of maps, which have no order in Avro.
+
+    Times have no zone, as Spark writes them, and are in UTC.
+    """
     columns = [_without_zone(column) for column in rows.columns]
     listed: list[Row] = pa.table(columns, rows.column_names).to_pylist()
+    for name in (field.name for field in rows.schema if pa.types.is_map(field.type)):
+        for row in listed:
+            row[name] = row[name] and sorted(row[name])
     names = [name for name in (PARTITION_PATH, RECORD_KEY) if name in rows.column_names]
     return sorted(listed, key=lambda row: str(([row[name] for name in names], row)))
 

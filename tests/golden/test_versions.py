@@ -11,7 +11,7 @@ from lakemark.config import keys
 from lakemark.errors import Refused
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import COMMITS
-from lakemark.model.format_version import FormatVersion
+from lakemark.model.format_version import WRITTEN, FormatVersion
 from lakemark.model.meta_columns import without_meta_columns
 from lakemark.operations.change_version import change_table_version, plan_version_change
 from lakemark.operations.metadata_table import metadata_differences
@@ -22,7 +22,7 @@ from tests.golden.golden_table import sorted_rows, unpack
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable
 
-V6, V8, V9 = FormatVersion
+V6, V8, V9 = WRITTEN
 
 
 def opened(table: OpenTable) -> OpenTable:

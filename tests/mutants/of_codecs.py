@@ -323,8 +323,15 @@ OF_CODECS = (
     ),
     Mutant(
         "lakemark/config/table_properties.py",
-        "        if actual != expected:\n",
-        "        if False:\n",
+        "    is_old = FormatVersion.V2 <= properties.version < FormatVersion.V4\n",
+        "    is_old = True\n",
+        "properties that were truncated before their checksum are used",
+        _PROPERTIES,
+    ),
+    Mutant(
+        "lakemark/config/table_properties.py",
+        "    if stored != expected and not (is_old and stored is None):\n",
+        "    if False:\n",
         "properties that were damaged are used",
         _PROPERTIES,
     ),

@@ -20,14 +20,20 @@ import pytest
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.edit import write_checkpoint
 from checkpoints.lookup import find_progress
-from lakemark.config.table_properties import MAINTAINED_INDEXES, TableType
+from lakemark.config import keys
+from lakemark.config.table_properties import (
+    MAINTAINED_INDEXES,
+    PROPERTIES_PATH,
+    TableProperties,
+    TableType,
+)
 from lakemark.config.table_spec import TableSpec
 from lakemark.errors import Refused, TableNotFound
 from lakemark.execution.runner import LocalRunner, Result, Task
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import COMMITS, Action
 from lakemark.model.file_slice import FileSlice
-from lakemark.model.format_version import FormatVersion
+from lakemark.model.format_version import WRITTEN, FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.operations.archive import archive, plan_archival
 from lakemark.operations.change_version import change_table_version
@@ -220,7 +226,7 @@ class TableScenario:
         to = writer(wrap(storage_at(root.child(TABLE))), multi_writer=multi_writer)
         to = on_clock(to, CLOCK)
         to.settings = replace(to.settings, metadata_table=self.has_metadata)
-        if not to.table.timeline.pending(Action.RESTORE):
+        if to.table.version.is_written and not to.table.timeline.pending(Action.RESTORE):
             to.recover()
         return to
 
@@ -387,6 +393,15 @@ def changed_to(version: FormatVersion) -> Prepare:
         change_version_to(version)(writer(storage))
 
     return prepare
+
+
+def as_old_version(storage: Storage) -> None:
+    """Give a table of version 6 the properties of version 4, and a copy of a compaction plan."""
+    for home in (storage, FolderStorage(storage, METADATA_FOLDER)):
+        values = read_properties(home).values
+        old = TableProperties({**values, keys.TABLE_VERSION: "4"})
+        home.put(PROPERTIES_PATH, old.to_bytes())
+    storage.put(_PLAN_COPY, b"plan")
 
 
 def with_metadata(storage: Storage) -> None:
@@ -667,6 +682,11 @@ def is_of(version: FormatVersion, writes: int) -> Callable[[OpenTable], bool]:
     return shows
 
 
+def is_upgraded_to_6(table: OpenTable) -> bool:
+    is_copied = table.storage.head(_PLAN_COPY) is not None
+    return is_of(FormatVersion.V6, 2)(table) and not is_copied
+
+
 def resumes_at(checkpoint: KafkaCheckpoint | None) -> Callable[[OpenTable], bool]:
     def shows(table: OpenTable) -> bool:
         progress = find_progress(table, table.timeline)
@@ -695,8 +715,9 @@ def is_metadata_maintained(table: OpenTable) -> bool:
 
 
 _COW = TableType.COPY_ON_WRITE
-_V6, _V8, _V9 = FormatVersion
+_V6, _V8, _V9 = WRITTEN
 _UNDONE = count_of(Action.ROLLBACK)
+_PLAN_COPY = ".hoodie/.aux/20260101000000000.compaction.requested"
 #: The rows before, between and after the two commits of a program.
 _OF_PROGRAM: tuple[Rows, ...] = (
     STATES[0],
@@ -840,6 +861,12 @@ SCENARIOS: dict[str, Scenario] = {
         then(plain(2, version=_V8), with_metadata),
         change_version_to(_V9),
         is_of(_V9, 2),
+        makes_metadata=True,
+    ),
+    "upgrade from version 4": TableScenario(
+        then(plain(2, version=_V6), with_metadata, as_old_version),
+        change_version_to(_V6),
+        is_upgraded_to_6,
         makes_metadata=True,
     ),
     "downgrade to version 8": TableScenario(

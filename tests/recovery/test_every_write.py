@@ -41,7 +41,11 @@ if TYPE_CHECKING:
 DOUBTS: tuple[When, ...] = ("lost", "doubtful")
 
 #: Scenarios that take long on a local disk, too; other scenarios build a metadata table as well.
-LONG = ("bootstrap of the metadata table", "upgrade from version 8")
+LONG = (
+    "bootstrap of the metadata table",
+    "upgrade from version 4",
+    "upgrade from version 8",
+)
 
 
 def cases() -> Iterator[ParameterSet]:

@@ -41,6 +41,14 @@ def version(number: int) -> dict[str, str]:
     return pinned | (ORDERED_THE_OLD_WAY if number == 6 else {})
 
 
+def of_release_0_9(*groups: Options) -> dict[str, str]:
+    """Combine options that Hudi 0.9 needs under their names of that time."""
+    options = {**ORDERED_THE_OLD_WAY, **NO_METADATA}
+    for group in groups:
+        options |= group
+    return options
+
+
 def version_unpinned(number: int) -> dict[str, str]:
     """Set the version of a table. Use this if writes would upgrade to the same version anyway."""
     return {"hoodie.write.table.version": str(number)}

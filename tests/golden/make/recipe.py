@@ -26,6 +26,8 @@ class Recipe:
         snapshot_by_java: whether Hudi's reader in Java reads the snapshot.
         may_be_refused: the beginning of the names of queries that Apache Hudi may refuse; its error
             is then recorded in place of an answer.
+        earlier: what older releases of Apache Hudi write first: the number of each release, and its
+            steps. ``history`` follows, by the current release.
     """
 
     name: str
@@ -37,3 +39,4 @@ class Recipe:
     asks_cdc: bool = False
     snapshot_by_java: bool = False
     may_be_refused: tuple[str, ...] = ()
+    earlier: tuple[tuple[str, History], ...] = ()

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.golden.make.gate import rows_behind
 from tests.golden.make.options import Options
+from tests.golden.make.release import HUDI_0_9, Release
 from tests.golden.make.rows import COLUMNS, Row
 from tests.golden.make.timeline_files import completed_writes, requested_instants, timeline_folder
 from tests.waiting import until
@@ -31,6 +32,7 @@ class TableInMaking:
         path: the table's folder.
         scratch: a folder for files that are not part of the table.
         options: the options of every write.
+        release: the release of Apache Hudi that writes.
         steps: the steps so far, as ``meta.json`` records them.
     """
 
@@ -38,6 +40,7 @@ class TableInMaking:
     path: Path
     scratch: Path
     options: Options
+    release: Release
     steps: list[object] = field(default_factory=list)
 
     def write(
@@ -150,17 +153,28 @@ class TableInMaking:
 
     @contextmanager
     def _write_client(self, options: Options) -> Iterator[Any]:
-        to_scala = self._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap
-        client = self._jvm.org.apache.hudi.HoodieCLIUtils.createHoodieWriteClient(
-            self.spark._jsparkSession,
-            str(self.path),
-            to_scala({**self.options, **options}),
-            self._jvm.scala.Option.empty(),
-        )
+        client = self._new_client({**self.options, **options})
         try:
             yield client
         finally:
             client.close()
+
+    def _new_client(self, options: Options) -> Any:
+        if self.release is HUDI_0_9:
+            return self._jvm.org.apache.hudi.DataSourceUtils.createHoodieClient(
+                self.spark.sparkContext._jsc,
+                None,
+                str(self.path),
+                self.options["hoodie.table.name"],
+                dict(options),
+            )
+        to_scala = self._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap
+        return self._jvm.org.apache.hudi.HoodieCLIUtils.createHoodieWriteClient(
+            self.spark._jsparkSession,
+            str(self.path),
+            to_scala(options),
+            self._jvm.scala.Option.empty(),
+        )
 
 
 def _keeping_errors(action: Callable[[], None], errors: list[BaseException]) -> Callable[[], None]:

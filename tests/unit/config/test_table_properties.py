@@ -194,3 +194,23 @@ def test_the_key_generator_of_the_writer_decides_whether_folders_are_values(
 def test_the_custom_key_generator_stores_types_with_the_partition_fields() -> None:
     properties = TableProperties({keys.PARTITION_FIELDS: "region:SIMPLE, seen:TIMESTAMP,plain"})
     assert properties.partition_fields == ("region", "seen", "plain")
+
+
+@pytest.mark.parametrize("version", [0, 2, 3, 4, 5, 6, 9])
+def test_only_versions_2_and_3_may_lack_the_checksum(version: int) -> None:
+    data = f"hoodie.table.name=t\nhoodie.table.version={version}\n".encode()
+    if version in (2, 3):
+        assert TableProperties.parse(data).version == version
+    else:
+        with pytest.raises(CorruptData, match=r"hoodie\.table\.checksum"):
+            TableProperties.parse(data)
+    with pytest.raises(CorruptData, match=r"hoodie\.table\.checksum"):
+        TableProperties.parse(data + b"hoodie.table.checksum=1\n")
+
+
+def test_metadata_tables_before_version_6_are_not_read() -> None:
+    stored = {keys.TABLE_NAME: "t", keys.METADATA_PARTITIONS: "files"}
+    for version, read in ((4, ()), (5, ()), (6, ("files",))):
+        properties = TableProperties({**stored, keys.TABLE_VERSION: str(version)})
+        assert properties.metadata_partitions == read
+        assert properties.names_metadata_table

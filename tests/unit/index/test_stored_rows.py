@@ -17,7 +17,7 @@ from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.index.bucket import BucketIndex
 from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
-from lakemark.model.format_version import FormatVersion
+from lakemark.model.format_version import WRITTEN
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
 from lakemark.operations.create import create_on
 from lakemark.operations.open_table import OpenTable
@@ -220,7 +220,7 @@ def test_single_complex_key_uses_the_encoding_of_the_rows(is_bare: bool) -> None
 
 
 def test_single_complex_key_of_an_empty_table_uses_the_default_encoding() -> None:
-    for version in FormatVersion:
+    for version in WRITTEN:
         table = opened(complex_table(), {keys.TABLE_VERSION: str(int(version))})
         keys_of = check_stored_rows(table, BucketIndex(2, ("id",)))
         assert keys_of.record_keys(ROWS)[0].as_py() == "id:k0"

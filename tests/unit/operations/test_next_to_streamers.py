@@ -15,7 +15,7 @@ from checkpoints.lookup import find_progress, find_table_progress
 from lakemark.config import keys
 from lakemark.config.table_properties import TableType
 from lakemark.model.action import COMMITS
-from lakemark.model.format_version import FormatVersion
+from lakemark.model.format_version import WRITTEN
 from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
 from lakemark.transaction.carried_metadata import CHECKPOINT_KEY
@@ -24,7 +24,7 @@ from tests.json_stream import TOPIC, JsonStream
 from tests.unit.operations.tables import FAST, reopen
 
 OTHER = "other"
-KINDS = [(kind, version) for kind in TableType for version in FormatVersion]
+KINDS = [(kind, version) for kind in TableType for version in WRITTEN]
 
 
 @pytest.fixture(params=KINDS, ids=lambda kind: f"{kind[0]}-v{kind[1]:d}")

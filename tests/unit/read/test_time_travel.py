@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lakemark.config.table_properties import TableType
 from lakemark.errors import InvalidConfig
 from lakemark.model.action import Action
-from lakemark.model.format_version import FormatVersion
+from lakemark.model.format_version import WRITTEN, FormatVersion
 from lakemark.operations.archive import archive
 from lakemark.operations.clean import clean
 from lakemark.operations.open_table import open_table
@@ -145,7 +145,7 @@ def test_read_optimized_state_is_that_of_the_last_compaction() -> None:
     assert _payloads(history, last) == {"a": 2}
 
 
-@pytest.mark.parametrize("version", FormatVersion)
+@pytest.mark.parametrize("version", WRITTEN)
 def test_cleaned_state_is_refused_after_the_clean_was_archived(
     version: FormatVersion,
 ) -> None:

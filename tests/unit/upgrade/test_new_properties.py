@@ -11,11 +11,11 @@ from lakemark.config import keys
 from lakemark.config.merge_settings import PAYLOAD_CLASSES, Payload, merge_settings
 from lakemark.config.table_properties import MergeMode, TableProperties
 from lakemark.config.table_spec import TableSpec
-from lakemark.model.format_version import FormatVersion
+from lakemark.model.format_version import WRITTEN, FormatVersion
 from lakemark.upgrade.new_properties import changed_properties, properties_of
 from tests.unit.config.test_table_spec import ORDERED, OWN
 
-V6, V8, V9 = FormatVersion
+V6, V8, V9 = WRITTEN
 
 #: Of MySQL's payload there are two ordering columns, which only version 9 has.
 PAYLOADS = [name for name in PAYLOAD_CLASSES if "MySql" not in name]
@@ -27,7 +27,7 @@ SPECS = [
 ]
 
 
-@pytest.mark.parametrize(("before", "after"), list(product(FormatVersion, FormatVersion)))
+@pytest.mark.parametrize(("before", "after"), list(product(WRITTEN, WRITTEN)))
 def test_the_words_change_and_not_what_they_say(
     before: FormatVersion, after: FormatVersion
 ) -> None:
@@ -152,7 +152,7 @@ def test_key_generator_has_word_and_class_after_a_change(
     stored: dict[str, str], word: str, class_name: str
 ) -> None:
     both = {keys.KEY_GENERATOR_TYPE: word, keys.KEY_GENERATOR_CLASS: f"{_KEYGEN}{class_name}"}
-    for before, after in product(FormatVersion, FormatVersion):
+    for before, after in product(WRITTEN, WRITTEN):
         made = replace(ORDERED, version=before).to_properties().values
         kept = {key: text for key, text in made.items() if key not in both}
         changed = properties_of(TableProperties({**kept, **stored}), after)
@@ -174,5 +174,5 @@ def test_partition_fields_have_types_from_version_8_on() -> None:
     assert properties_of(of_8, V9).values[keys.PARTITION_FIELDS] == "day:SIMPLE,at:TIMESTAMP"
     of_6 = properties_of(of_8, V6)
     assert of_6.values[keys.PARTITION_FIELDS] == "day,at"
-    again = properties_of(of_6, V9, ("day:SIMPLE", "at:TIMESTAMP"))
+    again = properties_of(of_6, V9, {keys.PARTITION_FIELDS: "day:SIMPLE,at:TIMESTAMP"})
     assert again.values[keys.PARTITION_FIELDS] == "day:SIMPLE,at:TIMESTAMP"
