@@ -180,8 +180,8 @@ def open(
         path: a local path, such as ``~/orders``, or a URL, such as ``s3://bucket/orders``.
         mergers: custom mergers, for a table in merge mode ``CUSTOM``. The first merger that has the
             table's strategy id is used.
-        buckets: number of buckets in each partition. Pass it only if the table's commits do not
-            record the number.
+        buckets: number of buckets in each partition. Pass it only if the table has a bucket index
+            and its commits do not record the number.
         timezone: time zone of the table's instants, for a table whose timeline is in local time.
         lock_provider: ``storage``, ``file_system`` or ``in_process``. All writers of a table need
             the same provider. If Apache Hudi also writes the table and the table is on a local

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -26,7 +26,8 @@ from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.metadata_updater import MetadataUpdater
 from lakemark.transaction.multi_writer import MultiWriter
 from lakemark.write.file_group_write import write_file_group
-from lakemark.write.partitioner import divide
+from lakemark.write.file_sizing import FileSizing
+from lakemark.write.partitioner import Bucket, divide
 from lakemark.write.write_context import WriteContext
 
 SCHEMA = pa.schema(
@@ -93,6 +94,13 @@ def writer(
     return TableWriter(table, SCHEMA, WriterSettings(INDEX, log_format))
 
 
+def lookup_writer(storage: Storage, sizing: FileSizing | None = None) -> TableWriter:
+    """Open a writer of a table without a bucket index."""
+    to = writer(storage)
+    to.settings = replace(to.settings, index=None, sizing=sizing or FileSizing())
+    return to
+
+
 def reopened(
     to: TableWriter,
     *,
@@ -139,12 +147,21 @@ def write_files(to: TableWriter, rows: Iterable[Row]) -> list[WriteStat]:
 
 def write_files_of(to: TableWriter, context: WriteContext, rows: Iterable[Row]) -> list[WriteStat]:
     """Write the files of an instant that has begun."""
-    assignment = to.assign_file_groups()
+    made = changes(rows)
+    placed = to.place(context, made)
     written = (
-        write_file_group(context, assignment.task(bucket), [part])
-        for bucket, part in divide(changes(rows), to.settings.index)
+        write_file_group(context, placed.assignment.task(bucket), [part])
+        for bucket, part in divide(made, placed.numbers)
     )
     return [stat for stat in written if stat is not None]
+
+
+def by_bucket(
+    changes: pa.Table, index: BucketIndex | None = INDEX
+) -> list[tuple[Bucket, pa.Table]]:
+    """Divide changes by the hashes of their keys."""
+    assert index is not None
+    return divide(changes, index.bucket_ids(changes.column(RECORD_KEY)))
 
 
 def commit(
@@ -171,7 +188,7 @@ def keys_of_two_buckets() -> tuple[str, str]:
 
 
 def _bucket_of(key: str) -> int:
-    ((bucket, _),) = divide(changes([Row(key)]), INDEX)
+    ((bucket, _),) = by_bucket(changes([Row(key)]))
     return bucket.number
 
 

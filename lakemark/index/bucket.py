@@ -15,7 +15,6 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +24,8 @@ import pyarrow.compute as pc
 
 from lakemark.codec.java_hash import list_hash
 from lakemark.errors import InvalidConfig
+from lakemark.index.index import NEW_KEY
+from lakemark.index.key_search import SearchedGroup
 from lakemark.keygen.key_generator import EMPTY_PART, NULL_PART
 from lakemark.model.file_slice import FileGroupId
 from lakemark.storage.storage import Storage
@@ -63,10 +64,27 @@ class BucketIndex:
 
     def bucket_ids(self, record_keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int32]:
         """Return the bucket of each record key. Keys must not be null."""
+        return self.hashes(record_keys) % np.int32(self.bucket_count)
+
+    def hashes(self, record_keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int32]:
+        """Return the hash of each record key, which is not negative."""
         chunks = record_keys.chunks if isinstance(record_keys, pa.ChunkedArray) else [record_keys]
         hashes = [self._hashes(chunk) for chunk in chunks]
-        positive = np.concatenate([np.empty(0, np.int32), *hashes]) & np.int32(0x7FFFFFFF)
-        return positive % np.int32(self.bucket_count)
+        return np.concatenate([np.empty(0, np.int32), *hashes]) & np.int32(0x7FFFFFFF)
+
+    def tag(
+        self, groups: Sequence[SearchedGroup], record_keys: pa.Array | pa.ChunkedArray
+    ) -> npt.NDArray[np.int32]:
+        """See ``Index.tag``. No file is read, because the hash of a key decides.
+
+        Raises:
+            InvalidConfig: another index created one of the file groups.
+        """
+        positions = np.full(self.bucket_count, NEW_KEY, np.int32)
+        ids = [group.readable.group for group in groups]
+        for position, group in enumerate(groups_by_bucket(ids, self.bucket_count).values()):
+            positions[bucket_of(group.file_id)] = position
+        return positions[self.bucket_ids(record_keys)]
 
     def _hashes(self, keys: pa.Array) -> npt.NDArray[np.int32]:
         """Return ``List.hashCode`` of the hash fields of each key.
@@ -144,9 +162,9 @@ def bucket_of(file_id: str) -> int:
     Raises:
         InvalidConfig: there is no bucket number, so another index created the file group.
     """
-    prefix = file_id[:8]
-    if len(prefix) == 8 and prefix.isascii() and prefix.isdecimal():
-        return int(prefix)
+    found = find_bucket(file_id)
+    if found is not None:
+        return found
     message = (
         f"file id {file_id!r} does not begin with a bucket number: the table was written with "
         "another index, which the bucket index cannot continue"
@@ -154,8 +172,8 @@ def bucket_of(file_id: str) -> int:
     raise InvalidConfig(message)
 
 
-def has_bucket_index(storage: Storage, file_ids: Iterable[str]) -> bool:
-    """Return whether a bucket index of any kind created the file groups of a table.
+def may_have_bucket_index(storage: Storage, file_ids: Iterable[str]) -> bool:
+    """Return whether a bucket index of any kind may have created the file groups of a table.
 
     If a table has very few file groups, all of their ids may begin with digits by chance.
 
@@ -163,20 +181,28 @@ def has_bucket_index(storage: Storage, file_ids: Iterable[str]) -> bool:
         storage: the table's root.
         file_ids: the ids of all file groups.
     """
-    buckets = [isinstance(bucket_or_file_id(file_id), int) for file_id in file_ids]
+    buckets = [find_bucket(file_id) is not None for file_id in file_ids]
     return (bool(buckets) and all(buckets)) or bool(storage.list_tree(HASHING_FOLDER))
+
+
+def find_bucket(file_id: str) -> int | None:
+    """Return the bucket number in a file id; None if another index created the file group.
+
+    One in forty UUIDs begins with eight decimal digits, which this function mistakes for a bucket.
+    """
+    prefix = file_id[:8]
+    is_number = len(prefix) == 8 and prefix.isascii() and prefix.isdecimal()
+    return int(prefix) if is_number else None
 
 
 def bucket_or_file_id(file_id: str) -> int | str:
     """Return the bucket of a file group, or the file id if another index created the group.
 
-    Other indexes use UUIDs as file ids. One in forty UUIDs begins with eight decimal digits, which
-    this function mistakes for a bucket. If two such groups of one partition have the same digits,
+    If two groups of another index in one partition begin with the same digits (``find_bucket``),
     conflict checks treat them as one group, and may report a conflict that does not exist.
     """
-    with suppress(InvalidConfig):
-        return bucket_of(file_id)
-    return file_id
+    bucket = find_bucket(file_id)
+    return file_id if bucket is None else bucket
 
 
 def groups_by_bucket(

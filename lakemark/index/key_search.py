@@ -106,6 +106,32 @@ def find_keys_live_after(
     return _find_live(reader, group, keys, changes)
 
 
+def exclude_absent_keys(storage: Storage, base: BaseFile, keys: pa.Array) -> pa.Array:
+    """Return the keys that a base file may contain, as its key range and Bloom filter show.
+
+    All keys are returned if the footer has neither, or if the file is not Parquet.
+
+    Args:
+        storage: storage of the table.
+        base: the base file.
+        keys: distinct strings, not null.
+
+    Raises:
+        SnapshotChanged: the file no longer exists.
+        CorruptData: the file is not a Parquet file.
+    """
+    if base.name.extension != "parquet":
+        return keys
+    stored = read_footer(storage, base).metadata or {}
+    footer = {name.decode(): value.decode() for name, value in stored.items()}
+    keys = _filter_by_range(keys, footer.get(MIN_RECORD_KEY), footer.get(MAX_RECORD_KEY))
+    if BLOOM_FILTER not in footer or not len(keys):
+        return keys
+    type_code = footer.get(TYPE_CODE, SIMPLE)
+    bloom = BloomFilter.parse(footer[BLOOM_FILTER], type_code, base.path)
+    return keys.filter(pa.array(bloom.might_contain(keys)))
+
+
 def _find_live(
     reader: FileGroupReader, group: SearchedGroup, keys: pa.Array, changes: pa.Table | None
 ) -> pa.Array:
@@ -124,26 +150,13 @@ def _collect_keys(found: Iterable[Iterable[pa.Table]]) -> pa.Array:
 
 def _filter_by_files(reader: FileGroupReader, file_slice: FileSlice, keys: pa.Array) -> pa.Array:
     base = file_slice.base
-    in_base = keys.slice(0, 0) if base is None else _filter_by_base(reader.storage, base, keys)
+    in_base = keys.slice(0, 0) if base is None else exclude_absent_keys(reader.storage, base, keys)
     if not file_slice.logs or len(in_base) == len(keys):
         return in_base
     changed = [rows.column(RECORD_KEY) for rows in reader.read_changed_keys(file_slice)]
     logged = pa.chunked_array([c for column in changed for c in column.chunks], pa.string())
     either = pa.chunked_array([*logged.chunks, in_base], pa.string())
     return keys.filter(pc.is_in(keys, value_set=either.combine_chunks()))
-
-
-def _filter_by_base(storage: Storage, base: BaseFile, keys: pa.Array) -> pa.Array:
-    if base.name.extension != "parquet":
-        return keys
-    stored = read_footer(storage, base).metadata or {}
-    footer = {name.decode(): value.decode() for name, value in stored.items()}
-    keys = _filter_by_range(keys, footer.get(MIN_RECORD_KEY), footer.get(MAX_RECORD_KEY))
-    if BLOOM_FILTER not in footer or not len(keys):
-        return keys
-    type_code = footer.get(TYPE_CODE, SIMPLE)
-    bloom = BloomFilter.parse(footer[BLOOM_FILTER], type_code, base.path)
-    return keys.filter(pa.array(bloom.might_contain(keys)))
 
 
 def _filter_by_range(keys: pa.Array, low: str | None, high: str | None) -> pa.Array:

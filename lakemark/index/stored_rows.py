@@ -154,14 +154,14 @@ def detect_key_generator(
 
 
 def check_rows(
-    sample: Iterable[StoredRows], keys: KeyGenerator, index: BucketIndex, table_url: str
+    sample: Iterable[StoredRows], keys: KeyGenerator, index: BucketIndex | None, table_url: str
 ) -> None:
     """Check that every sampled row has the key, partition path and bucket of the pipeline.
 
     Args:
         sample: rows of the table.
         keys: computes the keys and partition paths of the pipeline's rows.
-        index: bucket index of the pipeline.
+        index: bucket index of the pipeline; None if keys are looked up in the table's files.
         table_url: URL of the table, for errors.
 
     Raises:
@@ -176,12 +176,30 @@ def check_rows(
             _check_expression(rows, field, table_url)
         made = keys.partition_paths(rows)
         _check_same(rows, PARTITION_PATH, "partition path", made, table_url, _OTHER_PATHS)
-        _check_bucket(stored, index, table_url)
+        if index is not None:
+            _check_bucket(stored, index, table_url)
 
 
 def fits_index(sample: Iterable[StoredRows], index: BucketIndex) -> bool:
     """Return whether every sampled row is in the bucket that the index computes."""
     return all(_find_misplaced(stored, index) is None for stored in sample)
+
+
+def may_be_hashed(sample: Iterable[StoredRows], key_fields: tuple[str, ...]) -> bool:
+    """Return whether some bucket count assigns each sampled row to the bucket of its file group.
+
+    Args:
+        sample: rows of file groups whose ids begin with a number.
+        key_fields: fields of the record key.
+    """
+    index = BucketIndex(1, key_fields)
+    highest = common = 0
+    for stored in sample:
+        bucket = bucket_of(stored.file_slice.group.file_id)
+        distances = np.abs(index.hashes(stored.rows[RECORD_KEY]).astype(np.int64) - bucket)
+        common = int(np.gcd.reduce(np.append(distances, common)))
+        highest = max(highest, bucket)
+    return common == 0 or common > highest  # the count divides all distances
 
 
 def _choose_slices(slices: Sequence[FileSlice]) -> list[FileSlice]:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from lakemark.model.column_ranges import ColumnRanges
+from lakemark.model.file_names import BaseFileName
 from lakemark.model.wire import UNSTORED, from_record, to_record
 
 
@@ -75,6 +76,11 @@ class WriteStat:
     column_ranges: ColumnRanges | None = field(
         default=None, compare=False, repr=False, metadata={UNSTORED: True}
     )
+
+    @property
+    def is_base_file(self) -> bool:
+        """Whether the file is a base file, not a log."""
+        return BaseFileName.parse((self.path or "").rpartition("/")[2]) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

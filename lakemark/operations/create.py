@@ -16,7 +16,8 @@ from lakemark.merge.custom.api import CustomMerger
 from lakemark.operations.create_checks import check_new_table, check_ordering_types
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.open_table import Coordination, OpenTable
-from lakemark.operations.write import DEFAULT_BUCKETS, RowWriter
+from lakemark.operations.table_index import DEFAULT_BUCKETS
+from lakemark.operations.write import RowWriter
 from lakemark.schema import avro
 from lakemark.schema.table_columns import check_columns
 from lakemark.storage import Storage, StorageLocation, open_storage

@@ -27,23 +27,34 @@ class FileGroupAssignment:
             groups.
         readable: for each file group with a pending compaction, the file slice that queries read.
             The slice in ``slices`` is the next one, which the compaction plan has opened.
+        adding: with a lookup index, buckets of existing file groups that receive new keys.
+        new_file_ids: with a lookup index, the file ids of the file groups to create.
     """
 
     slices: Mapping[Bucket, FileSlice]
     partitions: frozenset[str]
     readable: Mapping[FileGroupId, FileSlice] = field(default_factory=dict)
+    adding: frozenset[Bucket] = frozenset()
+    new_file_ids: Mapping[Bucket, str] = field(default_factory=dict)
 
     def task(self, bucket: Bucket) -> FileGroupWrite:
         """Return the task of the worker that writes one bucket."""
         is_new = bucket.partition_path not in self.partitions
         current = self.slices.get(bucket)
         readable = current and self.readable.get(current.group, current)
-        return FileGroupWrite(bucket, current, is_new, readable)
+        return FileGroupWrite(
+            bucket,
+            current,
+            is_new,
+            readable,
+            adds_keys=bucket in self.adding,
+            new_file_id=self.new_file_ids.get(bucket),
+        )
 
     def divide(
         self, tasks: int, tasks_of: Callable[[Bucket], Iterable[int]]
     ) -> list[FileGroupAssignment]:
-        """Return for each task an assignment with only the buckets of this task.
+        """Return for each task an assignment with only the buckets of this task (bucket index).
 
         Args:
             tasks: the number of tasks.

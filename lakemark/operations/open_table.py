@@ -377,14 +377,14 @@ class OpenTable:
         In a merge-on-read table with a bucket index, Apache Hudi 1.2.0 does not index the keys that
         it writes to logs, new keys included, so that its own queries by key miss their rows.
         """
-        from lakemark.index.bucket import has_bucket_index
+        from lakemark.index.bucket import may_have_bucket_index
         from lakemark.metadata.record_index import RecordIndex
 
         metadata = self.snapshot.metadata_with(PartitionKind.RECORD_INDEX)
         if metadata is None:
             return None
         file_ids = (one.group.file_id for one in self.view().latest_slices())
-        if self.properties.is_merge_on_read and has_bucket_index(self.storage, file_ids):
+        if self.properties.is_merge_on_read and may_have_bucket_index(self.storage, file_ids):
             return None
         return RecordIndex(metadata)
 

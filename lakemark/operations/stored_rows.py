@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lakemark.config.merge_settings import merge_settings
 from lakemark.index.repeated_keys import RepeatedKeys, find_repeated_keys
 from lakemark.index.stored_rows import StoredRows, sample_rows
 from lakemark.merge.record_merger import commit_time_merger
+from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.operations.open_table import OpenTable
 from lakemark.read.file_group_reader import FileGroupReader
 from lakemark.read.virtual_keys import VirtualKeys
 
 
-def stored_rows(table: OpenTable) -> list[StoredRows]:
+def stored_rows(table: OpenTable, slices: Sequence[FileSlice] | None = None) -> list[StoredRows]:
     """Return a few rows of a few file groups, as their writers stored them.
 
     The list is empty for an empty table, and for a table without meta columns.
+
+    Args:
+        table: the open table.
+        slices: the slices of the file groups to choose from; None for all file groups.
 
     Raises:
         Unsupported: rows lack the fields of their key or partition path.
@@ -33,7 +40,8 @@ def stored_rows(table: OpenTable) -> list[StoredRows]:
         view.visible_instants,
         merge_settings(table.properties).delete_marker,
     )
-    return sample_rows(reader, view.latest_slices(), table.properties, table.location.url)
+    among = view.latest_slices() if slices is None else slices
+    return sample_rows(reader, among, table.properties, table.location.url)
 
 
 def repeated_keys(table: OpenTable) -> RepeatedKeys:

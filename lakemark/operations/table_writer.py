@@ -14,11 +14,12 @@ from lakemark.config.merge_settings import merge_settings
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
 from lakemark.errors import Retriable, WriteConflict
-from lakemark.execution.runner import Runner
+from lakemark.execution.runner import LocalRunner, Runner
+from lakemark.index.lookup import LookupIndex
 from lakemark.model.action import COMMITS, Action
 from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
 from lakemark.model.instant import Instant
-from lakemark.model.meta_columns import with_meta_columns, without_meta_columns
+from lakemark.model.meta_columns import RECORD_KEY, with_meta_columns, without_meta_columns
 from lakemark.operations.compact import (
     Compaction,
     Planned,
@@ -27,6 +28,7 @@ from lakemark.operations.compact import (
 )
 from lakemark.operations.expression_trust import expression_statement
 from lakemark.operations.file_group_assigner import FileGroupAssigner, FileGroupAssignment
+from lakemark.operations.key_placement import KeyPlacer, PlacedChanges
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.write_context import avro_schema_text, write_context
@@ -43,9 +45,13 @@ from lakemark.transaction.multi_writer import has_heartbeat
 from lakemark.transaction.rollback import recover, roll_back
 from lakemark.transaction.table_context import LOCK_WAIT_S
 from lakemark.transaction.transaction import Transaction
+from lakemark.write.file_sizing import estimate_record_bytes
 from lakemark.write.partitioner import Bucket
 from lakemark.write.write_context import WriteContext
 from lakemark.write.write_status import ContentMismatch
+
+#: The number of commits from which the size of a record is estimated.
+_SIZED_COMMITS = 20
 
 
 @dataclass
@@ -59,7 +65,7 @@ class TableWriter:
     Attributes:
         table: the open table.
         schema: the columns that this writer writes, without meta columns.
-        settings: the bucket count, the log format, and the class of a user's merger.
+        settings: the index, the log format, and the class of a user's merger.
 
     Raises:
         TimelineZoneUnknown: the table's timeline is in local time, and its zone is not certain.
@@ -164,8 +170,27 @@ class TableWriter:
             self.__dict__.pop(text, None)
 
     def assign_file_groups(self) -> FileGroupAssignment:
-        """Return the existing file slices of the buckets, as of ``begin``."""
+        """Return the existing file slices of the buckets, as of ``begin`` (bucket index)."""
+        assert self.settings.index is not None
         return self._assigner.assign(self.table.view(), self.settings.index.bucket_count)
+
+    def place(self, context: WriteContext, changes: pa.Table) -> PlacedChanges:
+        """Return the file group of each change, as of ``begin``.
+
+        Args:
+            context: the context that ``begin`` returned.
+            changes: all changes of the commit, at least one.
+
+        Raises:
+            SnapshotChanged: another writer deleted a file of the table.
+            Refused: several file groups of a partition contain the same key.
+            InvalidConfig: a file group was created with more buckets, or by another index.
+        """
+        index = self.settings.index
+        if index is not None:
+            numbers = index.bucket_ids(changes.column(RECORD_KEY))
+            return PlacedChanges(numbers, self.assign_file_groups())
+        return self._key_placer(context).place(changes)
 
     def commit(
         self,
@@ -329,6 +354,26 @@ class TableWriter:
             return self._table_facts()
 
         return compaction.publish(stats, table_facts)
+
+    def _key_placer(self, context: WriteContext) -> KeyPlacer:
+        properties, sizing = self.table.properties, self.settings.sizing
+        newest = self.table.timeline.completed(*COMMITS)[: -_SIZED_COMMITS - 1 : -1]
+        commits = (self.table.store.read_commit(instant) for instant in newest)
+        record_bytes = estimate_record_bytes(commits, sizing)
+        if properties.is_merge_on_read and properties.cdc_enabled:
+            # CDC queries of Apache Hudi fail on a rewritten base file of a delta commit
+            # (``HoodieCDCExtractor``).
+            sizing = replace(sizing, small_file_bytes=0)
+        return KeyPlacer(
+            index=LookupIndex(context.reader, LocalRunner()),
+            view=self.table.view(),
+            sizing=sizing,
+            record_bytes=record_bytes,
+            instant=context.instant,
+            table_name=context.table_name,
+            is_merge_on_read=properties.is_merge_on_read,
+            deletes_may_add=context.merger.needs_whole_rows,
+        )
 
     def _plan_if_due(self, policy: CompactionPolicy) -> Planned | None:
         is_merge_on_read = self.table.properties.is_merge_on_read

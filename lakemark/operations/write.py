@@ -19,14 +19,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.config.keys import BUCKET_COUNT, BUCKET_HASH_FIELDS
+from lakemark.config.keys import BUCKET_COUNT
 from lakemark.config.merge_settings import merge_settings
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
 from lakemark.config.table_properties import MergeMode
 from lakemark.errors import InvalidConfig, Retriable, WriteConflict
 from lakemark.execution.runner import LocalRunner, Runner
-from lakemark.index.bucket import BucketIndex
 from lakemark.metadata.writer_state import MetadataTableBehind
 from lakemark.model.action import COMMITS
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
@@ -41,6 +40,7 @@ from lakemark.operations.incoming_rows import (
 )
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.open_table import OpenTable
+from lakemark.operations.table_index import table_index
 from lakemark.operations.table_writer import TableWriter
 from lakemark.operations.write_checks import check_hashing, check_stored_rows, check_stored_schema
 from lakemark.operations.writer_settings import WriterSettings
@@ -52,9 +52,6 @@ from lakemark.write.write_context import WriteContext
 
 #: Rows in the forms in which a caller may pass them.
 Rows: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch]
-
-#: Number of buckets in each partition of a new table; a pipeline has the same default.
-DEFAULT_BUCKETS = 4
 
 _MAX_ATTEMPTS = 5
 _LONGEST_PAUSE_S = 0.5
@@ -93,18 +90,18 @@ class RowWriter:
         Args:
             table: the open table.
             buckets: the number of buckets in each partition; None to use the number that a commit
-                records.
+                records, or if the table has no bucket index.
             runner: runs the tasks that write files; None to use the table's runner.
 
         Raises:
             Unsupported: lakemark does not write such a table.
-            InvalidConfig: the number of buckets is not known, or stored rows have other keys or
-                buckets.
+            InvalidConfig: the number of buckets is not known, or the table has no buckets; or
+                stored rows have other keys or buckets.
         """
         check_allows(table.properties, Purpose.WRITE, table.location.url)
         check_stored_schema(table)
         check_hashing(table)
-        index = bucket_index(table, buckets)
+        index = table_index(table, buckets)
         self._records_first_count = table.bucket_count is None
         self._generator = check_stored_rows(table, index)
         settings = WriterSettings(
@@ -231,13 +228,13 @@ class RowWriter:
             raise
 
     def _write_files(self, context: WriteContext, changes: pa.Table) -> list[WriteStat]:
-        assignment = self._writer.assign_file_groups()
+        placed = self._writer.place(context, changes)
 
         def write(part: tuple[Bucket, pa.Table]) -> WriteStat | None:
             bucket, rows = part
-            return write_file_group(context, assignment.task(bucket), [rows])
+            return write_file_group(context, placed.assignment.task(bucket), [rows])
 
-        written = self._runner.map(write, divide(changes, self._writer.settings.index))
+        written = self._runner.map(write, divide(changes, placed.numbers))
         return [stat for stat in written if stat is not None]
 
     def _check_bucket_count(self, timeline: Timeline) -> None:
@@ -246,9 +243,10 @@ class RowWriter:
         The check is needed only if no commit recorded a count when this writer opened the table.
         Then two processes that created the table at the same time may have chosen different counts.
         """
-        if not self._records_first_count:
+        index = self._writer.settings.index
+        if index is None or not self._records_first_count:
             return
-        ours = self._writer.settings.index.bucket_count
+        ours = index.bucket_count
         for instant in timeline.completed(*COMMITS):
             theirs = self._table.store.read_commit(instant).extra_metadata.get(BUCKET_COUNT)
             if theirs is not None and int(theirs) != ours:
@@ -261,38 +259,6 @@ class RowWriter:
 
     def _carried(self, timeline: Timeline) -> dict[str, str]:
         return repeat_table_progress(self._table.store, timeline)
-
-
-def bucket_index(table: OpenTable, buckets: int | None) -> BucketIndex:
-    """Return the bucket index of a table.
-
-    Args:
-        table: the open table.
-        buckets: the number of buckets in each partition; None to use the number that a commit
-            records.
-
-    Raises:
-        InvalidConfig: ``buckets`` is None and commits exist, but no commit records the number; or
-            ``buckets`` differs from the recorded number.
-    """
-    recorded, url = table.bucket_count, table.location.url
-    if recorded is not None and buckets not in (None, recorded):
-        message = f"table {url} has {recorded} buckets in each partition, not {buckets}"
-        raise InvalidConfig(message)
-    count = recorded or buckets
-    if count is None and table.timeline.completed(*COMMITS):
-        message = (
-            f"no commit of table {url} records the number of buckets; pass buckets=… with the "
-            "number that the table was written with"
-        )
-        raise InvalidConfig(message)
-    newest = table.newest_metadata()
-    hashed = newest.extra_metadata.get(BUCKET_HASH_FIELDS, "") if newest else ""
-    key_fields = table.properties.record_key_fields
-    hash_fields = tuple(name for name in hashed.split(",") if name)
-    if hash_fields == key_fields:
-        hash_fields = ()
-    return BucketIndex(count or DEFAULT_BUCKETS, key_fields, hash_fields)
 
 
 def merger_class(table: OpenTable) -> str | None:

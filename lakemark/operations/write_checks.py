@@ -24,8 +24,12 @@ from lakemark.operations.stored_rows import stored_rows
 from lakemark.read.renamed_columns import LATEST_SCHEMA
 
 
-def check_stored_rows(table: OpenTable, index: BucketIndex) -> KeyGenerator:
+def check_stored_rows(table: OpenTable, index: BucketIndex | None) -> KeyGenerator:
     """Check that the stored rows have the keys, partition paths and buckets of this writer.
+
+    Args:
+        table: the open table.
+        index: bucket index of the writer; None if keys are looked up in the table's files.
 
     Returns:
         The key generator for new rows.
@@ -39,7 +43,8 @@ def check_stored_rows(table: OpenTable, index: BucketIndex) -> KeyGenerator:
     """
     sample, place = stored_rows(table), table.location.url
     generator = detect_key_generator(table.properties, sample, place)
-    _check_count(table, sample, index)
+    if index is not None:
+        _check_count(table, sample, index)
     check_rows(sample, generator, index, place)
     return generator
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from lakemark.config import keys
 from lakemark.index.bucket import BucketIndex
+from lakemark.write.file_sizing import DEFAULT_SIZING, FileSizing
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,21 +14,26 @@ class WriterSettings:
     """Settings that every commit of one writer shares.
 
     Attributes:
-        index: the number of buckets in a partition, and the fields that are hashed.
+        index: the number of buckets in a partition, and the fields that are hashed; None if the
+            table has no bucket index, so that keys are looked up in its files.
         log_format: the format of data blocks, ``parquet`` or ``avro``; None to use
             ``default_log_format``.
         merger_class: the import path (``MergerName``) of the user's merger, for merge mode
             ``CUSTOM``.
         metadata_table: whether ``TableWriter.recover`` builds a metadata table if there is none.
+        sizing: the sizes of base files, if keys are looked up.
     """
 
-    index: BucketIndex
+    index: BucketIndex | None
     log_format: str | None = None
     merger_class: str | None = None
     metadata_table: bool = True
+    sizing: FileSizing = DEFAULT_SIZING
 
     def bucket_metadata(self) -> dict[str, str]:
         """Return the bucket count and hash fields for commits, as no table property has them."""
+        if self.index is None:
+            return {}
         hashed = self.index.hash_fields or self.index.key_fields
         return {
             keys.BUCKET_COUNT: str(self.index.bucket_count),

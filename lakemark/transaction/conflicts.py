@@ -7,16 +7,19 @@
   the compaction creates. But in table version 6, the name of a log contains its slice from the
   beginning. So the new slice of a compaction that was planned in between would not contain the log.
   Therefore such a compaction is a conflict.
+- In a table without a bucket index, a new key may be written to any file group of its partition. So
+  two commits that add keys to the same partition conflict, because they may add the same key.
+  Apache Hudi does not detect this, and stores such a key twice.
 - A clustering replaces whole file groups. A planned clustering already conflicts, because rows that
   are written after the plan would be lost. If the heartbeat of the clustering's writer is alive,
-  the commit may be retried. Otherwise the commit is refused. Then an operator must remove the plan,
-  because Apache Hudi cannot execute the plan in a table with a bucket index.
+  the commit may be retried. Otherwise the commit is refused. Then an operator must remove the plan
+  or have it executed; in a table with a bucket index, Apache Hudi cannot execute it.
 
 An Apache Hudi writer reads the table after it has requested its instant, and treats commits that
-complete in between as part of its base. In a copy-on-write table, the names of its new
-slices then contain an earlier time than the names of those commits' slices. So no reader finds the
-rows of this writer. Therefore lakemark does not publish a commit before such a writer has read the
-table (``earlier_unseen_commits``).
+complete in between as part of its base. If it rewrites base files, as in a copy-on-write table, the
+names of its new slices then contain an earlier time than the names of those commits' slices. So no
+reader finds the rows of this writer. Therefore lakemark does not publish a commit before such a
+writer has read the table (``earlier_unseen_commits``).
 
 Source: ``SimpleConcurrentFileWritesConflictResolutionStrategy`` (of table version 8 and later) and
 ``BucketIndexConcurrentFileWritesConflictResolutionStrategy``. ``lakemark.transaction.transaction``
@@ -28,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TypeAlias
 
+from lakemark.config.keys import BUCKET_COUNT
 from lakemark.errors import Refused, WriteConflict
 from lakemark.index.bucket import bucket_or_file_id
 from lakemark.model.action import COMMITS, Action, State
@@ -39,6 +43,9 @@ from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.heartbeat import is_fresh
 from lakemark.transaction.multi_writer import MultiWriter
+
+#: Stands for any file group of a partition that receives new keys.
+_NEW_KEYS = "new keys"
 
 #: A file group: its partition, and its bucket (or its file id if the table has no buckets).
 _FileGroup: TypeAlias = tuple[str, int | str]
@@ -52,9 +59,10 @@ class ClusteringPlanned(Refused):
 
     def __init__(self, planned: Instant, group: str) -> None:
         super().__init__(
-            f"{planned} is about to replace {group}, so nothing can be written there; a table with "
-            "a bucket index cannot be clustered: remove the plan (lakemark table rollback TABLE "
-            f"{planned.requested_at} --run), and switch clustering off in the job that planned it"
+            f"{planned} is about to replace {group}, so nothing can be written there; Apache Hudi "
+            "may execute the plan, but not in a table with a bucket index; otherwise remove the "
+            f"plan (lakemark table rollback TABLE {planned.requested_at} --run), and switch "
+            "clustering off in the job that planned it"
         )
         self.planned = planned
 
@@ -85,6 +93,8 @@ def check_conflicts(
             executes the plan.
     """
     groups = _written(metadata)
+    if _looks_up_keys(ours, metadata):
+        groups |= _partitions_with_new_keys(metadata)
     for theirs, touched in _others(ours, began_with, now, store):
         common = groups & touched
         if common:
@@ -131,7 +141,11 @@ def check_not_planned(
 
 
 def earlier_unseen_commits(
-    ours: Instant, now: Timeline, multi_writer: MultiWriter | None, clock: TimelineClock
+    ours: Instant,
+    metadata: CommitMetadata,
+    now: Timeline,
+    multi_writer: MultiWriter | None,
+    clock: TimelineClock,
 ) -> list[Instant]:
     """Return commits requested before ours whose writers may not have read the table yet.
 
@@ -139,13 +153,18 @@ def earlier_unseen_commits(
     later names, so our slices would hide the rows of that commit. Inflight commits are omitted, and
     so are commits that were requested longer ago than a heartbeat takes to expire. Their writers
     have already read the table, so these writers detect the conflict. If our commit is a delta
-    commit, the result is empty, because the completion time of a log decides its order.
+    commit, the result is empty, because the completion time of a log decides its order. An
+    exception is a delta commit that wrote base files in a table with a lookup index, because such a
+    table rewrites small base files.
     """
-    if multi_writer is None or ours.action is not Action.COMMIT:
+    is_slice_hidden = ours.action is Action.COMMIT or (
+        _looks_up_keys(ours, metadata) and any(stat.is_base_file for stat in metadata.write_stats)
+    )
+    if multi_writer is None or not is_slice_hidden:
         return []
     return [
         theirs
-        for theirs in now.pending(Action.COMMIT)
+        for theirs in now.pending(ours.action)
         if theirs.state is State.REQUESTED
         and theirs.requested_at < ours.requested_at
         and is_fresh(theirs, multi_writer.heartbeats, clock)
@@ -178,7 +197,8 @@ def _others(
             metadata = store.read_commit(theirs)
             was_planned = began_with.find(theirs.requested_at) is not None
             if not _may_overlap(ours, metadata, was_planned or not names_slices):
-                yield theirs, _written(metadata) | _replaced(metadata)
+                added = _partitions_with_new_keys(metadata)
+                yield theirs, _written(metadata) | _replaced(metadata) | added
     for planned in now.pending(Action.COMPACTION) if names_slices else ():
         is_new = began_with.find(planned.requested_at) is None
         if is_new and ours.action is Action.DELTA_COMMIT:
@@ -198,7 +218,29 @@ def _clusterings(now: Timeline, store: TimelineStore) -> Iterator[tuple[Instant,
         yield planned, _file_groups((g.partition_path, g.file_id) for g in replaced)
 
 
+def _looks_up_keys(ours: Instant, metadata: CommitMetadata) -> bool:
+    """Return whether our commit is that of a writer with a lookup index.
+
+    All other writers of rows record their bucket count.
+    """
+    is_writer = ours.action in (Action.COMMIT, Action.DELTA_COMMIT)
+    return is_writer and BUCKET_COUNT not in metadata.extra_metadata
+
+
+def _partitions_with_new_keys(metadata: CommitMetadata) -> set[_FileGroup]:
+    """Return an entry for each partition to which a commit adds keys."""
+    if not metadata.may_change_schema:
+        return set()  # a table service
+    return {
+        (stat.partition_path or "", _NEW_KEYS)
+        for stat in metadata.write_stats
+        if stat.is_base_file and (stat.num_inserts or stat.prev_commit in (None, "null"))
+    }
+
+
 def _describe(partition: str, bucket: int | str) -> str:
+    if bucket == _NEW_KEYS:
+        return f"new keys to partition {partition!r}"
     return f"file group {bucket} in partition {partition!r}"
 
 

@@ -243,7 +243,7 @@ class Transaction:
         leftovers = self._leftovers(stat.path for stat in metadata.write_stats if stat.path)
         content = self._content(metadata)
         self._context.timeline.make_durable()  # takes long for many files, so not under the lock
-        with self._lock() as (lease, timeline):
+        with self._lock(metadata) as (lease, timeline):
             self._check_others(metadata, timeline)
             self._context.delete_files(leftovers)
             if precondition is not None:
@@ -319,7 +319,7 @@ class Transaction:
         return encode_commit(self.instant.action, metadata, self._context.timeline.version)
 
     @contextmanager
-    def _lock(self) -> Iterator[tuple[Lease, Timeline]]:
+    def _lock(self, metadata: CommitMetadata) -> Iterator[tuple[Lease, Timeline]]:
         """Hold the lock and load the timeline, after all earlier writers have loaded theirs.
 
         A writer that requested its commit earlier may not have loaded the timeline on which its
@@ -329,16 +329,16 @@ class Transaction:
         while True:
             with self._context.lock.hold(self._lock_wait_s) as lease:
                 timeline = self._context.timeline.load()
-                if not self._find_earlier_unseen(timeline):
+                if not self._find_earlier_unseen(timeline, metadata):
                     yield lease, timeline
                     return
-            while self._find_earlier_unseen(self._context.timeline.load()):
+            while self._find_earlier_unseen(self._context.timeline.load(), metadata):
                 time.sleep(_LOOK_AGAIN_S)
 
-    def _find_earlier_unseen(self, timeline: Timeline) -> list[Instant]:
+    def _find_earlier_unseen(self, timeline: Timeline, metadata: CommitMetadata) -> list[Instant]:
         context = self._context
         return earlier_unseen_commits(
-            self.instant, timeline, context.multi_writer, context.timeline.clock
+            self.instant, metadata, timeline, context.multi_writer, context.timeline.clock
         )
 
     def _leftovers(self, written: Iterable[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """Writes one file of a commit: a base file or a log file with the changes of one bucket.
 
 This code runs in a worker or in a thread of the driver. The file's name and content depend only on
-the instant, the bucket and the changes. So a second attempt produces the same file, and finds the
+the instant, the task and the changes. So a second attempt produces the same file, and finds the
 file of the first attempt.
 """
 
@@ -53,12 +53,22 @@ class FileGroupWrite:
         current: the bucket's latest file slice; None to create a file group.
         is_new_partition: whether the partition may have no metafile yet.
         readable: the bucket's file slice as queries read it; None if that is ``current``.
+        adds_keys: whether the changes have keys that a lookup index must find in a base file later.
+            Then the base file is rewritten, also in a merge-on-read table.
+        new_file_id: the file id of a file group to create; None to use the id of a bucket index.
     """
 
     bucket: Bucket
     current: FileSlice | None
     is_new_partition: bool
     readable: FileSlice | None = None
+    adds_keys: bool = False
+    new_file_id: str | None = None
+
+    def appends(self, table_type: TableType) -> bool:
+        """Return whether the changes are appended to a log."""
+        is_merge_on_read = table_type is TableType.MERGE_ON_READ
+        return self.current is not None and is_merge_on_read and not self.adds_keys
 
 
 def write_file_group(
@@ -78,7 +88,7 @@ def write_file_group(
     changes = _resolve(context, task, _conform_changes(context.schema, changes))
     if task.current is None:
         return _create_base_file(context, task, changes)
-    if context.table_type is TableType.MERGE_ON_READ:
+    if task.appends(context.table_type):
         return _append_log_file(context, task, task.current, changes)
     return _rewrite_base_file(context, task.current, changes)
 
@@ -151,7 +161,7 @@ def _resolve(
     context: WriteContext, task: FileGroupWrite, changes: Iterable[pa.Table]
 ) -> Iterator[pa.Table]:
     """Resolve partial rows, if there can be any, and combine changes for a log into blocks."""
-    appends = task.current is not None and context.table_type is TableType.MERGE_ON_READ
+    appends = task.appends(context.table_type)
     arriving = iter(changes)
     first = next(arriving, None)
     if first is None:
@@ -190,9 +200,10 @@ def _create_base_file(
     if task.is_new_partition:
         _check_has_no_files(context.storage, partition)
         create_partition_metafile(context.storage, instant, partition)
-    group = FileGroupId(
-        partition, file_id(task.bucket.number, partition, instant, context.table_name)
+    new_file_id = task.new_file_id or file_id(
+        task.bucket.number, partition, instant, context.table_name
     )
+    group = FileGroupId(partition, new_file_id)
     return write_base_file(context, group, merged, first)  # model: write files
 
 
@@ -231,7 +242,8 @@ def _append_log_file(
     first = next(parts, None)
     if first is None:
         return None  # all changes were too late
-    group, number = current.group, task.bucket.task_number
+    group = current.group
+    number = task_number(group)
     name = _name_log(context, current, number)
     path = join(group.partition_path, str(name))
     names_slice = context.version.logs_name_their_slice

@@ -11,27 +11,26 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.index.bucket import BucketIndex, bucket_or_file_id
+from lakemark.index.bucket import bucket_or_file_id
 from lakemark.model.file_slice import FileGroupId
-from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from lakemark.model.meta_columns import PARTITION_PATH
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Bucket:
-    """The bucket to which a record always belongs.
+    """The changes of a commit to one file group, which one task writes.
+
+    With a bucket index, a record always belongs to the same bucket. With a lookup index, a commit
+    numbers the file groups to which it writes (as ``UpsertPartitioner`` of Apache Hudi does).
 
     Attributes:
-        partition_path: partition of the record.
-        number: number of the bucket in the partition, from the hash of the record key.
+        partition_path: partition of the records.
+        number: number of the bucket in the partition: from the hash of the record key, or the
+            position of the file group among those that the commit writes.
     """
 
     partition_path: str
     number: int
-
-    @property
-    def task_number(self) -> int:
-        """The number of the bucket's file group; see the function ``task_number``."""
-        return _task_number(self.partition_path, self.number)
 
     def __reduce__(self) -> tuple[object, ...]:
         # A dataclass with slots is otherwise pickled by slow Python code.
@@ -44,11 +43,8 @@ def task_number(group: FileGroupId) -> int:
     The number is a hash that fits into a Java ``int``, so two groups rarely have the same number.
     It depends only on the group, so that a second attempt uses the same number.
     """
-    return _task_number(group.partition_path, bucket_or_file_id(group.file_id))
-
-
-def _task_number(partition_path: str, bucket_or_id: int | str) -> int:
-    return zlib.crc32(f"{partition_path}/{bucket_or_id}".encode()) & 0x7FFFFFFF
+    text = f"{group.partition_path}/{bucket_or_file_id(group.file_id)}"
+    return zlib.crc32(text.encode()) & 0x7FFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +147,7 @@ def sort_by_bucket(
     """
     if isinstance(partition_paths, pa.ChunkedArray):
         partition_paths = partition_paths.combine_chunks()
-    names, paths = _sorted_codes(partition_paths)
+    names, paths = sorted_codes(partition_paths)
     width = int(numbers.max()) + 1
     codes = paths * width + numbers
     if tasks > 1:
@@ -165,18 +161,21 @@ def sort_by_bucket(
     return SortedRows(rows.combine_chunks().take(pa.array(order)), spans)
 
 
-def divide(changes: pa.Table, index: BucketIndex) -> list[tuple[Bucket, pa.Table]]:
+def divide(changes: pa.Table, numbers: npt.NDArray[np.int32]) -> list[tuple[Bucket, pa.Table]]:
     """Divide changes by bucket, and return the buckets in ascending order.
 
     Within a bucket, the changes keep the order in which they arrived.
+
+    Args:
+        changes: the changes.
+        numbers: the bucket number of each change.
     """
     if not changes.num_rows:
         return []
-    numbers = index.bucket_ids(changes.column(RECORD_KEY))
     return sort_by_bucket(changes.column(PARTITION_PATH), numbers, changes).divide()
 
 
-def _sorted_codes(values: pa.Array) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
+def sorted_codes(values: pa.Array) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
     """Return the distinct values in ascending order, and the position of each value among them."""
     encoded = pc.dictionary_encode(values)
     found = encoded.dictionary.to_pylist()

@@ -32,8 +32,8 @@ from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import StorageLocation
 from lakemark.timeline.timeline import Timeline
 from lakemark.write.file_group_write import write_file_group
-from lakemark.write.partitioner import divide
 from tests.interop.oracle import ApacheTable
+from tests.tables import by_bucket
 
 
 def read_snapshot(path: Path) -> pa.Table:
@@ -85,7 +85,7 @@ class LakemarkWriter:
         context, assignment = self.writer.begin(), self.writer.assign_file_groups()
         written = [
             write_file_group(context, assignment.task(bucket), [part])
-            for bucket, part in divide(changes, self.writer.settings.index)
+            for bucket, part in by_bucket(changes, self.writer.settings.index)
         ]
         return lambda: self.writer.commit([stat for stat in written if stat is not None], {})
 

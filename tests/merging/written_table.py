@@ -28,7 +28,8 @@ from lakemark.operations.writer_settings import WriterSettings
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import StorageLocation, open_storage
 from lakemark.write.file_group_write import write_file_group
-from lakemark.write.partitioner import Bucket, divide
+from lakemark.write.partitioner import Bucket
+from tests.tables import by_bucket
 
 Row: TypeAlias = Mapping[str, Any]
 
@@ -88,7 +89,7 @@ class WrittenTable:
         context, assignment = writer.begin(), writer.assign_file_groups()
         parts: dict[Bucket, list[pa.Table]] = {}
         for changes in arriving:
-            for bucket, part in divide(changes, writer.settings.index):
+            for bucket, part in by_bucket(changes, writer.settings.index):
                 parts.setdefault(bucket, []).append(part)
         written = (
             write_file_group(context, assignment.task(bucket), some)

@@ -277,7 +277,7 @@ _COMPLETION = (
     ),
     Mutant(
         _TRANSACTION,
-        "                if not self._find_earlier_unseen(timeline):\n",
+        "                if not self._find_earlier_unseen(timeline, metadata):\n",
         "                if True:\n",
         "a commit is published before an earlier one has looked, which then hides its rows",
         _OF_TRANSACTIONS,

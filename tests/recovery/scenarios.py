@@ -68,7 +68,16 @@ from tests.json_stream import JsonStream, Record
 from tests.recovery.stores import storage_at
 from tests.storages import SimulatedCrash, WatchedStorage
 from tests.table_services import HISTORY, active_names, archived_names, copy_of, make_plain
-from tests.tables import SCHEMA, Row, commit, contents, make, write_files, writer
+from tests.tables import (
+    SCHEMA,
+    Row,
+    commit,
+    contents,
+    lookup_writer,
+    make,
+    write_files,
+    writer,
+)
 
 TABLE = "table"
 CLOCK = SharedClock()
@@ -181,6 +190,7 @@ class TableScenario:
         has_metadata: whether the process maintains a metadata table.
         makes_metadata: see ``Scenario``.
         is_shared: whether the process expects other writers.
+        looks_up: whether the table has a lookup index instead of a bucket index.
     """
 
     prepare: Prepare
@@ -191,6 +201,7 @@ class TableScenario:
     has_metadata: bool = True
     makes_metadata: bool = False
     is_shared: bool = False
+    looks_up: bool = False
 
     def create_tables(self, root: StorageLocation) -> None:
         self.prepare(storage_at(root.child(TABLE)))
@@ -226,6 +237,8 @@ class TableScenario:
         to = writer(wrap(storage_at(root.child(TABLE))), multi_writer=multi_writer)
         to = on_clock(to, CLOCK)
         to.settings = replace(to.settings, metadata_table=self.has_metadata)
+        if self.looks_up:
+            to.settings = replace(to.settings, index=None)
         if to.table.version.is_written and not to.table.timeline.pending(Action.RESTORE):
             to.recover()
         return to
@@ -351,6 +364,17 @@ def plain(
         make_plain(storage, table_type, version)
         for rows in COMMITTED[:count]:
             commit(writer(storage), rows)
+
+    return prepare
+
+
+def looked_up(count: int, table_type: TableType = TableType.MERGE_ON_READ) -> Prepare:
+    """Create a table with a lookup index and the first commits of ``COMMITTED``."""
+
+    def prepare(storage: Storage) -> None:
+        make(storage, table_type)
+        for rows in COMMITTED[:count]:
+            commit(lookup_writer(storage), rows)
 
     return prepare
 
@@ -746,6 +770,21 @@ SCENARIOS: dict[str, Scenario] = {
         commit_second,
         lambda table: bool(metadata_compacted_at(table.storage, table.store.clock)),
         ({"a": (1, 1)}, {"a": (2, 2), "e": (2, 2)}),
+    ),
+    "commit with a lookup index": TableScenario(
+        looked_up(1),
+        commit_second,
+        has_ingested(2),
+        (STATES[0], STATES[1]),
+        is_shared=True,
+        looks_up=True,
+    ),
+    "new keys in a small file": TableScenario(
+        looked_up(2),
+        lambda to: commit(to, COMMITTED[2]),
+        has_ingested(3),
+        (STATES[1], STATES[2]),
+        looks_up=True,
     ),
     "commit, copy-on-write": TableScenario(
         plain(1, _COW),

@@ -21,12 +21,21 @@ from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.transaction.rollback import roll_back_named
 from lakemark.write.file_group_write import write_file_group
-from lakemark.write.partitioner import divide
 from tests.clocks import SharedClock, on_clock
 from tests.recovery.scenarios import ARCHIVAL, CLEANING
 from tests.storages import CountingStorage
 from tests.table_services import HISTORY, archived_names, make_plain, new_storage
-from tests.tables import Row, changes, commit, contents, data_files, make, write_files, writer
+from tests.tables import (
+    Row,
+    by_bucket,
+    changes,
+    commit,
+    contents,
+    data_files,
+    make,
+    write_files,
+    writer,
+)
 
 CLOCK = SharedClock()
 
@@ -46,7 +55,7 @@ def test_late_files_of_a_rolled_back_instant_are_not_read(storage: Storage, is_f
     commit(replacement, [Row("a", 3, 3)])
     kept = data_files(storage)
 
-    for bucket, part in divide(changes([Row("a", 9, 9), Row("c", 9, 9)]), late.settings.index):
+    for bucket, part in by_bucket(changes([Row("a", 9, 9), Row("c", 9, 9)]), late.settings.index):
         write_file_group(context, assignment.task(bucket), [part])
     assert contents(storage) == expected
     commit(writer(storage), [Row("a", 4, 4)])
@@ -83,7 +92,7 @@ def written_after_its_rollback_was_archived(
         commit(to, [Row("a", value, value)])
     archive_rollbacks(to)
     expected = contents(storage)
-    for bucket, part in divide(changes([Row("a", 1, 1)]), late.settings.index):
+    for bucket, part in by_bucket(changes([Row("a", 1, 1)]), late.settings.index):
         write_file_group(context, assignment.task(bucket), [part])
     return late, context.instant, expected
 

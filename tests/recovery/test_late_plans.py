@@ -27,12 +27,11 @@ from lakemark.storage import Storage
 from lakemark.timeline.locks.table_lock import LeaseLost
 from lakemark.transaction.rollback import plan_rollback, roll_back_named
 from lakemark.write.file_group_write import write_file_group
-from lakemark.write.partitioner import divide
 from tests.clocks import SharedClock, on_clock
 from tests.storages import SimulatedCrash
 from tests.storages.wrapped_storage import WrappedStorage
 from tests.table_services import archived_names, make_plain, new_storage, since
-from tests.tables import Row, changes, commit, contents, data_files, write_files, writer
+from tests.tables import Row, by_bucket, changes, commit, contents, data_files, write_files, writer
 
 T = TypeVar("T")
 
@@ -310,7 +309,7 @@ def test_file_of_an_undone_instant_is_not_read_while_a_late_plan_is_pending() ->
     with pytest.raises(SimulatedCrash):
         request_compaction(started(late).table)
     (slow, context, assignment) = undone[0]
-    for bucket, part in divide(changes([Row("a", 8, 8)]), slow.settings.index):
+    for bucket, part in by_bucket(changes([Row("a", 8, 8)]), slow.settings.index):
         write_file_group(context, assignment.task(bucket), [part])
     assert [path for path in data_files(storage) if context.instant in path]
     assert contents(storage) == {"a": (3, 3), "b": (9, 9)}

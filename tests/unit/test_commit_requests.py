@@ -18,10 +18,9 @@ from lakemark.operations.archive import archive
 from lakemark.operations.table_writer import TableWriter
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.storage import StorageLocation, open_storage
-from lakemark.write.partitioner import divide
 from tests.storages import CountingStorage
 from tests.table_services import HISTORY, make_plain
-from tests.tables import INDEX, Row, changes, commit, contents, make, write_files, writer
+from tests.tables import Row, by_bucket, changes, commit, contents, make, write_files, writer
 
 #: Requests of a commit that are not for its files: timeline, lock, prepared content, markers.
 OWN_REQUESTS = 22
@@ -49,7 +48,7 @@ def test_a_commit_asks_little_and_lists_no_data_folder() -> None:
     for batch in range(2, 5):
         storage.forget()
         commit(to, [Row(row.id, batch, batch, row.region) for row in rows])
-        files = len(divide(changes(rows), INDEX))
+        files = len(by_bucket(changes(rows)))
         assert len(storage.requests) <= FIXED_REQUESTS + REQUESTS_PER_FILE * files
         listed = [r.path for r in storage.requests if r.method.startswith("list")]
         assert all(path.startswith(".hoodie/") for path in listed), listed
@@ -94,7 +93,7 @@ def test_only_what_a_commit_wrote_is_placed_anew(monkeypatch: pytest.MonkeyPatch
     commit(to, rows[:1])
     commit(to, rows[1:3])
     commit(to, rows[:1])
-    groups = len(divide(changes(rows), INDEX))
+    groups = len(by_bucket(changes(rows)))
     assert placed == [0, groups, 1, 2]
     assert len(contents(storage)) == 200
 

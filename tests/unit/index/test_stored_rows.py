@@ -27,7 +27,7 @@ from lakemark.operations.write_checks import check_stored_rows
 from lakemark.operations.writer_settings import WriterSettings
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.write.file_group_write import write_file_group
-from lakemark.write.partitioner import divide
+from tests.tables import by_bucket
 
 AT = datetime(2026, 1, 2, 3, tzinfo=UTC)
 ROWS = pa.table(
@@ -90,7 +90,7 @@ def write(
     context, assignment = writer.begin(), writer.assign_file_groups()
     written = (
         write_file_group(context, assignment.task(bucket), [part])
-        for bucket, part in divide(changes, index)
+        for bucket, part in by_bucket(changes, index)
     )
     writer.commit([stat for stat in written if stat is not None], {})
     return opened(storage)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import product
 from typing import Literal
 
 import pytest
 
+from lakemark.config.keys import BUCKET_COUNT
 from lakemark.errors import HudiError, WriteConflict
 from lakemark.model.action import Action
+from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
 from lakemark.timeline.clock import UTC_CLOCK
@@ -25,6 +28,7 @@ from tests.unit.transaction.timelines import (
     Group,
     TimelineInMaking,
     replacing,
+    time_of,
     written,
 )
 
@@ -276,7 +280,7 @@ def test_only_an_earlier_commit_that_has_yet_to_look_is_waited_for(
     if state == "completed":
         at.complete(other, written()) if theirs.is_write else at.publish(other)
     mine = mine or at.begin(ours)
-    found = earlier_unseen_commits(mine, at.load(), multi_writer, UTC_CLOCK)
+    found = earlier_unseen_commits(mine, written(), at.load(), multi_writer, UTC_CLOCK)
     is_waited_for = multi_writer and is_earlier and state == "requested"
     expected = [other] if is_waited_for and ours is theirs is Action.COMMIT else []
     assert found == expected
@@ -286,4 +290,64 @@ def test_a_commit_that_was_requested_long_ago_has_looked_and_is_not_waited_for()
     at = TimelineInMaking()
     at.request(Action.COMMIT)
     mine = at.begin(Action.COMMIT)
-    assert earlier_unseen_commits(mine, at.load(), SHARING, UTC_CLOCK) == []
+    assert earlier_unseen_commits(mine, written(), at.load(), SHARING, UTC_CLOCK) == []
+
+
+# Tables with a lookup index
+
+OF_BUCKETS = {BUCKET_COUNT: "2"}
+
+
+def adding(partition: str, extra: Mapping[str, str], prev_commit: str = "null") -> CommitMetadata:
+    """Return the metadata of a commit that wrote one base file, with a new key."""
+    stat = WriteStat(
+        file_id=NO_BUCKET,
+        path=f"{partition}/{NO_BUCKET}_0-0-0_{time_of(1)}.parquet",
+        partition_path=partition,
+        prev_commit=prev_commit,
+        num_inserts=1,
+    )
+    return CommitMetadata(write_stats=(stat,), extra_metadata=extra)
+
+
+@pytest.mark.parametrize("action", [Action.COMMIT, Action.DELTA_COMMIT])
+@pytest.mark.parametrize("prev_commit", ["null", time_of(0)])
+@pytest.mark.parametrize(
+    ("partition", "extra", "operation", "expected"),
+    [
+        ("north", {}, Operation.UPSERT, WriteConflict),
+        ("south", {}, Operation.UPSERT, None),
+        ("north", OF_BUCKETS, Operation.UPSERT, None),
+        ("north", {}, "CLUSTER", None),
+    ],
+)
+def test_commits_that_add_keys_to_one_partition_conflict_if_keys_are_looked_up(
+    action: Action,
+    prev_commit: str,
+    partition: str,
+    extra: Mapping[str, str],
+    operation: str,
+    expected: type[HudiError] | None,
+) -> None:
+    at = TimelineInMaking()
+    began_with = at.load()
+    mine = at.begin(action)
+    ours = replace(adding("north", extra, prev_commit).write_stats[0], file_id=OTHER_WITHOUT)
+    theirs = replace(adding(partition, {}, prev_commit), operation=operation)
+    at.commit(action, theirs)
+    metadata = CommitMetadata(write_stats=(ours,), extra_metadata=extra)
+    assert expected is outcome_of(
+        lambda: check_conflicts(mine, metadata, began_with, at.load(), at.store, lambda _: False)
+    )
+
+
+@pytest.mark.parametrize(("extra", "is_waited_for"), [({}, True), (OF_BUCKETS, False)])
+def test_delta_commit_that_wrote_base_files_waits_if_keys_are_looked_up(
+    extra: Mapping[str, str], is_waited_for: bool
+) -> None:
+    at = TimelineInMaking()
+    other = at.request(Action.DELTA_COMMIT)
+    mine = at.begin(Action.DELTA_COMMIT)
+    ours, sharing = adding("north", extra), MultiWriter(AN_AGE)
+    found = earlier_unseen_commits(mine, ours, at.load(), sharing, UTC_CLOCK)
+    assert found == ([other] if is_waited_for else [])

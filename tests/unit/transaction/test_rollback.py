@@ -33,7 +33,6 @@ from lakemark.transaction.table_context import TableContext
 from lakemark.transaction.transaction import Transaction
 from lakemark.write.file_group_write import write_file_group
 from lakemark.write.markers import marked_files
-from lakemark.write.partitioner import divide
 from tests.protocol.actors import (
     A_HEARTBEAT_AND_MORE_S,
     A_LEASE_AND_MORE_S,
@@ -45,7 +44,7 @@ from tests.protocol.virtual_time import VirtualTime, on_virtual_time
 from tests.storages import SimulatedCrash
 from tests.storages.interrupted_storage import InterruptedStorage
 from tests.table_services import archived_names
-from tests.tables import Row, changes, commit, data_files, write_files
+from tests.tables import Row, by_bucket, changes, commit, data_files, write_files
 from tests.unit.transaction.shared_table import (
     Table,
     complete_as_apache,
@@ -877,7 +876,7 @@ def test_rows_for_a_slice_that_is_rolled_back_meanwhile_are_written_again(
     assert recover(table.open().table.context)
     written = [
         stat
-        for bucket, part in divide(changes([Row("a", 3, 3)]), late.settings.index)
+        for bucket, part in by_bucket(changes([Row("a", 3, 3)]), late.settings.index)
         if (stat := write_file_group(context, assignment.task(bucket), [part]))
     ]
     if version is V6:

@@ -1,0 +1,155 @@
+"""The lookup index: the stored files show which file group contains a record key.
+
+Apache Hudi's indexes SIMPLE, BLOOM and RECORD_INDEX keep no relation between a key and a file id. A
+new key may be written to any file group of its partition, and later changes of the key are written
+to the same group. So a writer must find the group of each key before it writes.
+
+The search of a partition reads only what can contain one of the keys. In each base file, the key
+range and the Bloom filter of the footer exclude keys, and then only the column of record keys is
+read. Keys that no base file contains are searched in the logs. Apache Hudi does not search logs
+(``HoodieIndex.canIndexLogFiles``), because its writers insert keys only into base files. But a key
+may be in a log alone in two cases: if another index wrote it (HBase, the state of Flink), or if a
+pending compaction removed the deleted row of a key while a new change was appended.
+
+A key is unique only within its partition, as with the indexes whose names do not begin with
+GLOBAL_. Source: ``HoodieSimpleIndex``, ``HoodieBloomIndex``, ``HoodieIndexUtils`` of Apache Hudi
+1.2.0.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.errors import Refused
+from lakemark.execution.runner import Runner
+from lakemark.index.index import NEW_KEY
+from lakemark.index.key_search import SearchedGroup, exclude_absent_keys
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.read.base_file import read_base_file
+from lakemark.read.file_group_reader import FileGroupReader
+
+#: Keys of a base file that are compared at a time. A larger number takes more memory, and a smaller
+#: one hashes the searched keys more often.
+_KEYS_AT_ONCE = 1 << 20
+
+_NAMESPACE = uuid.UUID("0d1f0cf5-3c0b-5d0f-9f3e-8f9b6e2f7a11")
+_KEY_COLUMN = pa.schema([(RECORD_KEY, pa.string())])
+
+
+@dataclass(frozen=True, slots=True)
+class LookupIndex:
+    """Finds record keys in the files of a partition; an ``Index``.
+
+    Attributes:
+        reader: reader of the table, whose rows have meta columns.
+        runner: the threads that search the files.
+    """
+
+    reader: FileGroupReader
+    runner: Runner
+
+    def tag(
+        self, groups: Sequence[SearchedGroup], record_keys: pa.Array | pa.ChunkedArray
+    ) -> npt.NDArray[np.int32]:
+        """See ``Index.tag``."""
+        keys = _distinct(record_keys)
+        positions = np.full(len(keys), NEW_KEY, np.int32)
+        slices = [group.readable for group in groups]
+
+        def find_stored(file_slice: FileSlice) -> pa.Array:
+            return self._find_in_base(file_slice, keys)
+
+        self._set_positions(positions, keys, slices, self.runner.map(find_stored, slices))
+        unknown = keys.filter(pa.array(positions == NEW_KEY))
+        if len(unknown):
+
+            def find_logged(file_slice: FileSlice) -> pa.Array:
+                return self._find_in_logs(file_slice, unknown)
+
+            self._set_positions(positions, keys, slices, self.runner.map(find_logged, slices))
+        codes: npt.NDArray[np.int32] = np.asarray(pc.index_in(record_keys, value_set=keys))
+        return positions[codes]
+
+    def _find_in_base(self, file_slice: FileSlice, keys: pa.Array) -> pa.Array:
+        base = file_slice.base
+        if base is None:
+            return keys.slice(0, 0)
+        wanted = exclude_absent_keys(self.reader.storage, base, keys)
+        if not len(wanted):
+            return wanted
+        stored = read_base_file(self.reader.storage, base, _KEY_COLUMN, batch_rows=_KEYS_AT_ONCE)
+        return _find(stored, wanted)
+
+    def _find_in_logs(self, file_slice: FileSlice, keys: pa.Array) -> pa.Array:
+        return _find(self.reader.read_changed_keys(file_slice), keys)
+
+    def _set_positions(
+        self,
+        positions: npt.NDArray[np.int32],
+        keys: pa.Array,
+        slices: Sequence[FileSlice],
+        found: Iterable[pa.Array],
+    ) -> None:
+        """Record the file group of each key that was found.
+
+        Raises:
+            Refused: two file groups contain the same key. A change of the key would leave a stale
+                row in one of them.
+        """
+        for position, some in enumerate(found):
+            at = np.asarray(pc.index_in(some, value_set=keys))
+            twice = at[positions[at] != NEW_KEY]
+            if len(twice):
+                key, other = keys[int(twice[0])].as_py(), slices[positions[twice[0]]]
+                raise _stored_twice(key, other, slices[position])
+            positions[at] = position
+
+
+def new_file_id(number: int, partition_path: str, instant: str, table_name: str) -> str:
+    """Return the file id of a new file group. Repeated attempts at one write use the same id.
+
+    The id begins with a letter, because the ids of a bucket index begin with eight digits.
+
+    Args:
+        number: distinguishes the new file groups of a partition in one commit.
+        partition_path: the partition.
+        instant: requested time of the commit.
+        table_name: name of the table.
+    """
+    name = "\0".join([table_name, partition_path, instant, str(number)])
+    text = str(uuid.uuid5(_NAMESPACE, name))
+    return f"{'abcdef'[int(text[0], 16) % 6]}{text[1:]}-0"
+
+
+def _distinct(record_keys: pa.Array | pa.ChunkedArray) -> pa.Array:
+    distinct = pc.unique(record_keys)
+    return distinct.combine_chunks() if isinstance(distinct, pa.ChunkedArray) else distinct
+
+
+def _find(tables: Iterable[pa.Table], wanted: pa.Array) -> pa.Array:
+    """Return the distinct keys of the tables that are wanted."""
+
+    def matches() -> Iterator[pa.Array]:
+        for table in tables:
+            stored = table.column(RECORD_KEY)
+            yield from stored.filter(pc.is_in(stored, value_set=wanted)).chunks
+
+    return pc.unique(pa.chunked_array(list(matches()), pa.string()))
+
+
+def _stored_twice(key: str, one: FileSlice, other: FileSlice) -> Refused:
+    partition = one.group.partition_path
+    return Refused(
+        f"record key {key!r} is in two file groups of partition {partition!r}, "
+        f"{one.group.file_id} and {other.group.file_id}; lakemark would change only one of the "
+        "rows, so nothing was written; remove the duplicate with Apache Hudi (CALL "
+        "repair_deduplicate), then write again"
+    )

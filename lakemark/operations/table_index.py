@@ -1,0 +1,108 @@
+"""Determines the index of a table: a bucket index, or a lookup index.
+
+No property of a table names its index. But the ids of its file groups do: the ids of a bucket index
+begin with the number of the bucket, and other indexes use random UUIDs. One in forty UUIDs begins
+with eight digits, too, and almost always with a number that is larger than any usual bucket count.
+"""
+
+from __future__ import annotations
+
+from lakemark.config.keys import BUCKET_HASH_FIELDS
+from lakemark.errors import InvalidConfig
+from lakemark.index.bucket import BucketIndex, find_bucket
+from lakemark.index.stored_rows import may_be_hashed
+from lakemark.model.action import COMMITS
+from lakemark.model.file_slice import FileSlice
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.stored_rows import stored_rows
+
+#: Number of buckets in each partition of a new table; a pipeline has the same default.
+DEFAULT_BUCKETS = 4
+
+#: Larger numbers at the beginning of file ids are considered a part of a UUID.
+_USUAL_BUCKETS = 100_000
+
+
+def table_index(table: OpenTable, buckets: int | None) -> BucketIndex | None:
+    """Return the bucket index of a table; None if its keys must be looked up in its files.
+
+    Args:
+        table: the open table.
+        buckets: the number of buckets in each partition; None to use the number that a commit
+            records.
+
+    Raises:
+        InvalidConfig: ``buckets`` is None and the table has a bucket index, but no commit records
+            the number; or ``buckets`` differs from the recorded number, or the table has no bucket
+            index; or the table has file groups of both kinds of indexes.
+        HudiError: a file cannot be read.
+    """
+    if not has_bucket_index(table, buckets):
+        if buckets is not None:
+            raise not_bucketed(table, f"buckets={buckets}")
+        return None
+    recorded, url = table.bucket_count, table.location.url
+    if recorded is not None and buckets not in (None, recorded):
+        message = f"table {url} has {recorded} buckets in each partition, not {buckets}"
+        raise InvalidConfig(message)
+    count = recorded or buckets
+    if count is None and table.timeline.completed(*COMMITS):
+        message = (
+            f"no commit of table {url} records the number of buckets; pass buckets=… with the "
+            "number that the table was written with"
+        )
+        raise InvalidConfig(message)
+    newest = table.newest_metadata()
+    hashed = newest.extra_metadata.get(BUCKET_HASH_FIELDS, "") if newest else ""
+    key_fields = table.properties.record_key_fields
+    hash_fields = tuple(name for name in hashed.split(",") if name)
+    if hash_fields == key_fields:
+        hash_fields = ()
+    return BucketIndex(count or DEFAULT_BUCKETS, key_fields, hash_fields)
+
+
+def has_bucket_index(table: OpenTable, buckets: int | None = None) -> bool:
+    """Return whether a bucket index assigned the table's file groups, or none exist yet.
+
+    Args:
+        table: the open table.
+        buckets: the number of buckets, if it is known.
+
+    Raises:
+        InvalidConfig: the table has file groups of both kinds of indexes.
+        HudiError: a file cannot be read.
+    """
+    if table.bucket_count is not None:
+        return True
+    slices, usual = table.view().slices_for_writing(), max(buckets or 0, _USUAL_BUCKETS)
+    hashed = [one for one in slices if _is_hashed(one, usual)]
+    if len(hashed) == len(slices):
+        return True
+    if hashed and may_be_hashed(stored_rows(table, hashed), table.properties.record_key_fields):
+        other = next(one for one in slices if not _is_hashed(one, usual))
+        message = (
+            f"table {table.location.url} has file groups of a bucket index, such as "
+            f"{hashed[0].group}, and of another index, such as {other.group}, so that some record "
+            "keys may be stored twice; rewrite the table with Apache Hudi, or write to another path"
+        )
+        raise InvalidConfig(message)
+    return False
+
+
+def not_bucketed(table: OpenTable, setting: str) -> InvalidConfig:
+    """Return the error of a setting that only tables with a bucket index have.
+
+    Args:
+        table: the open table, which has a lookup index.
+        setting: the setting, as the user wrote it.
+    """
+    group = table.view().slices_for_writing()[0].group
+    return InvalidConfig(
+        f"table {table.location.url} has no bucket index, as the id of {group} shows, so its keys "
+        f"are looked up in its files, and {setting} has no meaning; remove it"
+    )
+
+
+def _is_hashed(file_slice: FileSlice, usual: int) -> bool:
+    number = find_bucket(file_slice.group.file_id)
+    return number is not None and number < usual
