@@ -41,7 +41,7 @@ from lakemark.write.partitioner import Bucket
 from lakemark.write.write_context import WriteContext
 from sinks.batch import KafkaBatch
 from sinks.dead_letters import INDEX
-from sinks.hudi.exchange import CHUNK_BYTES, PortionKind, ReadBatch
+from sinks.hudi.exchange import CHUNK_BYTES, Portion, PortionKind, ReadBatch
 from sinks.hudi.prepare import BucketWriter, PrepareChunk, WriteBuckets
 from sinks.hudi.spark_exchange import Mapper, Reducer, as_payload, messages, routes
 from transforms.decode.json import JsonDecoder
@@ -77,6 +77,10 @@ class CountRows:
         """See ``Write``."""
         if kind is PortionKind.ROWS:
             _READ.append(sum(table.num_rows for table in tables))
+
+    def place(self, portions: Sequence[Portion]) -> tuple[CountRows, Sequence[Portion]]:
+        """See ``Write.place``."""
+        return self, portions
 
     def for_tasks(self, tasks: int) -> Sequence[CountRows]:
         """See ``Write.for_tasks``."""

@@ -68,6 +68,7 @@ from streamer.table_setup import (
     columns_with,
     coordination_of,
     dead_letters_table,
+    find_index,
     find_table,
     table_spec,
 )
@@ -166,10 +167,10 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
         HudiError: a setting, the topic or a table is not suitable.
     """
     location, spec = config.table.location(), table_spec(config)
-    index = BucketIndex(config.table.buckets, spec.record_key)
     coordination = coordination_of(config.concurrency)
     base_files = config.base_files.parquet_settings()
     found = find_table(location, config.table.timeline_timezone, coordination, base_files)
+    index = find_index(config, found)
     values = _value_schema(config, source, found)
     if found is None:
         _check_expressions(config, values)
@@ -253,7 +254,7 @@ def _check_found(
     config: PipelineConfig,
     table: OpenTable,
     spec: TableSpec,
-    index: BucketIndex,
+    index: BucketIndex | None,
     columns: pa.Schema,
     policy: SchemaPolicy,
 ) -> KeyGenerator:
@@ -431,8 +432,10 @@ def _kafka_columns(config: PipelineConfig) -> list[str]:
     return [METADATA_PREFIX + name for name in config.source.metadata_columns]
 
 
-def _exchange(spark: SparkSession, source: KafkaSource, sink: HudiSink) -> AdaptiveExchange:
+def _exchange(spark: SparkSession, source: KafkaSource, sink: HudiSink) -> StreamExchange:
     budget_bytes, max_message_bytes = collect_budget_bytes(spark), source.max_message_bytes()
+    if sink.looks_up_keys:
+        return DriverExchange(LocalRunner(), budget_bytes)
     return AdaptiveExchange(
         DriverExchange(LocalRunner(), budget_bytes),
         lambda reduce_tasks: SparkExchange(reduce_tasks, max_message_bytes),

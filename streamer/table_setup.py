@@ -18,6 +18,7 @@ from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import without_meta_columns
 from lakemark.operations.create import check_empty
 from lakemark.operations.open_table import Coordination, OpenTable, open_table
+from lakemark.operations.table_index import has_bucket_index, not_bucketed
 from lakemark.operations.write_checks import check_hashing, check_stored_rows, check_stored_schema
 from lakemark.schema.evolution import changes_between, common_type, unite_schemas
 from lakemark.schema.field_path import column_at
@@ -104,10 +105,33 @@ def find_table(
         return None
 
 
+def find_index(config: PipelineConfig, table: OpenTable | None) -> BucketIndex | None:
+    """Return the bucket index of a pipeline; None if the existing table has a lookup index.
+
+    Raises:
+        InvalidConfig: the table has a lookup index, which does not support a setting; or it has
+            file groups of both kinds of indexes.
+    """
+    settings = config.table
+    buckets = settings.buckets if "buckets" in settings.model_fields_set else None
+    if table is None or table.schema is None or has_bucket_index(table, buckets):
+        return BucketIndex(settings.buckets, settings.record_key)
+    if buckets is not None:
+        raise not_bucketed(table, "table.buckets")
+    if settings.partition_change != "allow":
+        message = (
+            f"table {table.location.url} has no bucket index, so lakemark cannot find its keys in "
+            f"other partitions (table.partition_change: {settings.partition_change}); remove this "
+            "setting"
+        )
+        raise InvalidConfig(message)
+    return None
+
+
 def check_table(
     table: OpenTable,
     spec: TableSpec,
-    index: BucketIndex,
+    index: BucketIndex | None,
     columns: pa.Schema,
     policy: SchemaPolicy = _STRICT,
     *,
@@ -118,7 +142,7 @@ def check_table(
     Args:
         table: the existing table.
         spec: the table that the pipeline file describes.
-        index: the bucket index of the pipeline.
+        index: the index of the pipeline (``find_index``).
         columns: the columns of the pipeline's rows.
         policy: which differences between the columns are allowed.
         drops_metadata_table: whether the metadata table is removed, with all its indexes.

@@ -17,12 +17,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from lakemark.config import keys
 from lakemark.errors import Retriable, WriteConflict
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.instant import Instant
+from lakemark.operations.file_group_assigner import FileGroupAssignment
 from lakemark.operations.table_writer import TableWriter
 from lakemark.schema.evolution import Proposal
 from lakemark.write.write_context import WriteContext
@@ -171,15 +173,21 @@ class BatchWriter:
         """Return the function that opens the writers; an exchange says if there may be rejects."""
 
         def open_write(may_reject: bool) -> WriteBuckets:
-            rows = BucketWriter(context, self._rows.assign_file_groups())
-            looks_up = self._partition_change is not PartitionChange.ALLOW
+            write = self._open_rows(context)
             if self._rejects is None or not may_reject:
-                return WriteBuckets(rows, None, looks_up)
+                return write
             reject_context = self._rejects.begin()
             rejects = BucketWriter(reject_context, self._rejects.assign_file_groups())
-            return WriteBuckets(rows, rejects, looks_up)
+            return replace(write, rejects=rejects)
 
         return open_write
+
+    def _open_rows(self, context: WriteContext) -> WriteBuckets:
+        if self._rows.settings.index is None:
+            unplaced = BucketWriter(context, FileGroupAssignment({}, frozenset()))
+            return WriteBuckets(unplaced, None, find_groups=partial(self._rows.place, context))
+        looks_up = self._partition_change is not PartitionChange.ALLOW
+        return WriteBuckets(BucketWriter(context, self._rows.assign_file_groups()), None, looks_up)
 
     def _commit_rejects(self, written: WrittenBatch) -> None:
         if self._rejects is None or not self._rejects.is_writing:

@@ -81,7 +81,11 @@ def collect(batch: KafkaBatch, budget_bytes: int) -> pa.Table:
     table = _to_arrow(_omit_large_records(batch.records, share))
     cut = pc.sum(table.column(_CUT)).as_py() or 0
     if cut:
-        message = f"{cut} records are longer than {share} bytes in a batch of {records}"
+        message = (
+            f"{cut} records are longer than {share} bytes in a batch of {records}, so the batch "
+            "does not fit in the driver; lower source.max_records_per_batch, or give the driver "
+            "more memory (spark.driver.memory)"
+        )
         raise TooLarge(message)
     return sort_by_arrival(table.drop_columns([_CUT]))
 

@@ -115,6 +115,18 @@ class Write(Protocol):
         """Return the result. ``tables`` can be read only once, in order of arrival."""
         ...
 
+    def place(self, portions: Sequence[Portion]) -> tuple[Write, Sequence[Portion]]:
+        """Look up the file group of each change, if the table has a lookup index.
+
+        Args:
+            portions: all portions of the batch.
+
+        Returns:
+            The function that writes the portions, and the portions, whose changes are sorted by the
+            buckets that this function knows.
+        """
+        ...
+
     def for_tasks(self, tasks: int) -> Sequence[Write]:
         """Return for each task a function that writes only the buckets of this task."""
         ...
@@ -231,13 +243,17 @@ class ReadBatch:
         prepared = self._runner.map(lambda chunk: prepare(chunk, 1), chunks)
         portions = [portion for several in prepared for portion in several]
         requests = [one for one in portions if one.kind is PortionKind.SCHEMA_REQUEST]
-        arrived = _arrived(requests or portions)
-        write = open_write(PortionKind.REJECTS in arrived)
-        return write_buckets(arrived, write, self._runner, COLLECT_BUDGET_BYTES)
+        arrived = requests or portions
+        may_reject = any(one.kind is PortionKind.REJECTS for one in arrived)
+        write, placed = open_write(may_reject).place(arrived)
+        return write_buckets(_arrived(placed), write, self._runner, COLLECT_BUDGET_BYTES)
 
 
 class DriverExchange:
     """Runs in threads of the driver, for batches that fit in its memory.
+
+    Only this exchange writes to tables with a lookup index, because the keys of the whole batch are
+    looked up between the two stages.
 
     Args:
         runner: the threads that prepare and write.

@@ -6,15 +6,18 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 
 from lakemark.config.merge_settings import MergeSettings
 from lakemark.config.table_properties import TableType
 from lakemark.index.bucket import BucketIndex
 from lakemark.index.partition_changes import deciding_columns, find_partition_changes
+from lakemark.model.changes import CHANGE_KIND
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from lakemark.operations.file_group_assigner import FileGroupAssignment
+from lakemark.operations.key_placement import PlacedChanges
 from lakemark.write.file_group_write import write_file_group
 from lakemark.write.partitioner import (
     Bucket,
@@ -46,7 +49,8 @@ class PrepareChunk:
 
     Attributes:
         converter: decodes the records.
-        row_index: the bucket index of the table.
+        row_index: the bucket index of the table; None if the keys are looked up when the batch is
+            written.
         reject_index: the bucket index of the dead-letter table.
         looked_up: the merge settings of the table, if the keys of the changes are looked up in
             other partitions. The keys are divided by bucket, because a key has the same bucket
@@ -55,7 +59,7 @@ class PrepareChunk:
     """
 
     converter: RecordConverter
-    row_index: BucketIndex
+    row_index: BucketIndex | None
     reject_index: BucketIndex
     looked_up: MergeSettings | None = None
     refused: ChangedRows | None = None
@@ -84,6 +88,7 @@ class PrepareChunk:
             yield self._divide_keys(changes, self.looked_up, tasks)
 
     def _divide_keys(self, changes: pa.Table, settings: MergeSettings, tasks: int) -> Portion:
+        assert self.row_index is not None, "keys are compared bucket by bucket"
         keys = changes.select(deciding_columns(changes.schema, settings))
         numbers = self.row_index.bucket_ids(keys.column(RECORD_KEY))
         nowhere = pa.repeat("", keys.num_rows)
@@ -91,8 +96,13 @@ class PrepareChunk:
         return Portion(kind, sort_by_bucket(nowhere, numbers, keys, tasks, kind))
 
 
-def _divided(kind: PortionKind, changes: pa.Table, index: BucketIndex, tasks: int) -> Portion:
-    numbers = index.bucket_ids(changes.column(RECORD_KEY))
+def _divided(
+    kind: PortionKind, changes: pa.Table, index: BucketIndex | None, tasks: int
+) -> Portion:
+    if index is None:
+        numbers = np.zeros(changes.num_rows, np.int32)
+    else:
+        numbers = index.bucket_ids(changes.column(RECORD_KEY))
     paths = changes.column(PARTITION_PATH)
     return Portion(kind, sort_by_bucket(paths, numbers, changes, tasks, kind))
 
@@ -140,14 +150,37 @@ class WriteBuckets:
         rows: writes to the table.
         rejects: writes to the dead-letter table; None if there is no such table.
         looks_up: whether the keys of changes are looked up in other partitions.
+        find_groups: returns the file group of each change (``TableWriter.place``), if the table has
+            a lookup index; None once the changes are placed, and with a bucket index.
     """
 
     rows: BucketWriter
     rejects: BucketWriter | None
     looks_up: bool = False
+    find_groups: Callable[[pa.Table], PlacedChanges] | None = None
+
+    def place(self, portions: Sequence[Portion]) -> tuple[WriteBuckets, Sequence[Portion]]:
+        """See ``Write.place``."""
+        changes = [one.content.rows for one in portions if one.kind is PortionKind.ROWS]
+        if self.find_groups is None or not changes:
+            return replace(self, find_groups=None), portions
+        deciding = [RECORD_KEY, PARTITION_PATH, CHANGE_KIND]
+        placed = self.find_groups(pa.concat_tables([rows.select(deciding) for rows in changes]))
+        starts = np.cumsum([rows.num_rows for rows in changes])[:-1]
+        sorted_rows = (
+            sort_by_bucket(rows.column(PARTITION_PATH), numbers, rows)
+            for rows, numbers in zip(changes, np.split(placed.numbers, starts), strict=True)
+        )
+        others = [one for one in portions if one.kind is not PortionKind.ROWS]
+        writer = replace(self.rows, assignment=placed.assignment)
+        return (
+            replace(self, rows=writer, find_groups=None),
+            [*others, *(Portion(PortionKind.ROWS, one) for one in sorted_rows)],
+        )
 
     def for_tasks(self, tasks: int) -> list[WriteBuckets]:
         """See ``Write.for_tasks``."""
+        assert self.find_groups is None, "only the driver writes to a table with a lookup index"
         rows = self.rows.for_tasks(tasks, lambda bucket: self._tasks_of_rows(bucket, tasks))
         rejects: Sequence[BucketWriter | None] = [None] * tasks
         if self.rejects is not None:
@@ -192,6 +225,10 @@ class FindBuckets:
     ) -> PortionResult:
         """See ``Write``. The tables are not read."""
         return bucket if kind is PortionKind.ROWS else None
+
+    def place(self, portions: Sequence[Portion]) -> tuple[FindBuckets, Sequence[Portion]]:
+        """See ``Write.place``. The buckets of a lookup index are found only by a write."""
+        return self, portions
 
     def for_tasks(self, tasks: int) -> list[FindBuckets]:
         """See ``Write.for_tasks``."""

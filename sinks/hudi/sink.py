@@ -90,6 +90,11 @@ class HudiSink:
         return self._rows.table
 
     @property
+    def looks_up_keys(self) -> bool:
+        """Whether the table has no bucket index, so that only ``DriverExchange`` can write."""
+        return self._rows.settings.index is None
+
+    @property
     def dead_letters(self) -> str:
         """The URL of the dead-letter table; "" if there is none."""
         return self._rejects.table.location.url if self._rejects else ""
@@ -164,9 +169,9 @@ class HudiSink:
 
         Otherwise each start would add a rollback to the timeline, until an operator removes the
         clustering plan. The check reads the batch a second time. So later batches are only checked
-        when they are committed.
+        when they are committed, and so are all batches of a table with a lookup index.
         """
-        if self._rows.may_be_clustered:
+        if self._rows.may_be_clustered and self._rows.settings.index is not None:
             found = exchange.run(batch, self._columns.prepare, lambda may_reject: FindBuckets())
             self._rows.check_not_clustered(one for one in found if isinstance(one, Bucket))
 

@@ -132,7 +132,8 @@ class TableConfig(Section):
 
     buckets: Annotated[int, Field(ge=1, le=10_000)] = 4
     """The number of buckets, which are file groups, in each partition. It cannot change once the
-    table exists."""
+    table exists. A table that Apache Hudi created without a bucket index has no buckets; then do
+    not set it."""
 
     log_format: Literal["parquet", "avro"] | None = None
     """The format of the data blocks in log files. Default: ``parquet``, or ``avro`` if a text

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from pyspark import TaskContext
 
 from lakemark.write.partitioner import Bucket
 from sinks.batch import KafkaBatch
-from sinks.hudi.exchange import OpenWrite, PortionKind, PortionResult, Prepare, Write
+from sinks.hudi.exchange import OpenWrite, Portion, PortionKind, PortionResult, Prepare, Write
 from sinks.hudi.spark_exchange import SparkExchange
 from streamer import pipeline
 from streamer.config.load import load
@@ -56,6 +56,10 @@ class HeldWrite:
 
     write: Write
     folder: Path
+
+    def place(self, portions: Sequence[Portion]) -> tuple[HeldWrite, Sequence[Portion]]:
+        """The table has a bucket index."""
+        return self, portions
 
     def for_tasks(self, tasks: int) -> list[HeldWrite]:
         """Each task writes its own buckets, and stays as well."""

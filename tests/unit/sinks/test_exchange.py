@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +65,9 @@ class Remember:
     ) -> PortionResult:
         offsets = [offset for table in tables for offset in table["offset"].to_pylist()]
         return kind, bucket, offsets  # type: ignore[return-value]
+
+    def place(self, portions: Sequence[Portion]) -> tuple[Remember, Sequence[Portion]]:
+        return self, portions
 
     def for_tasks(self, tasks: int) -> list[Remember]:
         return [self] * tasks

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
@@ -31,7 +32,7 @@ from streamer.config.load import validated
 from streamer.pipeline import open_sink
 from streamer.sources.kafka import KafkaSource
 from tests.golden.golden_table import unpack
-from tests.json_stream import InThisProcess, kafka_batch
+from tests.json_stream import InThisProcess, Record, kafka_batch
 
 
 class Topic:
@@ -215,10 +216,66 @@ def write_row(sink: HudiSink, **row: object) -> None:
     values[PARTITION_PATH] = keys.partition_paths(rows)[0].as_py()
     context = writer.begin()
     changes = pa.Table.from_pylist([values], schema=schema)
-    (bucket, part), *_ = divide(changes, writer.settings.index)
-    stat = write_file_group(context, writer.assign_file_groups().task(bucket), iter([part]))
+    placed = writer.place(context, changes)
+    (bucket, part), *_ = divide(changes, placed.numbers)
+    stat = write_file_group(context, placed.assignment.task(bucket), iter([part]))
     assert stat is not None
     writer.commit([stat], {})
+
+
+def found(folder: Path) -> dict[str, object]:
+    rows = open_table(StorageLocation(str(folder / "rows"))).scan().to_table().to_pylist()
+    assert len({row["id"] for row in rows}) == len(rows), "a key is stored twice"
+    return {row["id"]: row["n"] for row in rows}
+
+
+@pytest.mark.parametrize("kind", ["merge_on_read", "copy_on_write"])
+def test_pipeline_continues_a_table_without_a_bucket_index(tmp_path: Path, kind: str) -> None:
+    decode = {"schema": {"id": "string", "region": "string", "n": "long"}}
+    table = {"partition_by": "region", "type": kind}
+    first = opened(tmp_path, decode, None, **table)
+    first._rows.settings = replace(first._rows.settings, index=None)
+    write_row(first, id="a", region="north", n=1)
+    sink = opened(tmp_path, decode, None, **table)
+    assert sink.looks_up_keys
+    sink.recover()
+    batches: list[list[Record | None]] = [
+        [{"id": "a", "region": "north", "n": 2}, {"id": "b", "region": "south", "n": 2}, b"{"],
+        [{"id": key, "region": "north", "n": 3} for key in ("a", "c", "a")],
+        [{"id": "b", "region": "south", "_hoodie_is_deleted": True}],
+        [{"id": "x", "region": "north", "_hoodie_is_deleted": True}],
+        [{"id": "b", "region": "south", "n": 6}],
+    ]
+    expected = [
+        {"a": 2, "b": 2},
+        {"a": 3, "b": 2, "c": 3},
+        {"a": 3, "c": 3},
+        {"a": 3, "c": 3},
+        {"a": 3, "b": 6, "c": 3},
+    ]
+    offset = 0
+    for records, rows in zip(batches, expected, strict=True):
+        result = sink.write(kafka_batch("orders", offset, records), InThisProcess())
+        offset += len(records)
+        assert result.records == len(records)
+        assert found(tmp_path) == rows
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"buckets": 4}, "has no bucket index, as the id of .* table.buckets has no meaning"),
+        ({"partition_change": "count"}, r"cannot find its keys in other partitions .*: count"),
+    ],
+)
+def test_settings_of_bucket_indexes_are_refused_for_other_tables(
+    tmp_path: Path, setting: dict[str, object], message: str
+) -> None:
+    first = opened(tmp_path, partition_by="region")
+    first._rows.settings = replace(first._rows.settings, index=None)
+    write_row(first, id="a", region="north")
+    with pytest.raises(InvalidConfig, match=message):
+        opened(tmp_path, COLUMNS, None, partition_by="region", **setting)
 
 
 def test_table_that_is_ordered_by_text_is_continued_where_that_is_allowed(tmp_path: Path) -> None:
