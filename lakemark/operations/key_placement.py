@@ -9,7 +9,7 @@ Source: ``UpsertPartitioner`` and ``SparkUpsertDeltaCommitPartitioner`` of Apach
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -88,7 +88,7 @@ class KeyPlacer:
         slices: dict[Bucket, FileSlice] = {}
         adding: set[Bucket] = set()
         new_file_ids: dict[Bucket, str] = {}
-        for path, rows in _rows_by_partition(changes):
+        for path, rows in rows_by_partition(changes):
             targets = self._place_in(path, changes.take(pa.array(rows)))
             numbers[rows] = targets.numbers
             for number, current in enumerate(targets.slices):
@@ -101,7 +101,7 @@ class KeyPlacer:
         assignment = FileGroupAssignment(
             slices,
             self.view.partitions,
-            self._readable(slices),
+            readable_slices(self.view, slices.values()),
             frozenset(adding),
             new_file_ids,
         )
@@ -151,11 +151,14 @@ class KeyPlacer:
         small.sort(key=lambda one: (one.base.size_bytes if one.base else 0, one.group))
         return small[:1] if self.is_merge_on_read else small
 
-    def _readable(self, slices: dict[Bucket, FileSlice]) -> dict[FileGroupId, FileSlice]:
-        """Return the slices that queries read, for the file groups in a pending compaction."""
-        written = {current.group for current in slices.values()} & self.view.compactions.keys()
-        readable = {name: self.view.groups[name].for_readers for name in written}
-        return {name: found for name, found in readable.items() if found is not None}
+
+def readable_slices(
+    view: FileSystemView, written: Iterable[FileSlice]
+) -> dict[FileGroupId, FileSlice]:
+    """Return the slices that queries read, for written file groups in a pending compaction."""
+    compacted = {current.group for current in written} & view.compactions.keys()
+    readable = {name: view.groups[name].for_readers for name in compacted}
+    return {name: found for name, found in readable.items() if found is not None}
 
 
 def searched_groups(view: FileSystemView, partition_path: str) -> list[SearchedGroup]:
@@ -210,7 +213,7 @@ class _Targets:
         return len(self.slices) - 1
 
 
-def _rows_by_partition(changes: pa.Table) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
+def rows_by_partition(changes: pa.Table) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
     """Yield each partition path with the row numbers of its changes, in order of arrival."""
     paths = changes.column(PARTITION_PATH)
     names, codes = sorted_codes(paths.combine_chunks())

@@ -1,8 +1,9 @@
-"""Determines the index of a table: a bucket index, or a lookup index.
+"""Determines the index of a table: a bucket index, consistent hashing, or a lookup index.
 
 No property of a table names its index. But the ids of its file groups do: the ids of a bucket index
 begin with the number of the bucket, and other indexes use random UUIDs. One in forty UUIDs begins
 with eight digits, too, and almost always with a number that is larger than any usual bucket count.
+A table with consistent hashing has files of hash rings (``lakemark.index.hash_ring``).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from lakemark.index.stored_rows import may_be_hashed
 from lakemark.model.action import COMMITS
 from lakemark.model.file_slice import FileSlice
 from lakemark.operations.open_table import OpenTable
+from lakemark.operations.ring_placement import first_count_of
 from lakemark.operations.stored_rows import stored_rows
 
 #: Number of buckets in each partition of a new table; a pipeline has the same default.
@@ -24,7 +26,9 @@ _USUAL_BUCKETS = 100_000
 
 
 def table_index(table: OpenTable, buckets: int | None) -> BucketIndex | None:
-    """Return the bucket index of a table; None if its keys must be looked up in its files.
+    """Return the bucket index of a table; None if it has another index.
+
+    The keys are then placed by hash rings, or looked up in the files.
 
     Args:
         table: the open table.
@@ -74,6 +78,8 @@ def has_bucket_index(table: OpenTable, buckets: int | None = None) -> bool:
     """
     if table.bucket_count is not None:
         return True
+    if first_count_of(table.storage) is not None:
+        return False
     slices, usual = table.view().slices_for_writing(), max(buckets or 0, _USUAL_BUCKETS)
     hashed = [one for one in slices if _is_hashed(one, usual)]
     if len(hashed) == len(slices):
@@ -98,8 +104,8 @@ def not_bucketed(table: OpenTable, setting: str) -> InvalidConfig:
     """
     group = table.view().slices_for_writing()[0].group
     return InvalidConfig(
-        f"table {table.location.url} has no bucket index, as the id of {group} shows, so its keys "
-        f"are looked up in its files, and {setting} has no meaning; remove it"
+        f"table {table.location.url} has no fixed number of buckets, as the id of {group} shows, "
+        f"so {setting} has no meaning; remove it"
     )
 
 

@@ -31,6 +31,7 @@ from lakemark.operations.file_group_assigner import FileGroupAssigner, FileGroup
 from lakemark.operations.key_placement import KeyPlacer, PlacedChanges
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.open_table import OpenTable
+from lakemark.operations.ring_placement import RingPlacer
 from lakemark.operations.write_context import avro_schema_text, write_context
 from lakemark.operations.writer_settings import WriterSettings
 from lakemark.schema import avro
@@ -75,6 +76,7 @@ class TableWriter:
     schema: pa.Schema
     settings: WriterSettings
     _transaction: Transaction | None = field(default=None, init=False)
+    _rings: RingPlacer | None = field(default=None, init=False)
     _assigner: FileGroupAssigner = field(default_factory=FileGroupAssigner, init=False)
 
     def __post_init__(self) -> None:
@@ -133,6 +135,7 @@ class TableWriter:
             InvalidConfig: another writer changed a column to a type that is incompatible with ours.
         """
         check_allows(self.table.properties, Purpose.WRITE, self.table.location.url)
+        self._rings = None
         is_merge_on_read = self.table.properties.is_merge_on_read
         action = Action.DELTA_COMMIT if is_merge_on_read else Action.COMMIT
         self._transaction, _ = Transaction.begin(self.table.context, action, self._load_base)
@@ -190,7 +193,14 @@ class TableWriter:
         if index is not None:
             numbers = index.bucket_ids(changes.column(RECORD_KEY))
             return PlacedChanges(numbers, self.assign_file_groups())
-        return self._key_placer(context).place(changes)
+        count = self.settings.first_ring_count
+        if count is None:
+            return self._key_placer(context).place(changes)
+        table = self.table
+        key_fields = table.properties.record_key_fields
+        view, timeline = table.view(), table.timeline
+        self._rings = RingPlacer(table.storage, view, timeline, key_fields, count)
+        return self._rings.place(changes)
 
     def commit(
         self,
@@ -221,6 +231,8 @@ class TableWriter:
             if precondition is not None:
                 precondition(timeline)
             self.check_columns(timeline)
+            if self._rings is not None:
+                self._rings.check_rings(timeline)
 
         facts = self._table_facts()
         fixed = {} if callable(extra_metadata) else extra_metadata

@@ -16,10 +16,12 @@ from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
 from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.index.bucket import HASHING_FOLDER, BucketIndex
+from lakemark.index.hash_ring import RINGS_FOLDER
 from lakemark.index.stored_rows import StoredRows, check_rows, detect_key_generator, fits_index
 from lakemark.keygen.key_generator import KeyGenerator
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.operations.open_table import OpenTable
+from lakemark.operations.ring_placement import check_rings
 from lakemark.operations.stored_rows import stored_rows
 from lakemark.read.renamed_columns import LATEST_SCHEMA
 
@@ -46,24 +48,25 @@ def check_stored_rows(table: OpenTable, index: BucketIndex | None) -> KeyGenerat
     if index is not None:
         _check_count(table, sample, index)
     check_rows(sample, generator, index, place)
+    if index is None:
+        check_rings(table, sample)
     return generator
 
 
 def check_hashing(table: OpenTable) -> None:
-    """Check that all partitions have the same, fixed bucket count.
+    """Check that all partitions have the same, fixed bucket count, or consistent hashing.
 
     Raises:
         Unsupported: Apache Hudi stored different bucket counts for some partitions (partition-level
-            buckets), or ranges of hashes (consistent hashing). Source:
-            ``HoodieTableMetaClient.getBucketIndexMetaPath``.
+            buckets). Source: ``HoodieTableMetaClient.getBucketIndexMetaPath``.
     """
-    stored = next(iter(table.storage.list_tree(HASHING_FOLDER)), None)
+    found = (one.path for one in table.storage.list_tree(HASHING_FOLDER))
+    stored = next((path for path in found if not path.startswith(f"{RINGS_FOLDER}/")), None)
     if stored is not None:
         message = (
-            f"table {table.location.url} has a bucket index whose buckets differ by partition or "
-            f"change over time, as {stored.path} shows (hoodie.bucket.index.partition.expressions, "
-            "or the engine CONSISTENT_HASHING); lakemark does not write such a table; write to "
-            "another path, or with Apache Hudi"
+            f"table {table.location.url} has a bucket index with a bucket count for each "
+            f"partition, as {stored} shows (hoodie.bucket.index.partition.expressions); lakemark "
+            "does not write such a table; write to another path, or with Apache Hudi"
         )
         raise Unsupported(message)
 

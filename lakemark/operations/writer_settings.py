@@ -22,6 +22,8 @@ class WriterSettings:
             ``CUSTOM``.
         metadata_table: whether ``TableWriter.recover`` builds a metadata table if there is none.
         sizing: the sizes of base files, if keys are looked up.
+        first_ring_count: the number of buckets of a new partition, if the table has consistent
+            hashing. Then ``index`` is None.
     """
 
     index: BucketIndex | None
@@ -29,6 +31,7 @@ class WriterSettings:
     merger_class: str | None = None
     metadata_table: bool = True
     sizing: FileSizing = DEFAULT_SIZING
+    first_ring_count: int | None = None
 
     def bucket_metadata(self) -> dict[str, str]:
         """Return the bucket count and hash fields for commits, as no table property has them."""

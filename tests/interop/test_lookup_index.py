@@ -188,7 +188,7 @@ def test_ids_of_new_file_groups_do_not_look_like_buckets(oracle: Oracle, tmp_pat
     oracle.write(path, model.upserts(range(10), 10), apache)
     known = {group.id for group in view_of(path).file_groups()}
     table = lakemark.open(path)
-    with pytest.raises(lakemark.InvalidConfig, match="has no bucket index"):
+    with pytest.raises(lakemark.InvalidConfig, match="no fixed number of buckets"):
         lakemark.open(path, buckets=4).upsert(model.upserts([1], 1))
     more = pa.table([["k1000"], ["west"], [1], [1]], schema=SCHEMA)
     table.upsert(more)

@@ -29,6 +29,26 @@ _STATISTICS = {
 }
 _COMPACTED_METADATA = {"hoodie.metadata.compact.max.delta.commits": "3"}
 
+_CONSISTENT_HASHING = {
+    "hoodie.index.type": "BUCKET",
+    "hoodie.index.bucket.engine": "CONSISTENT_HASHING",
+    "hoodie.bucket.index.num.buckets": "2",
+    "hoodie.bucket.index.max.num.buckets": "8",
+    "hoodie.bucket.index.min.num.buckets": "1",
+    "hoodie.parquet.max.file.size": "1000",  # so that every bucket is split
+    "hoodie.clustering.plan.strategy.class": (
+        "org.apache.hudi.client.clustering.plan.strategy.SparkConsistentBucketClusteringPlanStrategy"
+    ),
+    "hoodie.clustering.execution.strategy.class": (
+        "org.apache.hudi.client.clustering.run.strategy."
+        "SparkConsistentBucketClusteringExecutionStrategy"
+    ),
+    "hoodie.clustering.updates.strategy": (
+        "org.apache.hudi.client.clustering.update.strategy."
+        "SparkConsistentBucketDuplicateUpdateStrategy"
+    ),
+}
+
 _SECONDARY = "create index idx_note on {table} (note)"
 _DAY_OF_SECONDS = (
     "create index idx_ts_day on {table} using column_stats(ts) "
@@ -51,7 +71,25 @@ def _with_indexes(*statements: str) -> Callable[[TableInMaking], None]:
     return write
 
 
+def _with_split_buckets(table: TableInMaking) -> None:
+    table.write("upsert", INSERTED)
+    table.write("upsert", UPDATED)
+    table.write(
+        "upsert",
+        LATE_AND_DELETED,
+        options={"hoodie.clustering.inline": "true", "hoodie.clustering.inline.max.commits": "1"},
+    )
+    table.write("delete", HARD_DELETED)
+    table.write("upsert", LAST)
+
+
 RECIPES = (
+    Recipe(
+        "v9_mor_consistent_hashing",
+        "A bucket index with consistent hashing, whose buckets a clustering has split.",
+        merge_on_read(version(9), _CONSISTENT_HASHING),
+        _with_split_buckets,
+    ),
     Recipe(
         "v8_mor_secondary_index",
         "Record index and a secondary index on note.",

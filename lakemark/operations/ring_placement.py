@@ -1,0 +1,162 @@
+"""Places the changes of a batch in file groups, in a table with consistent hashing.
+
+The hash ring of a partition decides the file group of each key. The first commit to a partition
+creates its ring. A clustering can split and merge buckets, so the rings are read for each commit,
+and compared again before the commit is published.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lakemark.errors import InvalidConfig, WriteConflict
+from lakemark.index.bucket import hashed_values
+from lakemark.index.hash_ring import RINGS_FOLDER, HashRing, hashes_of
+from lakemark.index.ring_files import create_ring, load_ring
+from lakemark.index.stored_rows import StoredRows
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from lakemark.operations.file_group_assigner import FileGroupAssignment
+from lakemark.operations.key_placement import PlacedChanges, readable_slices, rows_by_partition
+from lakemark.operations.open_table import OpenTable
+from lakemark.storage.storage import Storage
+from lakemark.timeline.timeline import Timeline
+from lakemark.view.file_system_view import FileSystemView
+from lakemark.write.partitioner import Bucket
+
+
+@dataclass
+class RingPlacer:
+    """Places the changes of one commit.
+
+    Attributes:
+        storage: the table's root.
+        view: the file groups on which the commit is based.
+        timeline: the timeline on which the commit is based.
+        key_fields: the fields of the record key, which are all hashed.
+        first_count: the number of buckets of a new partition.
+    """
+
+    storage: Storage
+    view: FileSystemView
+    timeline: Timeline
+    key_fields: tuple[str, ...]
+    first_count: int
+    _rings: dict[str, HashRing] = field(default_factory=dict, init=False)
+
+    def place(self, changes: pa.Table) -> PlacedChanges:
+        """Return the file group of each change.
+
+        Args:
+            changes: all changes of the commit, with the columns for key and path.
+
+        Raises:
+            CorruptData: a stored ring is damaged.
+        """
+        numbers = np.zeros(changes.num_rows, np.int32)
+        slices: dict[Bucket, FileSlice] = {}
+        new_file_ids: dict[Bucket, str] = {}
+        for path, rows in rows_by_partition(changes.select([PARTITION_PATH])):
+            ring, current = self._ring_of(path), _slices_by_file_id(self.view, path)
+            keys = changes.column(RECORD_KEY).take(pa.array(rows))
+            numbers[rows] = buckets_in(ring, keys, self.key_fields)
+            for number in np.unique(numbers[rows]).tolist():
+                file_id, bucket = ring.file_ids[number], Bucket(path, number)
+                if file_id in current:
+                    slices[bucket] = current[file_id]
+                else:
+                    new_file_ids[bucket] = file_id
+        assignment = FileGroupAssignment(
+            slices,
+            self.view.partitions,
+            readable_slices(self.view, slices.values()),
+            new_file_ids=new_file_ids,
+        )
+        return PlacedChanges(numbers, assignment)
+
+    def check_rings(self, timeline: Timeline) -> None:
+        """Check that no clustering has split or merged buckets since the changes were placed.
+
+        Args:
+            timeline: the timeline, just loaded under the table's lock.
+
+        Raises:
+            WriteConflict: the buckets of a partition have changed.
+        """
+        for path, placed in self._rings.items():
+            now = load_ring(self.storage, path, timeline, self._file_ids(path))
+            if now != placed:
+                message = f"a clustering has changed the buckets of partition {path!r}"
+                raise WriteConflict(message)
+
+    def _ring_of(self, path: str) -> HashRing:
+        ring = load_ring(self.storage, path, self.timeline, self._file_ids(path))
+        if ring is None:
+            ring = create_ring(self.storage, HashRing.first(path, self.first_count))
+        self._rings[path] = ring
+        return ring
+
+    def _file_ids(self, path: str) -> set[str]:
+        return {group.id.file_id for group in self.view.file_groups(path)}
+
+
+def buckets_in(
+    ring: HashRing, record_keys: pa.Array | pa.ChunkedArray, key_fields: tuple[str, ...]
+) -> npt.NDArray[np.int32]:
+    """Return the bucket of each record key in the ring of its partition."""
+    values = (list(hashed_values(key, key_fields)) or [key] for key in record_keys.to_pylist())
+    return ring.buckets_of(hashes_of(values))
+
+
+def first_count_of(storage: Storage) -> int | None:
+    """Return the number of buckets that new partitions get; None without consistent hashing.
+
+    Raises:
+        CorruptData: the ring that is read is damaged.
+    """
+    rings = (one.path for one in storage.list_tree(RINGS_FOLDER))
+    newest = max((path for path in rings if path.endswith(".hashing_meta")), default=None)
+    return None if newest is None else HashRing.parse(storage.read(newest), newest).first_count
+
+
+def check_rings(table: OpenTable, sample: Iterable[StoredRows]) -> None:
+    """Check that sampled rows are in the file groups that the hash rings give.
+
+    Args:
+        table: the open table, without a fixed bucket count.
+        sample: rows of the table.
+
+    Raises:
+        InvalidConfig: a row is in another file group, for example because only some fields of the
+            key are hashed (``hoodie.bucket.index.hash.field``).
+        CorruptData: a stored ring is damaged.
+    """
+    if first_count_of(table.storage) is None:
+        return
+    key_fields = table.properties.record_key_fields
+    for stored in sample:
+        group = stored.file_slice.group
+        ring = load_ring(table.storage, group.partition_path, table.timeline, {group.file_id})
+        keys = stored.rows[RECORD_KEY]
+        found = (
+            [] if ring is None else [ring.file_ids[n] for n in buckets_in(ring, keys, key_fields)]
+        )
+        if any(one != group.file_id for one in found) or ring is None:
+            message = (
+                f"rows of file group {group} of table {table.location.url} belong to other buckets "
+                "of its hash ring; lakemark hashes all fields of the record key; if the table "
+                "hashes other fields (hoodie.bucket.index.hash.field), write with Apache Hudi"
+            )
+            raise InvalidConfig(message)
+
+
+def _slices_by_file_id(view: FileSystemView, path: str) -> dict[str, FileSlice]:
+    found: Iterable[tuple[str, FileSlice | None]] = (
+        (group.id.file_id, group.for_writers) for group in view.file_groups(path)
+    )
+    return {file_id: current for file_id, current in found if current is not None}

@@ -1,0 +1,110 @@
+"""Apache Hudi stored every row in the bucket that its hash ring and our hash give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import lakemark
+from lakemark.errors import InvalidConfig
+from lakemark.index.hash_ring import FIRST_INSTANT, HashRing, ring_path
+from lakemark.index.ring_files import load_ring
+from lakemark.model.action import Action
+from lakemark.model.meta_columns import FILE_NAME, PARTITION_PATH, RECORD_KEY
+from lakemark.operations.ring_placement import buckets_in
+from lakemark.timeline.timeline import Timeline
+from tests.golden.golden_table import GoldenTable, unpack
+from tests.golden.shared_tables import SharedTables
+
+_NAME = "v9_mor_consistent_hashing"
+
+
+@pytest.fixture
+def golden(shared_tables: SharedTables) -> GoldenTable:
+    return shared_tables[_NAME]
+
+
+def _ring(golden: GoldenTable, path: str, timeline: Timeline | None = None) -> HashRing:
+    ring = load_ring(golden.storage, path, timeline or golden.table.timeline, ())
+    assert ring is not None
+    return ring
+
+
+def test_each_row_is_in_the_file_group_of_its_bucket(golden: GoldenTable) -> None:
+    rows = golden.expected("snapshot").to_pylist()
+    assert len(rows) > 20
+    for row in rows:
+        ring = _ring(golden, row[PARTITION_PATH])
+        (bucket,) = buckets_in(ring, pa.array([row[RECORD_KEY]]), ("id",)).tolist()
+        assert row[FILE_NAME].startswith(ring.file_ids[bucket])
+
+
+def test_the_first_ring_equals_that_of_apache_hudi(golden: GoldenTable) -> None:
+    paths = {one.group.partition_path for one in golden.view.latest_slices()}
+    assert len(paths) == 3
+    for path in paths:
+        stored = ring_path(path, FIRST_INSTANT)
+        assert HashRing.parse(golden.storage.read(stored), stored) == HashRing.first(path, 2)
+
+
+def test_a_ring_is_not_valid_before_its_clustering_completes(tmp_path: Path) -> None:
+    golden = unpack(_NAME, tmp_path)
+    (clustering,) = golden.table.timeline.completed(Action.REPLACE_COMMIT)
+    resized = _ring(golden, "r0")
+    assert resized.instant == clustering.requested_at
+    marker = ring_path("r0", resized.instant).replace(".hashing_meta", ".commit")
+    golden.storage.delete([marker])
+    assert _ring(golden, "r0") == resized
+    others = [i for i in golden.table.timeline.instants if i != clustering]
+    assert _ring(golden, "r0", Timeline.of(others)) == HashRing.first("r0", 2)
+    archived = load_ring(golden.storage, "r0", Timeline.of(others), resized.file_ids)
+    assert archived == resized
+
+
+def test_changed_keys_replace_their_rows_and_new_partitions_get_rings(tmp_path: Path) -> None:
+    golden = unpack(_NAME, tmp_path)
+    table = lakemark.open(golden.root)
+    before = table.scan().to_table()
+    schema = before.schema
+    changed = before.select([name for name in schema.names if not name.startswith("_hoodie_")])
+    ts = changed.schema.get_field_index("ts")
+    changed = changed.set_column(ts, changed.schema.field(ts), pc.add(changed["ts"], 1000))
+    moved = changed.slice(0, 3)
+    region = changed.schema.get_field_index("region")
+    moved = moved.set_column(region, changed.schema.field(region), pa.array(["new"] * 3))
+    identity = changed.schema.get_field_index("id")
+    moved = moved.set_column(identity, changed.schema.field(identity), pa.array(["x", "y", "z"]))
+    table.upsert(pa.concat_tables([changed, moved]))
+    after = table.scan().to_table()
+    keys = after[RECORD_KEY].to_pylist()
+    assert sorted(keys) == sorted([*before[RECORD_KEY].to_pylist(), "x", "y", "z"])
+    assert pc.min(after["ts"]).as_py() >= 1000
+    assert _ring(GoldenTable(golden.root, table._table), "new") == HashRing.first("new", 2)
+    for one in table._table.view().latest_slices():
+        ring = _ring(GoldenTable(golden.root, table._table), one.group.partition_path)
+        assert one.group.file_id in ring.file_ids
+
+
+def test_a_table_that_hashes_other_fields_is_refused(tmp_path: Path) -> None:
+    golden = unpack(_NAME, tmp_path)
+    for one in golden.storage.list_tree(".hoodie/.bucket_index"):
+        if one.path.endswith(".hashing_meta"):
+            ring = HashRing.parse(golden.storage.read(one.path), one.path)
+            prefixes = (*ring.file_id_prefixes[1:], ring.file_id_prefixes[0])
+            turned = HashRing(
+                ring.partition_path, ring.instant, ring.largest_hashes, prefixes, ring.first_count
+            )
+            golden.storage.put(one.path, turned.to_json())
+    table = lakemark.open(golden.root)
+    with pytest.raises(InvalidConfig, match="belong to other buckets"):
+        table.upsert(pa.Table.from_pylist([], schema=table.schema))
+
+
+def test_a_bucket_count_is_refused(tmp_path: Path) -> None:
+    golden = unpack(_NAME, tmp_path)
+    table = lakemark.open(golden.root, buckets=2)
+    with pytest.raises(InvalidConfig, match="no fixed number of buckets"):
+        table.upsert(pa.Table.from_pylist([], schema=table.schema))
