@@ -120,9 +120,9 @@ def find_index(config: PipelineConfig, table: OpenTable | None) -> BucketIndex |
         raise not_bucketed(table, "table.buckets")
     if settings.partition_change != "allow":
         message = (
-            f"table {table.location.url} has no bucket index, so lakemark cannot find its keys in "
-            f"other partitions (table.partition_change: {settings.partition_change}); remove this "
-            "setting"
+            f"table {table.location.url} has no fixed number of buckets, so lakemark cannot find "
+            "its keys in other partitions (table.partition_change: "
+            f"{settings.partition_change}); remove this setting"
         )
         raise InvalidConfig(message)
     return None

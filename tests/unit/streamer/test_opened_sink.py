@@ -264,7 +264,10 @@ def test_pipeline_continues_a_table_without_a_bucket_index(tmp_path: Path, kind:
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"buckets": 4}, "has no bucket index, as the id of .* table.buckets has no meaning"),
+        (
+            {"buckets": 4},
+            "has no fixed number of buckets, as the id of .* table.buckets has no meaning",
+        ),
         ({"partition_change": "count"}, r"cannot find its keys in other partitions .*: count"),
     ],
 )
