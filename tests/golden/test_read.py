@@ -90,7 +90,8 @@ def test_generated_keys_and_paths_are_those_of_apache(golden: GoldenTable) -> No
     rows = golden.expected("snapshot")
     generator = detect_key_generator(properties, stored_rows(golden.table), golden.root.name)
     assert generator.record_keys(rows).to_pylist() == rows[RECORD_KEY].to_pylist()
-    assert generator.partition_paths(rows).to_pylist() == rows[PARTITION_PATH].to_pylist()
+    if golden.table.version.is_written:  # the properties of older versions lack the style of paths
+        assert generator.partition_paths(rows).to_pylist() == rows[PARTITION_PATH].to_pylist()
 
 
 def test_every_record_is_in_the_bucket_of_its_key(bucketed: GoldenTable) -> None:

@@ -81,7 +81,10 @@ def check_slices(golden: GoldenTable, view: FileSystemView, expected: list[Row])
     bases = {str(s.base.name) for s in slices if s.base is not None}
     by_id = {s.group.file_id: s for s in slices}
     for row in expected:
-        if row.file not in bases:
+        if view.version < 6 and row.file.endswith(".parquet"):
+            # Hudi 0.9 copies unchanged rows with the name of the file from which it copies them.
+            assert row.file.partition("_")[0] in by_id
+        elif row.file not in bases:
             check_log(by_id[row.file], row, has_commits=view.version >= 8)
     assert view.until is None or all(row.commit <= view.until for row in expected)
     unchanged = [s for s in slices if not s.logs]
