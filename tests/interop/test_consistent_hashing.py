@@ -10,34 +10,18 @@ from pathlib import Path
 import pytest
 
 import lakemark
+from tests.golden.make.options import CONSISTENT_HASHING
 from tests.interop.oracle import ApacheTable, Oracle
 from tests.interop.test_lookup_index import Model, check, view_of
 
 pytestmark = pytest.mark.oracle
 
-_CLUSTERING = "org.apache.hudi.client.clustering"
 APACHE = ApacheTable(
     "orders",
     ["id"],
     ["region"],
     ["ts"],
-    extra={
-        "hoodie.index.type": "BUCKET",
-        "hoodie.index.bucket.engine": "CONSISTENT_HASHING",
-        "hoodie.bucket.index.num.buckets": "2",
-        "hoodie.bucket.index.max.num.buckets": "8",
-        "hoodie.bucket.index.min.num.buckets": "1",
-        "hoodie.parquet.max.file.size": "1000",  # so that every bucket is split
-        "hoodie.clustering.plan.strategy.class": (
-            f"{_CLUSTERING}.plan.strategy.SparkConsistentBucketClusteringPlanStrategy"
-        ),
-        "hoodie.clustering.execution.strategy.class": (
-            f"{_CLUSTERING}.run.strategy.SparkConsistentBucketClusteringExecutionStrategy"
-        ),
-        "hoodie.clustering.updates.strategy": (
-            f"{_CLUSTERING}.update.strategy.SparkConsistentBucketDuplicateUpdateStrategy"
-        ),
-    },
+    extra=CONSISTENT_HASHING,
 )
 _SPLIT = {"hoodie.clustering.inline": "true", "hoodie.clustering.inline.max.commits": "1"}
 

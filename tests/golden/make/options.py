@@ -21,6 +21,26 @@ _EVERY_TABLE = {
 }
 
 BUCKETS = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "2"}
+#: Every bucket is split by the next clustering, because files are larger than 1,000 bytes.
+CONSISTENT_HASHING = {
+    "hoodie.index.type": "BUCKET",
+    "hoodie.index.bucket.engine": "CONSISTENT_HASHING",
+    "hoodie.bucket.index.num.buckets": "2",
+    "hoodie.bucket.index.max.num.buckets": "8",
+    "hoodie.bucket.index.min.num.buckets": "1",
+    "hoodie.parquet.max.file.size": "1000",  # so that every bucket is split
+    "hoodie.clustering.plan.strategy.class": (
+        "org.apache.hudi.client.clustering.plan.strategy.SparkConsistentBucketClusteringPlanStrategy"
+    ),
+    "hoodie.clustering.execution.strategy.class": (
+        "org.apache.hudi.client.clustering.run.strategy."
+        "SparkConsistentBucketClusteringExecutionStrategy"
+    ),
+    "hoodie.clustering.updates.strategy": (
+        "org.apache.hudi.client.clustering.update.strategy."
+        "SparkConsistentBucketDuplicateUpdateStrategy"
+    ),
+}
 NO_METADATA = {"hoodie.metadata.enable": "false"}
 ORDERED_THE_OLD_WAY = {"hoodie.datasource.write.precombine.field": "ts"}
 

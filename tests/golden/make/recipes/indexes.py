@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.golden.make.options import copy_on_write, merge_on_read, version
+from tests.golden.make.options import CONSISTENT_HASHING, copy_on_write, merge_on_read, version
 from tests.golden.make.recipe import Recipe
 from tests.golden.make.recipes.histories import (
     HARD_DELETED,
@@ -29,25 +29,6 @@ _STATISTICS = {
 }
 _COMPACTED_METADATA = {"hoodie.metadata.compact.max.delta.commits": "3"}
 
-_CONSISTENT_HASHING = {
-    "hoodie.index.type": "BUCKET",
-    "hoodie.index.bucket.engine": "CONSISTENT_HASHING",
-    "hoodie.bucket.index.num.buckets": "2",
-    "hoodie.bucket.index.max.num.buckets": "8",
-    "hoodie.bucket.index.min.num.buckets": "1",
-    "hoodie.parquet.max.file.size": "1000",  # so that every bucket is split
-    "hoodie.clustering.plan.strategy.class": (
-        "org.apache.hudi.client.clustering.plan.strategy.SparkConsistentBucketClusteringPlanStrategy"
-    ),
-    "hoodie.clustering.execution.strategy.class": (
-        "org.apache.hudi.client.clustering.run.strategy."
-        "SparkConsistentBucketClusteringExecutionStrategy"
-    ),
-    "hoodie.clustering.updates.strategy": (
-        "org.apache.hudi.client.clustering.update.strategy."
-        "SparkConsistentBucketDuplicateUpdateStrategy"
-    ),
-}
 
 _SECONDARY = "create index idx_note on {table} (note)"
 _DAY_OF_SECONDS = (
@@ -87,7 +68,7 @@ RECIPES = (
     Recipe(
         "v9_mor_consistent_hashing",
         "A bucket index with consistent hashing, whose buckets a clustering has split.",
-        merge_on_read(version(9), _CONSISTENT_HASHING),
+        merge_on_read(version(9), CONSISTENT_HASHING),
         _with_split_buckets,
     ),
     Recipe(
