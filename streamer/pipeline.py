@@ -28,7 +28,6 @@ from lakemark.model.meta_columns import (
 from lakemark.operations.create import create_table
 from lakemark.operations.metadata_table import drop_metadata_table
 from lakemark.operations.open_table import OpenTable
-from lakemark.operations.ring_placement import first_count_of
 from lakemark.operations.table_writer import TableWriter
 from lakemark.operations.writer_settings import WriterSettings
 from lakemark.services.compaction_plan import CompactionPolicy
@@ -195,7 +194,7 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
         config.table.log_format,
         config.table.merger,
         config.table.metadata_table,
-        first_ring_count=first_count_of(table.storage) if index is None else None,
+        first_ring_count=table.first_ring_count if index is None else None,
     )
     rows = TableWriter(table, converter.table_schema, settings)
     prepare = PrepareChunk(converter=converter, row_index=index, reject_index=DEAD_LETTER_INDEX)

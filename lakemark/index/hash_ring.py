@@ -30,9 +30,10 @@ import numpy.typing as npt
 from xxhash import xxh32_intdigest
 
 from lakemark.errors import CorruptData, InvalidConfig
+from lakemark.index.bucket import HASHING_FOLDER
 
 #: The folder with the hash rings of all partitions.
-RINGS_FOLDER = ".hoodie/.bucket_index/consistent_hashing_metadata"
+RINGS_FOLDER = f"{HASHING_FOLDER}/consistent_hashing_metadata"
 
 #: The instant in the name of the file with the first buckets of a partition.
 FIRST_INSTANT = "00000000000000"

@@ -8,6 +8,7 @@ from lakemark.index.hash_ring import (
     COMPLETED_SUFFIX,
     FIRST_INSTANT,
     RING_SUFFIX,
+    RINGS_FOLDER,
     HashRing,
     ring_path,
     rings_folder,
@@ -61,6 +62,17 @@ def create_ring(storage: Storage, ring: HashRing) -> HashRing:
     except AlreadyExists:
         return HashRing.parse(storage.read(path), path)
     return ring
+
+
+def first_count_of(storage: Storage) -> int | None:
+    """Return the number of buckets that new partitions get; None without consistent hashing.
+
+    Raises:
+        CorruptData: the ring that is read is damaged.
+    """
+    rings = (one.path for one in storage.list_tree(RINGS_FOLDER))
+    newest = max((path for path in rings if path.endswith(RING_SUFFIX)), default=None)
+    return None if newest is None else HashRing.parse(storage.read(newest), newest).first_count
 
 
 def _instants(names: Iterable[str]) -> list[str]:

@@ -9,7 +9,6 @@ Source: ``UpsertPartitioner`` and ``SparkUpsertDeltaCommitPartitioner`` of Apach
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,27 +20,17 @@ from lakemark.index.index import NEW_KEY, Index
 from lakemark.index.key_search import SearchedGroup
 from lakemark.index.lookup import new_file_id
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
-from lakemark.model.file_slice import FileGroupId, FileSlice
+from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
-from lakemark.operations.file_group_assigner import FileGroupAssignment
+from lakemark.operations.placed_changes import (
+    Numbers,
+    PlacedChanges,
+    Placement,
+    rows_by_partition,
+)
 from lakemark.view.file_system_view import FileSystemView
 from lakemark.write.file_sizing import FileSizing, NewKeys, divide_new_keys
-from lakemark.write.partitioner import Bucket, sorted_codes
-
-_Numbers = npt.NDArray[np.int32]
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedChanges:
-    """The file groups of changes.
-
-    Attributes:
-        numbers: the bucket number of each change.
-        assignment: the file group of each bucket.
-    """
-
-    numbers: _Numbers
-    assignment: FileGroupAssignment
+from lakemark.write.partitioner import Bucket
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,28 +73,15 @@ class KeyPlacer:
             Refused: several file groups of a partition contain the same key.
         """
         changes = changes.select([RECORD_KEY, PARTITION_PATH, CHANGE_KIND])
-        numbers = np.zeros(changes.num_rows, np.int32)
-        slices: dict[Bucket, FileSlice] = {}
-        adding: set[Bucket] = set()
-        new_file_ids: dict[Bucket, str] = {}
+        placement = Placement.of(self.view, changes.num_rows)
         for path, rows in rows_by_partition(changes):
             targets = self._place_in(path, changes.take(pa.array(rows)))
-            numbers[rows] = targets.numbers
+            placement.numbers[rows] = targets.numbers
             for number, current in enumerate(targets.slices):
-                bucket = Bucket(path, number)
-                if current is None:
-                    new_file_ids[bucket] = new_file_id(number, path, self.instant, self.table_name)
-                else:
-                    slices[bucket] = current
-            adding |= {Bucket(path, number) for number in targets.adding}
-        assignment = FileGroupAssignment(
-            slices,
-            self.view.partitions,
-            readable_slices(self.view, slices.values()),
-            frozenset(adding),
-            new_file_ids,
-        )
-        return PlacedChanges(numbers, assignment)
+                new_id = new_file_id(number, path, self.instant, self.table_name)
+                placement.put(Bucket(path, number), new_id if current is None else current)
+            placement.adding |= {Bucket(path, number) for number in targets.adding}
+        return placement.placed()
 
     def _place_in(self, path: str, changes: pa.Table) -> _Targets:
         """Place the changes of one partition."""
@@ -115,7 +91,7 @@ class KeyPlacer:
         updated, codes = np.unique(positions, return_inverse=True)
         is_new = positions == NEW_KEY
         has_new = bool(is_new.any())
-        numbers: _Numbers = np.empty(len(codes), np.int32)
+        numbers: Numbers = np.empty(len(codes), np.int32)
         numbers[:] = codes - has_new  # NEW_KEY is the first of the positions
         changed: list[FileSlice | None] = [groups[n].current for n in updated[int(has_new) :]]
         targets = _Targets(numbers, changed)
@@ -152,15 +128,6 @@ class KeyPlacer:
         return small[:1] if self.is_merge_on_read else small
 
 
-def readable_slices(
-    view: FileSystemView, written: Iterable[FileSlice]
-) -> dict[FileGroupId, FileSlice]:
-    """Return the slices that queries read, for written file groups in a pending compaction."""
-    compacted = {current.group for current in written} & view.compactions.keys()
-    readable = {name: view.groups[name].for_readers for name in compacted}
-    return {name: found for name, found in readable.items() if found is not None}
-
-
 def searched_groups(view: FileSystemView, partition_path: str) -> list[SearchedGroup]:
     """Return the file groups of a partition that have rows for queries, in order of file id."""
     return [
@@ -180,11 +147,11 @@ class _Targets:
         adding: positions of existing file groups that receive new keys.
     """
 
-    numbers: _Numbers
+    numbers: Numbers
     slices: list[FileSlice | None]
     adding: set[int] = field(default_factory=set)
 
-    def add(self, divided: list[NewKeys], ranks: npt.NDArray[np.int64]) -> _Numbers:
+    def add(self, divided: list[NewKeys], ranks: npt.NDArray[np.int64]) -> Numbers:
         """Add the file groups of new keys, and return the number of the group of each change.
 
         Args:
@@ -211,16 +178,6 @@ class _Targets:
     def _append(self, file_slice: FileSlice | None) -> int:
         self.slices.append(file_slice)
         return len(self.slices) - 1
-
-
-def rows_by_partition(changes: pa.Table) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
-    """Yield each partition path with the row numbers of its changes, in order of arrival."""
-    paths = changes.column(PARTITION_PATH)
-    names, codes = sorted_codes(paths.combine_chunks())
-    order = np.argsort(codes, kind="stable")
-    starts = np.searchsorted(codes[order], np.arange(len(names) + 1))
-    for position, name in enumerate(names):
-        yield name, order[starts[position] : starts[position + 1]]
 
 
 def _index_in(values: pa.Array, among: pa.Array) -> pa.Array:

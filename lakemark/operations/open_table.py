@@ -154,6 +154,17 @@ class OpenTable:
         return MetadataWriter(self.storage, self.store, self.metadata_opener)
 
     @cached_property
+    def first_ring_count(self) -> int | None:
+        """The number of buckets of a new partition; None without consistent hashing.
+
+        Raises:
+            CorruptData: the newest hash ring is damaged.
+        """
+        from lakemark.index.ring_files import first_count_of
+
+        return first_count_of(self.storage)
+
+    @cached_property
     def context(self) -> TableContext:
         """The table's storage, timeline, lock and settings, for a transaction."""
         from lakemark.transaction.table_context import TableContext

@@ -16,14 +16,13 @@ import pyarrow as pa
 
 from lakemark.errors import InvalidConfig, WriteConflict
 from lakemark.index.bucket import hashed_values
-from lakemark.index.hash_ring import RINGS_FOLDER, HashRing, hashes_of
+from lakemark.index.hash_ring import HashRing, hashes_of
 from lakemark.index.ring_files import create_ring, load_ring
 from lakemark.index.stored_rows import StoredRows
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
-from lakemark.operations.file_group_assigner import FileGroupAssignment
-from lakemark.operations.key_placement import PlacedChanges, readable_slices, rows_by_partition
 from lakemark.operations.open_table import OpenTable
+from lakemark.operations.placed_changes import PlacedChanges, Placement, rows_by_partition
 from lakemark.storage.storage import Storage
 from lakemark.timeline.timeline import Timeline
 from lakemark.view.file_system_view import FileSystemView
@@ -58,26 +57,15 @@ class RingPlacer:
         Raises:
             CorruptData: a stored ring is damaged.
         """
-        numbers = np.zeros(changes.num_rows, np.int32)
-        slices: dict[Bucket, FileSlice] = {}
-        new_file_ids: dict[Bucket, str] = {}
+        placement = Placement.of(self.view, changes.num_rows)
         for path, rows in rows_by_partition(changes.select([PARTITION_PATH])):
             ring, current = self._ring_of(path), _slices_by_file_id(self.view, path)
             keys = changes.column(RECORD_KEY).take(pa.array(rows))
-            numbers[rows] = buckets_in(ring, keys, self.key_fields)
-            for number in np.unique(numbers[rows]).tolist():
-                file_id, bucket = ring.file_ids[number], Bucket(path, number)
-                if file_id in current:
-                    slices[bucket] = current[file_id]
-                else:
-                    new_file_ids[bucket] = file_id
-        assignment = FileGroupAssignment(
-            slices,
-            self.view.partitions,
-            readable_slices(self.view, slices.values()),
-            new_file_ids=new_file_ids,
-        )
-        return PlacedChanges(numbers, assignment)
+            placement.numbers[rows] = buckets_in(ring, keys, self.key_fields)
+            for number in np.unique(placement.numbers[rows]).tolist():
+                file_id = ring.file_ids[number]
+                placement.put(Bucket(path, number), current.get(file_id, file_id))
+        return placement.placed()
 
     def check_rings(self, timeline: Timeline) -> None:
         """Check that no clustering has split or merged buckets since the changes were placed.
@@ -113,17 +101,6 @@ def buckets_in(
     return ring.buckets_of(hashes_of(values))
 
 
-def first_count_of(storage: Storage) -> int | None:
-    """Return the number of buckets that new partitions get; None without consistent hashing.
-
-    Raises:
-        CorruptData: the ring that is read is damaged.
-    """
-    rings = (one.path for one in storage.list_tree(RINGS_FOLDER))
-    newest = max((path for path in rings if path.endswith(".hashing_meta")), default=None)
-    return None if newest is None else HashRing.parse(storage.read(newest), newest).first_count
-
-
 def check_rings(table: OpenTable, sample: Iterable[StoredRows]) -> None:
     """Check that sampled rows are in the file groups that the hash rings give.
 
@@ -136,7 +113,7 @@ def check_rings(table: OpenTable, sample: Iterable[StoredRows]) -> None:
             key are hashed (``hoodie.bucket.index.hash.field``).
         CorruptData: a stored ring is damaged.
     """
-    if first_count_of(table.storage) is None:
+    if table.first_ring_count is None:
         return
     key_fields = table.properties.record_key_fields
     for stored in sample:

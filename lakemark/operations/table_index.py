@@ -15,7 +15,6 @@ from lakemark.index.stored_rows import may_be_hashed
 from lakemark.model.action import COMMITS
 from lakemark.model.file_slice import FileSlice
 from lakemark.operations.open_table import OpenTable
-from lakemark.operations.ring_placement import first_count_of
 from lakemark.operations.stored_rows import stored_rows
 
 #: Number of buckets in each partition of a new table; a pipeline has the same default.
@@ -78,7 +77,7 @@ def has_bucket_index(table: OpenTable, buckets: int | None = None) -> bool:
     """
     if table.bucket_count is not None:
         return True
-    if first_count_of(table.storage) is not None:
+    if table.first_ring_count is not None:
         return False
     slices, usual = table.view().slices_for_writing(), max(buckets or 0, _USUAL_BUCKETS)
     hashed = [one for one in slices if _is_hashed(one, usual)]

@@ -28,9 +28,10 @@ from lakemark.operations.compact import (
 )
 from lakemark.operations.expression_trust import expression_statement
 from lakemark.operations.file_group_assigner import FileGroupAssigner, FileGroupAssignment
-from lakemark.operations.key_placement import KeyPlacer, PlacedChanges
+from lakemark.operations.key_placement import KeyPlacer
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.open_table import OpenTable
+from lakemark.operations.placed_changes import PlacedChanges
 from lakemark.operations.ring_placement import RingPlacer
 from lakemark.operations.write_context import avro_schema_text, write_context
 from lakemark.operations.writer_settings import WriterSettings

@@ -40,7 +40,6 @@ from lakemark.operations.incoming_rows import (
 )
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.open_table import OpenTable
-from lakemark.operations.ring_placement import first_count_of
 from lakemark.operations.table_index import table_index
 from lakemark.operations.table_writer import TableWriter
 from lakemark.operations.write_checks import check_hashing, check_stored_rows, check_stored_schema
@@ -107,7 +106,7 @@ class RowWriter:
         self._generator = check_stored_rows(table, index)
         settings = WriterSettings(
             index,
-            first_ring_count=first_count_of(table.storage) if index is None else None,
+            first_ring_count=table.first_ring_count if index is None else None,
             merger_class=merger_class(table),
             metadata_table=table.properties.names_metadata_table,
         )

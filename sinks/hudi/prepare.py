@@ -17,7 +17,7 @@ from lakemark.model.changes import CHANGE_KIND
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from lakemark.operations.file_group_assigner import FileGroupAssignment
-from lakemark.operations.key_placement import PlacedChanges
+from lakemark.operations.placed_changes import PlacedChanges
 from lakemark.write.file_group_write import write_file_group
 from lakemark.write.partitioner import (
     Bucket,
