@@ -1,7 +1,11 @@
-"""Finds the test files that a run must import: those that name a mark for which ``-m`` asks.
+"""Decides which test files a run imports, and which cases of a large matrix it runs.
 
-Each worker needs seconds to import all of some three hundred files. A run of only the tests with
-Spark, with Apache Hudi, or of the long tests needs a few of them.
+It imports the files that name a mark for which ``-m`` asks. Each worker needs seconds to import all
+of some three hundred files. A run of only the tests with Spark, with Apache Hudi, or of the long
+tests needs a few of them.
+
+At a depth below 1 (``tests.depth``), the seed selects the cases of each matrix in ``MATRICES`` and
+of the long tests. These take four fifths of the time of all tests. Everything else runs whole.
 """
 
 from __future__ import annotations
@@ -15,8 +19,23 @@ from pathlib import Path
 import pytest
 from _pytest.mark.expression import Expression
 
+from tests.depth import sample
+
 #: The marks by which the Makefile chooses tests. A file names those that its tests have.
 CHOOSING = ("spark", "kafka", "oracle", "slow")
+
+#: Folders whose tests are matrices: tables, scenarios, or settings, with seconds for each case.
+MATRICES = (
+    "tests/golden",
+    "tests/interop",
+    "tests/recovery",
+    "tests/spark",
+    "tests/stream",
+    "tests/unit/metadata",
+    "tests/unit/operations",
+    "tests/unit/sinks",
+    "tests/unit/streamer/test_commands_on_any_table.py",
+)
 
 _NAME = re.compile(r"\w+")
 _OPERATORS = {"and", "or", "not"}
@@ -41,6 +60,16 @@ def check_marks_are_named(items: Iterable[pytest.Item]) -> None:
             if mark not in named[item.path] and item.get_closest_marker(mark) is not None:
                 message = f"{item.nodeid} is marked {mark}: its file must say pytest.mark.{mark}"
                 raise pytest.UsageError(message)
+
+
+def unsampled(items: Iterable[pytest.Item]) -> set[pytest.Item]:
+    """Return the cases of matrices that the seed does not select; none from depth 1 on."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.nodeid.startswith(MATRICES) or item.get_closest_marker("slow") is not None:
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    chosen = {item for name, matrix in cases.items() for item in sample(matrix, name=name)}
+    return {item for matrix in cases.values() for item in matrix} - chosen
 
 
 def _named(text: str) -> frozenset[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.collection import check_marks_are_named, may_hold_wanted
+from tests.collection import check_marks_are_named, may_hold_wanted, unsampled
 from tests.depth import DEPTH, SEED, examples
 
 pytest_plugins = [
@@ -68,9 +68,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Start the tests that may last longest first, so that no worker begins one at the end."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what the depth does not select, and start the tests that may last longest first.
+
+    So no worker begins a long test at the end.
+    """
     check_marks_are_named(items)
+    if left_out := unsampled(items):
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
     items.sort(key=_longest_s, reverse=True)
 
 

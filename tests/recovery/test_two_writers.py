@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from tests.depth import DEPTH, SEED
+from tests.depth import SEED, examples
 from tests.protocol.two_processes import ACTS, KINDS, Case, Kind, Stall, requests_of, run
 
 #: The case to run alone, as a failure prints it.
@@ -22,7 +22,7 @@ ONE = os.environ.get("LAKEMARK_CASE", "")
 WHOLE = "LAKEMARK_MATRIX" in os.environ
 
 #: How many cases to run for each kind of table.
-SAMPLE = 4 * DEPTH
+SAMPLE = examples(4)
 MOST_FAILURES = 5
 
 

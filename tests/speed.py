@@ -1,0 +1,58 @@
+"""Prints the depth at which ``.ci/run`` ends in time on this machine.
+
+Machines differ by a factor of three, from one day to the next, too. So two processes, as many as
+the tests have, do what most tests do: small commits. Their time decides how many cases of the large
+matrices run (``tests.depth``).
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+import pyarrow as pa
+
+import lakemark
+
+#: Seconds of the commits below, on a machine on which all tests of ``.ci/run`` last an hour.
+USUAL_S = 6.0
+
+#: What no depth shortens, as a fraction of the time of all tests.
+FIXED = 0.45
+
+#: A smaller sample would say little.
+LEAST = 0.1
+
+_COMMITS = 20
+_ROWS = pa.table({"id": [f"id {n}" for n in range(100)], "at": [*range(100)], "x": ["x"] * 100})
+
+
+def depth(seconds: float) -> float:
+    """Return the depth for a machine whose commits last so long."""
+    affordable = (USUAL_S / seconds - FIXED) / (1 - FIXED)
+    return round(min(1.0, max(LEAST, affordable)), 2)
+
+
+def commit_s() -> float:
+    """Return the seconds of some commits in this process, after a first one that warms it up."""
+    with tempfile.TemporaryDirectory() as folder:
+        table = lakemark.create(folder, schema=_ROWS.schema, record_key="id", ordering="at")
+        table.upsert(_ROWS)
+        began = time.monotonic()
+        for _ in range(_COMMITS):
+            table.upsert(_ROWS)
+        return time.monotonic() - began
+
+
+def main() -> None:
+    """Measure, and print the depth; the measurement goes to the standard error."""
+    with ProcessPoolExecutor(2) as pool:
+        seconds = max(one.result() for one in [pool.submit(commit_s) for _ in range(2)])
+    print(f"{_COMMITS} commits in {seconds:.1f} s on each of two processors", file=sys.stderr)
+    print(depth(seconds))
+
+
+if __name__ == "__main__":
+    main()

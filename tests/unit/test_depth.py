@@ -1,0 +1,60 @@
+"""Below depth 1, a part of each matrix runs; other seeds run other parts."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import depth, speed
+from tests.collection import unsampled
+
+CASES = [*range(100)]
+
+
+@pytest.mark.parametrize(
+    ("share", "one_in", "expected"),
+    [(1, 1, 100), (1, 4, 25), (0.5, 1, 50), (0.3, 2, 15), (2, 4, 100)],
+)
+def test_depth_decides_how_many_cases_are_drawn(
+    share: float, one_in: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(depth, "DEPTH", share)
+    monkeypatch.setattr(depth, "EVERYTHING", share > 1)
+    drawn = depth.sample(CASES, one_in)
+    assert len(drawn) == expected
+    assert drawn == sorted({*drawn})
+
+
+def test_seeds_draw_every_case_sooner_or_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(depth, "DEPTH", 0.25)
+    monkeypatch.setattr(depth, "EVERYTHING", False)
+    seen = set[int]()
+    for seed in range(100):
+        monkeypatch.setattr(depth, "SEED", seed)
+        seen |= {*depth.sample(CASES)}
+    assert seen == {*CASES}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+def test_some_case_of_a_small_matrix_is_drawn(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(depth, "DEPTH", 0.1)
+    monkeypatch.setattr(depth, "EVERYTHING", False)
+    assert len(depth.sample(range(count))) == 1
+
+
+def test_only_cases_of_matrices_are_left_out(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    items = request.session.items
+    monkeypatch.setattr(depth, "DEPTH", 1.0)
+    monkeypatch.setattr(depth, "EVERYTHING", False)
+    assert unsampled(items) == set()
+    monkeypatch.setattr(depth, "DEPTH", 0.1)
+    assert request.node not in unsampled(items)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(1.0, 1.0), (speed.USUAL_S, 1.0), (1_000.0, speed.LEAST)]
+)
+def test_slower_machine_runs_a_smaller_part(seconds: float, expected: float) -> None:
+    assert speed.depth(seconds) == expected
+    assert speed.depth(seconds) >= speed.depth(seconds * 1.5)
