@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 from lakemark.errors import Refused
 from lakemark.execution.runner import Runner
 from lakemark.index.index import NEW_KEY
-from lakemark.index.key_search import SearchedGroup, exclude_absent_keys
+from lakemark.index.key_search import SearchedGroup, exclude_absent_keys, find_live_keys
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.read.base_file import read_base_file
@@ -61,22 +61,22 @@ class LookupIndex:
     ) -> npt.NDArray[np.int32]:
         """See ``Index.tag``."""
         keys = _distinct(record_keys)
-        positions = np.full(len(keys), NEW_KEY, np.int32)
+        found = _Found(self.reader, groups, keys)
         slices = [group.readable for group in groups]
 
         def find_stored(file_slice: FileSlice) -> pa.Array:
             return self._find_in_base(file_slice, keys)
 
-        self._set_positions(positions, keys, slices, self.runner.map(find_stored, slices))
-        unknown = keys.filter(pa.array(positions == NEW_KEY))
+        found.add(self.runner.map(find_stored, slices))
+        unknown = keys.filter(pa.array(found.positions == NEW_KEY))
         if len(unknown):
 
             def find_logged(file_slice: FileSlice) -> pa.Array:
                 return self._find_in_logs(file_slice, unknown)
 
-            self._set_positions(positions, keys, slices, self.runner.map(find_logged, slices))
+            found.add(self.runner.map(find_logged, slices))
         codes: npt.NDArray[np.int32] = np.asarray(pc.index_in(record_keys, value_set=keys))
-        return positions[codes]
+        return found.positions[codes]
 
     def _find_in_base(self, file_slice: FileSlice, keys: pa.Array) -> pa.Array:
         base = file_slice.base
@@ -91,26 +91,62 @@ class LookupIndex:
     def _find_in_logs(self, file_slice: FileSlice, keys: pa.Array) -> pa.Array:
         return _find(self.reader.read_changed_keys(file_slice), keys)
 
-    def _set_positions(
-        self,
-        positions: npt.NDArray[np.int32],
-        keys: pa.Array,
-        slices: Sequence[FileSlice],
-        found: Iterable[pa.Array],
+
+class _Found:
+    """The file groups in which distinct keys were found.
+
+    Attributes:
+        positions: for each key, the position of its file group; ``NEW_KEY`` if there is none.
+    """
+
+    def __init__(
+        self, reader: FileGroupReader, groups: Sequence[SearchedGroup], keys: pa.Array
     ) -> None:
-        """Record the file group of each key that was found.
+        self._reader = reader
+        self._groups = groups
+        self._keys = keys
+        self.positions = np.full(len(keys), NEW_KEY, np.int32)
+
+    def add(self, found: Iterable[pa.Array]) -> None:
+        """Record the file group of each key, given the keys of each file group.
 
         Raises:
-            Refused: two file groups contain the same key. A change of the key would leave a stale
-                row in one of them.
+            Refused: two file groups have a live row of the same key.
         """
         for position, some in enumerate(found):
-            at = np.asarray(pc.index_in(some, value_set=keys))
-            twice = at[positions[at] != NEW_KEY]
+            at = np.asarray(pc.index_in(some, value_set=self._keys))
+            is_new = self.positions[at] == NEW_KEY
+            self.positions[at[is_new]] = position
+            if not is_new.all():
+                self._choose(at[~is_new], position)
+
+    def _choose(self, at: npt.NDArray[np.int64], position: int) -> None:
+        """Decide between two file groups that contain the same keys: the live row counts.
+
+        After a global index of Apache Hudi has moved a row to another partition and back, the
+        partition has a base file with the row, and another one whose row its log deletes.
+
+        Args:
+            at: which keys are in this file group and in an earlier one.
+            position: position of this file group.
+
+        Raises:
+            Refused: a key has two live rows. A change of the key would leave one of them stale.
+        """
+        live_here = self._are_live(at, position)
+        earlier = self.positions[at]
+        for other in np.unique(earlier):
+            rivals = (earlier == other) & live_here
+            twice = at[rivals][self._are_live(at[rivals], int(other))]
             if len(twice):
-                key, other = keys[int(twice[0])].as_py(), slices[positions[twice[0]]]
-                raise _stored_twice(key, other, slices[position])
-            positions[at] = position
+                key = self._keys[int(twice[0])].as_py()
+                raise _stored_twice(key, self._groups[other], self._groups[position])
+        self.positions[at[live_here]] = position
+
+    def _are_live(self, at: npt.NDArray[np.int64], position: int) -> npt.NDArray[np.bool_]:
+        keys = self._keys.take(pa.array(at))
+        live = find_live_keys(self._reader, self._groups[position], keys) if len(keys) else keys
+        return np.asarray(pc.is_in(keys, value_set=live))
 
 
 def new_file_id(number: int, partition_path: str, instant: str, table_name: str) -> str:
@@ -145,11 +181,11 @@ def _find(tables: Iterable[pa.Table], wanted: pa.Array) -> pa.Array:
     return pc.unique(pa.chunked_array(list(matches()), pa.string()))
 
 
-def _stored_twice(key: str, one: FileSlice, other: FileSlice) -> Refused:
-    partition = one.group.partition_path
+def _stored_twice(key: str, one: SearchedGroup, other: SearchedGroup) -> Refused:
+    file_ids = " and ".join(group.readable.group.file_id for group in (one, other))
     return Refused(
-        f"record key {key!r} is in two file groups of partition {partition!r}, "
-        f"{one.group.file_id} and {other.group.file_id}; lakemark would change only one of the "
+        f"record key {key!r} is in two file groups of partition {one.partition_path!r}, "
+        f"{file_ids}; lakemark would change only one of the "
         "rows, so nothing was written; remove the duplicate with Apache Hudi (CALL "
         "repair_deduplicate), then write again"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from lakemark.errors import Refused
 from lakemark.index.hash_ring import (
     COMPLETED_SUFFIX,
     FIRST_INSTANT,
@@ -17,38 +18,43 @@ from lakemark.storage.storage import AlreadyExists, Storage
 from lakemark.timeline.timeline import Timeline
 
 
-def load_ring(
-    storage: Storage, partition_path: str, timeline: Timeline, file_ids: Collection[str]
-) -> HashRing | None:
-    """Return the valid hash ring of a partition; None if nobody has written to the partition.
+def load_ring(storage: Storage, partition_path: str, timeline: Timeline) -> HashRing | None:
+    """Return the valid hash ring of a partition; None if the partition has no ring.
 
-    A clustering writes the next ring before it completes. So a ring is valid only if its clustering
-    has completed. The marker shows this, or the timeline, or, if the clustering was archived before
-    anybody created the marker, a file group of the ring.
+    A clustering writes the next ring before it completes, so a ring is valid only if its clustering
+    has completed.
 
     Args:
         storage: the table's root.
         partition_path: the partition.
         timeline: the table's timeline.
-        file_ids: the file ids of the partition.
 
     Raises:
+        Refused: the newest ring belongs to a clustering that was rolled back, but Apache Hudi may
+            use the ring nevertheless.
         CorruptData: the newest valid file is damaged.
     """
     names = {info.name for info in storage.list_folder(rings_folder(partition_path))[1]}
-
-    def is_valid(instant: str) -> bool:
-        if instant == FIRST_INSTANT or f"{instant}{COMPLETED_SUFFIX}" in names:
-            return True
-        found = timeline.find(instant)
-        return found is not None and found.is_completed
-
     for instant in sorted(_instants(names), reverse=True):
-        ring = _read(storage, partition_path, instant)
-        is_archived = timeline.find(instant) is None and not {*ring.file_ids}.isdisjoint(file_ids)
-        if is_valid(instant) or is_archived:
-            return ring
+        path = ring_path(partition_path, instant)
+        if _has_completed(instant, names, timeline):
+            return HashRing.parse(storage.read(path), path)
+        if timeline.find(instant) is None:
+            raise _left_behind(path, instant)
     return None
+
+
+def delete_rings(storage: Storage, instant: str) -> None:
+    """Delete the hash rings of a clustering that is being undone, in all partitions.
+
+    Apache Hudi trusts the marker of a ring whatever the timeline says, so markers are deleted
+    first. A crash in between leaves a rollback or a restore that is pending, and is executed again.
+    """
+    found = [one.path for one in storage.list_tree(RINGS_FOLDER)]
+    for suffix in (COMPLETED_SUFFIX, RING_SUFFIX):
+        gone = [path for path in found if path.endswith(f"/{instant}{suffix}")]
+        if gone:
+            storage.delete(gone)
 
 
 def create_ring(storage: Storage, ring: HashRing) -> HashRing:
@@ -67,18 +73,40 @@ def create_ring(storage: Storage, ring: HashRing) -> HashRing:
 def first_count_of(storage: Storage) -> int | None:
     """Return the number of buckets that new partitions get; None without consistent hashing.
 
+    If the partitions began with different numbers, it is the number of the partition whose ring was
+    written last.
+
     Raises:
         CorruptData: the ring that is read is damaged.
     """
-    rings = (one.path for one in storage.list_tree(RINGS_FOLDER))
-    newest = max((path for path in rings if path.endswith(RING_SUFFIX)), default=None)
-    return None if newest is None else HashRing.parse(storage.read(newest), newest).first_count
+    rings = [one for one in storage.list_tree(RINGS_FOLDER) if one.path.endswith(RING_SUFFIX)]
+    if not rings:
+        return None
+    newest = max(rings, key=lambda one: (one.modified_at, one.path)).path
+    return HashRing.parse(storage.read(newest), newest).first_count
 
 
 def _instants(names: Iterable[str]) -> list[str]:
     return [n.removesuffix(RING_SUFFIX) for n in names if n.endswith(RING_SUFFIX)]
 
 
-def _read(storage: Storage, partition_path: str, instant: str) -> HashRing:
-    path = ring_path(partition_path, instant)
-    return HashRing.parse(storage.read(path), path)
+def _has_completed(instant: str, names: Collection[str], timeline: Timeline) -> bool:
+    """Return whether the clustering that wrote a ring has completed.
+
+    The timeline decides. If the clustering was archived, its marker decides, or the archive if no
+    marker was written. A marker alone is not enough, because a rollback by Apache Hudi leaves it.
+    """
+    if instant == FIRST_INSTANT:
+        return True
+    if timeline.find(instant) is not None or not timeline.is_archived(instant):
+        return timeline.is_committed(instant)
+    return f"{instant}{COMPLETED_SUFFIX}" in names or timeline.archived_time(instant) is not None
+
+
+def _left_behind(path: str, instant: str) -> Refused:
+    return Refused(
+        f"{path} has the buckets of clustering {instant}, which was rolled back; Apache Hudi would "
+        "write to these buckets, and other writers to the earlier ones, so that some keys would "
+        f"have two rows; delete the file {instant}{COMPLETED_SUFFIX} next to it, if there is one, "
+        "then this file, and write again"
+    )

@@ -45,6 +45,9 @@ class Action(StrEnum):
 #: Actions of completed commits: writes of rows, and table services that rewrite files.
 COMMITS = (Action.COMMIT, Action.DELTA_COMMIT, Action.REPLACE_COMMIT)
 
+#: Actions that replace file groups by others, such as a clustering.
+REPLACING = (Action.CLUSTERING, Action.REPLACE_COMMIT)
+
 _COMPLETES_AS = {
     Action.COMPACTION: Action.COMMIT,
     Action.LOG_COMPACTION: Action.DELTA_COMMIT,

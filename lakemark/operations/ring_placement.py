@@ -77,20 +77,17 @@ class RingPlacer:
             WriteConflict: the buckets of a partition have changed.
         """
         for path, placed in self._rings.items():
-            now = load_ring(self.storage, path, timeline, self._file_ids(path))
+            now = load_ring(self.storage, path, timeline)
             if now != placed:
                 message = f"a clustering has changed the buckets of partition {path!r}"
                 raise WriteConflict(message)
 
     def _ring_of(self, path: str) -> HashRing:
-        ring = load_ring(self.storage, path, self.timeline, self._file_ids(path))
+        ring = load_ring(self.storage, path, self.timeline)
         if ring is None:
             ring = create_ring(self.storage, HashRing.first(path, self.first_count))
         self._rings[path] = ring
         return ring
-
-    def _file_ids(self, path: str) -> set[str]:
-        return {group.id.file_id for group in self.view.file_groups(path)}
 
 
 def buckets_in(
@@ -118,7 +115,7 @@ def check_rings(table: OpenTable, sample: Iterable[StoredRows]) -> None:
     key_fields = table.properties.record_key_fields
     for stored in sample:
         group = stored.file_slice.group
-        ring = load_ring(table.storage, group.partition_path, table.timeline, {group.file_id})
+        ring = load_ring(table.storage, group.partition_path, table.timeline)
         keys = stored.rows[RECORD_KEY]
         found = (
             [] if ring is None else [ring.file_ids[n] for n in buckets_in(ring, keys, key_fields)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 from lakemark.config.keys import BUCKET_HASH_FIELDS
 from lakemark.errors import InvalidConfig
 from lakemark.index.bucket import BucketIndex, find_bucket
+from lakemark.index.hash_ring import RINGS_FOLDER
 from lakemark.index.stored_rows import may_be_hashed
 from lakemark.model.action import COMMITS
 from lakemark.model.file_slice import FileSlice
@@ -98,13 +99,16 @@ def not_bucketed(table: OpenTable, setting: str) -> InvalidConfig:
     """Return the error of a setting that only tables with a bucket index have.
 
     Args:
-        table: the open table, which has a lookup index.
+        table: the open table, which has a lookup index or consistent hashing.
         setting: the setting, as the user wrote it.
     """
-    group = table.view().slices_for_writing()[0].group
+    if table.first_ring_count is not None:
+        proof = f"the files in {RINGS_FOLDER} show"
+    else:
+        proof = f"the id of {table.view().slices_for_writing()[0].group} shows"
     return InvalidConfig(
-        f"table {table.location.url} has no fixed number of buckets, as the id of {group} shows, "
-        f"so {setting} has no meaning; remove it"
+        f"table {table.location.url} has no fixed number of buckets, as {proof}, so {setting} has "
+        "no meaning; remove it"
     )
 
 

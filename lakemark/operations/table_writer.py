@@ -16,7 +16,7 @@ from lakemark.config.property_rule import Purpose
 from lakemark.errors import Retriable, WriteConflict
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.index.lookup import LookupIndex
-from lakemark.model.action import COMMITS, Action
+from lakemark.model.action import COMMITS, REPLACING, Action
 from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
 from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import RECORD_KEY, with_meta_columns, without_meta_columns
@@ -40,7 +40,7 @@ from lakemark.schema.evolution import changes_between, unite_schemas
 from lakemark.schema.field_path import column_at
 from lakemark.services.compaction_plan import CompactionPolicy, is_due
 from lakemark.timeline.timeline import Timeline
-from lakemark.transaction.conflicts import REPLACING, check_not_planned
+from lakemark.transaction.conflicts import check_not_planned
 from lakemark.transaction.heartbeat import is_fresh
 from lakemark.transaction.late_completion import rolled_back_and_completed
 from lakemark.transaction.multi_writer import has_heartbeat
@@ -459,7 +459,7 @@ class TableWriter:
         )
 
     def _table_facts(self) -> dict[str, str]:
-        return {keys.SCHEMA: self._schema_text, **self.settings.bucket_metadata()}
+        return {keys.SCHEMA: self._schema_text, **self.settings.index_metadata()}
 
     @cached_property
     def _schema_text(self) -> str:

@@ -33,10 +33,15 @@ class WriterSettings:
     sizing: FileSizing = DEFAULT_SIZING
     first_ring_count: int | None = None
 
-    def bucket_metadata(self) -> dict[str, str]:
-        """Return the bucket count and hash fields for commits, as no table property has them."""
+    def index_metadata(self) -> dict[str, str]:
+        """Return the index for commits, because no table property has it.
+
+        A bucket index has a bucket count and hash fields, any other index has a name.
+        """
+        if self.first_ring_count is not None:
+            return {keys.INDEX: keys.CONSISTENT_HASHING}
         if self.index is None:
-            return {}
+            return {keys.INDEX: keys.LOOKUP}
         hashed = self.index.hash_fields or self.index.key_fields
         return {
             keys.BUCKET_COUNT: str(self.index.bucket_count),

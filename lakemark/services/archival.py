@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from lakemark.errors import TableNotFound
 from lakemark.metadata.metadata_compaction import last_compaction
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
-from lakemark.model.action import Action
+from lakemark.model.action import REPLACING, Action
 from lakemark.model.file_names import BaseFileName
 from lakemark.model.instant import Instant
 from lakemark.services.archival_plan import ArchivalPolicy, is_due, plan
@@ -42,8 +42,6 @@ from lakemark.write.markers import drop_markers_before
 
 #: Returns requested times; the instants from the earliest of these times on must stay active.
 KeepFrom = Callable[[Timeline], Iterable[str]]
-
-_REPLACING = (Action.REPLACE_COMMIT, Action.CLUSTERING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +163,7 @@ def _replaced_and_not_cleaned(store: TimelineStore, timeline: Timeline) -> Itera
     If such an instant were archived, readers would read the replaced file groups again
     (``ClusteringUtils.getEarliestInstantToRetainForClustering``).
     """
-    replacing = [i for i in timeline.instants if i.action in _REPLACING]
+    replacing = [i for i in timeline.instants if i.action in REPLACING]
     if not replacing:
         return
     last = last_clean(timeline)

@@ -8,7 +8,7 @@ or below it, the list shows what a crash right after the step leaves behind:
 1. create the requested restore           a pending plan
 2. drop the metadata table, create the inflight restore
                                           a pending plan; the table is read by listing
-3. for each instant: unpublish, delete files, forget
+3. for each instant: unpublish, delete hash rings and files, forget
                                           some instants are undone; the others are in the plan
 4. publish                                a completed restore, and pending rollbacks of instants
                                           that no longer exist
@@ -28,8 +28,9 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lakemark.errors import InvalidConfig, Refused
+from lakemark.index.ring_files import delete_rings
 from lakemark.metadata.bootstrap import drop_metadata_table
-from lakemark.model.action import COMMITS, Action, State
+from lakemark.model.action import COMMITS, REPLACING, Action, State
 from lakemark.model.file_names import LogFileName
 from lakemark.model.instant import Instant
 from lakemark.model.restore_plan import RestorePlan, UndoneInstant
@@ -312,6 +313,8 @@ def _undo(
         context.timeline.unpublish(current)
         current = _write_of(context.timeline.load(), name)
     lease.check()
+    if instant.action in REPLACING:
+        delete_rings(context.storage, name)
     context.delete_files(files)
     if current is not None:
         context.timeline.forget(current)

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from lakemark.errors import WriteConflict
-from lakemark.model.action import Action, State
+from lakemark.model.action import REPLACING, Action, State
 from lakemark.model.instant import Instant
 from lakemark.storage.storage import NotFound, Storage
 from lakemark.timeline.layout import TimelineLayout
@@ -21,7 +21,6 @@ from lakemark.timeline.lsm_writer import ArchivedInstant
 
 #: Actions whose plan, the content of the requested file, is archived.
 _PLANNED = (Action.CLEAN, Action.COMPACTION, Action.LOG_COMPACTION)
-_REPLACING = (Action.REPLACE_COMMIT, Action.CLUSTERING)
 
 
 class ArchiveWriter(Protocol):
@@ -134,7 +133,7 @@ class TimelineArchive:
         plan = None
         for pending in sorted((i for i in states if not i.is_completed), key=_progress):
             is_plan = pending.action in _PLANNED and pending.state is State.REQUESTED
-            if is_plan or pending.action in _REPLACING:
+            if is_plan or pending.action in REPLACING:
                 with suppress(NotFound):
                     plan = self._storage.read(self._path(pending)) or plan
         return plan

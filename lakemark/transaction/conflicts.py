@@ -31,10 +31,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TypeAlias
 
-from lakemark.config.keys import BUCKET_COUNT
+from lakemark.config.keys import INDEX, LOOKUP
 from lakemark.errors import Refused, WriteConflict
 from lakemark.index.bucket import bucket_or_file_id
-from lakemark.model.action import COMMITS, Action, State
+from lakemark.model.action import COMMITS, REPLACING, Action, State
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.file_names import LogFileName
 from lakemark.model.instant import Instant
@@ -49,9 +49,6 @@ _NEW_KEYS = "new keys"
 
 #: A file group: its partition, and its bucket (or its file id if the table has no buckets).
 _FileGroup: TypeAlias = tuple[str, int | str]
-
-#: Actions of pending instants that complete as replace commits.
-REPLACING = (Action.CLUSTERING, Action.REPLACE_COMMIT)
 
 
 class ClusteringPlanned(Refused):
@@ -219,12 +216,9 @@ def _clusterings(now: Timeline, store: TimelineStore) -> Iterator[tuple[Instant,
 
 
 def _looks_up_keys(ours: Instant, metadata: CommitMetadata) -> bool:
-    """Return whether our commit is that of a writer with a lookup index.
-
-    All other writers of rows record their bucket count.
-    """
+    """Return whether our commit is that of a writer with a lookup index."""
     is_writer = ours.action in (Action.COMMIT, Action.DELTA_COMMIT)
-    return is_writer and BUCKET_COUNT not in metadata.extra_metadata
+    return is_writer and metadata.extra_metadata.get(INDEX) == LOOKUP
 
 
 def _partitions_with_new_keys(metadata: CommitMetadata) -> set[_FileGroup]:

@@ -25,7 +25,7 @@ SCHEMA = pa.schema(
         ("id", pa.string()),
         ("at", pa.timestamp("us", "UTC")),
         ("born", pa.date32()),
-        ("n", pa.int32()),
+        ("n", pa.int64()),
         ("ts", pa.int64()),
     ]
 )
@@ -36,8 +36,10 @@ EXPRESSIONS = '{"at_day": "day(at)", "b": "bucket(id, 3)", "n_truncate": "trunca
 COMPUTED = {
     "at_day": "date_format(at, 'yyyy-MM-dd')",
     "b": "cast(crc32(encode(id, 'UTF-8')) % 3 as int)",
-    "n_truncate": "cast(floor(n / 10) * 10 as int)",
+    "n_truncate": "n - pmod(n, 10)",
 }
+#: A double cannot represent most numbers beside it.
+LARGE = 1 << 60
 FIRST = datetime(2026, 2, 27, 22, tzinfo=UTC)
 
 
@@ -48,7 +50,7 @@ def _rows(random: Random, ts: int) -> pa.Table:
         "id": [f"k{n}" for n in numbers],
         "at": [None if n == 3 else FIRST + timedelta(hours=n) for n in numbers],
         "born": [date(1969, 12, 20) + timedelta(days=n) for n in numbers],
-        "n": [n - 15 for n in numbers],
+        "n": [n - 15 + (LARGE if n % 4 == 0 else 0) for n in numbers],
         "ts": [ts] * len(numbers),
     }
     return pa.table(columns, schema=SCHEMA)
@@ -72,7 +74,7 @@ def _computed_by_spark(oracle: Oracle, path: Path, rows: pa.Table) -> pa.Table:
     added = ", ".join(f"{sql} AS {name}" for name, sql in COMPUTED.items())
     found = oracle.query(f"SELECT *, {added} FROM parquet.`{path}`")
     columns = [found[field.name].cast(field.type) for field in SCHEMA]
-    kinds = {"at_day": pa.string(), "b": pa.int32(), "n_truncate": pa.int32()}
+    kinds = {"at_day": pa.string(), "b": pa.int32(), "n_truncate": pa.int64()}
     return pa.table(
         [*columns, *(found[name].cast(kind) for name, kind in kinds.items())],
         names=[*SCHEMA.names, *kinds],
@@ -141,6 +143,7 @@ def _assert_both_read(oracle: Oracle, path: Path, newest: dict[str, int]) -> Non
             ("at_day > '2026-02-28'", pc.field("at_day") > "2026-02-28"),
             ("b = 1", pc.field("b") == 1),
             ("n_truncate = -10 AND n < -5", (pc.field("n_truncate") == -10) & (pc.field("n") < -5)),
+            (f"n > {LARGE}", pc.field("n") > LARGE),
             ("n BETWEEN -3 AND 2", (pc.field("n") >= -3) & (pc.field("n") <= 2)),
         ):
             theirs = oracle.query(f"SELECT id FROM t WHERE {text}")["id"].to_pylist()

@@ -44,7 +44,7 @@ ROWS = pa.table(
 class Others(WriterSettings):
     """Settings of a writer that records no bucket count in its commits, like Apache Hudi."""
 
-    def bucket_metadata(self) -> dict[str, str]:
+    def index_metadata(self) -> dict[str, str]:
         return {}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from uuid import uuid4
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,8 @@ from lakemark.config.table_properties import TableType
 from lakemark.errors import InvalidConfig, WriteConflict
 from lakemark.execution.runner import LocalRunner
 from lakemark.index.bucket import find_bucket
+from lakemark.index.index import NEW_KEY
+from lakemark.index.lookup import LookupIndex
 from lakemark.model.changes import ChangeKind
 from lakemark.model.commit_metadata import CommitMetadata, WriteStat
 from lakemark.model.format_version import WRITTEN, FormatVersion
@@ -152,6 +155,21 @@ def test_key_that_only_a_log_contains_is_found() -> None:
     assert contents(to.table.storage) == {"a": (4, 4), "b": (1, 1), "c": (1, 1)}
 
 
+def test_the_live_row_of_a_key_in_two_groups_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A global index of Apache Hudi moves a row to another partition, and later back."""
+    to = new_table()
+    commit(to, [Row("a", 1, 1), Row("b", 1, 1)])
+    commit(to, [Row("a", 2, kind=ChangeKind.DELETE)])
+    with monkeypatch.context() as patch:
+        patch.setattr(LookupIndex, "tag", lambda _, __, keys: np.full(len(keys), NEW_KEY, np.int32))
+        commit(to, [Row("a", 3, 3)])
+    assert len(file_ids(to)) == 2
+    commit(to, [Row("a", 4, 4), Row("b", 4, 4)])
+    assert contents(to.table.storage) == {"a": (4, 4), "b": (4, 4)}
+    compact(to)
+    assert contents(to.table.storage) == {"a": (4, 4), "b": (4, 4)}
+
+
 def test_group_in_a_pending_compaction_receives_no_new_keys() -> None:
     to = new_table()
     commit(to, [Row("a", 1, 1)])
@@ -236,7 +254,7 @@ def test_table_of_both_kinds_of_indexes_is_refused() -> None:
 class _Unrecorded(WriterSettings):
     """Settings of a writer that records no bucket count in its commits, like Apache Hudi."""
 
-    def bucket_metadata(self) -> dict[str, str]:
+    def index_metadata(self) -> dict[str, str]:
         return {}
 
 

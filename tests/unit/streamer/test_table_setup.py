@@ -60,7 +60,7 @@ def existing(changes: Mapping[str, str] | None = None) -> OpenTable:
     """Create a table with one commit, and then change some of its properties."""
     storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/orders"))
     make(storage)
-    commit(to := writer(storage), [Row("a", 1, 1)], to.settings.bucket_metadata())
+    commit(to := writer(storage), [Row("a", 1, 1)], to.settings.index_metadata())
     values = {**to.table.properties.values, **(changes or {})}
     storage.put(".hoodie/hoodie.properties", TableProperties(values).to_bytes())
     return OpenTable(storage, TableProperties(values))
@@ -148,7 +148,7 @@ def test_buckets_that_differ_by_partition_are_refused() -> None:
 class OthersSettings(WriterSettings):
     """Settings of a writer that, like Apache Hudi, does not record the bucket count."""
 
-    def bucket_metadata(self) -> dict[str, str]:
+    def index_metadata(self) -> dict[str, str]:
         return {}
 
 

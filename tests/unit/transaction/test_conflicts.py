@@ -9,7 +9,7 @@ from typing import Literal
 
 import pytest
 
-from lakemark.config.keys import BUCKET_COUNT
+from lakemark.config.keys import BUCKET_COUNT, CONSISTENT_HASHING, INDEX, LOOKUP
 from lakemark.errors import HudiError, WriteConflict
 from lakemark.model.action import Action
 from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
@@ -295,7 +295,9 @@ def test_a_commit_that_was_requested_long_ago_has_looked_and_is_not_waited_for()
 
 # Tables with a lookup index
 
+OF_LOOKUPS = {INDEX: LOOKUP}
 OF_BUCKETS = {BUCKET_COUNT: "2"}
+OF_RINGS = {INDEX: CONSISTENT_HASHING}
 
 
 def adding(partition: str, extra: Mapping[str, str], prev_commit: str = "null") -> CommitMetadata:
@@ -315,10 +317,11 @@ def adding(partition: str, extra: Mapping[str, str], prev_commit: str = "null") 
 @pytest.mark.parametrize(
     ("partition", "extra", "operation", "expected"),
     [
-        ("north", {}, Operation.UPSERT, WriteConflict),
-        ("south", {}, Operation.UPSERT, None),
+        ("north", OF_LOOKUPS, Operation.UPSERT, WriteConflict),
+        ("south", OF_LOOKUPS, Operation.UPSERT, None),
         ("north", OF_BUCKETS, Operation.UPSERT, None),
-        ("north", {}, "CLUSTER", None),
+        ("north", OF_RINGS, Operation.UPSERT, None),
+        ("north", OF_LOOKUPS, "CLUSTER", None),
     ],
 )
 def test_commits_that_add_keys_to_one_partition_conflict_if_keys_are_looked_up(
@@ -341,7 +344,9 @@ def test_commits_that_add_keys_to_one_partition_conflict_if_keys_are_looked_up(
     )
 
 
-@pytest.mark.parametrize(("extra", "is_waited_for"), [({}, True), (OF_BUCKETS, False)])
+@pytest.mark.parametrize(
+    ("extra", "is_waited_for"), [(OF_LOOKUPS, True), (OF_BUCKETS, False), (OF_RINGS, False)]
+)
 def test_delta_commit_that_wrote_base_files_waits_if_keys_are_looked_up(
     extra: Mapping[str, str], is_waited_for: bool
 ) -> None:
