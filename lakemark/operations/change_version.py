@@ -145,7 +145,7 @@ def _derived_for_6(table: OpenTable) -> Mapping[str, str]:
             for path in defaults
         )
         check_default_partition(properties, rows, place)
-    return missing_key_properties(properties, sample, place)
+    return missing_key_properties(properties, sample, table.view().partitions, place)
 
 
 def _typed_fields(table: OpenTable, version: FormatVersion) -> tuple[str, ...] | None:

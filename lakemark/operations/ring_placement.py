@@ -94,8 +94,12 @@ def buckets_in(
     ring: HashRing, record_keys: pa.Array | pa.ChunkedArray, key_fields: tuple[str, ...]
 ) -> npt.NDArray[np.int32]:
     """Return the bucket of each record key in the ring of its partition."""
-    values = (list(hashed_values(key, key_fields)) or [key] for key in record_keys.to_pylist())
-    return ring.buckets_of(hashes_of(values))
+    encoded = record_keys.dictionary_encode()
+    if isinstance(encoded, pa.ChunkedArray):
+        encoded = encoded.combine_chunks()
+    distinct = encoded.dictionary.to_pylist()
+    values = (list(hashed_values(key, key_fields)) or [key] for key in distinct)
+    return ring.buckets_of(hashes_of(values))[np.asarray(encoded.indices)]
 
 
 def check_rings(table: OpenTable, sample: Iterable[StoredRows]) -> None:

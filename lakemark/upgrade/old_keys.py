@@ -12,7 +12,8 @@ writes such rows to another folder, so an updated row would exist twice. Source:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -30,18 +31,25 @@ from lakemark.keygen.partition_path import OLD_DEFAULT_PARTITION, folder_name
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 
+#: A special character in a URL-encoded path.
+_ENCODED = re.compile("%[0-9A-Fa-f]{2}")
+
 #: A value of a partition field, and the partition path of its row.
 _Placed = tuple[str, str]
 
 
 def missing_key_properties(
-    properties: TableProperties, sample: Sequence[StoredRows], place: str
+    properties: TableProperties,
+    sample: Sequence[StoredRows],
+    partition_paths: Collection[str],
+    place: str,
 ) -> dict[str, str]:
     """Return the properties about keys and paths that a table does not store.
 
     Args:
         properties: properties of a table before version 6.
         sample: rows of the table; if there are none, the properties are Apache Hudi's defaults.
+        partition_paths: all partitions of the table.
         place: URL of the table, for error messages.
 
     Raises:
@@ -49,7 +57,8 @@ def missing_key_properties(
     """
     if properties.version >= FormatVersion.V3:
         return {}
-    found = {**_path_style(properties, sample, place), **_generator(properties, sample, place)}
+    style = _path_style(properties, sample, partition_paths, place)
+    found = {**style, **_generator(properties, sample, place)}
     return {key: value for key, value in found.items() if key not in properties.values}
 
 
@@ -87,23 +96,37 @@ def has_default_folder(partition_path: str) -> bool:
 
 
 def _path_style(
-    properties: TableProperties, sample: Sequence[StoredRows], place: str
+    properties: TableProperties,
+    sample: Sequence[StoredRows],
+    partition_paths: Collection[str],
+    place: str,
 ) -> dict[str, str]:
-    """Return whether paths are Hive-style and URL-encoded; plain if no row shows it."""
-    for hive_style, url_encode in product((False, True), repeat=2):
+    """Return whether paths are Hive-style and URL-encoded; plain if no path shows it."""
+    names = _plain_fields(properties)
+    fitting = [
+        (hive_style, url_encode)
+        for hive_style, url_encode in product((False, True), repeat=2)
         if all(
             f"/{folder_name(value, f'{name}=' if hive_style else '', url_encode)}/" in f"/{path}/"
-            for name in _plain_fields(properties)
+            for name in names
             for value, path in _values_and_paths(name, sample)
-        ):
-            return {
-                keys.HIVE_STYLE_PARTITIONING: str(hive_style).lower(),
-                keys.URL_ENCODE_PARTITIONING: str(url_encode).lower(),
-            }
+        )
+    ]
+    # If values of the sample fit both ways, another partition may still be encoded.
+    encoded = next((path for path in partition_paths if _ENCODED.search(path)), None)
+    is_certain = not names or not encoded or {encode for _, encode in fitting} != {False, True}
+    if fitting and is_certain:
+        hive_style, url_encode = fitting[0]
+        return {
+            keys.HIVE_STYLE_PARTITIONING: str(hive_style).lower(),
+            keys.URL_ENCODE_PARTITIONING: str(url_encode).lower(),
+        }
+    fields = ", ".join(properties.partition_fields)
+    problem = f"the partition paths of table {place} are not the values of its fields {fields}"
+    if fitting:
+        problem = f"partition path {encoded!r} of table {place} may be URL-encoded or plain"
     message = (
-        f"the partition paths of table {place} are not the values of its partition fields "
-        f"{', '.join(properties.partition_fields)}, and the table does not store how its paths "
-        f"were made; store {keys.KEY_GENERATOR_CLASS}, {keys.HIVE_STYLE_PARTITIONING} and "
+        f"{problem}, and the table does not store how its paths were made; store {keys.KEY_GENERATOR_CLASS}, {keys.HIVE_STYLE_PARTITIONING} and "
         f"{keys.URL_ENCODE_PARTITIONING} in .hoodie/hoodie.properties, or let Apache Hudi upgrade "
         "the table"
     )

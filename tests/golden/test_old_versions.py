@@ -20,9 +20,10 @@ from lakemark.model.meta_columns import without_meta_columns
 from lakemark.operations.change_version import change_table_version, plan_version_change
 from lakemark.operations.metadata_table import metadata_differences
 from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.operations.stored_rows import stored_rows
 from lakemark.storage import StorageLocation
 from lakemark.upgrade.change import change_version
-from lakemark.upgrade.old_keys import check_default_partition
+from lakemark.upgrade.old_keys import check_default_partition, missing_key_properties
 from tests.golden.golden_table import ALL_TABLES, GoldenTable, sorted_rows, unpack
 from tests.golden.shared_tables import SharedTables
 from tests.golden.test_versions import past
@@ -169,6 +170,15 @@ def test_keys_and_paths_of_no_known_style_prevent_the_upgrade(tmp_path: Path) ->
     set_properties(golden, KEY_GENERATOR_CLASS=None, RECORD_KEY_FIELDS="note")
     with pytest.raises(Refused, match=r"record keys of table .* note"):
         plan_version_change(reopened(golden), V6)
+
+
+def test_path_that_may_be_encoded_prevents_the_upgrade(tmp_path: Path) -> None:
+    golden = unpack("v2_mor_simple", tmp_path)
+    set_properties(golden, KEY_GENERATOR_CLASS=None)
+    table = reopened(golden)
+    paths = [*table.view().partitions, "a%20b"]
+    with pytest.raises(Refused, match=r"'a%20b' of table .* may be URL-encoded or plain"):
+        missing_key_properties(table.properties, stored_rows(table), paths, "t")
 
 
 def test_copies_of_compaction_plans_are_deleted(tmp_path: Path) -> None:
