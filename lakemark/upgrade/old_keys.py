@@ -126,7 +126,8 @@ def _path_style(
     if fitting:
         problem = f"partition path {encoded!r} of table {place} may be URL-encoded or plain"
     message = (
-        f"{problem}, and the table does not store how its paths were made; store {keys.KEY_GENERATOR_CLASS}, {keys.HIVE_STYLE_PARTITIONING} and "
+        f"{problem}, and the table does not store how its paths were made; store "
+        f"{keys.KEY_GENERATOR_CLASS}, {keys.HIVE_STYLE_PARTITIONING} and "
         f"{keys.URL_ENCODE_PARTITIONING} in .hoodie/hoodie.properties, or let Apache Hudi upgrade "
         "the table"
     )
