@@ -5,7 +5,7 @@ of some three hundred files. A run of only the tests with Spark, with Apache Hud
 tests needs a few of them.
 
 At a depth below 1 (``tests.depth``), the seed selects the cases of each matrix in ``MATRICES`` and
-of the long tests. These take four fifths of the time of all tests. Everything else runs whole.
+of the long tests, which take most of the time. Everything else runs whole.
 """
 
 from __future__ import annotations

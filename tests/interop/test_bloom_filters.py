@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from lakemark.operations.metadata_table import metadata_differences, rebuild_met
 from lakemark.operations.open_table import open_table
 from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.storage import StorageLocation
+from tests.depth import sample
 from tests.interop.lakemark import LakemarkWriter
 from tests.interop.oracle import ApacheTable, Oracle
 
@@ -40,14 +42,7 @@ def _rows(first: int, count: int, ts: int) -> pa.Table:
 
 @pytest.mark.parametrize(
     ("table_type", "version"),
-    [
-        ("MERGE_ON_READ", 9),
-        ("MERGE_ON_READ", 8),
-        ("MERGE_ON_READ", 6),
-        ("COPY_ON_WRITE", 9),
-        ("COPY_ON_WRITE", 8),
-        ("COPY_ON_WRITE", 6),
-    ],
+    sample(product(("MERGE_ON_READ", "COPY_ON_WRITE"), (9, 8, 6)), one_in=2),
 )
 def test_each_continues_the_bloom_filters_of_the_other(
     oracle: Oracle, tmp_path: Path, table_type: Any, version: int
