@@ -99,7 +99,8 @@ def buckets_in(
         encoded = encoded.combine_chunks()
     distinct = encoded.dictionary.to_pylist()
     values = (list(hashed_values(key, key_fields)) or [key] for key in distinct)
-    return ring.buckets_of(hashes_of(values))[np.asarray(encoded.indices)]
+    buckets: npt.NDArray[np.int32] = ring.buckets_of(hashes_of(values))
+    return buckets.take(np.asarray(encoded.indices))
 
 
 def check_rings(table: OpenTable, sample: Iterable[StoredRows]) -> None:
