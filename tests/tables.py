@@ -148,7 +148,7 @@ def write_files(to: TableWriter, rows: Iterable[Row]) -> list[WriteStat]:
 def write_files_of(to: TableWriter, context: WriteContext, rows: Iterable[Row]) -> list[WriteStat]:
     """Write the files of an instant that has begun."""
     made = changes(rows)
-    placed = to.place(context, made)
+    placed = to.assign(context, made)
     written = (
         write_file_group(context, placed.assignment.task(bucket), [part])
         for bucket, part in divide(made, placed.numbers)

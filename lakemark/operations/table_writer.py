@@ -20,6 +20,7 @@ from lakemark.model.action import COMMITS, REPLACING, Action
 from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
 from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import RECORD_KEY, with_meta_columns, without_meta_columns
+from lakemark.operations.assigned_changes import AssignedChanges
 from lakemark.operations.compact import (
     Compaction,
     Planned,
@@ -28,11 +29,10 @@ from lakemark.operations.compact import (
 )
 from lakemark.operations.expression_trust import expression_statement
 from lakemark.operations.file_group_assigner import FileGroupAssigner, FileGroupAssignment
-from lakemark.operations.key_placement import KeyPlacer
+from lakemark.operations.hash_ring_assigner import HashRingAssigner
+from lakemark.operations.lookup_assigner import LookupAssigner
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.open_table import OpenTable
-from lakemark.operations.placed_changes import PlacedChanges
-from lakemark.operations.ring_placement import RingPlacer
 from lakemark.operations.write_context import avro_schema_text, write_context
 from lakemark.operations.writer_settings import WriterSettings
 from lakemark.schema import avro
@@ -77,7 +77,7 @@ class TableWriter:
     schema: pa.Schema
     settings: WriterSettings
     _transaction: Transaction | None = field(default=None, init=False)
-    _rings: RingPlacer | None = field(default=None, init=False)
+    _rings: HashRingAssigner | None = field(default=None, init=False)
     _assigner: FileGroupAssigner = field(default_factory=FileGroupAssigner, init=False)
 
     def __post_init__(self) -> None:
@@ -178,7 +178,7 @@ class TableWriter:
         assert self.settings.index is not None
         return self._assigner.assign(self.table.view(), self.settings.index.bucket_count)
 
-    def place(self, context: WriteContext, changes: pa.Table) -> PlacedChanges:
+    def assign(self, context: WriteContext, changes: pa.Table) -> AssignedChanges:
         """Return the file group of each change, as of ``begin``.
 
         Args:
@@ -193,15 +193,15 @@ class TableWriter:
         index = self.settings.index
         if index is not None:
             numbers = index.bucket_ids(changes.column(RECORD_KEY))
-            return PlacedChanges(numbers, self.assign_file_groups())
+            return AssignedChanges(numbers, self.assign_file_groups())
         count = self.settings.first_ring_count
         if count is None:
-            return self._key_placer(context).place(changes)
+            return self._lookup_assigner(context).assign(changes)
         table = self.table
         key_fields = table.properties.record_key_fields
         view, timeline = table.view(), table.timeline
-        self._rings = RingPlacer(table.storage, view, timeline, key_fields, count)
-        return self._rings.place(changes)
+        self._rings = HashRingAssigner(table.storage, view, timeline, key_fields, count)
+        return self._rings.assign(changes)
 
     def commit(
         self,
@@ -368,7 +368,7 @@ class TableWriter:
 
         return compaction.publish(stats, table_facts)
 
-    def _key_placer(self, context: WriteContext) -> KeyPlacer:
+    def _lookup_assigner(self, context: WriteContext) -> LookupAssigner:
         properties, sizing = self.table.properties, self.settings.sizing
         newest = self.table.timeline.completed(*COMMITS)[: -_SIZED_COMMITS - 1 : -1]
         commits = (self.table.store.read_commit(instant) for instant in newest)
@@ -377,7 +377,7 @@ class TableWriter:
             # CDC queries of Apache Hudi fail on a rewritten base file of a delta commit
             # (``HoodieCDCExtractor``).
             sizing = replace(sizing, small_file_bytes=0)
-        return KeyPlacer(
+        return LookupAssigner(
             index=LookupIndex(context.reader, LocalRunner()),
             view=self.table.view(),
             sizing=sizing,

@@ -229,13 +229,13 @@ class RowWriter:
             raise
 
     def _write_files(self, context: WriteContext, changes: pa.Table) -> list[WriteStat]:
-        placed = self._writer.place(context, changes)
+        assigned = self._writer.assign(context, changes)
 
         def write(part: tuple[Bucket, pa.Table]) -> WriteStat | None:
             bucket, rows = part
-            return write_file_group(context, placed.assignment.task(bucket), [rows])
+            return write_file_group(context, assigned.assignment.task(bucket), [rows])
 
-        written = self._runner.map(write, divide(changes, placed.numbers))
+        written = self._runner.map(write, divide(changes, assigned.numbers))
         return [stat for stat in written if stat is not None]
 
     def _check_bucket_count(self, timeline: Timeline) -> None:

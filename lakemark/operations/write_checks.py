@@ -20,8 +20,8 @@ from lakemark.index.hash_ring import RINGS_FOLDER
 from lakemark.index.stored_rows import StoredRows, check_rows, detect_key_generator, fits_index
 from lakemark.keygen.key_generator import KeyGenerator
 from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.operations.hash_ring_assigner import check_rings
 from lakemark.operations.open_table import OpenTable
-from lakemark.operations.ring_placement import check_rings
 from lakemark.operations.stored_rows import stored_rows
 from lakemark.read.renamed_columns import LATEST_SCHEMA
 

@@ -185,7 +185,7 @@ class BatchWriter:
     def _open_rows(self, context: WriteContext) -> WriteBuckets:
         if self._rows.settings.index is None:
             unplaced = BucketWriter(context, FileGroupAssignment({}, frozenset()))
-            return WriteBuckets(unplaced, None, find_groups=partial(self._rows.place, context))
+            return WriteBuckets(unplaced, None, find_groups=partial(self._rows.assign, context))
         looks_up = self._partition_change is not PartitionChange.ALLOW
         return WriteBuckets(BucketWriter(context, self._rows.assign_file_groups()), None, looks_up)
 

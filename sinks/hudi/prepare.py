@@ -16,8 +16,8 @@ from lakemark.index.partition_changes import deciding_columns, find_partition_ch
 from lakemark.model.changes import CHANGE_KIND
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from lakemark.operations.assigned_changes import AssignedChanges
 from lakemark.operations.file_group_assigner import FileGroupAssignment
-from lakemark.operations.placed_changes import PlacedChanges
 from lakemark.write.file_group_write import write_file_group
 from lakemark.write.partitioner import (
     Bucket,
@@ -150,14 +150,14 @@ class WriteBuckets:
         rows: writes to the table.
         rejects: writes to the dead-letter table; None if there is no such table.
         looks_up: whether the keys of changes are looked up in other partitions.
-        find_groups: returns the file group of each change (``TableWriter.place``), if the table has
-            a lookup index; None once the changes are placed, and with a bucket index.
+        find_groups: returns the file group of each change (``TableWriter.assign``), if the table
+            has no bucket index; None once the changes are assigned, and with a bucket index.
     """
 
     rows: BucketWriter
     rejects: BucketWriter | None
     looks_up: bool = False
-    find_groups: Callable[[pa.Table], PlacedChanges] | None = None
+    find_groups: Callable[[pa.Table], AssignedChanges] | None = None
 
     def place(self, portions: Sequence[Portion]) -> tuple[WriteBuckets, Sequence[Portion]]:
         """See ``Write.place``."""

@@ -24,7 +24,7 @@ from lakemark.index.lookup import LookupIndex
 from lakemark.model.changes import ChangeKind
 from lakemark.model.file_slice import BaseFile, FileSlice
 from lakemark.model.meta_columns import RECORD_KEY
-from lakemark.operations.key_placement import searched_groups
+from lakemark.operations.lookup_assigner import searched_groups
 from lakemark.operations.table_writer import TableWriter
 from lakemark.read.file_group_reader import FileGroupReader
 from lakemark.services.compaction_plan import CompactionPolicy

@@ -15,7 +15,7 @@ from lakemark.index.ring_files import load_ring
 from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import FILE_NAME, PARTITION_PATH, RECORD_KEY
-from lakemark.operations.ring_placement import buckets_in
+from lakemark.operations.hash_ring_assigner import buckets_in
 from lakemark.timeline.timeline import Timeline
 from tests.golden.golden_table import GoldenTable, open_golden, unpack
 from tests.golden.shared_tables import SharedTables

@@ -19,7 +19,7 @@ Numbers = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedChanges:
+class AssignedChanges:
     """The file groups of changes.
 
     Attributes:
@@ -32,7 +32,7 @@ class PlacedChanges:
 
 
 @dataclass
-class Placement:
+class AssignmentBuilder:
     """Collects the file groups of the changes of a commit.
 
     Attributes:
@@ -50,11 +50,11 @@ class Placement:
     adding: set[Bucket] = field(default_factory=set)
 
     @classmethod
-    def of(cls, view: FileSystemView, changes: int) -> Placement:
-        """Return the placement of this number of changes, which have no file groups yet."""
+    def of(cls, view: FileSystemView, changes: int) -> AssignmentBuilder:
+        """Return the assignment of this number of changes, which have no file groups yet."""
         return cls(view, np.zeros(changes, np.int32))
 
-    def put(self, bucket: Bucket, group: FileSlice | str) -> None:
+    def set_group(self, bucket: Bucket, group: FileSlice | str) -> None:
         """Set the file group of a bucket.
 
         Args:
@@ -66,8 +66,8 @@ class Placement:
         else:
             self.slices[bucket] = group
 
-    def placed(self) -> PlacedChanges:
-        """Return the placed changes."""
+    def build(self) -> AssignedChanges:
+        """Return the changes with their file groups."""
         assignment = FileGroupAssignment(
             self.slices,
             self.view.partitions,
@@ -75,7 +75,7 @@ class Placement:
             frozenset(self.adding),
             self.new_file_ids,
         )
-        return PlacedChanges(self.numbers, assignment)
+        return AssignedChanges(self.numbers, assignment)
 
 
 def rows_by_partition(changes: pa.Table) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:

@@ -1,4 +1,4 @@
-"""Places the changes of a batch in file groups, in a table with consistent hashing.
+"""Assigns the changes of a batch to file groups, in a table with consistent hashing.
 
 The hash ring of a partition decides the file group of each key. The first commit to a partition
 creates its ring. A clustering can split and merge buckets, so the rings are read for each commit,
@@ -21,8 +21,12 @@ from lakemark.index.ring_files import create_ring, load_ring
 from lakemark.index.stored_rows import StoredRows
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from lakemark.operations.assigned_changes import (
+    AssignedChanges,
+    AssignmentBuilder,
+    rows_by_partition,
+)
 from lakemark.operations.open_table import OpenTable
-from lakemark.operations.placed_changes import PlacedChanges, Placement, rows_by_partition
 from lakemark.storage.storage import Storage
 from lakemark.timeline.timeline import Timeline
 from lakemark.view.file_system_view import FileSystemView
@@ -30,8 +34,8 @@ from lakemark.write.partitioner import Bucket
 
 
 @dataclass
-class RingPlacer:
-    """Places the changes of one commit.
+class HashRingAssigner:
+    """Assigns the changes of one commit to file groups.
 
     Attributes:
         storage: the table's root.
@@ -48,7 +52,7 @@ class RingPlacer:
     first_count: int
     _rings: dict[str, HashRing] = field(default_factory=dict, init=False)
 
-    def place(self, changes: pa.Table) -> PlacedChanges:
+    def assign(self, changes: pa.Table) -> AssignedChanges:
         """Return the file group of each change.
 
         Args:
@@ -57,18 +61,18 @@ class RingPlacer:
         Raises:
             CorruptData: a stored ring is damaged.
         """
-        placement = Placement.of(self.view, changes.num_rows)
+        assignment = AssignmentBuilder.of(self.view, changes.num_rows)
         for path, rows in rows_by_partition(changes.select([PARTITION_PATH])):
             ring, current = self._ring_of(path), _slices_by_file_id(self.view, path)
             keys = changes.column(RECORD_KEY).take(pa.array(rows))
-            placement.numbers[rows] = buckets_in(ring, keys, self.key_fields)
-            for number in np.unique(placement.numbers[rows]).tolist():
+            assignment.numbers[rows] = buckets_in(ring, keys, self.key_fields)
+            for number in np.unique(assignment.numbers[rows]).tolist():
                 file_id = ring.file_ids[number]
-                placement.put(Bucket(path, number), current.get(file_id, file_id))
-        return placement.placed()
+                assignment.set_group(Bucket(path, number), current.get(file_id, file_id))
+        return assignment.build()
 
     def check_rings(self, timeline: Timeline) -> None:
-        """Check that no clustering has split or merged buckets since the changes were placed.
+        """Check that no clustering has split or merged buckets since the changes were assigned.
 
         Args:
             timeline: the timeline, just loaded under the table's lock.
@@ -76,9 +80,9 @@ class RingPlacer:
         Raises:
             WriteConflict: the buckets of a partition have changed.
         """
-        for path, placed in self._rings.items():
+        for path, used in self._rings.items():
             now = load_ring(self.storage, path, timeline)
-            if now != placed:
+            if now != used:
                 message = f"a clustering has changed the buckets of partition {path!r}"
                 raise WriteConflict(message)
 

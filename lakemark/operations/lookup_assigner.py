@@ -1,4 +1,4 @@
-"""Places the changes of a batch in file groups, in a table with a lookup index.
+"""Assigns the changes of a batch to file groups, in a table with a lookup index.
 
 The changes of a stored key go to the file group that contains the key. New keys go only to base
 files, because Apache Hudi's lookup indexes do not search logs. So in a merge-on-read table, a new
@@ -22,10 +22,10 @@ from lakemark.index.lookup import new_file_id
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
-from lakemark.operations.placed_changes import (
+from lakemark.operations.assigned_changes import (
+    AssignedChanges,
+    AssignmentBuilder,
     Numbers,
-    PlacedChanges,
-    Placement,
     rows_by_partition,
 )
 from lakemark.view.file_system_view import FileSystemView
@@ -34,8 +34,8 @@ from lakemark.write.partitioner import Bucket
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeyPlacer:
-    """Places the changes of one commit.
+class LookupAssigner:
+    """Assigns the changes of one commit to file groups.
 
     Attributes:
         index: the index of the table.
@@ -58,7 +58,7 @@ class KeyPlacer:
     is_merge_on_read: bool
     deletes_may_add: bool = False
 
-    def place(self, changes: pa.Table) -> PlacedChanges:
+    def assign(self, changes: pa.Table) -> AssignedChanges:
         """Return the file group of each change.
 
         All changes of a new key go to the same file group. A new key that the batch only deletes is
@@ -73,18 +73,18 @@ class KeyPlacer:
             Refused: several file groups of a partition contain the same key.
         """
         changes = changes.select([RECORD_KEY, PARTITION_PATH, CHANGE_KIND])
-        placement = Placement.of(self.view, changes.num_rows)
+        assignment = AssignmentBuilder.of(self.view, changes.num_rows)
         for path, rows in rows_by_partition(changes):
-            targets = self._place_in(path, changes.take(pa.array(rows)))
-            placement.numbers[rows] = targets.numbers
+            targets = self._assign_in(path, changes.take(pa.array(rows)))
+            assignment.numbers[rows] = targets.numbers
             for number, current in enumerate(targets.slices):
                 new_id = new_file_id(number, path, self.instant, self.table_name)
-                placement.put(Bucket(path, number), new_id if current is None else current)
-            placement.adding |= {Bucket(path, number) for number in targets.adding}
-        return placement.placed()
+                assignment.set_group(Bucket(path, number), new_id if current is None else current)
+            assignment.adding |= {Bucket(path, number) for number in targets.adding}
+        return assignment.build()
 
-    def _place_in(self, path: str, changes: pa.Table) -> _Targets:
-        """Place the changes of one partition."""
+    def _assign_in(self, path: str, changes: pa.Table) -> _Targets:
+        """Assign the changes of one partition."""
         groups = searched_groups(self.view, path)
         keys = changes.column(RECORD_KEY)
         positions = self.index.tag(groups, keys)
