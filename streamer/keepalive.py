@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from checkpoints.checkpoint import KafkaCheckpoint
 from streamer.background_thread import background_thread
 from streamer.events import Alive, Listener
 from streamer.loop import StreamLoop
@@ -30,7 +29,7 @@ def emit_keepalives(
     def emit(ending: threading.Event) -> None:
         while not ending.wait(interval_s):
             position = loop.position
-            lag = {} if position is None else _lag(source, position)
+            lag = {} if position is None else source.lag_if_known(position)
             if position is not None and loop.position is not None and not ending.is_set():
                 committed_at = loop.committed_at
                 since = loop.created_at if committed_at is None else committed_at
@@ -39,10 +38,3 @@ def emit_keepalives(
 
     with background_thread("lakemark-alive", emit):
         yield
-
-
-def _lag(source: KafkaSource, position: KafkaCheckpoint) -> Mapping[int, int]:
-    try:
-        return source.lag(position)
-    except Exception:  # the run is still alive, and the stream reports its own failures
-        return {}

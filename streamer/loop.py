@@ -370,7 +370,7 @@ class StreamLoop:
         self._source.forget_first_start()
         self._source.commit_group_offsets(batch.end)
         self._totals.update(batches=1, rows=result.rows)
-        lag = self._source.lag(batch.end)
+        lag = self._source.lag_if_known(batch.end)
         self._listener(_batch_written(batch_id, result, planned.read_s, lag))
         if result.schema_changes:
             self._listener(SchemaEvolved(batch_id, result.schema_changes))

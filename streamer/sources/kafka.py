@@ -200,6 +200,17 @@ class KafkaSource:
         """
         return kafka_offsets.lag(checkpoint, self._admin.ranges())
 
+    def lag_if_known(self, checkpoint: KafkaCheckpoint) -> Mapping[int, int]:
+        """Do the same as ``lag``, but return an empty mapping if the broker does not answer.
+
+        This is for events, which must be emitted even if the broker or Spark has failed. The stream
+        reports its own failures.
+        """
+        try:
+            return self.lag(checkpoint)
+        except Exception:
+            return {}
+
     def peek(self) -> KafkaPeek:
         """Open a separate consumer that reads a few records; the caller closes it."""
         return KafkaPeek(self._spark, self._properties, self._config.topic)

@@ -32,10 +32,13 @@ class Loop:
         return self.started_from
 
 
-class Topic:
+class Topic(KafkaSource):
     """A topic with two unread records in each partition, until it stops answering."""
 
     is_gone = False
+
+    def __init__(self) -> None:
+        pass
 
     def lag(self, checkpoint: KafkaCheckpoint) -> dict[int, int]:
         if self.is_gone:
@@ -47,7 +50,7 @@ class Topic:
 def test_idle_run_emits_keepalives() -> None:
     loop, topic = Loop(None, None, time.monotonic() - 90), Topic()
     reported: queue.Queue[Event] = queue.Queue()
-    with emit_keepalives(cast(StreamLoop, loop), cast(KafkaSource, topic), reported.put, 0.01):
+    with emit_keepalives(cast(StreamLoop, loop), topic, reported.put, 0.01):
         until(lambda: loop.looks >= 3)
         assert reported.empty(), "it has not started from the table"
         loop.started_from = KafkaCheckpoint("orders", {0: 5, 1: 7})

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
+from uuid import uuid4
 
 import pytest
 
@@ -17,20 +18,35 @@ from checkpoints.progress import Progress
 from lakemark.errors import HudiError, OutcomeUnknown, Permanent, StorageUnavailable
 from lakemark.execution.runner import LocalRunner, Result, Runner, Task
 from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import StorageLocation
 from lakemark.timeline.clock import ClockBehind
 from sinks.hudi.exchange import DriverExchange
 from sinks.hudi.sink import HudiSink
 from sinks.reject_limit import NO_REJECTS
 from streamer.backoff import pause_after
 from streamer.config.run import RetryConfig, RunConfig
-from streamer.events import Event, OffsetsLost, Retrying, RunStopped, ServiceCompleted
+from streamer.events import (
+    BatchWritten,
+    CompactionCompleted,
+    Event,
+    OffsetsLost,
+    RecordsRejected,
+    Retrying,
+    RunStopped,
+    SchemaEvolved,
+    ServiceCompleted,
+)
 from streamer.loop import StreamLoop
 from streamer.services import ServicePolicies, TableServices
 from streamer.sources.errors import BrokerUnreachable
+from streamer.sources.kafka import KafkaSource
 from streamer.sources.kafka_offsets import LostRange, OffsetRange, Start
 from streamer.stopping import stop_on_signals
+from streamer.stream_batches import PlannedBatch
+from tests.json_stream import JsonStream, kafka_batch
 from tests.table_services import new_storage
 from tests.tables import Row, commit, make, write_files, writer
+from transforms.decode.schema_policy import SchemaPolicy
 
 #: Longer than any run here takes.
 LONG_S = 20.0
@@ -68,6 +84,22 @@ class LosingSource:
     def stream(self, start: KafkaCheckpoint) -> object:
         message = "the stream fails"
         raise Permanent(message)
+
+
+class SilentSource(KafkaSource):
+    """A source whose broker does not answer after a batch was read."""
+
+    def __init__(self) -> None:
+        pass
+
+    def forget_first_start(self) -> None:
+        pass
+
+    def commit_group_offsets(self, checkpoint: KafkaCheckpoint) -> None:
+        pass
+
+    def lag(self, checkpoint: KafkaCheckpoint) -> dict[int, int]:
+        raise BrokerUnreachable(BROKER, "no answer")
 
 
 class NeverWaitedFor(threading.Event):
@@ -168,6 +200,31 @@ def test_lost_offsets_are_reported_once_however_often_their_commit_is_tried(
     skipped = [event for event in reported if isinstance(event, OffsetsLost)]
     assert [lost["count"] for event in skipped for lost in event.lost] == [4]
     assert len(committed) == 1
+
+
+def test_committed_batch_is_reported_and_maintained_although_the_broker_does_not_answer() -> None:
+    location = StorageLocation(f"memory://{uuid4().hex}/orders")
+    stream = JsonStream(location, SchemaPolicy(unknown_fields="evolve"))
+    stream.write([{"id": "a", "ts": 0}])
+    reported = list[Event]()
+    services = TableServices(
+        [stream.rows], ServicePolicies(CompactionPolicy(1)), LocalRunner(1), reported.append
+    )
+    loop = StreamLoop(
+        "orders",
+        SilentSource(),
+        stream.sink,
+        DriverExchange(LocalRunner(1)),
+        services,
+        RunConfig(),
+        reported.append,
+    )
+    batch = kafka_batch("orders", 1, [{"id": "a", "ts": 1, "new": True}, b"no JSON"])
+    loop._publish(PlannedBatch(id=0, batch=batch, exchange=stream.exchange, read_s=None))
+    kinds = [type(event) for event in reported]
+    assert kinds == [BatchWritten, SchemaEvolved, RecordsRejected, CompactionCompleted]
+    assert isinstance(reported[0], BatchWritten)
+    assert (reported[0].rows_written, reported[0].lag) == (1, {})
 
 
 def test_rollback_at_the_start_is_reported_with_its_own_seconds(
