@@ -324,7 +324,7 @@ class StreamLoop:
                 self.waiting_at = time.monotonic()
             self._pause(_POLL_S)
             if self._stopping.is_set():
-                self._listener(RunStopping("" if batches.is_idle else "batch"))
+                self._listener(RunStopping("batch" if batches.has_batch_in_progress else ""))
                 return
         error = query.exception()
         if error is not None:
@@ -339,7 +339,7 @@ class StreamLoop:
         this wait cannot be interrupted. After a failure, nothing is published. So a batch that is
         being read gets no time to finish before its jobs are cancelled.
         """
-        in_time = batches.failure is not None or batches.wait(STOP_GRACE_S)
+        in_time = batches.failure is not None or batches.finish_batch(STOP_GRACE_S)
         failure = batches.failure  # read now, because cancelled jobs cause further failures
         batches.end()
         stop = threading.Thread(target=_stop, args=(query,), daemon=True)

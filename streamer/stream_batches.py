@@ -9,6 +9,8 @@ batch, Spark makes the call for the next batch.
 - No batch is read while a large batch is published, because both would be in memory.
 - If a batch fails, the batch that was read ahead is dropped. Only the table records the progress,
   so the next start reads both batches again.
+- If the run should stop, a batch that is being read ahead or was read ahead is dropped, too. It is
+  not the batch in progress.
 - A batch that does not fit in this process is not read ahead. It is read while it is written, in
   its own call, after the previous batch.
 """
@@ -91,6 +93,7 @@ class StreamBatches:
         self._has_ended = False
         self._change = threading.Condition()
         self._num_calls = 0
+        self._is_reading_ahead = False
         self._published: PlannedBatch | None = None
         self._to_publish = SimpleQueue[PlannedBatch | None]()
         threading.Thread(target=self._publish_all, name="publisher", daemon=True).start()
@@ -100,8 +103,27 @@ class StreamBatches:
         """Whether no batch is being read or published."""
         return not self._num_calls and self._published is None
 
+    @property
+    def has_batch_in_progress(self) -> bool:
+        """Whether a batch is being read or published, and is not dropped if the run should stop."""
+        with self._change:
+            return self._is_in_progress()
+
+    def finish_batch(self, seconds: float) -> bool:
+        """Wait until no batch is in progress; return False if this takes more than ``seconds``.
+
+        This waits for no batch that is read ahead if the run should stop, because that batch is
+        dropped.
+        """
+        with self._change:
+            return self._change.wait_for(lambda: not self._is_in_progress(), seconds)
+
+    def _is_in_progress(self) -> bool:
+        will_drop = self._is_reading_ahead and self._stopping.is_set() and self._published is None
+        return not (self.is_idle or will_drop)
+
     def wait(self, seconds: float) -> bool:
-        """Wait until no batch is in progress; return False if this takes more than ``seconds``."""
+        """Wait until ``is_idle``; return False if this takes more than ``seconds``."""
         with self._change:
             return self._change.wait_for(lambda: self.is_idle, seconds)
 
@@ -127,23 +149,24 @@ class StreamBatches:
         finally:
             with self._change:
                 self._num_calls -= 1
+                self._is_reading_ahead = False
                 self._change.notify_all()
 
     def _process(self, records: DataFrame, batch_id: int) -> None:
         batch = self._make_batch(records, batch_id)
         if batch is None or not self._may_read():
             return
-        is_announced = self._published is None
-        if is_announced:
+        is_read_ahead = self._begin_read()
+        if not is_read_ahead:
             self._announce(batch, batch_id)
         began = time.monotonic()
         exchange = self._read(batch)
         is_read = isinstance(exchange, ReadBatch)
         read_s = time.monotonic() - began if is_read else None
-        is_ahead = self._wait_for_publication()
-        if self._is_over() or (is_ahead and self._stopping.is_set()):
+        self._wait_for_publication()
+        if not self._may_publish(is_read_ahead=is_read_ahead):
             return
-        if not is_announced:
+        if is_read_ahead:
             self._announce(batch, batch_id)
         planned = PlannedBatch(id=batch_id, batch=batch, exchange=exchange, read_s=read_s)
         if is_read and self._reads_ahead:
@@ -157,14 +180,30 @@ class StreamBatches:
         published = self._published
         if published is not None and published.is_large:
             self._wait_for_publication()
+            if self._stopping.is_set():
+                return False
         return not self._is_over()
 
-    def _wait_for_publication(self) -> bool:
-        """Wait until no batch is being published; return whether this call had to wait."""
+    def _begin_read(self) -> bool:
+        """Return whether the next batch is read ahead: while the previous one is published."""
         with self._change:
-            was_publishing = self._published is not None
+            self._is_reading_ahead = self._published is not None
+            return self._is_reading_ahead
+
+    def _may_publish(self, *, is_read_ahead: bool) -> bool:
+        """Return whether a batch that was read may be published; then it is in progress.
+
+        This is decided under the lock, so that ``finish_batch`` waits for the batch if it is
+        published.
+        """
+        with self._change:
+            self._is_reading_ahead = False
+            return not (self._is_over() or (is_read_ahead and self._stopping.is_set()))
+
+    def _wait_for_publication(self) -> None:
+        """Wait until no batch is being published."""
+        with self._change:
             self._change.wait_for(lambda: self._published is None)
-        return was_publishing
 
     def _publish_all(self) -> None:
         while (planned := self._to_publish.get()) is not None:
@@ -172,14 +211,22 @@ class StreamBatches:
                 self._publish(planned)
             except BaseException as error:
                 self._fail(error)
-            del planned  # frees the records before the next batch comes
-            with self._change:
-                self._published = None
-                self._change.notify_all()
+            finally:  # otherwise a call or the end of the run would wait forever
+                del planned  # frees the records before the next batch comes
+                with self._change:
+                    self._published = None
+                    self._change.notify_all()
 
     def _fail(self, error: BaseException) -> None:
+        """Keep the first failure, translated; if it cannot be translated, as it was raised.
+
+        The failure is stored only once, because the thread that waits may read it at any time.
+        """
         if self.failure is None:
-            self.failure = translate(error)
+            try:
+                self.failure = translate(error)
+            except BaseException:  # this calls Spark's JVM, and an error without a cause is no loss
+                self.failure = error
 
     def _is_over(self) -> bool:
         return self._has_ended or self.failure is not None

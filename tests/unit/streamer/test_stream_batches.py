@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from lakemark.errors import Permanent
@@ -41,6 +42,8 @@ class Stream:
         sizes: Arrow bytes of a batch. If there is no size, the batch is read when it is written.
         unreadable: batches that cannot be read.
         refused: batches that cannot be published.
+        may_read: for a held batch, the event that permits to read it.
+        failures: errors of batches that cannot be published, other than ``refused``.
         announced: the batches that were announced, in order.
         stopping: set to stop the run.
     """
@@ -51,6 +54,8 @@ class Stream:
     sizes: dict[int, int | None] = field(default_factory=dict)
     unreadable: set[int] = field(default_factory=set)
     refused: set[int] = field(default_factory=set)
+    may_read: dict[int, threading.Event] = field(default_factory=dict)
+    failures: dict[int, BaseException] = field(default_factory=dict)
     announced: list[int] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
     changed: threading.Condition = field(default_factory=threading.Condition)
@@ -88,6 +93,10 @@ class Stream:
         """Let a batch be published only when the returned event is set."""
         return self.may_publish.setdefault(number, threading.Event())
 
+    def hold_read(self, number: int) -> threading.Event:
+        """Let a batch be read only when the returned event is set; note when reading begins."""
+        return self.may_read.setdefault(number, threading.Event())
+
     def wait_for(self, *happened: str) -> None:
         """Wait until exactly this has happened, and check that nothing more happens soon."""
         with self.changed:
@@ -104,6 +113,9 @@ class Stream:
         if number in self.unreadable:
             message = f"{number} is unreadable"
             raise Permanent(message)
+        if number in self.may_read:
+            self._note(f"begin {number}")
+            assert self.may_read[number].wait(LONG_S)
         size = self.sizes.get(number, 8)
         if size is None:
             return ReadWhenWritten()
@@ -112,6 +124,8 @@ class Stream:
 
     def _publish(self, planned: PlannedBatch) -> None:
         assert self.may_publish.get(planned.id, self._always()).wait(LONG_S)
+        if planned.id in self.failures:
+            raise self.failures[planned.id]
         if planned.id in self.refused:
             message = f"{planned.id} is refused"
             raise Permanent(message)
@@ -188,6 +202,64 @@ def test_stop_drops_the_batch_that_was_read_ahead() -> None:
         may_publish.set()
     assert stream.happened == ["read 0", "read 1", "publish 0"]
     assert stream.batches.failure is None
+
+
+def test_stop_drops_the_batch_that_is_being_read_ahead_and_does_not_wait_for_it() -> None:
+    stream = Stream()
+    may_publish, may_read = stream.hold(0), stream.hold_read(1)
+    with stream.calls(0, 1, 2):
+        stream.wait_for("read 0", "begin 1")
+        stream.stopping.set()
+        assert not stream.batches.finish_batch(MOMENT_S)
+        may_publish.set()
+        assert stream.batches.finish_batch(LONG_S), "the batch that is read will be dropped"
+        assert not stream.batches.has_batch_in_progress
+        assert not stream.batches.is_idle
+        may_read.set()
+    assert stream.happened == ["read 0", "begin 1", "publish 0", "read 1"]
+    assert stream.announced == [0]
+
+
+def test_stop_while_a_large_batch_is_published_reads_no_further_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("streamer.stream_batches._MAX_PUBLISHED_BYTES", 1 << 20)
+    stream = Stream(sizes={0: 2 << 20})
+    may_publish = stream.hold(0)
+    with stream.calls(0, 1):
+        stream.wait_for("read 0")
+        stream.stopping.set()
+        may_publish.set()
+    assert stream.happened == ["read 0", "publish 0"]
+
+
+def test_stop_finishes_the_batch_that_is_being_read_while_no_other_is_published() -> None:
+    stream = Stream()
+    may_read = stream.hold_read(0)
+    with stream.calls(0, 1):
+        stream.wait_for("begin 0")
+        stream.stopping.set()
+        assert not stream.batches.finish_batch(MOMENT_S)
+        may_read.set()
+        assert stream.batches.finish_batch(LONG_S)
+    assert stream.happened == ["begin 0", "read 0", "publish 0"]
+
+
+class Untranslatable(PySparkException):
+    """An error of Spark whose message cannot be read."""
+
+    def __str__(self) -> str:
+        message = "no message"
+        raise ValueError(message)
+
+
+@pytest.mark.parametrize("reads_ahead", [True, False])
+def test_failure_that_cannot_be_translated_ends_the_stream_too(reads_ahead: bool) -> None:
+    failure = Untranslatable("unreadable")
+    stream = Stream(reads_ahead=reads_ahead, failures={0: failure})
+    with stream.calls(0, 1):
+        assert stream.batches.wait(LONG_S)
+    assert stream.batches.failure is failure
 
 
 @pytest.mark.parametrize("size", [None, 2 << 20])
