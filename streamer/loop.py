@@ -19,6 +19,7 @@ from pathlib import Path
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from checkpoints.progress import Progress
@@ -297,21 +298,32 @@ class StreamLoop:
             self._stopping,
             reads_ahead=self._config.read_ahead,
         )
+        try:
+            failure = self._run_query(self._query_writer(start, scratch, batches), batches)
+        finally:  # also if the stream does not start
+            batches.end()
+            self._is_streaming = False
+        if failure is not None:
+            raise failure
+
+    def _query_writer(
+        self, start: KafkaCheckpoint, scratch: Path, batches: StreamBatches
+    ) -> DataStreamWriter:
         writer = self._source.stream(start).writeStream.foreachBatch(batches.on_batch)
         writer = writer.option("checkpointLocation", scratch.as_uri())
         if self._config.mode == "once":
-            writer = writer.trigger(availableNow=True)
-        else:
-            writer = writer.trigger(processingTime=f"{self._config.trigger_interval_s} seconds")
+            return writer.trigger(availableNow=True)
+        return writer.trigger(processingTime=f"{self._config.trigger_interval_s} seconds")
+
+    def _run_query(self, writer: DataStreamWriter, batches: StreamBatches) -> BaseException | None:
+        """Run the stream until it ends; return the failure of a batch, or None."""
         self._is_streaming = True
         query = writer.start()
         try:
             self._await(query, batches)
         finally:
             failure = self._end(query, batches)
-            self._is_streaming = False
-        if failure is not None:
-            raise failure
+        return failure
 
     def _await(self, query: StreamingQuery, batches: StreamBatches) -> None:
         """Wait until the stream ends by itself, fails, or is asked to stop.

@@ -86,6 +86,34 @@ class LosingSource:
         raise Permanent(message)
 
 
+class UnstartableSource(LosingSource):
+    """A source whose stream Spark does not start."""
+
+    def stream(self, start: KafkaCheckpoint) -> object:
+        return UnstartableStream()
+
+
+class UnstartableStream:
+    """The part of Spark's stream and of its writer that a run uses to start it."""
+
+    @property
+    def writeStream(self) -> UnstartableStream:
+        return self
+
+    def foreachBatch(self, on_batch: object) -> UnstartableStream:
+        return self
+
+    def option(self, key: str, value: str) -> UnstartableStream:
+        return self
+
+    def trigger(self, **_: object) -> UnstartableStream:
+        return self
+
+    def start(self) -> object:
+        message = "Spark does not start the stream"
+        raise Permanent(message)
+
+
 class SilentSource(KafkaSource):
     """A source whose broker does not answer after a batch was read."""
 
@@ -200,6 +228,22 @@ def test_lost_offsets_are_reported_once_however_often_their_commit_is_tried(
     skipped = [event for event in reported if isinstance(event, OffsetsLost)]
     assert [lost["count"] for event in skipped for lost in event.lost] == [4]
     assert len(committed) == 1
+
+
+@pytest.mark.parametrize("source", [LosingSource(), UnstartableSource()])
+def test_start_that_fails_leaves_neither_a_thread_nor_a_running_stream(
+    monkeypatch: pytest.MonkeyPatch, source: LosingSource
+) -> None:
+    loop = loop_of(LocalRunner(1), RetryConfig(max_attempts=1), [])
+    loop._source = cast(Any, source)
+    monkeypatch.setattr(loop._sink, "commit_start", lambda *_: None)
+    others = set(threading.enumerate())
+    with pytest.raises(Permanent, match="stream"):
+        loop.run()
+    for thread in set(threading.enumerate()) - others:
+        thread.join(LONG_S / 4)
+    assert not {one.name for one in set(threading.enumerate()) - others}
+    assert loop.position is None
 
 
 def test_committed_batch_is_reported_and_maintained_although_the_broker_does_not_answer() -> None:
