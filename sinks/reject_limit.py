@@ -59,7 +59,7 @@ class RejectCounter:
 
         Args:
             rejected: the number of rejects in the batch.
-            records: the number of records in the batch.
+            records: the number of records in the batch, without ignored tombstones.
             first: one of the rejects, for the error.
 
         Raises:
@@ -72,7 +72,7 @@ class RejectCounter:
                 raise TooManyRejects(*counted, self._limit.max_share, first)
 
     def add(self, rejected: int, records: int) -> None:
-        """Count a batch that was published."""
+        """Count a batch that was published; its numbers are those of ``check``."""
         self._recent = _most_recent([(rejected, records), *self._recent])
 
 

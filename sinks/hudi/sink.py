@@ -143,7 +143,8 @@ class HudiSink:
         except BaseException:
             self._columns.restore(saved)
             raise
-        self._reject_counter.add(result.rejected, result.records)
+        # As in the check of an attempt, ignored tombstones do not count.
+        self._reject_counter.add(result.rejected, result.records - result.ignored)
         self._is_first_batch = False
         self._last_files = result.files
         return result

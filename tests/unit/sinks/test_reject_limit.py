@@ -20,9 +20,11 @@ def good(count: int) -> list[bytes]:
     return [b'{"id": "a", "ts": %d}' % number for number in range(count)]
 
 
-def slow_stream(limit: RejectLimit = DEFAULT) -> JsonStream:
+def slow_stream(limit: RejectLimit = DEFAULT, *, ignores_tombstones: bool = False) -> JsonStream:
     location = StorageLocation(f"memory://{uuid4().hex}/orders")
-    return JsonStream(location, limit=limit, metadata_table=False)
+    return JsonStream(
+        location, limit=limit, ignores_tombstones=ignores_tombstones, metadata_table=False
+    )
 
 
 def test_a_wholly_broken_topic_ends_the_run_however_small_its_batches() -> None:
@@ -58,6 +60,15 @@ def test_only_the_last_records_count() -> None:
     stream.write(good(10))
     stream.write([BROKEN] * 9)
     assert len(stream.reasons()) == 18
+
+
+def test_ignored_tombstones_do_not_dilute_the_share_of_recent_rejects() -> None:
+    stream = slow_stream(ignores_tombstones=True)
+    for _ in range(3):
+        result = stream.write([BROKEN] * 3 + [None] * 1_000)
+        assert (result.rejected, result.ignored, result.records) == (3, 1_000, 1_003)
+    with pytest.raises(TooManyRejects, match="10 of 10 "):
+        stream.write([BROKEN])
 
 
 @pytest.mark.parametrize(
