@@ -2,7 +2,8 @@
 
 Spark collects a batch on its heap, even if the messages are huge. So each record may only be as
 large as the batch's budget divided by the number of records. Spark counts larger records, and omits
-their keys and values. If there is such a record, the batch uses Spark's exchange.
+their keys and values. If there is such a record, the batch uses Spark's exchange. The rows of an
+Arrow batch are chosen so that the largest permitted records fit in it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ _COPIES_ON_HEAP = 6
 #: The setting that limits the rows of Arrow batches, in every version of Spark.
 ROWS_IN_ARROW_BATCH = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
-_ROWS = 10_000
+#: The maximum number of rows in an Arrow batch of small records.
+_MAX_ROWS = 10_000
 _CUT = "__cut"
 
 
@@ -61,6 +63,14 @@ def share_bytes(records: int, budget_bytes: int) -> int:
     return budget_bytes // max(records, 1) - _ROW_OVERHEAD_BYTES
 
 
+def arrow_batch_rows(share: int) -> int:
+    """Return how many rows an Arrow batch may have, if each record may have ``share`` bytes.
+
+    A batch of Kafka records needs at most about budget / 64 MiB = 12 more Arrow batches for this.
+    """
+    return min(_MAX_ROWS, max(1, MAX_ARROW_BATCH_BYTES // max(share, 1)))
+
+
 def collect(batch: KafkaBatch, budget_bytes: int) -> pa.Table:
     """Collect all records of a batch, in order of arrival, with one Spark job.
 
@@ -72,22 +82,26 @@ def collect(batch: KafkaBatch, budget_bytes: int) -> pa.Table:
         TooLarge: a record is larger than its share of the budget.
     """
     spark = batch.records.sparkSession
-    spark.conf.set(ROWS_IN_ARROW_BATCH, _ROWS)
-    records = max(batch.planned_records, 1)
-    share = min(
-        share_bytes(records, budget_bytes),
-        MAX_ARROW_BATCH_BYTES // min(records, _ROWS),
-    )
+    share = share_bytes(batch.planned_records, budget_bytes)
+    spark.conf.set(ROWS_IN_ARROW_BATCH, arrow_batch_rows(share))
     table = _to_arrow(_omit_large_records(batch.records, share))
     cut = pc.sum(table.column(_CUT)).as_py() or 0
     if cut:
-        message = (
-            f"{cut} records are longer than {share} bytes in a batch of {records}, so the batch "
-            "does not fit in the driver; lower source.max_records_per_batch, or give the driver "
-            "more memory (spark.driver.memory)"
-        )
-        raise TooLarge(message)
+        raise TooLarge(_too_large(cut, batch.planned_records, share, budget_bytes))
     return sort_by_arrival(table.drop_columns([_CUT]))
+
+
+def _too_large(cut: int, records: int, share: int, budget_bytes: int) -> str:
+    remedy = "lower source.max_records_per_batch"
+    if budget_bytes < COLLECT_BUDGET_BYTES:
+        remedy += (
+            ", or give the driver more memory: the budget is the smaller of one sixth of "
+            "spark.driver.memory and a quarter of the machine's remaining memory"
+        )
+    return (
+        f"{cut} of {records} records are longer than {share} bytes, their share of the "
+        f"{budget_bytes >> 20} MiB that a batch may take in the driver; {remedy}"
+    )
 
 
 def _omit_large_records(records: DataFrame, share: int) -> DataFrame:
