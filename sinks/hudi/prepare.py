@@ -218,12 +218,18 @@ class WriteBuckets:
 
 
 class FindBuckets:
-    """Returns the buckets that a batch has rows for, and writes nothing. Can be pickled."""
+    """Returns the buckets that a batch has rows for, and writes nothing. Can be pickled.
+
+    It also returns the schema change that the records request. The batch may then have rows for
+    further buckets.
+    """
 
     def __call__(
         self, kind: PortionKind, bucket: Bucket, tables: Iterable[pa.Table]
     ) -> PortionResult:
-        """See ``Write``. The tables are not read."""
+        """See ``Write``. The tables of rows are not read."""
+        if kind is PortionKind.SCHEMA_REQUEST:
+            return SchemaRequest.merge(map(SchemaRequest.from_table, tables))
         return bucket if kind is PortionKind.ROWS else None
 
     def place(self, portions: Sequence[Portion]) -> tuple[FindBuckets, Sequence[Portion]]:

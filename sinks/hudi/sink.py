@@ -34,6 +34,7 @@ from sinks.hudi.exchange import Exchange
 from sinks.hudi.partition_rule import ChangedRows, PartitionChange
 from sinks.hudi.prepare import FindBuckets, PrepareChunk
 from sinks.hudi.sink_progress import SinkProgress
+from sinks.hudi.written_batch import WrittenBatch
 from sinks.reject_limit import RejectCounter, RejectLimit
 
 #: The second attempt has all columns that the first one requested. Further attempts are needed when
@@ -136,9 +137,9 @@ class HudiSink:
             Fenced: another writer moved this streamer's checkpoint, or rolled back the instant.
         """
         saved = self._columns.save()
-        if self._is_first_batch:
-            self._check_not_clustered(batch, exchange)
         try:
+            if self._is_first_batch:
+                self._check_not_clustered(batch, exchange)
             result = self._write(batch, exchange, saved)
         except BaseException:
             self._columns.restore(saved)
@@ -170,11 +171,19 @@ class HudiSink:
 
         Otherwise each start would add a rollback to the timeline, until an operator removes the
         clustering plan. The check reads the batch a second time. So later batches are only checked
-        when they are committed, and so are all batches of a table with a lookup index.
+        when they are committed, and so are all batches of a table with a lookup index. If the
+        records request columns, the buckets are known only when the records are rows with these
+        columns, so the columns are changed before the first attempt.
         """
-        if self._rows.may_be_clustered and self._rows.settings.index is not None:
+        if not self._rows.may_be_clustered or self._rows.settings.index is None:
+            return
+        for _ in range(_MAX_ATTEMPTS):
             found = exchange.run(batch, self._columns.prepare, lambda may_reject: FindBuckets())
             self._rows.check_not_clustered(one for one in found if isinstance(one, Bucket))
+            proposal = WrittenBatch.merge(found).proposal()
+            if not proposal:
+                return
+            self._columns.evolve(proposal)
 
     def _write(self, batch: KafkaBatch, exchange: Exchange, saved: SavedColumns) -> BatchResult:
         timer = StageTimer()

@@ -24,6 +24,7 @@ from streamer.cli import FAILED, OK, main
 from streamer.stream_failure import is_transient
 from tests.json_stream import JsonStream
 from tests.writers import plan_clustering
+from transforms.decode.schema_policy import SchemaPolicy
 
 ROWS = [{"id": key, "ts": 1} for key in "abcd"]
 
@@ -66,6 +67,32 @@ def test_a_batch_is_refused_once_and_goes_on_when_the_plan_was_removed(
     again.write([{"id": key, "ts": 2} for key in "abcd"])
     assert {key: row["ts"] for key, row in again.read().items()} == dict.fromkeys("abcd", 2)
     assert metadata_differences(again.rows.table) == []
+
+
+@pytest.mark.parametrize("change", [{"new": 1}, {"n": 1 << 40}], ids=["new", "wider"])
+@pytest.mark.parametrize("version", [FormatVersion.V9, FormatVersion.V6])
+def test_first_batch_that_changes_columns_is_refused_before_it_requests_an_instant(
+    tmp_path: Path, version: FormatVersion, change: dict[str, object]
+) -> None:
+    location, policy = StorageLocation(str(tmp_path / "t")), SchemaPolicy("evolve", "evolve")
+    stream = JsonStream(location, policy, version=version)
+    stream.write(ROWS)
+    table = stream.rows.table
+    groups = [one.group for one in table.view().latest_slices()]
+    plan_clustering(table.storage, groups[0])
+    instants = table.store.load().instants
+
+    again = JsonStream(location, policy, version=version)
+    changed = [{"id": key, "ts": 2, **change} for key in "abcd"]
+    with pytest.raises(ClusteringPlanned):
+        again.write(changed)
+    assert table.store.load().instants == instants
+    free = [one for one in changed if not _is_in(again, str(one["id"]), groups[0].file_id)]
+    (name,) = change
+    assert name in " ".join(again.write(free).schema_changes)
+    assert len(table.store.load().completed(Action.ROLLBACK)) == 0, "one attempt was enough"
+    read = again.read()
+    assert [read[str(one["id"])] for one in free] == free
 
 
 def test_a_start_keeps_the_plan_and_writes_what_it_does_not_replace(tmp_path: Path) -> None:
