@@ -42,6 +42,7 @@ _OF_ARCHIVAL = (
 )
 _OF_HISTORY = ("tests/unit/timeline/test_lsm_writer.py", "tests/recovery/test_two_archivers.py")
 _OF_UPGRADES = ("tests/unit/streamer/test_table_version.py", "tests/recovery/test_version_6.py")
+_OF_RINGS = ("tests/golden/test_hash_rings.py",)
 _OF_METADATA = ("tests/recovery/test_lost_lease.py", "tests/unit/metadata/test_trust.py")
 
 _CLEANS = (
@@ -739,8 +740,47 @@ _METADATA_TABLES = (
     ),
 )
 
+_HASH_RINGS = (
+    Mutant(
+        "lakemark/transaction/rollback.py",
+        "        delete_rings(context.storage, plan.instant)\n",
+        "",
+        "the buckets of a resize outlive its rollback: every key in them gets a second row",
+        _OF_RINGS,
+    ),
+    Mutant(
+        _RESTORE,
+        "        delete_rings(context.storage, name)\n",
+        "        pass\n",
+        "the buckets of a resize outlive a restore: every key in them gets a second row",
+        _OF_RINGS,
+    ),
+    Mutant(
+        "lakemark/index/ring_files.py",
+        "        if timeline.find(instant) is None:\n            raise",
+        "        if False:\n            raise",
+        "we and Apache Hudi write one key to different buckets after a rollback",
+        _OF_RINGS,
+    ),
+    Mutant(
+        "lakemark/index/ring_files.py",
+        " or timeline.archived_time(instant) is not None",
+        "",
+        "a table is refused after a resize without a marker was archived",
+        _OF_RINGS,
+    ),
+    Mutant(
+        "lakemark/index/lookup.py",
+        "        self.positions[at[live_here]] = position\n",
+        "",
+        "a row that moved to another partition and back is changed where it was deleted: two rows",
+        ("tests/unit/operations/test_lookup_tables.py",),
+    ),
+)
+
 OF_SERVICES = (
     *_CLEANS,
+    *_HASH_RINGS,
     *_RESTORES,
     *_COMPACTIONS,
     *_ARCHIVALS,
