@@ -251,7 +251,7 @@ def _describe_batch(batch: BatchWritten) -> str:
         f"batch {batch.batch_id}: {counted(batch.records_read, 'record')}, {skipped}"
         f"{counted(batch.rows_written, 'row')} ({counted(batch.rows_deleted, 'delete')}), "
         f"{counted(batch.rejects, 'reject')}, {ignored}"
-        f"{size_text(batch.bytes_written)} in {batch.total_s:.2f} s ({stages}){lag}, {commit}"
+        f"{size_text(batch.bytes_written)} in {batch.seconds:.2f} s ({stages}){lag}, {commit}"
     )
 
 
@@ -276,7 +276,7 @@ def _batch_table(batches: deque[BatchWritten]) -> Table:
             f"{batch.rows_deleted:,}",
             f"{batch.rejects:,}",
             size_text(batch.bytes_written),
-            f"{batch.total_s:.2f}",
+            f"{batch.seconds:.2f}",
             *(f"{batch.stage_s[name]:.2f}" if name in batch.stage_s else "" for name in stages),
             f"{sum(batch.lag.values()):,}" if batch.lag else "",
         )

@@ -137,7 +137,11 @@ class BatchWritten:
         rows_deleted: how many of these rows are deletes.
         rejects: the number of records that could not become rows.
         bytes_written: the size of the files.
-        stage_s: the duration of each stage in seconds, in order.
+        seconds: the time from ``BatchPlanned`` to the commit. While the previous batch was written,
+            this batch may already have been read. That time does not count, so that the times of
+            the batches do not overlap.
+        stage_s: the duration of each stage in seconds, in order. The stage ``read`` may overlap the
+            previous batch, so the sum may be more than ``seconds``.
         lag: the number of unread offsets of each partition; empty if the broker did not answer.
         files_written: the number of files.
         ignored: the number of tombstones that were skipped, because the pipeline ignores them.
@@ -152,16 +156,12 @@ class BatchWritten:
     rows_deleted: int = 0
     rejects: int = 0
     bytes_written: int = 0
+    seconds: float = 0.0
     stage_s: Mapping[str, float] = field(default_factory=dict)
     lag: Mapping[int, int] = field(default_factory=dict)
     files_written: int = 0
     ignored: int = 0
     offsets_skipped: int = 0
-
-    @property
-    def total_s(self) -> float:
-        """The duration of all stages, in seconds."""
-        return sum(self.stage_s.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -382,8 +382,9 @@ class StreamLoop:
         self._source.forget_first_start()
         self._source.commit_group_offsets(batch.end)
         self._totals.update(batches=1, rows=result.rows)
+        seconds = self.committed_at - planned.announced_at
         lag = self._source.lag_if_known(batch.end)
-        self._listener(_batch_written(batch_id, result, planned.read_s, lag))
+        self._listener(_batch_written(planned, result, seconds, lag))
         if result.schema_changes:
             self._listener(SchemaEvolved(batch_id, result.schema_changes))
         if result.partition_changes:
@@ -444,20 +445,21 @@ class _PlannedBatches:
 
 
 def _batch_written(
-    batch_id: int, result: BatchResult, read_s: float | None, lag: Mapping[int, int]
+    planned: PlannedBatch, result: BatchResult, seconds: float, lag: Mapping[int, int]
 ) -> BatchWritten:
-    stage_s = result.seconds if read_s is None else {"read": read_s, **result.seconds}
+    read_s = {} if planned.read_s is None else {"read": planned.read_s}
     return BatchWritten(
-        batch_id,
+        planned.id,
         result.instant,
         result.records,
-        result.rows,
-        result.deletes,
-        result.rejected,
-        result.written_bytes,
-        stage_s,
-        lag,
-        result.files,
-        result.ignored,
-        result.skipped,
+        rows_written=result.rows,
+        rows_deleted=result.deletes,
+        rejects=result.rejected,
+        bytes_written=result.written_bytes,
+        seconds=seconds,
+        stage_s={**read_s, **result.seconds},
+        lag=lag,
+        files_written=result.files,
+        ignored=result.ignored,
+        offsets_skipped=result.skipped,
     )

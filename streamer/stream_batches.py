@@ -44,12 +44,14 @@ class PlannedBatch:
         id: the number that Spark gave to the batch.
         batch: the records and offsets.
         exchange: moves the records to the sink.
+        announced_at: when the batch was announced, in seconds of ``time.monotonic``.
         read_s: how many seconds reading took; None if the batch is read while it is written.
     """
 
     id: int
     batch: KafkaBatch
     exchange: Exchange
+    announced_at: float
     read_s: float | None
 
     @property
@@ -159,7 +161,7 @@ class StreamBatches:
         is_read_ahead = self._begin_read()
         if not is_read_ahead:
             self._announce(batch, batch_id)
-        began = time.monotonic()
+        began = announced_at = time.monotonic()
         exchange = self._read(batch)
         is_read = isinstance(exchange, ReadBatch)
         read_s = time.monotonic() - began if is_read else None
@@ -168,7 +170,10 @@ class StreamBatches:
             return
         if is_read_ahead:
             self._announce(batch, batch_id)
-        planned = PlannedBatch(id=batch_id, batch=batch, exchange=exchange, read_s=read_s)
+            announced_at = time.monotonic()
+        planned = PlannedBatch(
+            id=batch_id, batch=batch, exchange=exchange, announced_at=announced_at, read_s=read_s
+        )
         if is_read and self._reads_ahead:
             self._published = planned
             self._to_publish.put(planned)

@@ -223,7 +223,8 @@ class _Batches:
         self._run, self._now = factory.run, now
         self.clock = UTC_CLOCK
         one = factory.one_counter
-        self._seconds = factory.one_seconds("batch_seconds", "Seconds of a batch, all stages")
+        text = "Seconds of a batch without the time in which the previous batch was written"
+        self._seconds = factory.one_seconds("batch_seconds", text)
         self._stages = factory.counter("stage_seconds", "Seconds spent in a stage", "stage")
         self._stage_name = BoundedLabel()
         self._records = one("records_read", "Records read from Kafka")
@@ -255,7 +256,7 @@ class _Batches:
 
     def add(self, event: BatchWritten) -> None:
         self.planned.set(0)
-        self._seconds.observe(event.total_s)
+        self._seconds.observe(event.seconds)
         for stage, seconds in event.stage_s.items():
             self._stages.labels(*self._run, self._stage_name(stage)).inc(seconds)
         self._records.inc(event.records_read)

@@ -23,6 +23,7 @@ BATCH = events.BatchWritten(
     rows_deleted=10,
     rejects=3,
     bytes_written=1_500_000,
+    seconds=0.6,
     stage_s={"read": 0.25, "write": 0.5},
     lag={0: 4, 1: 6},
 )
@@ -56,7 +57,7 @@ DESCRIBED: list[tuple[Event, str]] = [
     (events.BatchPlanned(2, {0: 600, 1: 400}), "batch 2: 1,000 records planned"),
     (
         BATCH,
-        "batch 2: 1,000 records, 900 rows (10 deletes), 3 rejects, 1.4 MiB in 0.75 s "
+        "batch 2: 1,000 records, 900 rows (10 deletes), 3 rejects, 1.4 MiB in 0.60 s "
         "(read 0.25, write 0.50), 10 behind, commit 20260501000000000",
     ),
     (

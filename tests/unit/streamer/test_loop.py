@@ -264,11 +264,18 @@ def test_committed_batch_is_reported_and_maintained_although_the_broker_does_not
         reported.append,
     )
     batch = kafka_batch("orders", 1, [{"id": "a", "ts": 1, "new": True}, b"no JSON"])
-    loop._publish(PlannedBatch(id=0, batch=batch, exchange=stream.exchange, read_s=None))
+    announced_at = time.monotonic()
+    loop._publish(
+        PlannedBatch(
+            id=0, batch=batch, exchange=stream.exchange, announced_at=announced_at, read_s=1_000.0
+        )
+    )
     kinds = [type(event) for event in reported]
     assert kinds == [BatchWritten, SchemaEvolved, RecordsRejected, CompactionCompleted]
     assert isinstance(reported[0], BatchWritten)
     assert (reported[0].rows_written, reported[0].lag) == (1, {})
+    assert reported[0].stage_s["read"] == 1_000.0
+    assert 0 < reported[0].seconds < time.monotonic() - announced_at, "reading has overlapped"
 
 
 def test_rollback_at_the_start_is_reported_with_its_own_seconds(

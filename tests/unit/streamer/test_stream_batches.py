@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -45,6 +46,7 @@ class Stream:
         may_read: for a held batch, the event that permits to read it.
         failures: errors of batches that cannot be published, other than ``refused``.
         announced: the batches that were announced, in order.
+        announced_at: when each published batch was announced.
         stopping: set to stop the run.
     """
 
@@ -57,6 +59,7 @@ class Stream:
     may_read: dict[int, threading.Event] = field(default_factory=dict)
     failures: dict[int, BaseException] = field(default_factory=dict)
     announced: list[int] = field(default_factory=list)
+    announced_at: dict[int, float] = field(default_factory=dict)
     stopping: threading.Event = field(default_factory=threading.Event)
     changed: threading.Condition = field(default_factory=threading.Condition)
     batches: StreamBatches = field(init=False)
@@ -123,6 +126,7 @@ class Stream:
         return ReadBatch(pa.table({"value": pa.nulls(size, pa.int8())}), LocalRunner(1))
 
     def _publish(self, planned: PlannedBatch) -> None:
+        self.announced_at[planned.id] = planned.announced_at
         assert self.may_publish.get(planned.id, self._always()).wait(LONG_S)
         if planned.id in self.failures:
             raise self.failures[planned.id]
@@ -153,6 +157,18 @@ def test_one_batch_is_read_ahead_and_all_are_published_in_order() -> None:
     published = [one for one in stream.happened if one.startswith("publish")]
     assert published == ["publish 0", "publish 1", "publish 2", "publish 3"]
     assert stream.batches.failure is None
+
+
+def test_times_of_batches_do_not_overlap() -> None:
+    stream = Stream()
+    may_publish = stream.hold(0)
+    began = time.monotonic()
+    with stream.calls(0, 1):
+        stream.wait_for("read 0", "read 1")
+        released = time.monotonic()
+        may_publish.set()
+    assert began <= stream.announced_at[0] < released
+    assert released <= stream.announced_at[1] <= time.monotonic()
 
 
 def test_nothing_is_read_ahead_if_that_is_off() -> None:

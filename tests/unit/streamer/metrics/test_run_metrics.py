@@ -101,7 +101,8 @@ def test_batch_is_counted_by_stage_and_kind(watched: Watched) -> None:
         rows_written=6,
         rows_deleted=2,
         bytes_written=900,
-        stage_s={"write": 0.5, "commit": 0.25},
+        seconds=0.8,
+        stage_s={"read": 4.0, "write": 0.5, "commit": 0.25},
         files_written=4,
         offsets_skipped=3,
     )
@@ -114,7 +115,7 @@ def test_batch_is_counted_by_stage_and_kind(watched: Watched) -> None:
     assert watched("records_rejected_total") == 2
     assert watched("partition_changes_total") == 3
     assert watched("stage_seconds_total", stage="write") == 0.5
-    assert watched("batch_seconds_sum") == 0.75
+    assert watched("batch_seconds_sum") == 0.8
     assert watched("batch_seconds_count") == 1
     assert watched("batch_in_progress_records") == 0
     assert watched("last_commit_timestamp_seconds") == 1_000
