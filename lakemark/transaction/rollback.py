@@ -101,8 +101,8 @@ def recover(context: TableContext) -> list[str]:
         pending = {i.requested_at for i in writing}
         clear_expired(context.storage, context.multi_writer.heartbeats, pending)
     compactions = timeline.pending(*_COMPACTIONS)
-    may_be_undone = compactions and (
-        timeline.completed(Action.ROLLBACK) or any(is_unplanned(context, i) for i in compactions)
+    may_be_undone = any(is_unplanned(context, i) for i in compactions) or (
+        timeline.completed(Action.ROLLBACK) and timeline.pending(*_COMPACTIONS, Action.CLUSTERING)
     )
     is_late = bool(rolled_back_and_completed(context.timeline, timeline))
     if not (is_late or may_be_undone or timeline.pending(Action.ROLLBACK, *COMMITS)):
@@ -447,13 +447,19 @@ def _without(
 
 
 def _forget_undone(context: TableContext, timeline: Timeline) -> None:
-    """Remove the plans of compactions that were rolled back after they had completed.
+    """Remove the plans of table services that were rolled back after they had completed.
 
-    The writer that rolled the compaction back died before it removed the plan, so the compaction
-    is pending again. In table version 6,
-    a commit may have written logs to the slice of such a compaction since. Then the plan is kept,
-    and the compaction is executed again. Inflight compactions without a plan are removed, too.
+    The writer that rolled the service back died before it removed the plan, so the service is
+    pending again. In table version 6, a commit may have written logs to the slice of such a
+    compaction since. Then the plan is kept, and the compaction is executed again. Inflight
+    compactions without a plan are removed, too. In version 6, a rolled back attempt at a clustering
+    looks like a rolled back clustering, so its plan is kept until an operator removes it.
     """
+    for clustering in timeline.pending(Action.CLUSTERING):
+        name = clustering.requested_at
+        undone = rollbacks_since(context.timeline, name, timeline)
+        if any(plan.instant == name and plan.action == Action.REPLACE_COMMIT for plan in undone):
+            context.timeline.forget(clustering)
     for compaction in timeline.pending(*_COMPACTIONS):
         name = compaction.requested_at
         if forget_unplanned(context, compaction):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,9 +17,13 @@ from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import FILE_NAME, PARTITION_PATH, RECORD_KEY
 from lakemark.operations.hash_ring_assigner import buckets_in
+from lakemark.operations.open_table import OpenTable
+from lakemark.operations.rollback import roll_back_instant
 from lakemark.timeline.timeline import Timeline
+from tests.depth import sample
 from tests.golden.golden_table import GoldenTable, open_golden, unpack
 from tests.golden.shared_tables import SharedTables
+from tests.storages import WatchedStorage
 
 _NAME = "v9_mor_consistent_hashing"
 
@@ -106,6 +111,38 @@ def test_undoing_a_resize_also_undoes_its_rings(undo: str, tmp_path: Path) -> No
     assert not any(name.startswith(resize.requested_at) for name in stored)
     _check_upsert(was_open)
     _check_upsert(lakemark.open(golden.root))
+
+
+def test_rollback_of_a_resize_is_completed_after_a_death_at_any_write(tmp_path: Path) -> None:
+    golden = unpack(_NAME, tmp_path)
+    (resize,) = golden.table.timeline.completed(Action.REPLACE_COMMIT)
+    completed = golden.table.timeline.completed(*COMMITS)
+    for later in reversed(completed[completed.index(resize) + 1 :]):
+        lakemark.open(golden.root).rollback(later.requested_at)
+    left: list[Path] = []
+
+    def before_write(_: str, __: str) -> None:
+        left.append(tmp_path / f"left{len(left)}")
+        shutil.copytree(golden.root, left[-1])
+        for expired in (".locks", ".heartbeat"):
+            shutil.rmtree(left[-1] / ".hoodie" / expired, ignore_errors=True)
+
+    watched = WatchedStorage(golden.storage, before_write)
+    roll_back_instant(OpenTable(watched, golden.properties), resize.requested_at)
+    rings = set[str]()
+    for root in [left[0], *sample(left[1:], one_in=4)]:
+        table = lakemark.open(root, only_writer=True)
+        _check_upsert(table)
+        rings.add(_ring(open_golden(_NAME, _moved(root)), "r0").instant)
+    assert rings == {FIRST_INSTANT, resize.requested_at}, "deaths before and after the rollback"
+
+
+def _moved(root: Path) -> Path:
+    """Move a table to where ``open_golden`` looks for it, and return the folder."""
+    folder = root.with_suffix(".of")
+    (folder / _NAME).mkdir(parents=True)
+    root.rename(folder / _NAME / "table")
+    return folder
 
 
 def _without_marker(folder: Path) -> tuple[GoldenTable, Instant]:

@@ -749,6 +749,13 @@ _HASH_RINGS = (
         _OF_RINGS,
     ),
     Mutant(
+        "lakemark/transaction/rollback.py",
+        "            context.timeline.forget(clustering)\n",
+        "            pass\n",
+        "a clustering whose rollback died at its end is pending for ever, and refuses all writes",
+        _OF_RINGS,
+    ),
+    Mutant(
         _RESTORE,
         "        delete_rings(context.storage, name)\n",
         "        pass\n",
