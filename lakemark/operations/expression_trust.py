@@ -3,8 +3,8 @@
 Queries skip folders by these expressions, so a row with another value would be missed. Other
 writers may store such rows, because only lakemark knows the expressions. So each commit of lakemark
 states that all rows have the right values. It does so only if no other writer committed rows
-before. If the newest commit of rows has no such statement, another writer committed it, or an
-earlier one. Then queries do not use the expressions. They still use the partition columns
+before. If the newest commit that added rows has no such statement, another writer made that commit
+or an earlier one. Then queries do not use the expressions. They still use the partition columns
 themselves, and the statistics of the other columns.
 """
 
@@ -19,6 +19,9 @@ from lakemark.model.action import COMMITS
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.timeline.timeline import Timeline
 from lakemark.timeline.timeline_store import TimelineStore
+
+#: Operations that add no rows (``WriteOperationType`` of Apache Hudi 1.2.0).
+_DELETES = frozenset({"DELETE", "DELETE_PREPPED", "DELETE_PARTITION"})
 
 
 def trusted_expressions(
@@ -80,5 +83,5 @@ def _statement(metadata: CommitMetadata, text: str) -> bool | None:
     """Return what a commit says about all rows until then; None if it added no rows."""
     if metadata.extra_metadata.get(keys.PARTITION_EXPRESSIONS) == text:
         return True
-    adds_rows = metadata.may_change_schema and bool(metadata.write_stats)
-    return False if adds_rows else None
+    adds_rows = metadata.may_change_schema and metadata.operation not in _DELETES
+    return False if adds_rows and metadata.write_stats else None

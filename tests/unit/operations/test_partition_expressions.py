@@ -236,6 +236,22 @@ def test_earlier_commit_of_another_writer_in_version_6_counts(tmp_path: Path) ->
     assert len(reopen(str(path)).scan(where=condition).slices) == 3
 
 
+@pytest.mark.parametrize(("operation", "is_kept"), [("DELETE_PREPPED", True), ("UPSERT", False)])
+def test_deletes_by_another_writer_do_not_end_the_statement(
+    operation: str, is_kept: bool, tmp_path: Path
+) -> None:
+    path = tmp_path / "t"
+    table = create(path, ["day(at)"], version=6, metadata_table=False)
+    table.upsert(rows(("a", AT, 1), ("b", AT + timedelta(days=1), 1)))
+    table.delete(["b"])
+    commit = max((path / ".hoodie").glob("*.deltacommit"))
+    metadata = json.loads(commit.read_text())
+    del metadata["extraMetadata"][keys.PARTITION_EXPRESSIONS]
+    commit.write_text(json.dumps({**metadata, "operationType": operation}))
+    condition = "at < '2026-01-03 00:00:00'"
+    assert len(reopen(str(path)).scan(where=condition).slices) == (1 if is_kept else 2)
+
+
 @pytest.mark.parametrize(
     "text",
     ["{", "[]", json.dumps({"at_day": "week(at)"}), json.dumps({"other": "day(at)"})],
