@@ -4,18 +4,18 @@ A run without faults counts the writes of a scenario, and copies the store befor
 copy is the state that a process leaves if it dies before this write, or right after the previous
 one.
 
-Then the scenario runs again and again, and one write gets no answer each time. Of every two
-consecutive writes, the seed selects one. The write is carried out on a local disk and does not
-arrive on S3, or the reverse. Afterwards queries find the expected rows. The next process finishes
-the work, and does not rebuild a metadata table that is still consistent.
+Then the scenario runs again and again, and one write gets no answer each time. The write is carried
+out on a local disk and does not arrive on S3, or the reverse. Afterwards queries find the expected
+rows. The next process finishes the work, and does not rebuild a metadata table that is still
+consistent.
 
 Equal stores are checked once. Two stores are equal if their files differ only in the times and ids
 in their names, and if overwritten files have the same content. If many files of one folder are
 deleted one after the other, only the first and the last deletion are tested.
 
-In ``make test-deep`` every write gets no answer, in both ways and on both stores, and every
-deletion is tested. At a depth below 1, the seed also selects the writes before which the process
-dies.
+The seed selects every second of the writes before which the process dies, and every fourth of those
+that get no answer. In ``make test-deep``, the process dies before every write, every write gets no
+answer, in both ways and on both stores, and every deletion is tested.
 """
 
 from __future__ import annotations
@@ -77,12 +77,12 @@ def test_next_process_finishes_the_work_of_one_stopped_at_any_write(
     checked = Checked(scenario, store, states)
     assert scenario.rows(origin) == states[0]
     deaths = _deaths(scenario, store, origin)
-    chosen = sample(deaths)
+    chosen = sample(deaths, one_in=2)
     for nth in chosen + [other for other in deaths if other not in chosen]:
         if nth in chosen or len(checked.seen) < len(states):
             checked.check(deaths[nth], f"dead before write {nth}")
     assert checked.seen == set(range(len(states))), "deaths before and after each publication"
-    for nth in sample(list(deaths)[:-1], one_in=2):
+    for nth in sample(list(deaths)[:-1], one_in=4):
         for when in DOUBTS if EVERYTHING else [DOUBTS[(nth + isinstance(store, OnS3)) % 2]]:
             left = store.copy(origin)
             is_done = _doubt(scenario, left, nth, when)

@@ -29,10 +29,17 @@ CONDITIONS = [
 ]
 
 
-@pytest.fixture(params=[(6, "MERGE_ON_READ"), (8, "COPY_ON_WRITE"), (9, "MERGE_ON_READ")], ids=str)
-def table(request: pytest.FixtureRequest, tmp_path: Path) -> lakemark.Table:
+@pytest.fixture(
+    scope="module",
+    params=[(6, "MERGE_ON_READ"), (8, "COPY_ON_WRITE"), (9, "MERGE_ON_READ")],
+    ids=str,
+)
+def table(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> lakemark.Table:
+    """A table that the tests only read."""
     version, table_type = request.param
-    made = create(str(tmp_path / "orders"), table_type, version)
+    made = create(str(tmp_path_factory.mktemp("explained") / "orders"), table_type, version)
     made.upsert(rows(*((f"n{v}", "north", 1, v) for v in range(6))))
     made.upsert(rows(*((f"s{v}", "south", 2, v) for v in range(3, 12))))
     made.upsert(rows(("n1", "north", 3, 7), ("w", "west", 3, 1)))
