@@ -67,11 +67,15 @@ check: venv ## format, lint, types, import layers, dead code
 	$(BIN)/python scripts/import_circles.py $(PACKAGES)
 	$(BIN)/vulture
 
-test: jars ## all tests but the long ones and those that ask Apache Hudi
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not (slow or oracle or spark or kafka)" $(ARGS) \
-	    || [ $$? -eq 5 ] # 5: ARGS left none of these
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "(spark or kafka) and not (slow or oracle)" \
-	    $(ARGS) || [ $$? -eq 5 ]
+# The part of the large matrices that runs: all with ARGS, else as much as this machine can (tests/speed.py).
+HERE = $${LAKEMARK_DEPTH:-$(if $(ARGS),1,$$($(BIN)/python -m tests.speed))}
+
+test: jars ## all tests but the long ones and those that ask Apache Hudi; on a slow machine, samples
+	export LAKEMARK_DEPTH=$(HERE); \
+	{ $(BIN)/python -m pytest -n 2 --dist worksteal \
+	    -m "not (slow or oracle or spark or kafka)" $(ARGS) || [ $$? -eq 5 ]; } && \
+	{ $(BIN)/python -m pytest -n 2 --dist worksteal \
+	    -m "(spark or kafka) and not (slow or oracle)" $(ARGS) || [ $$? -eq 5 ]; } # 5: none of these
 
 test-oracle: jars venv-spark35 ## the tests that ask Apache Hudi
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "oracle and not slow" $(ARGS)
