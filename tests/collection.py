@@ -4,8 +4,8 @@ It imports the files that name a mark for which ``-m`` asks. Each worker needs s
 of some three hundred files. A run of only the tests with Spark, with Apache Hudi, or of the long
 tests needs a few of them.
 
-At a depth below 1 (``tests.depth``), the seed selects the cases of each matrix in ``MATRICES`` and
-of the long tests, which take most of the time. Everything else runs whole.
+At a depth below 1 (``tests.depth``), the seed selects the cases of each matrix in ``MATRICES``, and
+long tests of each file, which together take most of the time. Everything else runs whole.
 """
 
 from __future__ import annotations
@@ -63,10 +63,15 @@ def check_marks_are_named(items: Iterable[pytest.Item]) -> None:
 
 
 def unsampled(items: Iterable[pytest.Item]) -> set[pytest.Item]:
-    """Return the cases of matrices that the seed does not select; none from depth 1 on."""
+    """Return the cases of matrices that the seed does not select; none from depth 1 on.
+
+    The cases of one test function are a matrix. All long tests of one file are a matrix, too.
+    """
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.nodeid.startswith(MATRICES) or item.get_closest_marker("slow") is not None:
+        if item.get_closest_marker("slow") is not None:
+            cases.setdefault(item.nodeid.partition("::")[0], []).append(item)
+        elif item.nodeid.startswith(MATRICES):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     chosen = {item for name, matrix in cases.items() for item in sample(matrix, name=name)}
     return {item for matrix in cases.values() for item in matrix} - chosen

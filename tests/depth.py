@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterable
+from itertools import count, takewhile
 from math import ceil
 from typing import TypeVar
 
@@ -37,11 +38,13 @@ def sample(cases: Iterable[T], one_in: int = 1, name: str = "") -> list[T]:
         name: what the cases belong to, so that samples with other names are independent.
     """
     listed = list(cases)
-    if EVERYTHING:
+    if EVERYTHING or not listed:
         return listed
     drawn = random.Random(f"{SEED} {name}")
     step = one_in / DEPTH
-    starts = [int(number * step) for number in range(ceil(len(listed) / step))]
+    # Not ``ceil(len(listed) / step)`` of them: rounding errors may add one at the end.
+    numbers = (int(number * step) for number in count())
+    starts = list(takewhile(lambda start: start < len(listed), numbers))
     ends = [*starts[1:], len(listed)]
     return [drawn.choice(listed[first:end]) for first, end in zip(starts, ends, strict=True)]
 

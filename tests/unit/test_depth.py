@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests import depth, speed
 from tests.collection import unsampled
@@ -39,6 +41,16 @@ def test_some_case_of_a_small_matrix_is_drawn(count: int, monkeypatch: pytest.Mo
     monkeypatch.setattr(depth, "DEPTH", 0.1)
     monkeypatch.setattr(depth, "EVERYTHING", False)
     assert len(depth.sample(range(count))) == 1
+
+
+@given(st.integers(1, 100), st.integers(0, 300), st.integers(1, 10))
+def test_any_depth_draws_its_share(percent: int, cases: int, one_in: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(depth, "DEPTH", percent / 100)
+        patch.setattr(depth, "EVERYTHING", False)
+        drawn = depth.sample(range(cases), one_in)
+    assert drawn == sorted({*drawn})
+    assert abs(len(drawn) - cases * percent / 100 / one_in) <= 1
 
 
 def test_only_cases_of_matrices_are_left_out(
