@@ -133,7 +133,7 @@ OF_STATISTICS = (
     ),
     Mutant(
         "lakemark/operations/expression_trust.py",
-        "return False if adds_rows else None",
+        "return False if adds_rows and metadata.write_stats else None",
         "return None",
         "a query misses rows for which another writer stored another partition value",
         _OTHER_WRITERS,

@@ -478,8 +478,8 @@ _ROLLBACKS = (
     ),
     Mutant(
         _ROLLBACK,
-        " or any(is_unplanned(context, i) for i in compactions)",
-        "",
+        "any(is_unplanned(context, i) for i in compactions) or (",
+        "(",
         "a compaction without a plan stays on the timeline, and Apache Hudi cannot read the table",
         ("tests/unit/transaction/test_rollback.py",),
     ),
