@@ -14,6 +14,8 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from benchmarks.peers.contract import Answer, Batch, TableShape, Task
 from benchmarks.peers.spark_session import local_session
+from streamer.sources.kafka import FETCH_PROPERTIES
+from streamer.sources.poll_size import MAX_RECORDS
 from streamer.toolchain import cache_home, find_spark, resolve, spark_kafka_jars
 
 
@@ -28,9 +30,14 @@ def start_session(
 
 
 def kafka_stream(spark: SparkSession, task: Task) -> DataFrame:
-    """Read the topic from its beginning as a stream of batches of limited size."""
+    """Read the topic from its beginning as a stream of batches of limited size.
+
+    All peers fetch as lakemark does, so that the floor shows the limit, not Kafka's defaults.
+    """
+    properties = {**FETCH_PROPERTIES, "max.poll.records": str(MAX_RECORDS)}
     return (
         spark.readStream.format("kafka")
+        .options(**{f"kafka.{name}": value for name, value in properties.items()})
         .option("kafka.bootstrap.servers", task.bootstrap)
         .option("subscribe", task.topic)
         .option("startingOffsets", "earliest")

@@ -37,7 +37,7 @@ from streamer.sources.poll_size import poll_records, sample_offsets
 #: Fewer and larger fetches than the consumer's defaults (1 MiB and 500 records). Together with
 #: ``poll_size``, this reduces the time of a batch of small records by a sixth to a quarter. The
 #: pipeline file may override this property.
-_FETCH_PROPERTIES = {"max.partition.fetch.bytes": str(8 << 20)}
+FETCH_PROPERTIES = {"max.partition.fetch.bytes": str(8 << 20)}
 _POLL_RECORDS = "max.poll.records"
 
 #: The largest total size of the values from which a schema is inferred.
@@ -79,7 +79,7 @@ class KafkaSource:
         self._keeps_keys = keeps_keys
         self.sampled_record_bytes = 0
         self._properties = {
-            **_FETCH_PROPERTIES,
+            **FETCH_PROPERTIES,
             **settings.resolve(config.consumer, "source.consumer"),
             "bootstrap.servers": config.bootstrap_servers,
             "isolation.level": config.isolation_level,
