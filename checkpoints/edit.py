@@ -209,7 +209,7 @@ def _commit_or_withdraw(
         # The metadata table may already contain the commit.
         with suppress(HudiError):
             roll_back(context, transaction.instant)
-        transaction.leave()
+        transaction.stop_heartbeat()
         raise
     return completed
 

@@ -296,7 +296,7 @@ class AsyncCompactor:
                 compaction.undo()
             raise
         finally:
-            compaction.leave()
+            compaction.stop_heartbeat()
 
     def _try_publish(
         self, job: _Job, compaction: Compaction, stats: Sequence[WriteStat], started: float

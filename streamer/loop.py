@@ -289,7 +289,7 @@ class StreamLoop:
         return self._sink.progress()
 
     def _stream(self, start: KafkaCheckpoint, scratch: Path) -> None:
-        planned = _PlannedBatches(start, self._topic_id, scratch, self._check_read)
+        planned = _BatchPlanner(start, self._topic_id, scratch, self._check_read)
         batches = StreamBatches(
             planned.next,
             self._announce,
@@ -407,7 +407,7 @@ def _stop(query: StreamingQuery) -> None:
         query.stop()
 
 
-class _PlannedBatches:
+class _BatchPlanner:
     """Builds the batches of a stream from the plans in Spark's offset log."""
 
     def __init__(

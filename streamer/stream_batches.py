@@ -33,7 +33,7 @@ from streamer.stream_failure import translate
 #: The next batch is read only while a batch of at most this size is published. This is half of the
 #: largest size of a batch (``sinks.hudi.collect``). So two batches together take at most one and a
 #: half times the memory of the largest one.
-_MAX_PUBLISHED_BYTES = COLLECT_BUDGET_BYTES // 2
+_MAX_BYTES_TO_READ_AHEAD = COLLECT_BUDGET_BYTES // 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class PlannedBatch:
     def is_large(self) -> bool:
         """Whether this batch is too large for another batch in memory."""
         read = self.exchange
-        return isinstance(read, ReadBatch) and read.size_bytes > _MAX_PUBLISHED_BYTES
+        return isinstance(read, ReadBatch) and read.size_bytes > _MAX_BYTES_TO_READ_AHEAD
 
 
 class StreamBatches:

@@ -157,9 +157,9 @@ class Compaction:
         roll_back(self.table.context, self.execution.instant)
         self.table.refresh()
 
-    def leave(self) -> None:
+    def stop_heartbeat(self) -> None:
         """Stop the heartbeat. If the compaction is unpublished, other writers may execute it."""
-        self.execution.leave()
+        self.execution.stop_heartbeat()
 
     def run(self, runner: Runner) -> tuple[Instant, CommitMetadata]:
         """Rewrite and publish, with the schema and bucket settings of the newest commit."""
@@ -170,7 +170,7 @@ class Compaction:
             self.undo()
             raise
         finally:
-            self.leave()
+            self.stop_heartbeat()
 
     def _newest_table_facts(self) -> dict[str, str]:
         newest = self.table.newest_metadata()

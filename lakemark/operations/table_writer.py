@@ -286,7 +286,7 @@ class TableWriter:
             try:
                 roll_back(self.table.context, abandoned.instant)
             finally:
-                abandoned.leave()
+                abandoned.stop_heartbeat()
             self.table.refresh()
 
     def cancel(self) -> None:
@@ -446,7 +446,7 @@ class TableWriter:
             self.table.refresh()
             return []
         finally:
-            compaction.leave()
+            compaction.stop_heartbeat()
 
     def _context(self, instant: str) -> WriteContext:
         return write_context(

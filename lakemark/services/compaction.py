@@ -152,9 +152,9 @@ class CompactionExecution:
         completed, timeline = self._transaction.commit(metadata, describe=describe)
         return completed, metadata, timeline
 
-    def leave(self) -> None:
+    def stop_heartbeat(self) -> None:
         """Stop the heartbeat, so that other writers may execute the plan if it is not completed."""
-        self._transaction.leave()
+        self._transaction.stop_heartbeat()
 
 
 @dataclass(frozen=True)

@@ -60,13 +60,13 @@ class _Note:
     Attributes:
         is_changed: whether the path itself has changed. False for the parents of a changed folder;
             a parent is forced only if the time of the parent's last change differs.
-        turn: the lock of the thread that forces the path. If two threads force a file, Linux
+        lock: the lock of the thread that forces the path. If two threads force a file, Linux
             reports a lost page to only one of them. So the second thread waits until the first has
             recorded the error.
     """
 
     is_changed: bool
-    turn: Lock
+    lock: Lock
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ class Unsynced:
         note = self._notes.get(full_path)
         if note is None:
             return None
-        with note.turn:
+        with note.lock:
             note = self._notes.get(full_path)
             return None if note is None else self._force(full_path, note)
 
@@ -252,7 +252,7 @@ class Unsynced:
         if earlier is None:
             self._notes[full_path] = _Note(is_changed, Lock())
         else:
-            self._notes[full_path] = _Note(is_changed or earlier.is_changed, earlier.turn)
+            self._notes[full_path] = _Note(is_changed or earlier.is_changed, earlier.lock)
 
     def _note_folders_of(self, full_path: str) -> None:
         """Note the folder of a path as changed, and note all its parents up to the root.

@@ -172,7 +172,7 @@ class Transaction:
             _check_free(context, pending)
             _check_not_undone(context, pending, context.timeline.load())
             clear_attempts(context, pending, lease)  # model: clear attempts
-            return cls._create_attempt(context, pending, lease, lock_wait_s)  # model: take up
+            return cls._create_attempt(context, pending, lease, lock_wait_s)  # model: resume
 
     @classmethod
     def _requested(cls, context: TableContext, action: Action, timeline: Timeline) -> Transaction:
@@ -253,7 +253,7 @@ class Transaction:
                 content = self._content(metadata)
             completed = self._publish_under(lease, metadata, content, timeline)
         self._delete_leftovers()
-        self.leave()
+        self.stop_heartbeat()
         return completed, timeline.with_instant(completed)
 
     def _check_others(self, metadata: CommitMetadata, timeline: Timeline) -> None:
@@ -281,15 +281,15 @@ class Transaction:
         # model: generate completion time
         return self._publish(publication, self._context.generate_time(timeline.newest_time))
 
-    def leave(self) -> None:
+    def stop_heartbeat(self) -> None:
         """Stop the heartbeat. If the instant is pending, other writers may now roll it back."""
         if self._heartbeat is not None:
-            self._heartbeat.stop()  # model: leave
+            self._heartbeat.stop()  # model: stop heartbeat
 
     def cancel(self) -> None:
         """Remove the instant from the timeline. The caller has written no data files for it."""
         self._context.timeline.forget(self.instant)  # model: cancel
-        self.leave()
+        self.stop_heartbeat()
 
     def _check_begun_under(self, lease: Lease) -> None:
         """Remove our instant if the lease was lost, and raise ``LeaseLost``.

@@ -217,7 +217,7 @@ class ReadBatch:
 
     The records are decoded only when the batch is written, for two reasons. The table then has its
     newest columns. Also, Spark reads the next batch in the meantime, because Spark waits only for
-    the call that reads. With two cores, this is 4 % faster than decoding right after reading.
+    the call that reads.
 
     Args:
         records: the raw records, in order of arrival.

@@ -57,7 +57,7 @@ def clear_attempts(step: Step) -> Iterator[State]:
         )
 
 
-def take_up(step: Step) -> Iterator[State]:
+def resume(step: Step) -> Iterator[State]:
     """Start a heartbeat, and make the plan inflight."""
     state, name = step.state, step.process.instant
     found = state.find(name)
@@ -84,7 +84,7 @@ def rewrite(step: Step) -> Iterator[State]:
     plan = step.state.find(step.process.instant)
     files = plan.plan if plan is not None else frozenset()
     if not files:
-        yield step.go("leave")
+        yield step.go("stop heartbeat")
         return
     if not files <= step.state.files:
         yield step.go("cannot read its files")
@@ -109,7 +109,7 @@ def choose_attempt(step: Step) -> Iterator[State]:
     yield step.next(instant=chosen.name, attempt=chosen.attempt, rollback=rollback)
 
 
-def leave(step: Step) -> Iterator[State]:
+def stop_heartbeat(step: Step) -> Iterator[State]:
     """Stop the heartbeat of an attempt, so that others may start the next one."""
     state = step.state._replace(beats=step.state.beats - {step.process.beat})
     yield step.next(state, **NOTHING)

@@ -150,7 +150,7 @@ def test_key_that_only_a_log_contains_is_found() -> None:
     compaction = to.begin_compaction(planned)
     assert compaction is not None
     to.publish_compaction(compaction, compaction.rewrite(LocalRunner(1)))
-    compaction.leave()
+    compaction.stop_heartbeat()
     commit(to, [Row("a", 4, 4)])
     assert contents(to.table.storage) == {"a": (4, 4), "b": (1, 1), "c": (1, 1)}
 

@@ -239,7 +239,7 @@ def test_stop_drops_the_batch_that_is_being_read_ahead_and_does_not_wait_for_it(
 def test_stop_while_a_large_batch_is_published_reads_no_further_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("streamer.stream_batches._MAX_PUBLISHED_BYTES", 1 << 20)
+    monkeypatch.setattr("streamer.stream_batches._MAX_BYTES_TO_READ_AHEAD", 1 << 20)
     stream = Stream(sizes={0: 2 << 20})
     may_publish = stream.hold(0)
     with stream.calls(0, 1):
@@ -282,7 +282,7 @@ def test_failure_that_cannot_be_translated_ends_the_stream_too(reads_ahead: bool
 def test_batch_that_is_large_is_alone_in_memory(
     size: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("streamer.stream_batches._MAX_PUBLISHED_BYTES", 1 << 20)
+    monkeypatch.setattr("streamer.stream_batches._MAX_BYTES_TO_READ_AHEAD", 1 << 20)
     stream = Stream(sizes={1: size})
     may_publish, may_publish_large = stream.hold(0), stream.hold(1)
     read = ["read 1"] if size else []

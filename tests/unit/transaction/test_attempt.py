@@ -222,7 +222,7 @@ def test_a_lost_attempt_keeps_the_heartbeat_of_the_attempt_that_replaced_it(tabl
     second = Attempt(table)
     with pytest.raises(AttemptLost):
         first.publish()
-    first.compaction.leave()
+    first.compaction.stop_heartbeat()
     assert table.beats() == [second.instant.requested_at]
     with pytest.raises(WriteConflict, match="is alive"):
         Attempt(table)

@@ -692,7 +692,7 @@ def test_a_plan_that_a_living_writer_executes_is_not_taken_up(
     clock.sleep(A_HEARTBEAT_AND_MORE_S)
     second = Transaction.resume(other, planned)
     assert second.instant.requested_at == first.instant.requested_at
-    second.leave()
+    second.stop_heartbeat()
 
 
 @pytest.mark.parametrize("became", ["completed", "removed"])

@@ -135,7 +135,7 @@ def test_of_two_writers_that_claim_a_plan_at_the_same_time_one_waits_for_the_oth
 
     meeting = InterruptedStorage(table.storage, claim)
     meeting.is_before = lambda _, method, path: method == "put" and HEARTBEAT_FOLDER in path
-    Transaction.resume(table.open(meeting).table.context, planned).leave()
+    Transaction.resume(table.open(meeting).table.context, planned).stop_heartbeat()
     assert outcomes == ["refused"]
 
 
