@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakemark.config import keys
+from lakemark.config.key_generators import find_implemented
 from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
@@ -32,13 +33,14 @@ from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.format_version import FormatVersion
 from lakemark.operations.cached_snapshot import CachedSnapshot
 from lakemark.operations.expression_trust import trusted_expressions
-from lakemark.read.index_protocols import FileStatistics, KeyLocations
+from lakemark.read.index_protocols import FileStatistics, KeyHashes, KeyLocations
 from lakemark.read.instant_range import EARLIEST
 from lakemark.read.queries import Incremental, Query, Snapshot
 from lakemark.read.query_instant import GivenTime
 from lakemark.read.renamed_columns import check_no_renamed_columns
 from lakemark.read.scan import Scan
-from lakemark.read.scan_planner import ScanPlanner, table_schema
+from lakemark.read.scan_planner import ScanPlanner, may_make_values, table_schema
+from lakemark.schema import avro
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.storage.properties_file import read_properties
 from lakemark.timeline.clock import TimelineClock
@@ -252,6 +254,12 @@ class OpenTable:
         return None
 
     @property
+    def hash_fields(self) -> tuple[str, ...]:
+        """The fields of the record key that the bucket index hashes; empty if it hashes all."""
+        newest = self.newest_metadata()
+        return () if newest is None else _hash_fields(newest, self.properties)
+
+    @property
     def schema(self) -> pa.Schema | None:
         """The table's columns, meta columns first; None before the first commit."""
         stored = self._avro_schema()
@@ -372,6 +380,7 @@ class OpenTable:
             parts,
             self._statistics() if is_filtered else None,
             locations,
+            self._key_hashes() if is_filtered and is_latest else None,
             self.mergers,
             trusted_expressions(self.store, self.timeline, self.properties) if is_filtered else (),
         )
@@ -381,6 +390,26 @@ class OpenTable:
 
         metadata = self.snapshot.metadata_with(PartitionKind.COLUMN_STATS)
         return None if metadata is None else ColumnStatistics(metadata)
+
+    def _key_hashes(self) -> KeyHashes | None:
+        """Return the hashes of record keys; None if the newest commit records no bucket count.
+
+        Only commits of lakemark record it. Another writer may have another bucket count.
+        """
+        newest = self.newest_metadata()
+        if newest is None or keys.BUCKET_COUNT not in newest.extra_metadata:
+            return None
+        from lakemark.index.bucket import BucketIndex
+        from lakemark.index.hashed_keys import HashedKeys
+        from lakemark.keygen.key_generator import KeyGeneratorConfig
+
+        count, properties = int(newest.extra_metadata[keys.BUCKET_COUNT]), self.properties
+        is_known = find_implemented(properties.key_generator) and not may_make_values(properties)
+        return HashedKeys(
+            BucketIndex(count, properties.record_key_fields, _hash_fields(newest, properties)),
+            KeyGeneratorConfig.of(properties, self.location.url) if is_known else None,
+            avro.to_arrow(self._known_avro_schema() or _NO_COLUMNS),
+        )
 
     def _key_locations(self) -> KeyLocations | None:
         """Return the record index; None if the table has none that contains every key.
@@ -398,6 +427,12 @@ class OpenTable:
         if self.properties.is_merge_on_read and may_have_bucket_index(self.storage, file_ids):
             return None
         return RecordIndex(metadata)
+
+
+def _hash_fields(newest: CommitMetadata, properties: TableProperties) -> tuple[str, ...]:
+    hashed = newest.extra_metadata.get(keys.BUCKET_HASH_FIELDS, "")
+    fields = tuple(name for name in hashed.split(",") if name)
+    return () if fields == properties.record_key_fields else fields
 
 
 def _check_condition(where: pc.Expression, columns: pa.Schema) -> None:

@@ -8,7 +8,6 @@ A table with consistent hashing has files of hash rings (``lakemark.index.hash_r
 
 from __future__ import annotations
 
-from lakemark.config.keys import BUCKET_HASH_FIELDS
 from lakemark.errors import InvalidConfig
 from lakemark.index.bucket import BucketIndex, find_bucket
 from lakemark.index.hash_ring import RINGS_FOLDER
@@ -56,13 +55,8 @@ def table_index(table: OpenTable, buckets: int | None) -> BucketIndex | None:
             "number that the table was written with"
         )
         raise InvalidConfig(message)
-    newest = table.newest_metadata()
-    hashed = newest.extra_metadata.get(BUCKET_HASH_FIELDS, "") if newest else ""
     key_fields = table.properties.record_key_fields
-    hash_fields = tuple(name for name in hashed.split(",") if name)
-    if hash_fields == key_fields:
-        hash_fields = ()
-    return BucketIndex(count or DEFAULT_BUCKETS, key_fields, hash_fields)
+    return BucketIndex(count or DEFAULT_BUCKETS, key_fields, table.hash_fields)
 
 
 def has_bucket_index(table: OpenTable, buckets: int | None = None) -> bool:

@@ -6,7 +6,7 @@ same query without a condition reads, and runs each step of the pruning alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -24,12 +24,14 @@ class SkipReason(StrEnum):
 
     ``QUERY``: the file group has no file in the range of an incremental query, as of the time of a
     time travel query, or no base file for a read-optimized query. ``PARTITION``: no row of the
-    partition meets the condition. ``RECORD_INDEX``: the record index has none of the record keys in
-    the file group. ``STATISTICS``: the column statistics show that no row meets the condition.
+    partition meets the condition. ``BUCKET``: the record keys belong to other buckets.
+    ``RECORD_INDEX``: the record index has none of the record keys in the file group.
+    ``STATISTICS``: the column statistics show that no row meets the condition.
     """
 
     QUERY = "query"
     PARTITION = "partition"
+    BUCKET = "bucket"
     RECORD_INDEX = "record_index"
     STATISTICS = "statistics"
 
@@ -96,8 +98,12 @@ def explain(
     left = [one for one in queried if one.group not in read]
     if left and scan.condition is not None:
         pruner = planner.create_pruner(scan.reader.schema)
-        located = planner.find_slices_of_keys(left, query, record_keys)
-        skipped += _skipped(pruner, left, scan.condition, {one.group for one in located})
+        by_key = [
+            (SkipReason.BUCKET, planner.find_slices_by_hash(left, query, condition, record_keys)),
+            (SkipReason.RECORD_INDEX, planner.find_slices_of_keys(left, query, record_keys)),
+        ]
+        found = {reason: {one.group for one in slices} for reason, slices in by_key}
+        skipped += _skipped(pruner, left, scan.condition, found)
     return Explanation(scan.slices, tuple(skipped))
 
 
@@ -105,7 +111,7 @@ def _skipped(
     pruner: SlicePruner,
     slices: Sequence[FileSlice],
     condition: pc.Expression,
-    located: Collection[FileGroupId],
+    found: Mapping[SkipReason, Collection[FileGroupId]],
 ) -> Iterator[SkippedSlice]:
     """Yield the reason for each slice that the pruning skips.
 
@@ -113,14 +119,14 @@ def _skipped(
         pruner: the pruner of the query.
         slices: slices that the query skips.
         condition: the condition on rows, including the one on record keys.
-        located: the file groups in which the record index has one of the record keys.
+        found: for each index of record keys, the file groups in which it finds one of the keys.
     """
     paths = set(pruner.select_partitions({s.group.partition_path for s in slices}, condition))
     columns = pruner.excluding_columns(slices, condition)
     for one, excluding in zip(slices, columns, strict=True):
         if one.group.partition_path not in paths:
             yield SkippedSlice(one, SkipReason.PARTITION)
-        elif one.group not in located:
-            yield SkippedSlice(one, SkipReason.RECORD_INDEX)
+        elif missing := [reason for reason, groups in found.items() if one.group not in groups]:
+            yield SkippedSlice(one, missing[0])
         else:
             yield SkippedSlice(one, SkipReason.STATISTICS, excluding)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakemark.model.file_slice import FileGroupId, FileSlice
 
@@ -67,6 +68,25 @@ class KeyLocations(Protocol):
         Returns:
             A table with the columns ``record_key``, ``partition_path`` and ``file_id``, and
             possibly others.
+        """
+        ...
+
+
+class KeyHashes(Protocol):
+    """Selects the file slices that may contain record keys, by the hashes of the keys."""
+
+    def select(
+        self,
+        slices: Sequence[FileSlice],
+        condition: pc.Expression | None,
+        record_keys: pa.Array | None,
+    ) -> Sequence[FileSlice]:
+        """Return the slices that may contain a row of the query.
+
+        Args:
+            slices: the latest slices of some file groups.
+            condition: the condition on the rows, if there is one.
+            record_keys: the keys of the rows, as text; None for any key.
         """
         ...
 

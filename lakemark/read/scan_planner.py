@@ -28,7 +28,12 @@ from lakemark.model.meta_columns import (
 )
 from lakemark.read import incremental, time_travel
 from lakemark.read.file_group_reader import FileGroupReader
-from lakemark.read.index_protocols import FileStatistics, KeyLocations, find_slices
+from lakemark.read.index_protocols import (
+    FileStatistics,
+    KeyHashes,
+    KeyLocations,
+    find_slices,
+)
 from lakemark.read.instant_range import InstantRange
 from lakemark.read.path_columns import PathColumns
 from lakemark.read.projection import project_schema
@@ -64,6 +69,7 @@ class ScanPlanner:
         avro_schema: the table's current columns, without the meta columns.
         statistics: column statistics of the table's files, if there are any.
         key_locations: locations of the table's current records, if an index has them.
+        key_hashes: the hashes of record keys, if they decide the file groups of all records.
         mergers: custom mergers, for a table in merge mode ``CUSTOM``.
         expressions: the partition expressions whose values all rows of the table have.
     """
@@ -76,6 +82,7 @@ class ScanPlanner:
     parts: PartialViews | None = None
     statistics: FileStatistics | None = None
     key_locations: KeyLocations | None = None
+    key_hashes: KeyHashes | None = None
     mergers: Sequence[CustomMerger] = ()
     expressions: Sequence[PartitionField] = ()
 
@@ -121,7 +128,8 @@ class ScanPlanner:
         view = self._view_for(condition, pruner)
         is_optimized = isinstance(query, ReadOptimized)
         latest = view.read_optimized() if is_optimized else view.latest_slices()
-        slices = self.find_slices_of_keys(latest, query, record_keys)
+        hashed = self.find_slices_by_hash(latest, query, condition, record_keys)
+        slices = self.find_slices_of_keys(hashed, query, record_keys)
         return self._plan_scan(slices, columns, condition, view.visible_instants, pruner)
 
     def find_slices_of_keys(
@@ -135,6 +143,21 @@ class ScanPlanner:
         if record_keys is None or self.key_locations is None or not is_latest:
             return slices
         return find_slices(slices, self.key_locations, record_keys)
+
+    def find_slices_by_hash(
+        self,
+        slices: Sequence[FileSlice],
+        query: Query,
+        condition: pc.Expression | None,
+        record_keys: pa.Array | None,
+    ) -> Sequence[FileSlice]:
+        """Return the slices that may contain a key of the query, by the hashes of the keys.
+
+        The hashes describe the current file groups, so they are not used for earlier states.
+        """
+        if self.key_hashes is None or isinstance(query, Incremental) or query.as_of is not None:
+            return slices
+        return self.key_hashes.select(slices, condition, record_keys)
 
     def _view_for(self, condition: pc.Expression | None, pruner: SlicePruner) -> FileSystemView:
         """Return a view with all file groups that may contain a row that meets the condition.
@@ -267,7 +290,7 @@ class ScanPlanner:
         fields = properties.partition_fields if properties.folders_are_values else ()
         # Partition columns that the files lack have no statistics.
         statistics = None if properties.drops_partition_columns else self.statistics
-        makes_values = _may_make_values(properties)
+        makes_values = may_make_values(properties)
         return SlicePruner(
             schema or self.schema,
             fields,
@@ -279,8 +302,8 @@ class ScanPlanner:
         )
 
 
-def _may_make_values(properties: TableProperties) -> bool:
-    """Return whether merging may create a value that no file has."""
+def may_make_values(properties: TableProperties) -> bool:
+    """Return whether merging a table may create a value that no file has."""
     try:
         return merge_settings(properties).mode is MergeMode.CUSTOM
     except Unsupported:  # raised again if there is something to merge

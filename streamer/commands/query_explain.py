@@ -15,6 +15,7 @@ from streamer.commands.table import Facts, show_rows
 _REASONS = {
     SkipReason.QUERY: "no file for this query",
     SkipReason.PARTITION: "partition",
+    SkipReason.BUCKET: "bucket",
     SkipReason.RECORD_INDEX: "record index",
     SkipReason.STATISTICS: "statistics",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow.compute as pc
 import pytest
@@ -66,6 +67,18 @@ def test_each_reason_is_reported(table: lakemark.Table) -> None:
     assert {one.group.partition_path for one in explanation.read} == {"south"}
     assert "by partition" in str(explanation)
     assert "by statistics" in str(explanation)
+
+
+@pytest.mark.parametrize(
+    "by", [{"where": "id = 'n1'"}, {"where": "v > 0 and id = 'n1'"}, {"record_keys": ["n1", "n1"]}]
+)
+def test_buckets_without_the_key_are_skipped(table: lakemark.Table, by: dict[str, Any]) -> None:
+    explanation = table.explain(**by)
+    assert SkipReason.BUCKET in {one.reason for one in explanation.skipped}
+    assert "by bucket" in str(explanation)
+    # The key may be in the same bucket of each of the three partitions.
+    assert len({one.group.file_id[:8] for one in explanation.read}) == 1
+    assert table.scan(**by).to_table()["id"].to_pylist() == ["n1"]
 
 
 def test_columns_that_skip_only_together_are_all_named(table: lakemark.Table) -> None:
