@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.orders import KEY, ORDERING
-from benchmarks.peers.compact_contract import CompactTask, compacted
-from benchmarks.peers.read_contract import ReadAnswer, Sums, peak_memory_bytes
+from benchmarks.peers.compact_contract import CompactTask
+from benchmarks.peers.read_contract import ReadAnswer, Sums, change_each, peak_memory_bytes
 from benchmarks.tables import sums
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.operations.open_table import open_table
@@ -33,7 +33,7 @@ def main() -> None:
     def merge(path: str) -> None:
         merged[:] = [_winners(rows)]
 
-    reading = compacted(task, merge, lambda path: _sums(merged), os.getpid())
+    reading = change_each(task.name, task.tables, merge, lambda path: _sums(merged), os.getpid())
     ReadAnswer((reading,), peak_memory_bytes(os.getpid())).write(Path(task.answer_path))
 
 

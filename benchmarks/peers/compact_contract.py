@@ -7,10 +7,7 @@ copy of a file slice for each measurement, and sums up the rows of the last one.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
-
-from benchmarks.peers.read_contract import Reading, Sums, timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +35,3 @@ class CompactTask:
     def to_json(self) -> str:
         """Return the text of a task file."""
         return json.dumps(asdict(self))
-
-
-def compacted(
-    task: CompactTask,
-    compact: Callable[[str], None],
-    sums: Callable[[str], Sums],
-    process_id: int,
-) -> Reading:
-    """Compact each of the tables, and sum up the rows of the last one."""
-    left = iter(task.tables)
-
-    def consume() -> None:
-        compact(next(left))
-
-    seconds, read_bytes = timed(task.name, len(task.tables), consume, process_id)
-    return Reading(task.name, seconds, read_bytes, sums(task.tables[-1]))

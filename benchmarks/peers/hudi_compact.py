@@ -5,11 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
-from benchmarks.peers.compact_contract import CompactTask, compacted
-from benchmarks.peers.read_contract import ReadAnswer, Sums, peak_memory_bytes
-from benchmarks.peers.spark_read import sums
+from benchmarks.peers.compact_contract import CompactTask
+from benchmarks.peers.read_contract import ReadAnswer, change_each, peak_memory_bytes
+from benchmarks.peers.spark_read import stored_sums
 from benchmarks.peers.spark_session import local_session
 from streamer.toolchain import cache_home, resolve
 from tests.interop.oracle_server import HUDI_COORDINATE, HUDI_SETTINGS, ApacheHudi
@@ -32,14 +30,15 @@ def main() -> None:
         assert len(done) == 1, f"{path} has {len(done)} pending compactions"
 
     java = int(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
-    reading = compacted(task, compact, lambda path: _sums(spark, path), java)
+    reading = change_each(
+        task.name,
+        task.tables,
+        compact,
+        lambda path: stored_sums(spark, path, "read_optimized"),
+        java,
+    )
     ReadAnswer((reading,), peak_memory_bytes(java)).write(Path(task.answer_path))
     spark.stop()
-
-
-def _sums(spark: SparkSession, path: str) -> Sums:
-    reader = spark.read.format("hudi").option("hoodie.datasource.query.type", "read_optimized")
-    return sums(reader.load(path))
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.peers.compact_contract import CompactTask, compacted
-from benchmarks.peers.read_contract import ReadAnswer, Sums, peak_memory_bytes
+from benchmarks.peers.compact_contract import CompactTask
+from benchmarks.peers.read_contract import ReadAnswer, Sums, change_each, peak_memory_bytes
 from benchmarks.tables import Layout, compact, sums
 from lakemark.operations.open_table import open_table
 from lakemark.read.queries import ReadOptimized
@@ -30,7 +30,7 @@ def main() -> None:
     def run(path: str) -> None:
         compact(Path(path), _ONE_GROUP, arguments.merger)
 
-    reading = compacted(task, run, lambda path: Sums(), os.getpid())
+    reading = change_each(task.name, task.tables, run, lambda path: Sums(), os.getpid())
     # Before the sums, whose memory would otherwise count as memory of the compaction.
     peak_bytes = peak_memory_bytes(os.getpid())
     checked = replace(reading, sums=_sums(task.tables[-1]))

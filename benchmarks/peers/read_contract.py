@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -136,6 +136,19 @@ class ReadAnswer:
     def write(self, path: Path) -> None:
         """Write the answer to the file of the task."""
         path.write_text(json.dumps(asdict(self)))
+
+
+def change_each(
+    name: str,
+    tables: Sequence[str],
+    change: Callable[[str], None],
+    sums: Callable[[str], Sums],
+    process_id: int,
+) -> Reading:
+    """Change each of these copies of one table, and sum up the rows of the last one."""
+    left = iter(tables)
+    seconds, read_bytes = timed(name, len(tables), lambda: change(next(left)), process_id)
+    return Reading(name, seconds, read_bytes, sums(tables[-1]))
 
 
 def timed(

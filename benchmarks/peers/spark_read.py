@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.orders import KEY
 from benchmarks.peers.read_contract import (
+    QueryType,
     ReadAnswer,
     Reading,
     ReadQuery,
@@ -60,6 +61,12 @@ def _reading(
 
     seconds, read_bytes = timed(query.name, task.repeats, consume, java)
     return Reading(query.name, seconds, read_bytes, sums(opener(spark, task, query)))
+
+
+def stored_sums(spark: SparkSession, path: str, query_type: QueryType) -> Sums:
+    """Compute the sums of the rows that Apache Hudi reads from a table."""
+    reader = spark.read.format("hudi").option("hoodie.datasource.query.type", query_type)
+    return sums(reader.load(path))
 
 
 def sums(rows: DataFrame) -> Sums:
