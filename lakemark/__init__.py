@@ -48,7 +48,9 @@ if TYPE_CHECKING:
     from lakemark.merge.custom.buffered_record import BufferedRecord, Operation, RecordContext
     from lakemark.merge.custom.check import check_merger
     from lakemark.merge.custom.records import Records, choose_rows
+    from lakemark.operations.duplicate_keys import Duplicates
     from lakemark.operations.open_table import Coordination
+    from lakemark.operations.table_index import IndexKind
     from lakemark.operations.write import WriteResult
     from lakemark.read.cdc.scan import CdcScan
     from lakemark.read.explanation import Explanation, SkippedSlice, SkipReason
@@ -59,6 +61,7 @@ if TYPE_CHECKING:
     from lakemark.timeline.locks.open_lock import LockProviderName
     from lakemark.transaction.heartbeat import HeartbeatPolicy, WriterAlive
     from lakemark.transaction.multi_writer import MultiWriter
+    from lakemark.write.sorted_runs import SortMode
 
 __all__ = [
     "BufferedRecord",
@@ -66,11 +69,13 @@ __all__ = [
     "CdcScan",
     "CorruptData",
     "CustomMerger",
+    "Duplicates",
     "Explanation",
     "Fenced",
     "HeartbeatPolicy",
     "HudiError",
     "Incremental",
+    "IndexKind",
     "InvalidConfig",
     "InvalidRecords",
     "LockProviderName",
@@ -95,6 +100,7 @@ __all__ = [
     "SkippedSlice",
     "Snapshot",
     "SnapshotChanged",
+    "SortMode",
     "StorageUnavailable",
     "Table",
     "TableNotFound",
@@ -128,6 +134,8 @@ _NAMES = {
         "BufferedRecord BufferedRecordMerger CustomMerger Operation RecordContext Records "
         "VectorMerge VectorMerger check_merger choose_rows"
     ),
+    "lakemark.operations.duplicate_keys": "Duplicates",
+    "lakemark.operations.table_index": "IndexKind",
     "lakemark.operations.write": "WriteResult",
     "lakemark.read.cdc.scan": "CdcScan",
     "lakemark.read.explanation": "Explanation SkippedSlice SkipReason",
@@ -137,6 +145,7 @@ _NAMES = {
     "lakemark.timeline.locks.open_lock": "LockProviderName",
     "lakemark.transaction.heartbeat": "HeartbeatPolicy WriterAlive",
     "lakemark.transaction.multi_writer": "MultiWriter",
+    "lakemark.write.sorted_runs": "SortMode",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 
@@ -231,6 +240,7 @@ def create(
     merge_mode: str | MergeMode | None = None,
     partial_update: str | PartialUpdateMode | None = None,
     merger: str | None = None,
+    index: str | IndexKind = "bucket",
     buckets: int = 4,
     hive_style: bool = False,
     url_encode: bool = False,
@@ -265,8 +275,11 @@ def create(
             ``fill_unavailable`` (docs/merging.md); None if an update changes all columns.
         merger: ``package.module:Class`` or ``FILE.py:Class`` of a custom merger, for merge mode
             ``custom``.
-        buckets: number of buckets in each partition, which is the largest number of its file
-            groups. It cannot change later.
+        index: ``bucket``, where the hash of a record key decides its file group; or ``lookup``,
+            where file groups grow to a target size and each upsert looks its keys up
+            (docs/writing.md). It cannot change later.
+        buckets: with ``bucket``, number of buckets in each partition, which is the largest number
+            of its file groups. It cannot change later.
         hive_style: whether folders are named ``column=value``.
         url_encode: whether special characters of partition values are encoded as ``%XX``.
         metadata_table: whether the table keeps a metadata table.
@@ -290,7 +303,12 @@ def create(
     from lakemark.config.table_spec import TableSpec
     from lakemark.merge.custom.load import load_merger
     from lakemark.operations.create import create_with_schema
-    from lakemark.operations.create_checks import choose, choose_version, column_names
+    from lakemark.operations.create_checks import (
+        choose,
+        choose_buckets,
+        choose_version,
+        column_names,
+    )
     from lakemark.table import Table
 
     location = _location(path, storage_options, create)
@@ -311,13 +329,14 @@ def create(
         metadata_table=metadata_table,
         version=choose_version(version),
     )
+    bucket_count = choose_buckets(index, buckets)
     coordination = _coordination(lock_provider, lock_expire_minutes, only_writer, multi_writer)
     mergers = [] if loaded is None else [loaded]
     created = create_with_schema(
         location,
         spec,
         schema,
-        buckets,
+        bucket_count,
         coordination,
         mergers,
         allow_text_ordering=allow_text_ordering,

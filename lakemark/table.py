@@ -25,8 +25,10 @@ from lakemark.operations.archive import archive
 from lakemark.operations.change_version import change_table_version
 from lakemark.operations.clean import clean
 from lakemark.operations.compact import Compaction, pending_compactions, request_compaction
-from lakemark.operations.create_checks import choose_version
+from lakemark.operations.create_checks import choose, choose_version
+from lakemark.operations.duplicate_keys import Duplicates
 from lakemark.operations.given_keys import Keys
+from lakemark.operations.given_rows import Rows
 from lakemark.operations.metadata_table import (
     compact_and_maintain_metadata_table,
     metadata_differences,
@@ -37,7 +39,7 @@ from lakemark.operations.restore import restore_table
 from lakemark.operations.rollback import roll_back_instant
 from lakemark.operations.savepoint import create_savepoint, delete_savepoint, list_savepoints
 from lakemark.operations.scan_arguments import check_scan_arguments
-from lakemark.operations.write import Rows, RowWriter, WriteResult, merger_class
+from lakemark.operations.write import RowWriter, WriteResult, merger_class
 from lakemark.operations.write_checks import check_convertible, check_maintainable
 from lakemark.read.cdc.scan import CdcScan
 from lakemark.read.explanation import Explanation
@@ -52,6 +54,7 @@ from lakemark.storage.properties_file import read_properties
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.instant_files import names_of
 from lakemark.transaction.rollback_checks import check_no_restore
+from lakemark.write.sorted_runs import SortMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +227,58 @@ class Table:
                 before you write again.
         """
         return self._rows.upsert(rows, add_columns=add_columns)
+
+    def insert(
+        self,
+        rows: Rows,
+        *,
+        duplicates: str | Duplicates = Duplicates.ALLOW,
+        add_columns: bool = False,
+    ) -> WriteResult:
+        """Insert rows in one commit.
+
+        Args:
+            rows: as for ``upsert``. A row that is marked as deleted is refused.
+            duplicates: what happens to a row whose key is already stored in the same partition.
+                ``allow`` does not search the keys of a table without a bucket index, so that the
+                key is stored twice; in a table with buckets, the row is merged with the stored one.
+                ``drop`` skips the row, and merges new rows that have the same key. With ``fail``,
+                nothing is written.
+            add_columns: as for ``upsert``.
+
+        Raises:
+            InvalidConfig, WriteConflict, WriterAlive, OutcomeUnknown: as for ``upsert``.
+            InvalidRecords: as for ``upsert``; or a row is marked as deleted; or, with ``fail``, a
+                key is stored, or two rows have it. Nothing was written.
+        """
+        chosen = choose(Duplicates, duplicates, "duplicates")
+        return self._rows.insert(rows, chosen, add_columns=add_columns)
+
+    def bulk_insert(
+        self, rows: Rows, *, sort: str | SortMode = SortMode.NONE, add_columns: bool = False
+    ) -> WriteResult:
+        """Insert a stream of rows, which may be larger than memory, in one commit.
+
+        The rows are first divided by partition on the local disk (in the folder ``TMPDIR``). In a
+        table without a bucket index, they go to new file groups, and no key is searched. In a table
+        with a bucket index, a bucket that has no rows yet gets a base file, and the rows of other
+        buckets are merged as by ``upsert``.
+
+        Args:
+            rows: as for ``upsert``; batches are read one after the other.
+            sort: order of the rows of a partition, or of a bucket: ``none`` keeps the order of
+                arrival; ``partition`` sorts pieces of 128 MiB by record key; ``global`` sorts all
+                by record key, so that later lookups of keys skip most files.
+            add_columns: as for ``upsert``, with the columns of the first batch.
+
+        Raises:
+            InvalidConfig, WriteConflict, WriterAlive, OutcomeUnknown: as for ``upsert``.
+            InvalidRecords: as for ``insert``.
+            StorageUnavailable: the disk of the temporary folder is full.
+            Unsupported: the table has consistent hashing.
+        """
+        chosen = choose(SortMode, sort, "sort")
+        return self._rows.bulk_insert(rows, chosen, add_columns=add_columns)
 
     def delete(
         self, keys: Keys | None = None, *, where: pc.Expression | str | None = None

@@ -17,6 +17,7 @@ class Operation(StrEnum):
 
     UPSERT = "UPSERT"
     INSERT = "INSERT"
+    BULK_INSERT = "BULK_INSERT"
     DELETE = "DELETE"
     COMPACT = "COMPACT"
     UNKNOWN = "UNKNOWN"

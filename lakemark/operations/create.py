@@ -117,7 +117,7 @@ def create_with_schema(
     location: StorageLocation,
     spec: TableSpec,
     schema: pa.Schema,
-    buckets: int = DEFAULT_BUCKETS,
+    buckets: int | None = DEFAULT_BUCKETS,
     coordination: Coordination | None = None,
     mergers: Sequence[CustomMerger] = (),
     *,
@@ -134,7 +134,8 @@ def create_with_schema(
         spec: the settings of the table.
         schema: the table's columns, without meta columns and without those that store partition
             expressions, which are added.
-        buckets: the number of buckets in each partition, which cannot be changed later.
+        buckets: the number of buckets in each partition, which cannot be changed later; None for a
+            lookup index.
         coordination: see ``open_table``.
         mergers: see ``open_table``.
         allow_text_ordering: whether ordering columns may contain text.
@@ -166,5 +167,5 @@ def create_with_schema(
         multi_writer=coordination.multi_writer,
         base_files=base_files,
     )
-    RowWriter(table, buckets).commit_schema()
+    RowWriter(table, buckets, creates_lookups=buckets is None).commit_schema()
     return table

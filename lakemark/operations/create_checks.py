@@ -24,6 +24,7 @@ from lakemark.keygen.key_value import key_value
 from lakemark.keygen.partition_expressions import check_folder_of
 from lakemark.model.format_version import WRITTEN, FormatVersion
 from lakemark.model.meta_columns import IS_DELETED, OPERATION, is_reserved
+from lakemark.operations.table_index import DEFAULT_BUCKETS, IndexKind
 from lakemark.schema.field_path import column_at, top_column
 
 #: Columns that users may have although their names begin like Hudi's own. They mark deletes.
@@ -99,6 +100,31 @@ def _check_name(name: str) -> None:
         raise InvalidConfig(message)
 
 
+def choose_buckets(index: object, buckets: object) -> int | None:
+    """Return the number of buckets of a new table; None for a lookup index.
+
+    Args:
+        index: the kind of index that the caller chose.
+        buckets: the number that the caller chose, or the default.
+
+    Raises:
+        InvalidConfig: there is no such index; or the number is no integer; or a table with a lookup
+            index would get buckets.
+    """
+    if choose(IndexKind, index, "index") is IndexKind.LOOKUP:
+        if buckets != DEFAULT_BUCKETS:
+            message = (
+                f"buckets is {buckets!r}, but a table with index='lookup' has no buckets; leave "
+                "buckets out, or pass index='bucket'"
+            )
+            raise InvalidConfig(message)
+        return None
+    if isinstance(buckets, bool) or not isinstance(buckets, int):
+        message = f"buckets is {buckets!r}; pass a positive integer"
+        raise InvalidConfig(message)
+    return buckets
+
+
 def check_ordering_types(spec: TableSpec, columns: pa.Schema) -> None:
     """Check that no ordering column contains text. Columns that do not exist are skipped.
 
@@ -119,7 +145,7 @@ def check_ordering_types(spec: TableSpec, columns: pa.Schema) -> None:
             raise InvalidConfig(message)
 
 
-def check_new_table(spec: TableSpec, columns: pa.Schema, buckets: int, url: str) -> None:
+def check_new_table(spec: TableSpec, columns: pa.Schema, buckets: int | None, url: str) -> None:
     """Check that lakemark can write a table with these settings and columns.
 
     The writer's checks are run on a table without rows.
@@ -128,7 +154,7 @@ def check_new_table(spec: TableSpec, columns: pa.Schema, buckets: int, url: str)
         spec: the settings of the table.
         columns: the columns of the table, without meta columns, but with those that store partition
             expressions.
-        buckets: the number of buckets in each partition.
+        buckets: the number of buckets in each partition; None for a lookup index.
         url: the table's URL, for errors.
 
     Raises:
@@ -149,10 +175,8 @@ def check_new_table(spec: TableSpec, columns: pa.Schema, buckets: int, url: str)
     if not spec.record_key:
         message = "record_key is empty; name the columns of the record key"
         raise InvalidConfig(message)
-    if isinstance(buckets, bool) or not isinstance(buckets, int):
-        message = f"buckets is {buckets!r}; pass a positive integer"
-        raise InvalidConfig(message)
-    BucketIndex(buckets, spec.record_key)
+    if buckets is not None:
+        BucketIndex(buckets, spec.record_key)
     properties = spec.to_properties()
     nothing = columns.empty_table()
     for name in (*spec.record_key, *spec.stored_partition_columns):

@@ -19,7 +19,7 @@ from lakemark.config.merge_settings import merge_settings
 from lakemark.config.table_properties import MergeMode, TableProperties
 from lakemark.errors import InvalidConfig, InvalidRecords
 from lakemark.keygen.key_generator import KeyGenerator
-from lakemark.model.changes import ChangeKind
+from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from lakemark.model.meta_columns import (
     META_COLUMNS,
     OPERATION,
@@ -217,6 +217,17 @@ class RowChanges:
         unstorable = self._unstorable_deletes(rows, kinds)
         _check(unstorable, rows, f"logs cannot store the ordering value ({ordering}) of a delete")
         return change_table(rows, keys, paths, kinds, self.ordering_fields)
+
+    def inserts(self, rows: pa.Table) -> pa.Table:
+        """Return changes that insert the rows.
+
+        Raises:
+            InvalidRecords: as for ``upserts``; or a row is marked as deleted.
+        """
+        changes = self.upserts(rows)
+        is_deleted = changes.column(CHANGE_KIND).to_numpy() != ChangeKind.UPSERT
+        _check(is_deleted, rows, "it is marked as deleted; delete records with upsert or delete")
+        return changes
 
     @property
     def columns_of_deletes(self) -> list[str]:

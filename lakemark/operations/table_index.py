@@ -1,13 +1,18 @@
 """Determines the index of a table: a bucket index, consistent hashing, or a lookup index.
 
 No property of a table names its index. But the ids of its file groups do: the ids of a bucket index
-begin with the number of the bucket, and other indexes use random UUIDs. One in forty UUIDs begins
-with eight digits, too, and almost always with a number that is larger than any usual bucket count.
-A table with consistent hashing has files of hash rings (``lakemark.index.hash_ring``).
+begin with the number of the bucket, and other indexes use random UUIDs. If there is no file group
+yet, the commits of lakemark name the index.
+One in forty UUIDs begins with eight digits, too, and almost always with a number that is larger
+than any usual bucket count. A table with consistent hashing has files of hash rings
+(``lakemark.index.hash_ring``).
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
+
+from lakemark.config.keys import INDEX, LOOKUP
 from lakemark.errors import InvalidConfig
 from lakemark.index.bucket import BucketIndex, find_bucket
 from lakemark.index.hash_ring import RINGS_FOLDER
@@ -22,6 +27,19 @@ DEFAULT_BUCKETS = 4
 
 #: Larger numbers at the beginning of file ids are considered a part of a UUID.
 _USUAL_BUCKETS = 100_000
+
+
+class IndexKind(StrEnum):
+    """The index of a new table.
+
+    Attributes:
+        BUCKET: the hash of a record key decides its file group.
+        LOOKUP: a key may be in any file group of its partition, and each upsert looks its keys up.
+            File groups have a target size, whatever the number of rows.
+    """
+
+    BUCKET = "bucket"
+    LOOKUP = "lookup"
 
 
 def table_index(table: OpenTable, buckets: int | None) -> BucketIndex | None:
@@ -75,6 +93,8 @@ def has_bucket_index(table: OpenTable, buckets: int | None = None) -> bool:
     if table.first_ring_count is not None:
         return False
     slices, usual = table.view().slices_for_writing(), max(buckets or 0, _USUAL_BUCKETS)
+    if not slices and _records_lookups(table):
+        return False
     hashed = [one for one in slices if _is_hashed(one, usual)]
     if len(hashed) == len(slices):
         return True
@@ -98,12 +118,20 @@ def not_bucketed(table: OpenTable, setting: str) -> InvalidConfig:
     """
     if table.first_ring_count is not None:
         proof = f"the files in {RINGS_FOLDER} show"
+    elif slices := table.view().slices_for_writing():
+        proof = f"the id of {slices[0].group} shows"
     else:
-        proof = f"the id of {table.view().slices_for_writing()[0].group} shows"
+        proof = "its commits show"
     return InvalidConfig(
         f"table {table.location.url} has no fixed number of buckets, as {proof}, so {setting} has "
         "no meaning; remove it"
     )
+
+
+def _records_lookups(table: OpenTable) -> bool:
+    """Return whether a writer of lakemark has recorded that the table has a lookup index."""
+    commits = reversed(table.timeline.completed(*COMMITS))
+    return any(table.store.read_commit(one).extra_metadata.get(INDEX) == LOOKUP for one in commits)
 
 
 def _is_hashed(file_slice: FileSlice, usual: int) -> bool:

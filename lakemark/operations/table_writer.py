@@ -15,6 +15,7 @@ from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
 from lakemark.errors import Retriable, WriteConflict
 from lakemark.execution.runner import LocalRunner, Runner
+from lakemark.index.index import NewKeysIndex
 from lakemark.index.lookup import LookupIndex
 from lakemark.model.action import COMMITS, REPLACING, Action
 from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
@@ -173,17 +174,32 @@ class TableWriter:
         for text in ("_schema_text", "_schema_with_meta_text"):
             self.__dict__.pop(text, None)
 
+    def add_columns_of_table(self) -> None:
+        """Add the columns of the newest commit, as of the last time that the table was loaded.
+
+        Raises:
+            InvalidConfig: another writer changed a column to a type that is incompatible with ours.
+        """
+        newest = self.table.newest_metadata()
+        if newest is not None:
+            both = self._united(newest.extra_metadata[keys.SCHEMA])
+            if not both.equals(self.schema):
+                self.evolve(both)
+
     def assign_file_groups(self) -> FileGroupAssignment:
         """Return the existing file slices of the buckets, as of ``begin`` (bucket index)."""
         assert self.settings.index is not None
         return self._assigner.assign(self.table.view(), self.settings.index.bucket_count)
 
-    def assign(self, context: WriteContext, changes: pa.Table) -> AssignedChanges:
+    def assign(
+        self, context: WriteContext, changes: pa.Table, *, looks_up: bool = True
+    ) -> AssignedChanges:
         """Return the file group of each change, as of ``begin``.
 
         Args:
             context: the context that ``begin`` returned.
             changes: all changes of the commit, at least one.
+            looks_up: whether a lookup index searches the keys. If not, all keys are treated as new.
 
         Raises:
             SnapshotChanged: another writer deleted a file of the table.
@@ -196,7 +212,7 @@ class TableWriter:
             return AssignedChanges(numbers, self.assign_file_groups())
         count = self.settings.first_ring_count
         if count is None:
-            return self._lookup_assigner(context).assign(changes)
+            return self._lookup_assigner(context, looks_up).assign(changes)
         table = self.table
         key_fields = table.properties.record_key_fields
         view, timeline = table.view(), table.timeline
@@ -363,12 +379,12 @@ class TableWriter:
         """
 
         def table_facts() -> dict[str, str]:
-            self._add_columns_of_table()
+            self.add_columns_of_table()
             return self._table_facts()
 
         return compaction.publish(stats, table_facts)
 
-    def _lookup_assigner(self, context: WriteContext) -> LookupAssigner:
+    def _lookup_assigner(self, context: WriteContext, looks_up: bool) -> LookupAssigner:
         properties, sizing = self.table.properties, self.settings.sizing
         newest = self.table.timeline.completed(*COMMITS)[: -_SIZED_COMMITS - 1 : -1]
         commits = (self.table.store.read_commit(instant) for instant in newest)
@@ -378,7 +394,7 @@ class TableWriter:
             # (``HoodieCDCExtractor``).
             sizing = replace(sizing, small_file_bytes=0)
         return LookupAssigner(
-            index=LookupIndex(context.reader, LocalRunner()),
+            index=LookupIndex(context.reader, LocalRunner()) if looks_up else NewKeysIndex(),
             view=self.table.view(),
             sizing=sizing,
             record_bytes=record_bytes,
@@ -397,17 +413,10 @@ class TableWriter:
     def _load_base(self, timeline: Timeline) -> None:
         """Load the file groups and columns of the timeline on which the commit is based."""
         self.table.refresh(timeline)
-        self._add_columns_of_table()
+        self.add_columns_of_table()
         nothing = self.schema.empty_table()
         for name in merge_settings(self.table.properties).ordering_fields:
             column_at(nothing, name)  # a missing column must fail before the instant exists
-
-    def _add_columns_of_table(self) -> None:
-        newest = self.table.newest_metadata()
-        if newest is not None:
-            both = self._united(newest.extra_metadata[keys.SCHEMA])
-            if not both.equals(self.schema):
-                self.evolve(both)
 
     def _check_columns_of(self, metadata: CommitMetadata) -> None:
         text = metadata.extra_metadata.get(keys.SCHEMA)

@@ -1,4 +1,4 @@
-"""Writes rows of this process to an open table. Each upsert or delete is one commit.
+"""Writes rows of this process to an open table. Each call of a method is one commit.
 
 The steps of a commit are the same as for a batch of a stream (``TableWriter``). If a commit
 conflicts with another writer's commit, our commit is rolled back and written again, based on the
@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.config.keys import BUCKET_COUNT
+from lakemark.config.keys import BUCKET_COUNT, INDEX, LOOKUP
 from lakemark.config.merge_settings import merge_settings
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
@@ -31,7 +32,15 @@ from lakemark.model.action import COMMITS
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from lakemark.model.commit_metadata import Operation, WriteStat
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, without_meta_columns
+from lakemark.operations.assigned_changes import AssignedChanges
+from lakemark.operations.bulk_insert import check_bulk_insert, divide_rows, write_runs
+from lakemark.operations.duplicate_keys import (
+    Duplicates,
+    check_no_duplicates,
+    find_stored_rows,
+)
 from lakemark.operations.given_keys import Keys, record_keys_of
+from lakemark.operations.given_rows import Rows, as_table, each_table
 from lakemark.operations.incoming_rows import (
     RowChanges,
     check_fixed_types,
@@ -48,10 +57,10 @@ from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.streamer_progress import repeat_table_progress
 from lakemark.write.file_group_write import write_file_group
 from lakemark.write.partitioner import Bucket, divide
+from lakemark.write.sorted_runs import SortedRuns, SortMode
 from lakemark.write.write_context import WriteContext
 
-#: Rows in the forms in which a caller may pass them.
-Rows: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch]
+_Prepared = TypeVar("_Prepared")
 
 _MAX_ATTEMPTS = 5
 _LONGEST_PAUSE_S = 0.5
@@ -64,8 +73,11 @@ class WriteResult:
     Attributes:
         instant: the requested time of the commit; None if there was nothing to write.
         completed_at: the completion time of the commit.
-        upserts: the number of the caller's rows that were written, including rows that lose against
-            a newer row.
+        upserts: the number of the caller's rows that an upsert wrote, including rows that lose
+            against a newer row.
+        inserts: the number of the caller's rows that an insert or a bulk insert wrote.
+        skipped: the number of the caller's rows that an insert skipped, because their keys were
+            stored already.
         deletes: the number of records that were deleted, or of rows that were marked as deleted.
         files: the number of files that the commit wrote.
         written_bytes: the total size of these files.
@@ -74,16 +86,34 @@ class WriteResult:
     instant: str | None = None
     completed_at: str | None = None
     upserts: int = 0
+    inserts: int = 0
+    skipped: int = 0
     deletes: int = 0
     files: int = 0
     written_bytes: int = 0
+
+
+class _Written(NamedTuple):
+    """The files of an attempt, and the counts of the result."""
+
+    files: list[WriteStat]
+    counts: WriteResult = WriteResult()
+
+
+#: Writes the files of an attempt.
+_Write: TypeAlias = Callable[[WriteContext], _Written]
 
 
 class RowWriter:
     """Writes rows to one open table, commit after commit."""
 
     def __init__(
-        self, table: OpenTable, buckets: int | None = None, runner: Runner | None = None
+        self,
+        table: OpenTable,
+        buckets: int | None = None,
+        runner: Runner | None = None,
+        *,
+        creates_lookups: bool = False,
     ) -> None:
         """Create a writer, after a check that lakemark can continue the table.
 
@@ -92,6 +122,7 @@ class RowWriter:
             buckets: the number of buckets in each partition; None to use the number that a commit
                 records, or if the table has no bucket index.
             runner: runs the tasks that write files; None to use the table's runner.
+            creates_lookups: whether to give a new table a lookup index.
 
         Raises:
             Unsupported: lakemark does not write such a table.
@@ -101,8 +132,9 @@ class RowWriter:
         check_allows(table.properties, Purpose.WRITE, table.location.url)
         check_stored_schema(table)
         check_hashing(table)
-        index = table_index(table, buckets)
-        self._records_first_count = table.bucket_count is None
+        index = None if creates_lookups else table_index(table, buckets)
+        is_known = index is None and not creates_lookups
+        self._records_first_index = not is_known and table.bucket_count is None
         self._generator = check_stored_rows(table, index)
         settings = WriterSettings(
             index,
@@ -121,27 +153,55 @@ class RowWriter:
 
     def upsert(self, rows: Rows, *, add_columns: bool = False) -> WriteResult:
         """Write rows; see ``lakemark.Table.upsert``."""
-        before = self._writer.schema
-        incoming = _as_table(rows, before)
-        if add_columns:
-            url = self._table.location.url
-            after = with_new_columns(before, incoming.schema, url)
-            check_fixed_types(before, after, self._table.properties, url)
-            self._writer.evolve(after)
+        incoming = as_table(rows, self._writer.schema)
 
-        def changes() -> pa.Table:
-            columns = self._writer.schema
-            own = in_table_columns(incoming, columns, self._table.location.url)
-            return RowChanges.of(self._table, self._generator, columns).upserts(own)
+        def make() -> pa.Table:
+            return self._converter().upserts(self._in_columns(incoming))
 
-        try:
-            result = self._write(changes, Operation.UPSERT)
-        except BaseException:
-            self._writer.evolve(before)
-            raise
-        if result.instant is None:  # without rows, no commit records the new columns
-            self._writer.evolve(before)
-        return result
+        def write() -> WriteResult:
+            return self._write(self._changes_writer(make), Operation.UPSERT)
+
+        return self._with_columns_of(incoming.schema, add_columns, write)
+
+    def insert(
+        self,
+        rows: Rows,
+        duplicates: Duplicates = Duplicates.ALLOW,
+        *,
+        add_columns: bool = False,
+    ) -> WriteResult:
+        """Insert rows; see ``lakemark.Table.insert``."""
+        incoming = as_table(rows, self._writer.schema)
+
+        def make() -> pa.Table:
+            return self._converter().inserts(self._in_columns(incoming))
+
+        def write() -> WriteResult:
+            return self._write(self._inserts_writer(make, duplicates), Operation.INSERT)
+
+        return self._with_columns_of(incoming.schema, add_columns, write)
+
+    def bulk_insert(
+        self, rows: Rows, sort: SortMode = SortMode.NONE, *, add_columns: bool = False
+    ) -> WriteResult:
+        """Insert a stream of rows; see ``lakemark.Table.bulk_insert``."""
+        check_bulk_insert(self._writer)
+        arriving = each_table(rows)
+        first = next(arriving, None)
+        if first is None:
+            return WriteResult()
+        self._recover()
+        self._writer.add_columns_of_table()
+        with SortedRuns(sort) as runs:
+
+            def write() -> WriteResult:
+                tables = chain([first], arriving)
+                buckets = divide_rows(self._writer, self._converter(), tables, runs)
+                if not buckets:
+                    return WriteResult()
+                return self._write(self._runs_writer(runs, buckets), Operation.BULK_INSERT)
+
+            return self._with_columns_of(first.schema, add_columns, write)
 
     def delete(self, record_keys: Keys | None, where: pc.Expression | str | None) -> WriteResult:
         """Delete records; see ``lakemark.Table.delete``."""
@@ -150,24 +210,95 @@ class RowWriter:
         if record_keys is not None:
             wanted = record_keys_of(record_keys, self._generator, columns, url)
 
-        def changes() -> pa.Table:
-            columns = self._writer.schema
-            of_table = RowChanges.of(self._table, self._generator, columns)
-            needed = [RECORD_KEY, PARTITION_PATH, *of_table.columns_of_deletes]
+        def make() -> pa.Table:
+            converter = self._converter()
+            needed = [RECORD_KEY, PARTITION_PATH, *converter.columns_of_deletes]
             scan = self._table.scan(columns=needed, where=where, record_keys=wanted)
-            return of_table.deletes(scan.to_table().combine_chunks(), columns)
+            return converter.deletes(scan.to_table().combine_chunks(), self._writer.schema)
 
-        return self._write(changes, Operation.DELETE)
+        return self._write(self._changes_writer(make), Operation.DELETE)
 
     def commit_schema(self) -> WriteResult:
         """Record the columns and the bucket count in a commit without rows."""
-        return self._write(None, Operation.UPSERT)
+        return self._write(lambda _: _Written([]), Operation.UPSERT, even_without_files=True)
 
-    def _write(self, changes: Callable[[], pa.Table] | None, operation: Operation) -> WriteResult:
+    def _converter(self) -> RowChanges:
+        return RowChanges.of(self._table, self._generator, self._writer.schema)
+
+    def _in_columns(self, incoming: pa.Table) -> pa.Table:
+        return in_table_columns(incoming, self._writer.schema, self._table.location.url)
+
+    def _with_columns_of(
+        self, given: pa.Schema, add_columns: bool, write: Callable[[], WriteResult]
+    ) -> WriteResult:
+        """Write, with the columns that the table lacks if the caller adds columns."""
+        before = self._writer.schema
+        if add_columns:
+            url = self._table.location.url
+            after = with_new_columns(before, given, url)
+            check_fixed_types(before, after, self._table.properties, url)
+            self._writer.evolve(after)
+        try:
+            result = write()
+        except BaseException:
+            self._writer.evolve(before)
+            raise
+        if result.instant is None:  # without rows, no commit records the new columns
+            self._writer.evolve(before)
+        return result
+
+    def _changes_writer(self, make: Callable[[], pa.Table]) -> _Write:
+        """Return a function that makes the changes of an attempt and writes them."""
+
+        def write(context: WriteContext) -> _Written:
+            changes = self._or_cancel(make)
+            files = self._write_files(context, changes, self._writer.assign(context, changes))
+            deletes = _count_deletes(changes)
+            counts = WriteResult(upserts=changes.num_rows - deletes, deletes=deletes)
+            return _Written(files, counts)
+
+        return write
+
+    def _inserts_writer(self, make: Callable[[], pa.Table], duplicates: Duplicates) -> _Write:
+        """Return a function that makes the rows of an attempt and inserts them."""
+
+        def prepare(context: WriteContext) -> tuple[pa.Table, AssignedChanges, int]:
+            changes = make()
+            if duplicates is Duplicates.ALLOW:
+                return changes, self._writer.assign(context, changes, looks_up=False), 0
+            assigned = self._writer.assign(context, changes)
+            stored = find_stored_rows(context.reader, LocalRunner(), changes, assigned)
+            if duplicates is Duplicates.FAIL:
+                check_no_duplicates(changes, stored, self._table.location.url)
+            kept = replace(assigned, numbers=assigned.numbers[~stored])
+            return changes.filter(pa.array(~stored)), kept, int(stored.sum())
+
+        def write(context: WriteContext) -> _Written:
+            changes, assigned, skipped = self._or_cancel(lambda: prepare(context))
+            is_insert = duplicates is Duplicates.ALLOW and self._writer.settings.looks_up_keys
+            files = self._write_files(context, changes, assigned, is_insert=is_insert)
+            return _Written(files, WriteResult(inserts=changes.num_rows, skipped=skipped))
+
+        return write
+
+    def _runs_writer(self, runs: SortedRuns, buckets: Sequence[Bucket]) -> _Write:
+        """Return a function that writes the rows of a bulk insert."""
+        # The runs are on this machine, so that a cluster could not read them.
+        runner = self._runner if isinstance(self._runner, LocalRunner) else LocalRunner()
+
+        def write(context: WriteContext) -> _Written:
+            files = write_runs(self._writer, context, runs, buckets, runner)
+            return _Written(files, WriteResult(inserts=runs.num_rows))
+
+        return write
+
+    def _write(
+        self, write: _Write, operation: Operation, *, even_without_files: bool = False
+    ) -> WriteResult:
         self._recover()
         for attempt in range(1, _MAX_ATTEMPTS + 1):
             try:
-                return self._attempt(changes, operation)
+                return self._attempt(write, operation, even_without_files)
             except MetadataTableBehind:
                 if attempt == _MAX_ATTEMPTS:
                     raise
@@ -187,18 +318,19 @@ class RowWriter:
             self._writer.recover()
             self._has_recovered = True
 
-    def _attempt(self, changes: Callable[[], pa.Table] | None, operation: Operation) -> WriteResult:
+    def _attempt(
+        self, write: _Write, operation: Operation, even_without_files: bool
+    ) -> WriteResult:
         context = self._writer.begin()
-        made = self._make(changes)
         try:
-            stats = [] if made is None else self._write_files(context, made)
-            if made is not None and not stats:
+            files, counts = write(context)
+            if not files and not even_without_files:
                 self._writer.cancel()
-                return WriteResult()
+                return replace(counts, upserts=0, inserts=0, deletes=0)
             instant = self._writer.commit(
-                stats, self._carried, self._check_bucket_count, operation=operation
+                files, self._carried, self._check_index, operation=operation
             )
-            self._records_first_count = False
+            self._records_first_index = False
         except WriteConflict:
             self._writer.abandon()  # roll back before the next attempt; an error here is raised
             raise
@@ -206,55 +338,62 @@ class RowWriter:
             with suppress(Retriable):  # the next write rolls the instant back
                 self._writer.abandon()
             raise
-        deletes = 0 if made is None else _count_deletes(made)
-        return WriteResult(
+        return replace(
+            counts,
             instant=instant.requested_at,
             completed_at=instant.completed_at,
-            upserts=0 if made is None else made.num_rows - deletes,
-            deletes=deletes,
-            files=len(stats),
-            written_bytes=sum(stat.total_write_bytes for stat in stats),
+            files=len(files),
+            written_bytes=sum(stat.total_write_bytes for stat in files),
         )
 
-    def _make(self, changes: Callable[[], pa.Table] | None) -> pa.Table | None:
-        """Return the changes of an attempt; None for a commit without rows.
+    def _or_cancel(self, prepare: Callable[[], _Prepared]) -> _Prepared:
+        """Return what ``prepare`` returns. If it raises an error, the instant is removed.
 
-        If ``changes`` raises an error, the instant is removed.
+        ``prepare`` must not write a file.
         """
         try:
-            return None if changes is None else changes()
+            return prepare()
         except BaseException:
             with suppress(Retriable):  # the next write rolls the instant back
                 self._writer.cancel()
             raise
 
-    def _write_files(self, context: WriteContext, changes: pa.Table) -> list[WriteStat]:
-        assigned = self._writer.assign(context, changes)
-
+    def _write_files(
+        self,
+        context: WriteContext,
+        changes: pa.Table,
+        assigned: AssignedChanges,
+        *,
+        is_insert: bool = False,
+    ) -> list[WriteStat]:
         def write(part: tuple[Bucket, pa.Table]) -> WriteStat | None:
             bucket, rows = part
-            return write_file_group(context, assigned.assignment.task(bucket), [rows])
+            task = replace(assigned.assignment.task(bucket), is_insert=is_insert)
+            return write_file_group(context, task, [rows])
 
         written = self._runner.map(write, divide(changes, assigned.numbers))
         return [stat for stat in written if stat is not None]
 
-    def _check_bucket_count(self, timeline: Timeline) -> None:
-        """Check that no other writer has recorded another bucket count since this writer opened.
+    def _check_index(self, timeline: Timeline) -> None:
+        """Check that no other writer has recorded another index since this writer opened.
 
-        The check is needed only if no commit recorded a count when this writer opened the table.
-        Then two processes that created the table at the same time may have chosen different counts.
+        The check is needed only if no commit recorded an index when this writer opened the table.
+        Then two processes that created the table at the same time may have chosen different ones.
         """
-        index = self._writer.settings.index
-        if index is None or not self._records_first_count:
+        if not self._records_first_index:
             return
-        ours = index.bucket_count
+        index = self._writer.settings.index
+        ours = None if index is None else index.bucket_count
         for instant in timeline.completed(*COMMITS):
-            theirs = self._table.store.read_commit(instant).extra_metadata.get(BUCKET_COUNT)
-            if theirs is not None and int(theirs) != ours:
+            extra = self._table.store.read_commit(instant).extra_metadata
+            count = extra.get(BUCKET_COUNT)
+            theirs = None if count is None else int(count)
+            is_recorded = count is not None or extra.get(INDEX) == LOOKUP
+            if is_recorded and theirs != ours:
                 message = (
-                    f"table {self._table.location.url} has {theirs} buckets in each partition, "
-                    f"not {ours}, because another process created it at the same time; open the "
-                    "table with lakemark.open"
+                    f"table {self._table.location.url} has {_index_text(theirs)}, not "
+                    f"{'no buckets' if ours is None else ours}, because another process created it "
+                    "at the same time; open the table with lakemark.open"
                 )
                 raise InvalidConfig(message)
 
@@ -274,32 +413,8 @@ def merger_class(table: OpenTable) -> str | None:
     return None
 
 
-def _as_table(rows: Rows, columns: pa.Schema) -> pa.Table:
-    if isinstance(rows, pa.Table):
-        return rows.combine_chunks()
-    if isinstance(rows, pa.RecordBatch):
-        return pa.Table.from_batches([rows])
-    if isinstance(rows, pa.RecordBatchReader):
-        return rows.read_all().combine_chunks()
-    if type(rows).__module__.partition(".")[0] == "pandas":  # not imported for this
-        message = "rows are a pandas DataFrame; pass pyarrow.Table.from_pandas(rows)"
-        raise InvalidConfig(message)
-    is_batches = isinstance(rows, Iterable) and not isinstance(rows, str | bytes | Mapping)
-    batches: list[object] = list(rows) if is_batches else [rows]
-    for one in batches:
-        if not isinstance(one, pa.RecordBatch):
-            message = (
-                f"rows are or contain {repr(one)[:80]}, which is not a record batch; pass an Arrow "
-                "table (convert dictionaries with pyarrow.Table.from_pylist)"
-            )
-            raise InvalidConfig(message)
-    if not batches:
-        return columns.empty_table()
-    try:
-        return pa.Table.from_batches(batches).combine_chunks()
-    except pa.ArrowInvalid as error:
-        message = f"the batches have different columns: {error}; convert them first"
-        raise InvalidConfig(message) from error
+def _index_text(buckets: int | None) -> str:
+    return "a lookup index" if buckets is None else f"{buckets} buckets in each partition"
 
 
 def _count_deletes(changes: pa.Table) -> int:

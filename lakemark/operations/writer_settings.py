@@ -33,6 +33,11 @@ class WriterSettings:
     sizing: FileSizing = DEFAULT_SIZING
     first_ring_count: int | None = None
 
+    @property
+    def looks_up_keys(self) -> bool:
+        """Whether the table has a lookup index."""
+        return self.index is None and self.first_ring_count is None
+
     def index_metadata(self) -> dict[str, str]:
         """Return the index for commits, because no table property has it.
 

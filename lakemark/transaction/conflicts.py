@@ -9,7 +9,9 @@
   Therefore such a compaction is a conflict.
 - In a table without a bucket index, a new key may be written to any file group of its partition. So
   two commits that add keys to the same partition conflict, because they may add the same key.
-  Apache Hudi does not detect this, and stores such a key twice.
+  Apache Hudi does not detect this, and stores such a key twice. A bulk insert does not conflict
+  with the commits that completed in between, because it never looks for stored keys. But a commit
+  that looked up its keys conflicts with a bulk insert that completed in between.
 - A clustering replaces whole file groups. A planned clustering already conflicts, because rows that
   are written after the plan would be lost. If the heartbeat of the clustering's writer is alive,
   the commit may be retried. Otherwise the commit is refused. Then an operator must remove the plan
@@ -35,7 +37,7 @@ from lakemark.config.keys import INDEX, LOOKUP
 from lakemark.errors import Refused, WriteConflict
 from lakemark.index.bucket import bucket_or_file_id
 from lakemark.model.action import COMMITS, REPLACING, Action, State
-from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.commit_metadata import CommitMetadata, Operation
 from lakemark.model.file_names import LogFileName
 from lakemark.model.instant import Instant
 from lakemark.timeline.clock import TimelineClock
@@ -216,8 +218,9 @@ def _clusterings(now: Timeline, store: TimelineStore) -> Iterator[tuple[Instant,
 
 
 def _looks_up_keys(ours: Instant, metadata: CommitMetadata) -> bool:
-    """Return whether our commit is that of a writer with a lookup index."""
+    """Return whether our commit may depend on the keys that a lookup index found."""
     is_writer = ours.action in (Action.COMMIT, Action.DELTA_COMMIT)
+    is_writer &= metadata.operation != Operation.BULK_INSERT
     return is_writer and metadata.extra_metadata.get(INDEX) == LOOKUP
 
 

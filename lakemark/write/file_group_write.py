@@ -19,6 +19,7 @@ from lakemark.config.table_properties import MergeMode, TableType
 from lakemark.errors import Refused
 from lakemark.execution.interleave import read_ahead
 from lakemark.index.bucket import file_id
+from lakemark.merge.change_index import MergeCounts, MergeResult
 from lakemark.merge.merge_stream import MergeStream, merge_streams
 from lakemark.merge.partial_update.partial_rows import resolve_partial_rows
 from lakemark.model.changes import CHANGE_KIND_FIELD, WRITTEN_COLUMNS
@@ -56,6 +57,8 @@ class FileGroupWrite:
         adds_keys: whether the changes have keys that a lookup index must find in a base file later.
             Then the base file is rewritten, also in a merge-on-read table.
         new_file_id: the file id of a file group to create; None to use the id of a bucket index.
+        is_insert: whether each change becomes a row of its own, whatever its key. All changes are
+            upserts then, and they are never appended to a log.
     """
 
     bucket: Bucket
@@ -64,11 +67,13 @@ class FileGroupWrite:
     readable: FileSlice | None = None
     adds_keys: bool = False
     new_file_id: str | None = None
+    is_insert: bool = False
 
     def appends(self, table_type: TableType) -> bool:
         """Return whether the changes are appended to a log."""
         is_merge_on_read = table_type is TableType.MERGE_ON_READ
-        return self.current is not None and is_merge_on_read and not self.adds_keys
+        rewrites = self.adds_keys or self.is_insert
+        return self.current is not None and is_merge_on_read and not rewrites
 
 
 def write_file_group(
@@ -90,7 +95,7 @@ def write_file_group(
         return _create_base_file(context, task, changes)
     if task.appends(context.table_type):
         return _append_log_file(context, task, task.current, changes)
-    return _rewrite_base_file(context, task.current, changes)
+    return _rewrite_base_file(context, task, task.current, changes)
 
 
 def write_base_file(
@@ -193,18 +198,52 @@ def _create_base_file(
     context: WriteContext, task: FileGroupWrite, changes: Iterable[pa.Table]
 ) -> WriteStat | None:
     partition, instant = task.bucket.partition_path, context.instant
-    merged = merge_streams((), changes, context.merger)
+    merged = _merge(context, task, (), changes)
     first = next(merged, None)
     if first is None:
         return None  # all changes are deletes of keys that do not exist
-    if task.is_new_partition:
-        _check_has_no_files(context.storage, partition)
-        create_partition_metafile(context.storage, instant, partition)
+    create_partition(context, partition, is_new_partition=task.is_new_partition)
     new_file_id = task.new_file_id or file_id(
         task.bucket.number, partition, instant, context.table_name
     )
     group = FileGroupId(partition, new_file_id)
     return write_base_file(context, group, merged, first)  # model: write files
+
+
+def _merge(
+    context: WriteContext,
+    task: FileGroupWrite,
+    base: Iterable[pa.Table],
+    changes: Iterable[pa.Table],
+) -> MergeStream:
+    """Merge changes into base rows, or append the rows of an insert to them.
+
+    Source: ``HoodieConcatHandle`` of Apache Hudi 1.2.0 appends the rows of an insert.
+    """
+    if not task.is_insert:
+        return merge_streams(base, changes, context.merger)
+    stored = (MergeResult(rows, MergeCounts()) for rows in base)
+    added = (
+        MergeResult(rows.select(context.schema.names), MergeCounts(inserted=rows.num_rows))
+        for rows in changes
+    )
+    return MergeStream(chain(stored, added))
+
+
+def create_partition(context: WriteContext, partition_path: str, *, is_new_partition: bool) -> None:
+    """Create the metafile of a partition before its first data file.
+
+    Args:
+        context: the commit.
+        partition_path: the partition.
+        is_new_partition: whether the partition may have no metafile yet; if not, do nothing.
+
+    Raises:
+        Refused: the partition has data files, but no metafile.
+    """
+    if is_new_partition:
+        _check_has_no_files(context.storage, partition_path)
+        create_partition_metafile(context.storage, context.instant, partition_path)
 
 
 def _check_has_no_files(storage: Storage, partition: str) -> None:
@@ -228,9 +267,9 @@ def _check_has_no_files(storage: Storage, partition: str) -> None:
 
 
 def _rewrite_base_file(
-    context: WriteContext, current: FileSlice, changes: Iterable[pa.Table]
+    context: WriteContext, task: FileGroupWrite, current: FileSlice, changes: Iterable[pa.Table]
 ) -> WriteStat:
-    merged = merge_streams(context.reader.read(current), changes, context.merger)
+    merged = _merge(context, task, context.reader.read(current), changes)
     return write_base_file(context, current.group, merged, replaces=current)
 
 

@@ -403,9 +403,30 @@ OF_MERGING = (
     ),
     Mutant(
         "lakemark/write/file_group_write.py",
-        "merge_streams(context.reader.read(current), changes, context.merger)",
-        "merge_streams(context.reader.read(current), reversed(list(changes)), context.merger)",
+        "_merge(context, task, context.reader.read(current), changes)",
+        "_merge(context, task, context.reader.read(current), reversed(list(changes)))",
         "in a copy-on-write table the older of two changes wins if they are in several chunks",
         ("tests/unit/write/test_one_merge.py",),
+    ),
+    Mutant(
+        "lakemark/write/sorted_runs.py",
+        "self._key(0) <= bound:",
+        "self._key(0) < bound:",
+        "a merge of runs fails at a batch with only one key",
+        ("tests/unit/write/test_sorted_runs.py",),
+    ),
+    Mutant(
+        "lakemark/write/sorted_runs.py",
+        "            sources = [run.read(bucket), *sources[_MERGED_RUNS:]]\n",
+        "            sources = [*sources[_MERGED_RUNS:], run.read(bucket)]\n",
+        "of two changes of one key in a large bulk insert, the older one wins",
+        ("tests/unit/write/test_sorted_runs.py",),
+    ),
+    Mutant(
+        "lakemark/operations/table_index.py",
+        "    if not slices and _records_lookups(table):\n        return False\n",
+        "",
+        "an empty table with a lookup index becomes a table with buckets",
+        ("tests/unit/operations/test_inserts.py",),
     ),
 )

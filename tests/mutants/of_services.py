@@ -97,7 +97,7 @@ _CLEANS = (
     ),
     Mutant(
         "lakemark/write/file_group_write.py",
-        "        _check_has_no_files(context.storage, partition)\n",
+        "        _check_has_no_files(context.storage, partition_path)\n",
         "",
         "a partition whose metafile was deleted gets second file groups",
         ("tests/unit/write/test_lost_partition_metafile.py",),

@@ -344,6 +344,30 @@ def test_commits_that_add_keys_to_one_partition_conflict_if_keys_are_looked_up(
     )
 
 
+@pytest.mark.parametrize("action", [Action.COMMIT, Action.DELTA_COMMIT])
+@pytest.mark.parametrize(
+    ("ours", "theirs", "expected"),
+    [
+        (Operation.BULK_INSERT, Operation.UPSERT, None),
+        (Operation.BULK_INSERT, Operation.BULK_INSERT, None),
+        (Operation.UPSERT, Operation.BULK_INSERT, WriteConflict),
+        (Operation.INSERT, Operation.BULK_INSERT, WriteConflict),
+    ],
+)
+def test_bulk_insert_that_adds_keys_conflicts_only_with_later_commits_that_looked_keys_up(
+    action: Action, ours: Operation, theirs: Operation, expected: type[HudiError] | None
+) -> None:
+    at = TimelineInMaking()
+    began_with = at.load()
+    mine = at.begin(action)
+    at.commit(action, replace(adding("north", OF_LOOKUPS), operation=theirs))
+    stat = replace(adding("north", OF_LOOKUPS).write_stats[0], file_id=OTHER_WITHOUT)
+    metadata = CommitMetadata(write_stats=(stat,), extra_metadata=OF_LOOKUPS, operation=ours)
+    assert expected is outcome_of(
+        lambda: check_conflicts(mine, metadata, began_with, at.load(), at.store, lambda _: False)
+    )
+
+
 @pytest.mark.parametrize(
     ("extra", "is_waited_for"), [(OF_LOOKUPS, True), (OF_BUCKETS, False), (OF_RINGS, False)]
 )

@@ -1,0 +1,104 @@
+"""Runs of a bulk insert return the changes of each bucket in the order of the sort mode."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
+from lakemark.write import sorted_runs
+from lakemark.write.partitioner import Bucket
+from lakemark.write.sorted_runs import SortedRuns, SortMode, merge_sorted
+from tests.depth import examples
+
+Change = tuple[str, str, int]
+KEYS = st.text(string.ascii_letters + "äß日😀", min_size=1, max_size=3)
+CHANGES = st.tuples(KEYS, st.sampled_from(["", "a", "b/c"]), st.integers(0, 2))
+
+
+def as_table(changes: list[Change], first: int) -> tuple[pa.Table, npt.NDArray[np.int32]]:
+    keys, paths, numbers = zip(*changes, strict=True)
+    arrival = range(first, first + len(changes))
+    columns = {RECORD_KEY: keys, PARTITION_PATH: paths, "arrival": arrival, "bucket": numbers}
+    table = pa.table({name: list(column) for name, column in columns.items()})
+    return table, np.array(numbers, np.int32)
+
+
+def found_in(runs: SortedRuns, bucket: Bucket) -> list[tuple[str, int]]:
+    read = [part.select([RECORD_KEY, "arrival"]).to_pylist() for part in runs.read(bucket)]
+    return [(row[RECORD_KEY], row["arrival"]) for part in read for row in part]
+
+
+@pytest.mark.parametrize("sort", SortMode)
+@settings(deadline=None, max_examples=examples(30))
+@given(
+    batches=st.lists(st.lists(CHANGES, min_size=1, max_size=12), max_size=9),
+    run_bytes=st.sampled_from([1, 300, 1 << 20]),
+    merged_runs=st.sampled_from([2, 3, 64]),
+    batch_bytes=st.sampled_from([1, 60, 1 << 20]),
+)
+def test_changes_of_a_bucket_are_complete_and_in_order(
+    sort: SortMode,
+    batches: list[list[Change]],
+    run_bytes: int,
+    merged_runs: int,
+    batch_bytes: int,
+) -> None:
+    expected: dict[Bucket, list[tuple[str, int]]] = {}
+    with pytest.MonkeyPatch.context() as patch, SortedRuns(sort, run_bytes) as runs:
+        patch.setattr(sorted_runs, "_MERGED_RUNS", merged_runs)
+        patch.setattr(sorted_runs, "_BATCH_BYTES", batch_bytes)
+        arrived = 0
+        for batch in batches:
+            runs.add(*as_table(batch, arrived))
+            for position, (key, path, number) in enumerate(batch, arrived):
+                expected.setdefault(Bucket(path, number), []).append((key, position))
+            arrived += len(batch)
+        assert runs.finish() == sorted(expected)
+        assert runs.num_rows == arrived
+        for bucket, changes in expected.items():
+            found = found_in(runs, bucket)
+            if sort is SortMode.NONE:
+                assert found == changes
+            elif sort is SortMode.GLOBAL:
+                by_key = sorted(changes, key=lambda change: (change[0].encode(), change[1]))
+                assert found == by_key
+            else:
+                assert sorted(found, key=lambda change: change[1]) == changes
+            assert found_in(runs, bucket) == found, "a second attempt reads the same"
+
+
+def test_merge_holds_few_rows_of_each_stream() -> None:
+    read = 0
+
+    def numbers(first: int) -> Iterator[pa.Table]:
+        nonlocal read
+        for start in range(first, 10_000, 100):
+            read += 1
+            keys = [f"{number:06d}" for number in range(start, start + 100, 2)]
+            yield pa.table({RECORD_KEY: keys})
+
+    merged = merge_sorted([numbers(0), numbers(1)])
+    seen = [key.as_py() for key in next(merged).column(RECORD_KEY)]
+    assert seen == sorted(seen)
+    assert read <= 4
+    rest = [key.as_py() for part in merged for key in part.column(RECORD_KEY)]
+    assert seen + rest == [f"{number:06d}" for number in range(10_000)]
+
+
+def test_spilled_runs_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with SortedRuns(SortMode.GLOBAL, 1) as runs:
+        for number in range(3):
+            runs.add(*as_table([("k", "", 0)], number))
+        assert list(tmp_path.iterdir())
+    assert not list(tmp_path.iterdir())
