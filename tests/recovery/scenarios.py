@@ -39,6 +39,7 @@ from lakemark.operations.archive import archive, plan_archival
 from lakemark.operations.change_version import change_table_version
 from lakemark.operations.clean import clean
 from lakemark.operations.create import create_on
+from lakemark.operations.duplicate_keys import Duplicates
 from lakemark.operations.metadata_table import keep_metadata_table, rebuild_metadata_table
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.table_writer import TableWriter
@@ -62,6 +63,7 @@ from lakemark.transaction.heartbeat import HeartbeatPolicy
 from lakemark.transaction.multi_writer import MultiWriter
 from lakemark.transaction.rollback import roll_back_named
 from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
+from lakemark.write.sorted_runs import SortMode
 from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
 from tests.clocks import SharedClock, on_clock
 from tests.json_stream import JsonStream, Record
@@ -517,10 +519,28 @@ def commit_second(to: TableWriter) -> object:
 
 def upsert_and_delete(to: TableWriter) -> None:
     """Upsert and delete rows, as a Python program does, in two commits."""
-    rows = [{"id": row.id, "region": row.region, "ts": row.ts, "v": row.v} for row in COMMITTED[1]]
     program = RowWriter(to.table, runner=LocalRunner(1))
-    program.upsert(pa.Table.from_pylist(rows, schema=SCHEMA))
+    program.upsert(_as_given(COMMITTED[1]))
     program.delete(["c"], None)
+
+
+def insert_unless_stored(to: TableWriter) -> None:
+    """Insert a stored and a new key, as a Python program does; the stored one is skipped."""
+    program = RowWriter(to.table, runner=LocalRunner(1))
+    program.insert(_as_given(COMMITTED[1]), Duplicates.DROP)
+
+
+def bulk_insert_once(to: TableWriter) -> None:
+    """Insert new keys in bulk, unless an earlier process has done it."""
+    if not has_ingested(2)(to.table):
+        program = RowWriter(to.table, runner=LocalRunner(1))
+        new = [COMMITTED[1][1], COMMITTED[2][1]]
+        program.bulk_insert(_as_given(new), SortMode.GLOBAL)
+
+
+def _as_given(rows: Iterable[Row]) -> pa.Table:
+    listed = [{"id": row.id, "region": row.region, "ts": row.ts, "v": row.v} for row in rows]
+    return pa.Table.from_pylist(listed, schema=SCHEMA)
 
 
 def compact(to: TableWriter) -> object:
@@ -785,6 +805,27 @@ SCENARIOS: dict[str, Scenario] = {
         has_ingested(3),
         (STATES[1], STATES[2]),
         looks_up=True,
+    ),
+    "insert with a lookup index": TableScenario(
+        looked_up(1),
+        insert_unless_stored,
+        has_ingested(2),
+        (STATES[0], {**STATES[0], "e": (2, 2)}),
+        is_shared=True,
+        looks_up=True,
+    ),
+    "bulk insert with a lookup index": TableScenario(
+        looked_up(1),
+        bulk_insert_once,
+        has_ingested(2),
+        (STATES[0], {**STATES[0], "e": (2, 2), "f": (3, 3)}),
+        looks_up=True,
+    ),
+    "bulk insert with a bucket index, copy-on-write": TableScenario(
+        committed(1, _COW),
+        bulk_insert_once,
+        has_ingested(2),
+        (STATES[0], {**STATES[0], "e": (2, 2), "f": (3, 3)}),
     ),
     "commit, copy-on-write": TableScenario(
         plain(1, _COW),
