@@ -202,8 +202,8 @@ def open(
             of them has a live heartbeat.
         multi_writer: the heartbeat settings and the clock skew on which all writers have agreed.
         runner: runs the tasks that write, merge and delete files; None for threads of this process.
-        base_files: compression, sizes and dictionaries of the base files that this object writes;
-            None for the defaults. Files that exist already are not rewritten.
+        base_files: compression, sizes and dictionaries of the files that this object writes; None
+            for the defaults. Files that exist already are not rewritten.
         storage_options: options of the object store's client, such as ``aws_endpoint``. A local
             path accepts no options, so that a misspelled parameter is refused.
 

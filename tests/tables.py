@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from lakemark.config import keys
+from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
 from lakemark.config.table_properties import MergeMode, TableProperties, TableType
 from lakemark.config.table_spec import TableSpec
 from lakemark.index.bucket import BucketIndex
@@ -26,7 +27,6 @@ from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.metadata_updater import MetadataUpdater
 from lakemark.transaction.multi_writer import MultiWriter
 from lakemark.write.file_group_write import write_file_group
-from lakemark.write.file_sizing import FileSizing
 from lakemark.write.partitioner import Bucket, divide
 from lakemark.write.write_context import WriteContext
 
@@ -94,10 +94,10 @@ def writer(
     return TableWriter(table, SCHEMA, WriterSettings(INDEX, log_format))
 
 
-def lookup_writer(storage: Storage, sizing: FileSizing | None = None) -> TableWriter:
+def lookup_writer(storage: Storage, sizing: ParquetSettings = PARQUET_DEFAULTS) -> TableWriter:
     """Open a writer of a table without a bucket index."""
     to = writer(storage)
-    to.settings = replace(to.settings, index=None, sizing=sizing or FileSizing())
+    to.settings, to.table.base_files = replace(to.settings, index=None), sizing
     return to
 
 
@@ -118,6 +118,7 @@ def reopened(
         lock=lock or old.context.lock,
         multi_writer=multi_writer or old.context.multi_writer,
         metadata_updater=metadata_updater,
+        base_files=old.base_files,
     )
     return TableWriter(table, to.schema, to.settings)
 

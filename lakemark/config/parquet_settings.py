@@ -1,4 +1,4 @@
-"""How the base files of a table are written. No setting changes the rows that readers find."""
+"""How the files of a table are written. No setting changes the rows that readers find."""
 
 from __future__ import annotations
 
@@ -30,13 +30,32 @@ ROW_GROUP_BYTES = 32 << 20
 #: Largest size of a row group that may be configured, because a writer holds a row group in memory.
 MAX_ROW_GROUP_BYTES = 256 << 20
 
+#: Largest size that may be configured for a base file: 1 TiB.
+MAX_FILE_BYTES = 1 << 40
+
 #: Default size of a page before compression, as in Apache Hudi (``hoodie.parquet.page.size``).
 PAGE_BYTES = 1 << 20
+
+
+#: The sizes among the settings, with the smallest and the largest value.
+_SIZES = (
+    ("row_group_bytes", 1, MAX_ROW_GROUP_BYTES),
+    ("page_bytes", 1, MAX_ROW_GROUP_BYTES),
+    ("max_file_bytes", 1, MAX_FILE_BYTES),
+    ("small_file_bytes", 0, MAX_FILE_BYTES),
+    ("record_bytes", 1, MAX_FILE_BYTES),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetSettings:
     """Compression, sizes and encodings of base files.
+
+    Codec, level, page size and dictionaries also apply to the Parquet blocks of log files, as in
+    Apache Hudi.
+
+    The last three settings apply to tables without a bucket index. In other tables, the number of
+    buckets decides how large files become.
 
     Attributes:
         compression: one of the codecs in ``Compression``.
@@ -47,6 +66,12 @@ class ParquetSettings:
         page_bytes: the size in bytes at which a page ends, before compression. A page also ends
             after 20,000 rows.
         dictionary: whether columns with few distinct values are dictionary-encoded.
+        max_file_bytes: the size at which a base file receives no more new keys
+            (``hoodie.parquet.max.file.size``).
+        small_file_bytes: smaller base files receive new keys before file groups are created
+            (``hoodie.parquet.small.file.limit``); 0 to create file groups in each commit.
+        record_bytes: the size of a record in a base file, as long as no commit shows it
+            (``hoodie.copyonwrite.record.size.estimate``).
 
     Raises:
         InvalidConfig: a value is not allowed; the message lists the allowed values.
@@ -57,6 +82,9 @@ class ParquetSettings:
     row_group_bytes: int = ROW_GROUP_BYTES
     page_bytes: int = PAGE_BYTES
     dictionary: bool = True
+    max_file_bytes: int = 120 << 20
+    small_file_bytes: int = 100 << 20
+    record_bytes: int = 1024
 
     def __post_init__(self) -> None:
         if self.compression not in list(Compression):
@@ -66,10 +94,10 @@ class ParquetSettings:
         if problem is not None:
             message = f"compression_level is {self.compression_level!r}; {problem}"
             raise InvalidConfig(message)
-        for name in ("row_group_bytes", "page_bytes"):
+        for name, least, largest in _SIZES:
             size = getattr(self, name)
-            if type(size) is not int or not 1 <= size <= MAX_ROW_GROUP_BYTES:
-                message = f"{name} is {size!r}; choose a number from 1 to {MAX_ROW_GROUP_BYTES}"
+            if type(size) is not int or not least <= size <= largest:
+                message = f"{name} is {size!r}; choose a number from {least} to {largest}"
                 raise InvalidConfig(message)
 
 

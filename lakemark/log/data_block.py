@@ -26,6 +26,7 @@ import pyarrow.compute as pc
 from lakemark.codec.avro_rows import decode_rows, encode_rows
 from lakemark.codec.byte_strings import ByteStrings, byte_strings
 from lakemark.codec.hfile.reader import HFileReader
+from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
 from lakemark.errors import CorruptData, Unsupported
 from lakemark.log.hfile_rows import read_hfile_rows
 from lakemark.log.log_block import BlockType, LogBlock
@@ -48,7 +49,11 @@ _PREFIX = struct.Struct(">ii")
 _LENGTH = struct.Struct(">i")
 
 
-def encode_parquet(rows: pa.Table, avro_schema: Mapping[str, object]) -> memoryview:
+def encode_parquet(
+    rows: pa.Table,
+    avro_schema: Mapping[str, object],
+    settings: ParquetSettings = PARQUET_DEFAULTS,
+) -> memoryview:
     """Encode the content of a PARQUET_DATA block, as one row group.
 
     The file has no statistics, because readers never skip rows of a block.
@@ -56,9 +61,10 @@ def encode_parquet(rows: pa.Table, avro_schema: Mapping[str, object]) -> memoryv
     Args:
         rows: rows with the columns and types of the schema.
         avro_schema: schema of the rows.
+        settings: compression, page size and dictionaries. The row group is not limited.
     """
     sink = pa.BufferOutputStream()
-    with parquet_writer(sink, rows.schema, has_statistics=False) as writer:
+    with parquet_writer(sink, rows.schema, settings, has_statistics=False) as writer:
         writer.write_table(rows, row_group_size=max(rows.num_rows, 1))
         writer.add_key_value_metadata(avro_key_values(avro_schema))
     return memoryview(sink.getvalue())

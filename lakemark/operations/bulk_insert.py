@@ -106,7 +106,7 @@ def write_runs(
             context,
             path,
             runs.read(bucket),
-            writer.settings.sizing.max_file_bytes,
+            writer.table.base_files.max_file_bytes,
             lambda number: new_file_id(number, path, context.instant, context.table_name),
             is_new_partition=path not in known,
         )

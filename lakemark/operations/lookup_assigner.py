@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakemark.config.parquet_settings import ParquetSettings
 from lakemark.index.index import NEW_KEY, Index
 from lakemark.index.key_search import SearchedGroup
 from lakemark.index.lookup import new_file_id
@@ -29,7 +30,7 @@ from lakemark.operations.assigned_changes import (
     rows_by_partition,
 )
 from lakemark.view.file_system_view import FileSystemView
-from lakemark.write.file_sizing import FileSizing, NewKeys, divide_new_keys
+from lakemark.write.file_sizing import NewKeys, divide_new_keys
 from lakemark.write.partitioner import Bucket
 
 
@@ -51,7 +52,7 @@ class LookupAssigner:
 
     index: Index
     view: FileSystemView
-    sizing: FileSizing
+    sizing: ParquetSettings
     record_bytes: int
     instant: str
     table_name: str

@@ -385,7 +385,7 @@ class TableWriter:
         return compaction.publish(stats, table_facts)
 
     def _lookup_assigner(self, context: WriteContext, looks_up: bool) -> LookupAssigner:
-        properties, sizing = self.table.properties, self.settings.sizing
+        properties, sizing = self.table.properties, self.table.base_files
         newest = self.table.timeline.completed(*COMMITS)[: -_SIZED_COMMITS - 1 : -1]
         commits = (self.table.store.read_commit(instant) for instant in newest)
         record_bytes = estimate_record_bytes(commits, sizing)

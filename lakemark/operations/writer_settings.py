@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from lakemark.config import keys
 from lakemark.index.bucket import BucketIndex
-from lakemark.write.file_sizing import DEFAULT_SIZING, FileSizing
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +20,6 @@ class WriterSettings:
         merger_class: the import path (``MergerName``) of the user's merger, for merge mode
             ``CUSTOM``.
         metadata_table: whether ``TableWriter.recover`` builds a metadata table if there is none.
-        sizing: the sizes of base files, if keys are looked up.
         first_ring_count: the number of buckets of a new partition, if the table has consistent
             hashing. Then ``index`` is None.
     """
@@ -30,7 +28,6 @@ class WriterSettings:
     log_format: str | None = None
     merger_class: str | None = None
     metadata_table: bool = True
-    sizing: FileSizing = DEFAULT_SIZING
     first_ring_count: int | None = None
 
     @property

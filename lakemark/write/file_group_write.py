@@ -358,6 +358,7 @@ def _log_writer(context: WriteContext, path: str) -> LogFileWriter:
         context.merge.ordering_fields,
         is_event_time=context.merge.mode is not MergeMode.COMMIT_TIME,
         indexed=context.indexed,
+        settings=context.base_files,
     )
 
 

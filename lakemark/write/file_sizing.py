@@ -1,8 +1,8 @@
 """Decides how many new keys each file group of a partition receives, so that files have one size.
 
 New keys first fill small files. The remaining keys go to new file groups, each as large as allowed.
-The sizes are settings of a writer in Apache Hudi, and the table does not contain them. The defaults
-are those of Apache Hudi. Source: ``UpsertPartitioner``, ``SparkUpsertDeltaCommitPartitioner`` and
+The sizes are settings of a writer, and the table does not contain them. The defaults are those of
+Apache Hudi. Source: ``UpsertPartitioner``, ``SparkUpsertDeltaCommitPartitioner`` and
 ``AverageRecordSizeUtils`` of Apache Hudi 1.2.0.
 """
 
@@ -11,28 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from lakemark.config.parquet_settings import ParquetSettings
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.file_slice import FileSlice
-
-#: Size of a record if no commit shows it (``hoodie.copyonwrite.record.size.estimate``).
-DEFAULT_RECORD_BYTES = 1024
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FileSizing:
-    """The sizes of base files.
-
-    Attributes:
-        max_file_bytes: size at which no more keys are added (``hoodie.parquet.max.file.size``).
-        small_file_bytes: smaller base files receive new keys (``hoodie.parquet.small.file.limit``);
-            0 to create a new file group in each commit.
-    """
-
-    max_file_bytes: int = 120 << 20
-    small_file_bytes: int = 100 << 20
-
-
-DEFAULT_SIZING = FileSizing()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +29,7 @@ class NewKeys:
     count: int
 
 
-def estimate_record_bytes(commits: Iterable[CommitMetadata], sizing: FileSizing) -> int:
+def estimate_record_bytes(commits: Iterable[CommitMetadata], settings: ParquetSettings) -> int:
     """Return the average size of a record in the base files of the newest sufficient commit.
 
     In small files, a record takes many times its usual size, because each file has a Bloom filter.
@@ -56,19 +37,19 @@ def estimate_record_bytes(commits: Iterable[CommitMetadata], sizing: FileSizing)
 
     Args:
         commits: the metadata of completed commits, newest first.
-        sizing: the sizes of files.
+        settings: the sizes of files.
     """
     for metadata in commits:
         stats = [stat for stat in metadata.write_stats if stat.is_base_file]
         written_bytes = sum(stat.total_write_bytes for stat in stats)
         records = sum(stat.num_writes for stat in stats)
-        if records and written_bytes > sizing.small_file_bytes:
+        if records and written_bytes > settings.small_file_bytes:
             return max(1, -(-written_bytes // records))
-    return DEFAULT_RECORD_BYTES
+    return settings.record_bytes
 
 
 def divide_new_keys(
-    count: int, small: Sequence[FileSlice], record_bytes: int, sizing: FileSizing
+    count: int, small: Sequence[FileSlice], record_bytes: int, settings: ParquetSettings
 ) -> list[NewKeys]:
     """Divide new keys among small files and new file groups.
 
@@ -76,16 +57,16 @@ def divide_new_keys(
         count: number of new keys.
         small: slices of small base files, in the order in which they are filled.
         record_bytes: estimated size of a record.
-        sizing: the sizes of files.
+        settings: the sizes of files.
     """
     divided: list[NewKeys] = []
     for file_slice in small:
         assert file_slice.base is not None
-        free = (sizing.max_file_bytes - file_slice.base.size_bytes) // record_bytes
+        free = (settings.max_file_bytes - file_slice.base.size_bytes) // record_bytes
         if count and free > 0:
             divided.append(NewKeys(file_slice, min(free, count)))
             count -= divided[-1].count
-    keys_of_a_file = max(1, sizing.max_file_bytes // record_bytes)
+    keys_of_a_file = max(1, settings.max_file_bytes // record_bytes)
     while count:
         divided.append(NewKeys(None, min(keys_of_a_file, count)))
         count -= divided[-1].count

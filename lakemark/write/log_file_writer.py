@@ -7,7 +7,7 @@ header ``IS_PARTIAL``, and its schema contains only these columns. ``MERGE INTO`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
 from lakemark.log.data_block import encode_avro, encode_parquet
 from lakemark.log.delete_block import encode_deletes
 from lakemark.log.log_block import BlockType, HeaderKey, write_block
@@ -29,11 +30,7 @@ from lakemark.storage.storage import Storage
 from lakemark.write.row_groups import divide_rows
 from lakemark.write.write_status import WriteStatus, close_file
 
-_Encode = Callable[[pa.Table, Mapping[str, object]], memoryview]
-_DATA_BLOCKS: Mapping[str, tuple[BlockType, _Encode]] = {
-    "parquet": (BlockType.PARQUET_DATA, encode_parquet),
-    "avro": (BlockType.AVRO_DATA, encode_avro),
-}
+_DATA_BLOCKS = {"parquet": BlockType.PARQUET_DATA, "avro": BlockType.AVRO_DATA}
 
 _PARTIAL = {HeaderKey.IS_PARTIAL: "true"}
 
@@ -72,6 +69,7 @@ class LogFileWriter:
         is_event_time: bool = True,
         max_block_bytes: int = MAX_BLOCK_BYTES,
         indexed: Sequence[str] = (),
+        settings: ParquetSettings = PARQUET_DEFAULTS,
     ) -> None:
         """Begin a file.
 
@@ -87,11 +85,12 @@ class LogFileWriter:
                 over every earlier change.
             max_block_bytes: largest block, in bytes of Arrow memory.
             indexed: columns whose ranges of values are collected from the rows of data blocks.
+            settings: compression, page size and dictionaries of Parquet blocks.
         """
         assert block_format in _DATA_BLOCKS, block_format
         assert 0 < max_block_bytes <= MAX_BLOCK_BYTES, max_block_bytes
         self._schema, self._avro_schema = schema, avro_schema
-        self._data_type, self._encode = _DATA_BLOCKS[block_format]
+        self._data_type, self._settings = _DATA_BLOCKS[block_format], settings
         self._ordering = tuple(ordering_fields) if is_event_time else ()
         self._max_block_bytes = max_block_bytes
         # Apache Hudi writes the header entries in this order too.
@@ -165,12 +164,16 @@ class LogFileWriter:
             avro_schema = _select_fields(avro_schema, names)
             header = {**header, HeaderKey.SCHEMA: to_json(avro_schema), **_PARTIAL}
         for block in divide_rows(rows, schema, self._max_block_bytes):
-            content = self._encode(block, avro_schema)
-            write_block(self._file, self._data_type, header, content)
+            write_block(self._file, self._data_type, header, self._encode(block, avro_schema))
             self._num_writes += block.num_rows
             self._num_data_blocks += 1
             if self._indexed:
                 self._ranges.append(ColumnRanges.of(block, self._indexed))
+
+    def _encode(self, rows: pa.Table, avro_schema: Mapping[str, object]) -> memoryview:
+        if self._data_type is BlockType.AVRO_DATA:
+            return encode_avro(rows, avro_schema)
+        return encode_parquet(rows, avro_schema, self._settings)
 
     def _append_deletes(self, deletes: pa.Table) -> None:
         records = pa.table(

@@ -36,7 +36,7 @@ class WriteContext:
         avro_schema_text: the same columns as an Avro schema in JSON.
         merge: merge settings of the table.
         log_format: format of data blocks, ``parquet`` or ``avro``.
-        base_files: compression, sizes and dictionaries of base files.
+        base_files: compression, sizes and dictionaries of base files and of Parquet log blocks.
         indexed: columns whose ranges of values the metadata table stores; empty without a metadata
             table.
         version: version of the table.

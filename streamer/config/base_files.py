@@ -1,4 +1,4 @@
-"""``base_files``: how the base files of the table are compressed and divided."""
+"""``base_files``: how the files of the table are compressed and divided."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from lakemark.config.parquet_settings import (
+    MAX_FILE_BYTES,
     MAX_ROW_GROUP_BYTES,
     PAGE_BYTES,
+    PARQUET_DEFAULTS,
     ROW_GROUP_BYTES,
     ParquetSettings,
     level_problem,
@@ -21,8 +23,9 @@ from streamer.config.section import Section
 class BaseFilesConfig(Section):
     """The Parquet files of the table. The settings apply to files that this pipeline writes.
 
-    Files that exist already are not rewritten. Log files and the dead-letter table always use the
-    defaults.
+    Files that exist already are not rewritten. ``compression``, ``compression_level``,
+    ``page_bytes`` and ``dictionary`` also apply to the Parquet blocks of log files. The dead-letter
+    table always uses the defaults.
     """
 
     compression: Literal["zstd", "snappy", "gzip", "lz4_raw", "uncompressed"] = "zstd"
@@ -47,6 +50,24 @@ class BaseFilesConfig(Section):
     """Whether columns with few distinct values are dictionary-encoded, as with Apache Hudi's
     ``hoodie.parquet.dictionary.enabled``."""
 
+    max_file_bytes: Annotated[int, Field(ge=1 << 20, le=MAX_FILE_BYTES)] = (
+        PARQUET_DEFAULTS.max_file_bytes
+    )
+    """The size at which a base file receives no more new keys, as with Apache Hudi's
+    ``hoodie.parquet.max.file.size``. This setting and the next two apply to tables of Apache Hudi
+    without a bucket index. In other tables, ``table.buckets`` decides how large files become."""
+
+    small_file_bytes: Annotated[int, Field(ge=0, le=MAX_FILE_BYTES)] = (
+        PARQUET_DEFAULTS.small_file_bytes
+    )
+    """Smaller base files receive new keys before file groups are created, as with Apache Hudi's
+    ``hoodie.parquet.small.file.limit``. 0: each batch with new keys creates file groups."""
+
+    record_bytes: Annotated[int, Field(ge=1, le=MAX_FILE_BYTES)] = PARQUET_DEFAULTS.record_bytes
+    """The size of a record in a base file, as long as no commit shows it, as with Apache Hudi's
+    ``hoodie.copyonwrite.record.size.estimate``. The newest of the last 20 commits whose base files
+    are together larger than ``small_file_bytes`` shows the size."""
+
     def parquet_settings(self) -> ParquetSettings:
         """Return the settings of the writer of base files."""
         return ParquetSettings(
@@ -55,6 +76,9 @@ class BaseFilesConfig(Section):
             row_group_bytes=self.row_group_bytes,
             page_bytes=self.page_bytes,
             dictionary=self.dictionary,
+            max_file_bytes=self.max_file_bytes,
+            small_file_bytes=self.small_file_bytes,
+            record_bytes=self.record_bytes,
         )
 
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lakemark.config.parquet_settings import ParquetSettings
 from lakemark.config.table_properties import TableType
 from lakemark.errors import Refused
 from lakemark.execution.runner import LocalRunner
@@ -29,12 +30,11 @@ from lakemark.operations.table_writer import TableWriter
 from lakemark.read.file_group_reader import FileGroupReader
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage, StorageLocation, open_storage
-from lakemark.write.file_sizing import FileSizing
 from tests.depth import examples
 from tests.tables import INDEX, Row, commit, lookup_writer, make, writer
 
 #: A file receives at most four keys, so that partitions have several file groups.
-SIZING = FileSizing(max_file_bytes=4096, small_file_bytes=0)
+SIZING = ParquetSettings(max_file_bytes=4096, small_file_bytes=0)
 REGIONS = ("north", "south")
 
 #: Java orders the last two as UTF-16, and Arrow as UTF-8, the other way round.

@@ -1,4 +1,4 @@
-"""Apache Hudi reads and compacts tables with each setting of base files."""
+"""Apache Hudi reads and compacts tables with each setting of base files and log blocks."""
 
 from __future__ import annotations
 

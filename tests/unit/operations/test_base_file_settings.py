@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,17 @@ def _write(path: Path, settings: ParquetSettings | None) -> list[pq.FileMetaData
 def _rows(v: int) -> pa.Table:
     columns = [[f"k{n:06}" for n in range(COUNT)], ["north"] * COUNT, range(COUNT), [v] * COUNT]
     return pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], SCHEMA)
+
+
+@pytest.mark.parametrize("codec", ["snappy", "gzip"])
+def test_log_blocks_have_the_codec(tmp_path: Path, codec: str) -> None:
+    _write(tmp_path / "t", ParquetSettings(compression=codec))
+    (log,) = tmp_path.glob("t/.*.log.*")
+    content = log.read_bytes()
+    first, last = content.index(b"PAR1"), content.rindex(b"PAR1") + 4
+    footer = pq.read_metadata(io.BytesIO(content[first:last]))
+    assert footer.num_rows == COUNT
+    assert footer.row_group(0).column(0).compression == CODECS[codec]
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -85,6 +97,9 @@ def test_files_have_a_page_index(tmp_path: Path) -> None:
         ),
         ({"row_group_bytes": 1 << 30}, "row_group_bytes is 1073741824; choose a number from 1 to"),
         ({"page_bytes": 0}, "page_bytes is 0; choose a number from 1 to 268435456"),
+        ({"max_file_bytes": 0}, "max_file_bytes is 0; choose a number from 1 to 1099511627776"),
+        ({"small_file_bytes": -1}, "small_file_bytes is -1; choose a number from 0 to"),
+        ({"record_bytes": 1.5}, "record_bytes is 1.5; choose a number from 1 to"),
     ],
 )
 def test_wrong_settings_are_refused(given: dict[str, Any], message: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from uuid import uuid4
@@ -22,7 +21,6 @@ from lakemark.config.parquet_settings import ParquetSettings
 from lakemark.operations.open_table import open_table
 from lakemark.operations.write import RowWriter
 from lakemark.storage import StorageLocation
-from lakemark.write.file_sizing import FileSizing
 from lakemark.write.sorted_runs import SortedRuns, SortMode
 from tests.depth import examples
 from tests.unit.operations.tables import FAST, SCHEMA, contents, instants, reopen, rows
@@ -201,8 +199,7 @@ def test_bulk_insert_writes_base_files_in_the_order_of_the_sort_mode(
     drawn.shuffle(keys)
     made = [(key, ("north", "south")[n % 2], 1, n) for n, key in enumerate(keys)]
     writer = RowWriter(table._table)
-    small = FileSizing(max_file_bytes=8000)
-    writer._writer.settings = replace(writer._writer.settings, sizing=small)
+    table._table.base_files = ParquetSettings(max_file_bytes=8000)
     result = writer.bulk_insert(rows(*made).to_batches(max_chunksize=100), sort)
     assert result.inserts == 3000
     paths = files(table)
@@ -242,18 +239,15 @@ def test_files_of_a_bulk_insert_have_about_the_target_size() -> None:
             }
             yield pa.RecordBatch.from_pydict(columns, schema)
 
+    target = 1_000_000
     table = lakemark.create(
         f"memory://{uuid4().hex}/t",
         schema=schema,
         record_key="id",
         index="lookup",
-        base_files=ParquetSettings(row_group_bytes=1 << 20),
+        base_files=ParquetSettings(row_group_bytes=1 << 20, max_file_bytes=target),
     )
-    writer = RowWriter(table._table)
-    target = 1_000_000
-    sizing = FileSizing(max_file_bytes=target)
-    writer._writer.settings = replace(writer._writer.settings, sizing=sizing)
-    writer.bulk_insert(batches())
+    table.bulk_insert(batches())
     opened = open_table(StorageLocation(table.location))
     sizes = [one.base.size_bytes for one in opened.view().latest_slices() if one.base]
     assert len(sizes) >= 4

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import numpy as np
@@ -13,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lakemark
+from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
 from lakemark.config.table_properties import TableType
 from lakemark.errors import InvalidConfig, WriteConflict
 from lakemark.execution.runner import LocalRunner
@@ -27,12 +30,7 @@ from lakemark.operations.table_writer import TableWriter
 from lakemark.operations.writer_settings import WriterSettings
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage, StorageLocation, open_storage
-from lakemark.write.file_sizing import (
-    DEFAULT_RECORD_BYTES,
-    FileSizing,
-    divide_new_keys,
-    estimate_record_bytes,
-)
+from lakemark.write.file_sizing import divide_new_keys, estimate_record_bytes
 from tests.depth import examples
 from tests.table_services import make_plain
 from tests.tables import (
@@ -47,7 +45,7 @@ from tests.tables import (
 )
 
 #: Four records fill a file, whatever its size.
-SIZING = FileSizing(max_file_bytes=4 * DEFAULT_RECORD_BYTES, small_file_bytes=0)
+SIZING = ParquetSettings(max_file_bytes=4 * PARQUET_DEFAULTS.record_bytes, small_file_bytes=0)
 
 each_type = pytest.mark.parametrize("table_type", TableType)
 each_version = pytest.mark.parametrize("version", WRITTEN)
@@ -60,7 +58,7 @@ def new_storage() -> Storage:
 
 def new_table(
     table_type: TableType = MERGE_ON_READ,
-    sizing: FileSizing | None = None,
+    sizing: ParquetSettings = PARQUET_DEFAULTS,
     version: FormatVersion = FormatVersion.V9,
 ) -> TableWriter:
     storage = new_storage()
@@ -207,7 +205,7 @@ def test_writers_of_different_partitions_and_of_updates_do_not_conflict() -> Non
 
 
 def test_file_ids_are_never_those_of_a_bucket_index() -> None:
-    to = new_table(sizing=FileSizing(max_file_bytes=1, small_file_bytes=0))
+    to = new_table(sizing=ParquetSettings(max_file_bytes=1, small_file_bytes=0))
     commit(to, [Row(f"k{n}", 1, 1) for n in range(200)])
     assert len(file_ids(to)) == 200
     assert all(find_bucket(name) is None for name in file_ids(to))
@@ -273,8 +271,8 @@ CHANGES = st.builds(
 SIZINGS = st.sampled_from(
     [
         SIZING,
-        FileSizing(),
-        FileSizing(max_file_bytes=2 * DEFAULT_RECORD_BYTES, small_file_bytes=1 << 30),
+        ParquetSettings(),
+        ParquetSettings(max_file_bytes=2 * PARQUET_DEFAULTS.record_bytes, small_file_bytes=1 << 30),
     ]
 )
 
@@ -316,7 +314,7 @@ def test_rows_are_those_of_the_model(
     table_type: TableType,
     version: FormatVersion,
     steps: list[list[Row] | None],
-    sizing: FileSizing,
+    sizing: ParquetSettings,
 ) -> None:
     to, model = new_table(table_type, sizing, version), Model()
     for ts, step in enumerate(steps, 1):
@@ -337,7 +335,7 @@ def stat(records: int, size_bytes: int, path: str) -> WriteStat:
 
 
 def test_record_size_is_that_of_the_newest_commit_with_more_than_a_small_file() -> None:
-    sizing = FileSizing(max_file_bytes=1200, small_file_bytes=1000)
+    sizing = ParquetSettings(max_file_bytes=1200, small_file_bytes=1000)
     base, log = "p/a_0-0-0_001.parquet", "p/.a_001.log.1_0-0-0"
     old = CommitMetadata(write_stats=(stat(10, 2000, base),))
     large = CommitMetadata(write_stats=(stat(10, 600, base), stat(10, 500, base)))
@@ -346,18 +344,41 @@ def test_record_size_is_that_of_the_newest_commit_with_more_than_a_small_file() 
         CommitMetadata(write_stats=(stat(1, 9000, log),)),
     )
     assert estimate_record_bytes([small, logged, large, old], sizing) == 55
-    assert estimate_record_bytes([small, logged], sizing) == DEFAULT_RECORD_BYTES
+    assert estimate_record_bytes([small, logged], sizing) == PARQUET_DEFAULTS.record_bytes
+    assert estimate_record_bytes([], ParquetSettings(record_bytes=7)) == 7
 
 
 @given(
     count=st.integers(0, 10_000), record_bytes=st.integers(1, 500), max_bytes=st.integers(1, 5000)
 )
 def test_all_new_keys_get_a_file(count: int, record_bytes: int, max_bytes: int) -> None:
-    divided = divide_new_keys(count, (), record_bytes, FileSizing(max_file_bytes=max_bytes))
+    divided = divide_new_keys(count, (), record_bytes, ParquetSettings(max_file_bytes=max_bytes))
     assert sum(one.count for one in divided) == count
     most = max(1, max_bytes // record_bytes)
     assert all(0 < one.count <= most for one in divided)
     assert all(one.count == most for one in divided[:-1])
+
+
+@pytest.mark.parametrize(
+    ("given", "num_files"),
+    [
+        ({"max_file_bytes": 4000, "record_bytes": 1000, "small_file_bytes": 1 << 20}, 3),
+        ({"max_file_bytes": 1 << 30, "small_file_bytes": 0}, 2),
+        ({"max_file_bytes": 1 << 30, "small_file_bytes": 1 << 20}, 1),
+    ],
+)
+def test_files_have_the_sizes_of_the_python_api(
+    tmp_path: Path, given: dict[str, Any], num_files: int
+) -> None:
+    storage = open_storage(StorageLocation(str(tmp_path / "t")))
+    make(storage)
+    commit(lookup_writer(storage), [Row("a", 1, 1)])
+    table = lakemark.open(tmp_path / "t", base_files=ParquetSettings(**given))
+    columns = ["id", "region", "ts", "v"]
+    rows = pa.table([list("bcdef"), ["north"] * 5, [2] * 5, [2] * 5], names=columns)
+    table.upsert(rows)
+    assert len(file_ids(lookup_writer(storage))) == num_files
+    assert table.scan().to_table().num_rows == 6
 
 
 def test_lookup_through_the_python_api(tmp_path_factory: pytest.TempPathFactory) -> None:
