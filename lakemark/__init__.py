@@ -244,6 +244,7 @@ def create(
     buckets: int = 4,
     hive_style: bool = False,
     url_encode: bool = False,
+    meta_columns: bool = True,
     metadata_table: bool = True,
     version: int = 9,
     lock_provider: str | LockProviderName = "storage",
@@ -282,6 +283,8 @@ def create(
             of its file groups. It cannot change later.
         hive_style: whether folders are named ``column=value``.
         url_encode: whether special characters of partition values are encoded as ``%XX``.
+        meta_columns: whether rows store Hudi's meta columns. Without them, files are smaller, but
+            there are no incremental and no CDC queries (docs/writing_foreign_tables.md).
         metadata_table: whether the table keeps a metadata table.
         version: the table version: 9, 8 or 6.
         lock_provider: as for ``open``.
@@ -322,6 +325,7 @@ def create(
         merge_mode=None if merge_mode is None else choose(MergeMode, merge_mode, "merge_mode"),
         hive_style=hive_style,
         url_encode=url_encode,
+        meta_columns=meta_columns,
         partial_update=None
         if partial_update is None
         else choose(PartialUpdateMode, partial_update, "partial_update"),

@@ -54,6 +54,7 @@ def table_spec(config: PipelineConfig) -> TableSpec:
         merge_mode=request.merge_mode,
         hive_style=table.hive_style,
         url_encode=table.url_encode,
+        meta_columns=table.meta_columns,
         partial_update=request.partial_update,
         unavailable_value=request.unavailable_value,
         delete_marker=request.delete_marker,

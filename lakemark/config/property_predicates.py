@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from lakemark.config import keys
-from lakemark.config.key_generators import find_implemented, type_of_class
+from lakemark.config.key_generators import KeyGeneratorType, find_implemented, type_of_class
 from lakemark.config.merge_settings import PartialUpdateMode, merge_settings
 from lakemark.config.table_properties import MAINTAINED_INDEXES, MergeMode, TableProperties
 from lakemark.config.time_folders import PARSER_CLASS
@@ -29,9 +29,30 @@ def is_true(properties: TableProperties, value: str) -> bool:
     return value.lower() == "true"
 
 
-def lacks_meta_columns(properties: TableProperties, value: str) -> bool:
-    """Return whether the rows lack Hudi's meta columns."""
-    return not properties.populates_meta_columns
+def has_unwritable_virtual_keys(properties: TableProperties, value: str) -> bool:
+    """Return whether rows store no key, and readers may compute another key than writers.
+
+    Apache Hudi allows only these three key generators without meta columns
+    (``HoodieTableMetaClient.validateTableProperties``). Its readers compute the bare value as the
+    key of one field, whereas ``COMPLEX`` names the field in the key.
+    """
+    if properties.populates_meta_columns:
+        return False
+    kind = find_implemented(properties.key_generator)
+    if kind is KeyGeneratorType.COMPLEX:
+        return len(properties.record_key_fields) < 2
+    return kind not in (KeyGeneratorType.SIMPLE, KeyGeneratorType.NON_PARTITION)
+
+
+def has_cdc_without_meta_columns(properties: TableProperties, value: str) -> bool:
+    """Return whether the table stores change data of rows without meta columns."""
+    return properties.cdc_enabled and not properties.populates_meta_columns
+
+
+def has_bloom_filters_without_meta_columns(properties: TableProperties, value: str) -> bool:
+    """Return whether the metadata table has bloom filters of files without filters."""
+    indexed = "bloom_filters" in properties.metadata_partitions
+    return indexed and not properties.populates_meta_columns
 
 
 def is_set(properties: TableProperties, value: str) -> bool:

@@ -20,9 +20,12 @@ from lakemark.config.property_predicates import (
     drops_unreadable_columns,
     extracts_slashes,
     formats_with_old_options,
+    has_bloom_filters_without_meta_columns,
+    has_cdc_without_meta_columns,
     has_other_parser,
     has_unknown_expressions,
     has_unwritable_time,
+    has_unwritable_virtual_keys,
     is_another_layout,
     is_cdc_of_copy_on_write,
     is_custom_without_rules,
@@ -36,7 +39,6 @@ from lakemark.config.property_predicates import (
     is_unknown_partial_update,
     is_unknown_payload,
     is_unknown_version,
-    lacks_meta_columns,
     lacks_partition_types,
     names_unmaintained,
 )
@@ -429,9 +431,26 @@ _FILES = (
         "if rows have no stored record key, it is generated from the record key fields",
         Refusal(
             _MAINTAIN,
-            "`false`",
-            lacks_meta_columns,
-            "but lakemark does not write tables whose rows lack Hudi's meta columns",
+            f"`false`, if `{keys.CDC_ENABLED}` is `true`",
+            has_cdc_without_meta_columns,
+            "but lakemark stores no change data of rows without meta columns",
+            _ANOTHER_PATH,
+        ),
+        Refusal(
+            _MAINTAIN,
+            "`false`, if the metadata table has `bloom_filters`",
+            has_bloom_filters_without_meta_columns,
+            "but files without meta columns have no bloom filters to store in the metadata table",
+            _DROP_METADATA_TABLE,
+        ),
+        Refusal(
+            _MAINTAIN,
+            "`false`, if the key generator is not `SIMPLE`, `NON_PARTITION`, or `COMPLEX` with "
+            "several record key fields; or if the table stores change data or `bloom_filters`",
+            has_unwritable_virtual_keys,
+            "but without meta columns, lakemark writes only keys of the key generators SIMPLE, "
+            "NON_PARTITION, and COMPLEX with several record key fields, because readers compute "
+            "these keys in the same way as writers",
             _ANOTHER_PATH,
         ),
     ),

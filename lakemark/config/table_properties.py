@@ -449,6 +449,8 @@ def new_table_properties(
     url_encode: bool = False,
     merging: Mapping[str, str] = MappingProxyType({}),
     version: FormatVersion = FormatVersion.V9,
+    *,
+    meta_columns: bool = True,
 ) -> TableProperties:
     """Build the properties of a new table, with its timeline in UTC.
 
@@ -466,6 +468,7 @@ def new_table_properties(
         url_encode: whether special characters of a partition value are written ``%XX``.
         merging: other properties about merging, see ``merge_request.merge_properties``.
         version: version of the table.
+        meta_columns: whether rows store Hudi's meta columns.
     """
     record_key, partition = tuple(record_key_fields), tuple(partition_fields)
     ordering = ",".join(ordering_fields)
@@ -482,7 +485,7 @@ def new_table_properties(
             **({} if version is FormatVersion.V6 else {keys.MERGE_MODE: merge_mode}),
             **merging,
             **key_generator_properties(infer_key_generator(record_key, partition), version),
-            keys.POPULATE_META_FIELDS: "true",
+            keys.POPULATE_META_FIELDS: str(meta_columns).lower(),
             keys.BASE_FILE_FORMAT: "PARQUET",
             keys.HIVE_STYLE_PARTITIONING: str(hive_style).lower(),
             keys.URL_ENCODE_PARTITIONING: str(url_encode).lower(),

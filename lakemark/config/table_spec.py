@@ -52,6 +52,7 @@ class TableSpec:
         payload: a payload class of Apache Hudi, or the last part of its name, whose merge rules
             apply. A new table of version 9 stores these rules as merge settings.
         merger: the user's merger in mode ``CUSTOM``.
+        meta_columns: whether rows store Hudi's meta columns.
         metadata_table: whether a new table gets a metadata table; it does not change an existing
             table.
         version: version of a new table; an existing table keeps its version.
@@ -70,6 +71,7 @@ class TableSpec:
     delete_marker: DeleteMarker | None = None
     payload: str | None = None
     merger: MergerName | None = None
+    meta_columns: bool = True
     metadata_table: bool = True
     version: FormatVersion = FormatVersion.V9
 
@@ -143,6 +145,7 @@ class TableSpec:
             self.url_encode,
             merge_properties(merging, self._request.payload_class, self.version),
             self.version,
+            meta_columns=self.meta_columns,
         )
         return properties.with_partition_expressions(expressions) if expressions else properties
 
@@ -161,6 +164,7 @@ class TableSpec:
             **self._merging_and_found(properties),
             "hive_style": (self.hive_style, properties.hive_style),
             "url_encode": (self.url_encode, properties.url_encode),
+            "meta_columns": (self.meta_columns, properties.populates_meta_columns),
         }
         differences = [
             f"{setting} is {_text(found)} in the table and {_text(wanted)} in the pipeline"

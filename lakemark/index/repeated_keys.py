@@ -127,7 +127,7 @@ def _keys_of(
         number = pa.scalar(partitions.index(one.group.partition_path), pa.int32())
         for batch in part.with_slices([one]).batches(threads=1):
             rows = pa.Table.from_batches([batch])
-            keys = rows.column(RECORD_KEY) if made is None else made.of(rows)
+            keys = rows.column(RECORD_KEY) if made is None else made.of_rows(rows)
             yield pa.table({RECORD_KEY: keys, _PARTITION: pa.repeat(number, rows.num_rows)})
 
 

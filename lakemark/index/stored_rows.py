@@ -117,6 +117,8 @@ def sample_rows(
 
     def read(file_slice: FileSlice) -> list[StoredRows]:
         found = reader.read_sample(file_slice, names, _ROWS)
+        if reader.virtual_keys is not None:
+            found = (_with_path(rows, file_slice.group.partition_path) for rows in found)
         return [StoredRows(file_slice, rows) for rows in found if rows.num_rows]
 
     with ThreadPoolExecutor(_GROUPS) as pool:
@@ -222,6 +224,12 @@ def _choose_slices(slices: Sequence[FileSlice]) -> list[FileSlice]:
     spread = ordered[:: -max(1, len(ordered) // _GROUPS)]
     groups = {one.group: one for one in (*forms.values(), *counts.values(), *spread)}
     return list(groups.values())[:_GROUPS]
+
+
+def _with_path(rows: pa.Table, partition_path: str) -> pa.Table:
+    """Return the rows with the path of their folder, if they do not store their path."""
+    at, paths = rows.schema.get_field_index(PARTITION_PATH), pa.repeat(partition_path, len(rows))
+    return rows.set_column(at, rows.schema.field(at), paths)
 
 
 def _path_form(partition_path: str) -> str:

@@ -9,7 +9,7 @@ from lakemark.index.repeated_keys import RepeatedKeys, find_repeated_keys
 from lakemark.index.stored_rows import StoredRows, sample_rows
 from lakemark.merge.record_merger import commit_time_merger
 from lakemark.model.file_slice import FileSlice
-from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.model.meta_columns import RECORD_KEY, with_meta_columns
 from lakemark.operations.open_table import OpenTable
 from lakemark.read.file_group_reader import FileGroupReader
 from lakemark.read.virtual_keys import VirtualKeys
@@ -18,7 +18,8 @@ from lakemark.read.virtual_keys import VirtualKeys
 def stored_rows(table: OpenTable, slices: Sequence[FileSlice] | None = None) -> list[StoredRows]:
     """Return a few rows of a few file groups, as their writers stored them.
 
-    The list is empty for an empty table, and for a table without meta columns.
+    The list is empty for an empty table. In a table without meta columns, the record key of a row
+    is computed as readers compute it, and the partition path is that of the file group.
 
     Args:
         table: the open table.
@@ -29,16 +30,17 @@ def stored_rows(table: OpenTable, slices: Sequence[FileSlice] | None = None) -> 
         HudiError: a file cannot be read.
     """
     schema = table.schema
-    if schema is None or not table.properties.populates_meta_columns:
+    if schema is None:
         return []
     view = table.view()
     # These rows are not merged, so the choice of the merger does not matter.
     reader = FileGroupReader(
         table.storage,
-        schema,
+        with_meta_columns(schema),
         commit_time_merger(),
         view.visible_instants,
         merge_settings(table.properties).delete_marker,
+        virtual_keys=VirtualKeys.of(table.properties),
     )
     among = view.latest_slices() if slices is None else slices
     return sample_rows(reader, among, table.properties, table.location.url)
@@ -55,5 +57,5 @@ def repeated_keys(table: OpenTable) -> RepeatedKeys:
     if table.properties.populates_meta_columns:
         scan = table.scan(columns=[RECORD_KEY] if table.schema else None)
         return find_repeated_keys(scan, table.bucket_count)
-    record_keys = VirtualKeys(table.properties.record_key_fields)
+    record_keys = VirtualKeys.of(table.properties)
     return find_repeated_keys(table.scan(), table.bucket_count, record_keys)

@@ -53,6 +53,7 @@ from lakemark.operations.table_index import table_index
 from lakemark.operations.table_writer import TableWriter
 from lakemark.operations.write_checks import check_hashing, check_stored_rows, check_stored_schema
 from lakemark.operations.writer_settings import WriterSettings
+from lakemark.schema.field_path import top_column
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.streamer_progress import repeat_table_progress
 from lakemark.write.file_group_write import write_file_group
@@ -212,11 +213,32 @@ class RowWriter:
 
         def make() -> pa.Table:
             converter = self._converter()
-            needed = [RECORD_KEY, PARTITION_PATH, *converter.columns_of_deletes]
-            scan = self._table.scan(columns=needed, where=where, record_keys=wanted)
-            return converter.deletes(scan.to_table().combine_chunks(), self._writer.schema)
+            stored = self._find_stored(converter.columns_of_deletes, where, wanted)
+            return converter.deletes(stored, self._writer.schema)
 
         return self._write(self._changes_writer(make), Operation.DELETE)
+
+    def _find_stored(
+        self,
+        columns: Sequence[str],
+        where: pc.Expression | str | None,
+        record_keys: Sequence[str] | None,
+    ) -> pa.Table:
+        """Return record key, partition path and some columns of the stored rows to delete."""
+        if self._table.properties.populates_meta_columns:
+            columns = [RECORD_KEY, PARTITION_PATH, *columns]
+            scan = self._table.scan(columns=columns, where=where, record_keys=record_keys)
+            return scan.to_table().combine_chunks()
+        schema, config = self._writer.schema, self._generator.config
+        fields = (*config.record_key_fields, *config.partition_fields)
+        needed = dict.fromkeys([*(top_column(name, schema) for name in fields), *columns])
+        rows = self._table.scan(columns=list(needed), where=where).to_table().combine_chunks()
+        stored = rows.append_column(RECORD_KEY, self._generator.record_keys(rows))
+        stored = stored.append_column(PARTITION_PATH, self._generator.partition_paths(rows))
+        if record_keys is None:
+            return stored
+        is_wanted = pc.is_in(stored[RECORD_KEY], value_set=pa.array(record_keys, pa.string()))
+        return stored.filter(is_wanted).combine_chunks()
 
     def commit_schema(self) -> WriteResult:
         """Record the columns and the bucket count in a commit without rows."""

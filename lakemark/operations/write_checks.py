@@ -38,11 +38,12 @@ def check_stored_rows(table: OpenTable, index: BucketIndex | None) -> KeyGenerat
 
     Raises:
         Unsupported: lakemark does not implement the table's key generator, or the rows do not
-            contain the fields of their key.
+            contain the fields of their key; or the table has neither meta columns nor buckets.
         InvalidConfig: the rows have other keys, partition paths or buckets, or keys in two
             encodings; or another index created the file groups.
         HudiError: a file cannot be read.
     """
+    _check_has_keys(table, index)
     sample, place = stored_rows(table), table.location.url
     generator = detect_key_generator(table.properties, sample, place)
     if index is not None:
@@ -91,8 +92,15 @@ def check_convertible(table: OpenTable) -> None:
     Raises:
         Unsupported: lakemark does not maintain such a table.
     """
-    if table.version.is_written:
-        check_maintainable(table)
+    if not table.version.is_written:
+        return
+    check_maintainable(table)
+    if not table.properties.populates_meta_columns:
+        message = (
+            f"table {table.location.url} has no meta columns ({keys.POPULATE_META_FIELDS}), and "
+            "lakemark does not change the version of such a table; change it with Apache Hudi"
+        )
+        raise Unsupported(message)
 
 
 def check_stored_schema(table: OpenTable) -> None:
@@ -113,6 +121,17 @@ def check_stored_schema(table: OpenTable) -> None:
         )
         raise Unsupported(message)
     _check_defaults(table, newest)
+
+
+def _check_has_keys(table: OpenTable, index: BucketIndex | None) -> None:
+    """Check that keys need not be looked up in a table without meta columns."""
+    if index is None and not table.properties.populates_meta_columns:
+        message = (
+            f"table {table.location.url} has neither meta columns ({keys.POPULATE_META_FIELDS}) "
+            "nor a bucket index with a fixed number of buckets, and lakemark cannot look up keys "
+            "in its files; write with Apache Hudi, or write to another path"
+        )
+        raise Unsupported(message)
 
 
 def _check_count(table: OpenTable, sample: list[StoredRows], index: BucketIndex) -> None:

@@ -11,6 +11,7 @@ from lakemark.config.merge_settings import merge_settings
 from lakemark.model.column_ranges import indexed_columns
 from lakemark.model.meta_columns import with_meta_columns
 from lakemark.operations.open_table import OpenTable
+from lakemark.read.virtual_keys import VirtualKeys
 from lakemark.schema import avro
 from lakemark.write.log_file_writer import default_log_format
 from lakemark.write.write_context import WriteContext
@@ -35,7 +36,7 @@ def write_context(
         merger_class: the class of the user's merger, for a table in merge mode ``CUSTOM``.
     """
     merge = replace(merge_settings(table.properties), merger_class=merger_class)
-    columns = with_meta_columns(schema)
+    columns, virtual_keys = with_meta_columns(schema), VirtualKeys.of(table.properties)
     return WriteContext(
         location=table.location,
         instant=instant,
@@ -46,11 +47,12 @@ def write_context(
         merge=merge,
         base_files=table.base_files,
         log_format=log_format or default_log_format(schema, merge.ordering_fields),
-        indexed=indexed_columns(columns, table.version)
+        indexed=indexed_columns(columns if virtual_keys is None else schema, table.version)
         if table.properties.metadata_partitions
         else (),
         version=table.version,
         is_visible=table.visible_instants,
+        virtual_keys=virtual_keys,
         cdc_enabled=table.properties.cdc_enabled,
     ).use_storage(table.storage)
 

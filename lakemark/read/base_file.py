@@ -23,7 +23,7 @@ from lakemark.storage.parallel_requests import request_all
 from lakemark.storage.storage import NotFound, Storage
 
 #: Rows decoded at a time: some tens of megabytes of ordinary records.
-_BATCH_ROWS = 1 << 17
+BATCH_ROWS = 1 << 17
 
 
 def read_base_file(
@@ -31,7 +31,7 @@ def read_base_file(
     base: BaseFile,
     schema: pa.Schema,
     condition: pc.Expression | None = None,
-    batch_rows: int = _BATCH_ROWS,
+    batch_rows: int = BATCH_ROWS,
 ) -> Iterator[pa.Table]:
     """Yield the rows of a base file in stored order, converted to ``schema``.
 

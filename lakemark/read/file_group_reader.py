@@ -23,7 +23,7 @@ from lakemark.merge.record_merger import RecordMerger
 from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
 from lakemark.model.file_slice import BaseFile, FileSlice
 from lakemark.model.meta_columns import RECORD_KEY
-from lakemark.read.base_file import read_base_file
+from lakemark.read.base_file import BATCH_ROWS, read_base_file
 from lakemark.read.log_changes import DeleteMarker, IsVisible, LogChanges
 from lakemark.read.path_columns import PathColumns
 from lakemark.read.projection import conform, project_schema
@@ -97,6 +97,8 @@ class FileGroupReader:
             stored = self._read_base(file_slice.base, project_schema(self.schema, names))
             path = file_slice.group.partition_path
             live = (self.path_columns.set_columns(rows, path) for rows in stored)
+        elif self.virtual_keys is not None and RECORD_KEY in names:
+            live = self._read_base_with_keys(file_slice.base, project_schema(self.schema, names))
         else:
             live = self._read_base(file_slice.base, project_schema(self.schema, names), condition)
         for rows in live:
@@ -150,7 +152,7 @@ class FileGroupReader:
         """
         schema = project_schema(self.schema, columns)
         if file_slice.base is not None:
-            rows = read_base_file(self.storage, file_slice.base, schema, batch_rows=row_count)
+            rows = self._read_base_with_keys(file_slice.base, schema, row_count)
             yield from (batch.select(columns) for batch in islice(rows, 1))
         changes = self._log_changes(self._merge_schema(columns)).read(file_slice.logs[-1:])
         complete = (batch for batch in changes if WRITTEN_COLUMNS not in batch.column_names)
@@ -185,6 +187,7 @@ class FileGroupReader:
         Raises:
             HudiError: as for ``read``.
         """
+        assert self.virtual_keys is None, "rows are found by their stored keys"
         schema, wanted = self._merge_schema([RECORD_KEY]), pc.field(RECORD_KEY).isin(record_keys)
         stored = self._read_base(file_slice.base, schema, wanted) if base is None else base
         changes_schema = schema.append(CHANGE_KIND_FIELD)
@@ -201,17 +204,24 @@ class FileGroupReader:
         return merge_streams(found, changes, self.merger, self.memory_budget_bytes)
 
     def _read_base(
-        self, base: BaseFile | None, schema: pa.Schema, condition: pc.Expression | None = None
+        self,
+        base: BaseFile | None,
+        schema: pa.Schema,
+        condition: pc.Expression | None = None,
+        batch_rows: int = BATCH_ROWS,
     ) -> Iterator[pa.Table]:
         if base is not None:
-            yield from read_base_file(self.storage, base, schema, condition)
+            yield from read_base_file(self.storage, base, schema, condition, batch_rows)
 
-    def _read_base_with_keys(self, base: BaseFile | None, schema: pa.Schema) -> Iterator[pa.Table]:
+    def _read_base_with_keys(
+        self, base: BaseFile | None, schema: pa.Schema, batch_rows: int = BATCH_ROWS
+    ) -> Iterator[pa.Table]:
         if self.virtual_keys is None:
-            yield from self._read_base(base, schema)
+            yield from self._read_base(base, schema, batch_rows=batch_rows)
             return
-        stored = set(schema.names) & set(self.schema.names) | set(self.virtual_keys.columns)
-        for rows in self._read_base(base, project_schema(self.schema, stored)):
+        names = set(schema.names) & set(self.schema.names) | set(self.virtual_keys.columns)
+        stored = project_schema(self.schema, names)
+        for rows in self._read_base(base, stored, batch_rows=batch_rows):
             yield self.virtual_keys.set_key_column(conform(rows, schema, ""), rows)
 
     def _log_changes(self, schema: pa.Schema) -> LogChanges:

@@ -271,14 +271,8 @@ class ScanPlanner:
             table_merger(settings, avro_schema, self.mergers),
             visible,
             settings.delete_marker,
-            virtual_keys=self._virtual_keys(),
+            virtual_keys=VirtualKeys.of(self.properties),
         )
-
-    def _virtual_keys(self) -> VirtualKeys | None:
-        """Return the creator of virtual record keys; None if the rows contain their keys."""
-        if self.properties.populates_meta_columns:
-            return None
-        return VirtualKeys(self.properties.record_key_fields)
 
     def create_pruner(self, schema: pa.Schema | None = None) -> SlicePruner:
         """Return a pruner of file slices.

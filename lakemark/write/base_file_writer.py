@@ -43,7 +43,7 @@ class BaseFileWriter:
         avro_schema: Mapping[str, object],
         settings: ParquetSettings,
         *,
-        key_column: str = RECORD_KEY,
+        key_column: str | None = RECORD_KEY,
         indexed: Sequence[str] = (),
     ) -> None:
         """Begin a file.
@@ -54,7 +54,9 @@ class BaseFileWriter:
             schema: columns of the rows, meta columns first, with the types of ``avro_schema``.
             avro_schema: the same schema as Avro, for the footer.
             settings: compression, sizes and dictionaries of the file.
-            key_column: name of the column with the record keys.
+            key_column: name of the column with the record keys; None if the table has no meta
+                columns. As in Apache Hudi, the footer then has no bloom filter and no range of keys
+                (``HoodieFileWriterFactory.enableBloomFilter``).
             indexed: columns whose ranges of values are collected.
         """
         self._avro_schema, self._key_column = avro_schema, key_column
@@ -96,7 +98,8 @@ class BaseFileWriter:
         """
         for row_group in self._row_groups.flush():
             self._write_row_group(row_group)
-        footer = {**avro_key_values(self._avro_schema), **self._keys.entries()}
+        of_keys = {} if self._key_column is None else self._keys.entries()
+        footer = {**avro_key_values(self._avro_schema), **of_keys}
         self._parquet.add_key_value_metadata(footer)
         self._parquet.close()
         ranges = self._unite_ranges() if self._indexed else None
@@ -115,8 +118,9 @@ class BaseFileWriter:
         return replace(ColumnRanges.union(self._ranges), sizes=sizes)
 
     def _write_row_group(self, rows: pa.Table) -> None:
-        for keys in rows.column(self._key_column).chunks:
-            self._keys.add(keys)
+        if self._key_column is not None:
+            for keys in rows.column(self._key_column).chunks:
+                self._keys.add(keys)
         self._parquet.write_table(rows, row_group_size=rows.num_rows)
         self._num_writes += rows.num_rows
         if self._indexed:

@@ -33,7 +33,7 @@ from lakemark.view.file_lister import PARTITION_METAFILE, data_file, is_partitio
 from lakemark.write.base_file_writer import BaseFileWriter
 from lakemark.write.log_file_writer import LogFileWriter
 from lakemark.write.markers import create_marker, create_partition_metafile
-from lakemark.write.meta_column_values import set_meta_columns
+from lakemark.write.meta_column_values import clear_meta_columns, set_meta_columns
 from lakemark.write.partitioner import Bucket, task_number
 from lakemark.write.write_context import WriteContext
 
@@ -118,6 +118,7 @@ def write_base_file(
     name = BaseFileName(group.file_id, write_token(number, context.attempt), context.instant)
     path = join(group.partition_path, str(name))
     create_marker(context.storage, context.instant, path)
+    stores_meta_columns = context.virtual_keys is None
     with (
         BaseFileWriter(
             context.storage,
@@ -125,6 +126,7 @@ def write_base_file(
             context.schema,
             context.avro_schema,
             context.base_files,
+            key_column=RECORD_KEY if stores_meta_columns else None,
             indexed=context.indexed,
         ) as writer,
         # The next rows are merged while earlier rows are encoded.
@@ -132,7 +134,8 @@ def write_base_file(
     ):
         first_row = 0
         for rows in chain([] if first is None else [first], arriving):
-            writer.write(set_meta_columns(rows, context.instant, number, str(name), first_row))
+            stored = set_meta_columns(rows, context.instant, number, str(name), first_row)
+            writer.write(stored if stores_meta_columns else clear_meta_columns(stored))
             first_row += rows.num_rows
         status = writer.close()
     return WriteStat(
@@ -359,6 +362,7 @@ def _log_writer(context: WriteContext, path: str) -> LogFileWriter:
         is_event_time=context.merge.mode is not MergeMode.COMMIT_TIME,
         indexed=context.indexed,
         settings=context.base_files,
+        stores_meta_columns=context.virtual_keys is None,
     )
 
 

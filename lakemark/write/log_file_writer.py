@@ -27,6 +27,7 @@ from lakemark.model.written_columns import is_written, own_columns
 from lakemark.schema.avro import to_json
 from lakemark.schema.field_path import column_at
 from lakemark.storage.storage import Storage
+from lakemark.write.meta_column_values import clear_meta_columns
 from lakemark.write.row_groups import divide_rows
 from lakemark.write.write_status import WriteStatus, close_file
 
@@ -70,6 +71,7 @@ class LogFileWriter:
         max_block_bytes: int = MAX_BLOCK_BYTES,
         indexed: Sequence[str] = (),
         settings: ParquetSettings = PARQUET_DEFAULTS,
+        stores_meta_columns: bool = True,
     ) -> None:
         """Begin a file.
 
@@ -86,6 +88,8 @@ class LogFileWriter:
             max_block_bytes: largest block, in bytes of Arrow memory.
             indexed: columns whose ranges of values are collected from the rows of data blocks.
             settings: compression, page size and dictionaries of Parquet blocks.
+            stores_meta_columns: whether data rows keep the values of their meta columns. Otherwise
+                these become null. Delete records always contain record key and partition path.
         """
         assert block_format in _DATA_BLOCKS, block_format
         assert 0 < max_block_bytes <= MAX_BLOCK_BYTES, max_block_bytes
@@ -98,6 +102,7 @@ class LogFileWriter:
             HeaderKey.SCHEMA: to_json(avro_schema),
             HeaderKey.INSTANT_TIME: instant,
         }
+        self._stores_meta_columns = stores_meta_columns
         self._num_writes = self._num_deletes = 0
         self._num_data_blocks = self._num_delete_blocks = 0
         self._indexed, self._ranges = indexed, list[ColumnRanges]()
@@ -133,7 +138,10 @@ class LogFileWriter:
             InvalidRecords: a value does not fit the schema.
         """
         is_upsert = pc.equal(changes.column(CHANGE_KIND), pa.scalar(ChangeKind.UPSERT, pa.int8()))
-        for names, rows in _split_by_written_columns(changes.filter(is_upsert)):
+        upserts = changes.filter(is_upsert)
+        if not self._stores_meta_columns:
+            upserts = clear_meta_columns(upserts)
+        for names, rows in _split_by_written_columns(upserts):
             self._append_rows(rows, names)
         self._append_deletes(changes.filter(pc.invert(is_upsert)))
 

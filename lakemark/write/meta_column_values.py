@@ -40,6 +40,19 @@ def set_meta_columns(
     return pa.table({**meta, **{name: rows.column(name) for name in own}}, _schema(rows, own))
 
 
+def clear_meta_columns(rows: pa.Table) -> pa.Table:
+    """Return the rows with nulls in the meta columns, as a table without meta columns has them.
+
+    Source: ``HoodieAppendHandle`` and ``HoodieMergeHandle`` of Apache Hudi 1.2.0, which populate no
+    meta column if ``hoodie.populate.meta.fields`` is false.
+    """
+    nulls = pa.nulls(rows.num_rows, pa.string())
+    for name in META_COLUMNS:
+        at = rows.schema.get_field_index(name)
+        rows = rows.set_column(at, rows.schema.field(at), nulls)
+    return rows
+
+
 def _column(rows: pa.Table, name: str) -> pa.ChunkedArray | pa.Array:
     return rows.column(name) if name in rows.column_names else pa.nulls(rows.num_rows, pa.string())
 

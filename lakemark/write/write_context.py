@@ -19,6 +19,7 @@ from lakemark.merge.table_merger import table_merger
 from lakemark.model.format_version import FormatVersion
 from lakemark.read.file_group_reader import FileGroupReader, all_visible
 from lakemark.read.log_changes import IsVisible
+from lakemark.read.virtual_keys import VirtualKeys
 from lakemark.storage import Storage, StorageLocation, open_storage
 
 
@@ -41,6 +42,7 @@ class WriteContext:
             table.
         version: version of the table.
         is_visible: decides whether log blocks of an instant are visible, as in ``FileGroupReader``.
+        virtual_keys: creates the record keys of stored rows, if the table has no meta columns.
         cdc_enabled: whether the table supports CDC queries.
         attempt: for a compaction, name of the attempt to execute it; "" for a commit.
     """
@@ -57,6 +59,7 @@ class WriteContext:
     indexed: tuple[str, ...] = ()
     version: FormatVersion = FormatVersion.V9
     is_visible: IsVisible = all_visible
+    virtual_keys: VirtualKeys | None = None
     cdc_enabled: bool = False
     attempt: str = ""
 
@@ -79,9 +82,13 @@ class WriteContext:
     @property
     def reader(self) -> FileGroupReader:
         """A reader of file slices, to rewrite them and to resolve partial rows."""
-        marker = self.merge.delete_marker
         return FileGroupReader(
-            self.storage, self.schema, self.merger, self.is_visible, delete_marker=marker
+            self.storage,
+            self.schema,
+            self.merger,
+            self.is_visible,
+            delete_marker=self.merge.delete_marker,
+            virtual_keys=self.virtual_keys,
         )
 
     @cached_property

@@ -59,6 +59,7 @@ def find_contradictions(
         *missing_columns(_known_columns(source, decode), table),
         *_copy_on_write(table, compaction),
         *_partition_change(table),
+        *_meta_columns(table),
         *_metadata_table(table),
         *_no_dead_letters(table, dead_letters),
         *_nested_paths(table, dead_letters),
@@ -358,6 +359,23 @@ def _partition_change(table: TableConfig) -> Iterator[Problem]:
     if table.partition_change != "allow" and not table.partition_by:
         text = f"{table.partition_change} has no effect without table.partition_by; remove it"
         yield Problem("table.partition_change", text)
+
+
+def _meta_columns(table: TableConfig) -> Iterator[Problem]:
+    if table.meta_columns:
+        return
+    if table.partition_change != "allow":
+        text = "the table needs meta columns, by which keys are looked up; remove one of the two"
+        yield Problem("table.partition_change", f"{table.partition_change}: {text} settings")
+    if table.partial_update == "absent_fields":
+        text = "absent_fields cannot be combined with meta_columns: false; remove one of them"
+        yield Problem("table.partial_update", text)
+    if len(table.record_key) == 1 and len(table.partition_by) > 1:
+        text = (
+            "false needs several record key columns if there are several partition columns, "
+            "because readers of Apache Hudi compute another record key than its writers"
+        )
+        yield Problem("table.meta_columns", text)
 
 
 def _metadata_table(table: TableConfig) -> Iterator[Problem]:

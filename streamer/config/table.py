@@ -149,6 +149,11 @@ class TableConfig(Section):
     be a folder name goes to the dead letters. See [Partition
     names](specification.md#partition-names)."""
 
+    meta_columns: bool = True
+    """Whether rows store Hudi's five meta columns, such as record key and commit time. ``false``
+    makes files smaller, but the table then has no incremental and no CDC queries. See [Tables
+    without meta columns](writing_foreign_tables.md#tables-without-meta-columns)."""
+
     storage: Settings
     """Options of the storage client, such as ``aws_endpoint`` or ``aws_secret_access_key``."""
 

@@ -140,6 +140,7 @@ def _open_or_create(path: Path, twin: ApacheTable, timezone: str | None) -> Open
             partition_by=tuple(twin.partition),
             ordering=tuple(twin.ordering),
             merge_mode=mode,
+            meta_columns=twin.extra.get("hoodie.populate.meta.fields") != "false",
             version=FormatVersion(twin.version),
         )
         return create_table(location, spec)

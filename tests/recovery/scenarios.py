@@ -77,6 +77,7 @@ from tests.tables import (
     contents,
     lookup_writer,
     make,
+    spec,
     write_files,
     writer,
 )
@@ -377,6 +378,19 @@ def looked_up(count: int, table_type: TableType = TableType.MERGE_ON_READ) -> Pr
         make(storage, table_type)
         for rows in COMMITTED[:count]:
             commit(lookup_writer(storage), rows)
+
+    return prepare
+
+
+def keyless(count: int, table_type: TableType = TableType.MERGE_ON_READ) -> Prepare:
+    """Create a table without meta columns and the first commits of ``COMMITTED``."""
+
+    def prepare(storage: Storage) -> None:
+        properties = replace(spec(table_type), meta_columns=False).to_properties()
+        storage.create(PROPERTIES_PATH, properties.to_bytes())
+        keep_metadata_table(writer(storage).table)
+        for rows in COMMITTED[:count]:
+            commit(writer(storage), rows)
 
     return prepare
 
@@ -837,6 +851,10 @@ SCENARIOS: dict[str, Scenario] = {
     "upsert and delete by a program": TableScenario(
         committed(1), upsert_and_delete, has_ingested(3), _OF_PROGRAM
     ),
+    "upsert and delete without meta columns": TableScenario(
+        keyless(1), upsert_and_delete, has_ingested(3), _OF_PROGRAM
+    ),
+    "compaction without meta columns": TableScenario(keyless(2), compact, is_compacted),
     "upsert and delete by a program, copy-on-write": TableScenario(
         plain(1, _COW), upsert_and_delete, has_ingested(3), _OF_PROGRAM, has_metadata=False
     ),

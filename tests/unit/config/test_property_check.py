@@ -36,7 +36,6 @@ REFUSED = [
     ("hoodie.table.base.file.format", "HFILE", MAINTAIN),
     ("hoodie.table.log.file.format", "PARQUET", READ),
     ("hoodie.table.multiple.base.file.formats.enable", "true", MAINTAIN),
-    ("hoodie.populate.meta.fields", "false", MAINTAIN),
     ("hoodie.datasource.write.drop.partition.columns", "true", READ),
     ("hoodie.datasource.write.slash.separated.date.partitioning", "true", WRITE),
     (
@@ -58,7 +57,6 @@ REFUSED = [
     ("hoodie.datasource.write.hive_style_partitioning", "true ", MAINTAIN),
     ("hoodie.table.partition.fields", " region", MAINTAIN),
     ("hoodie.populate.meta.fields", "true\t", MAINTAIN),
-    ("hoodie.populate.meta.fields", "", MAINTAIN),
     ("lakemark.partition.expressions", '{"region": "week(at)"}', WRITE),
     ("lakemark.row.filter", "v > 0", MAINTAIN),
 ]
@@ -226,6 +224,25 @@ def test_every_problem_is_listed_at_once(merge_on_read: GoldenTable) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"hoodie.table.keygenerator.type": "CUSTOM"}, "only keys of the key generators SIMPLE,"),
+        ({"hoodie.table.keygenerator.type": "TIMESTAMP"}, "only keys of the key generators"),
+        ({"hoodie.table.keygenerator.type": "COMPLEX"}, "with several record key fields"),
+        ({"hoodie.table.cdc.enabled": "true"}, "no change data of rows without meta columns"),
+        ({"hoodie.table.metadata.partitions": "files,bloom_filters"}, "have no bloom filters"),
+    ],
+)
+def test_tables_without_meta_columns_that_are_refused(
+    merge_on_read: GoldenTable, given: dict[str, str], reason: str
+) -> None:
+    bare = {"hoodie.populate.meta.fields": "false", "hoodie.table.keygenerator.type": "SIMPLE"}
+    check_allows(changed(merge_on_read, **bare), WRITE, "t")
+    with pytest.raises(Unsupported, match=reason):
+        check_allows(changed(merge_on_read, **(bare | given)), MAINTAIN, "t")
+
+
 def test_value_of_an_unknown_password_is_not_shown(merge_on_read: GoldenTable) -> None:
     with pytest.raises(Unsupported) as caught:
         check_allows(changed(merge_on_read, **{"hoodie.sync.password": "s3cret"}), WRITE, "t")
@@ -249,7 +266,7 @@ def test_every_rule_judges_one_property_once() -> None:
 @pytest.mark.parametrize("name", ALL_TABLES)
 def test_every_golden_table_has_only_known_properties(name: str) -> None:
     bare = stored(name).without_metadata_table()
-    only_read = {keys.POPULATE_META_FIELDS, keys.DROP_PARTITION_COLUMNS}
+    only_read = {keys.DROP_PARTITION_COLUMNS}
     if not FormatVersion(bare.version).is_written:
         only_read.add(keys.TABLE_VERSION)
     assert {problem.key for problem in find_problems(bare, MAINTAIN)} <= only_read

@@ -309,6 +309,9 @@ def test_unsupported_table_is_not_changed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
     root = unpack("v9_mor_virtual_keys", tmp_path).root
+    properties = root / ".hoodie" / "hoodie.properties"
+    stored = properties.read_text().replace("keygenerator.type=SIMPLE", "keygenerator.type=CUSTOM")
+    properties.write_text(stored)
     operands = ["20200101000000000"] if what == "rollback" else []
     assert main(["table", what, str(root), *operands]) == FAILED
     assert "hoodie.populate.meta.fields is 'false'" in capsys.readouterr().err

@@ -293,6 +293,27 @@ CASES: Mapping[str, tuple[list[str], str]] = {
         ["base_files.compression=gzip", "base_files.compression_level=22"],
         "base_files.compression_level: 22: gzip has the levels 1 to 9",
     ),
+    "a lookup of keys without meta columns": (
+        [
+            "table.meta_columns=false",
+            "table.partition_change=reject",
+            "table.partition_by=ts",
+            "decode.tombstone_key=json",
+        ],
+        "table.partition_change: reject: the table needs meta columns, by which keys are looked up",
+    ),
+    "partial rows without meta columns": (
+        ["table.meta_columns=false", "table.partial_update=absent_fields"],
+        "table.partial_update: absent_fields cannot be combined with meta_columns: false",
+    ),
+    "keys without meta columns that readers compute differently": (
+        [
+            "table.meta_columns=false",
+            "table.partition_by=[ts, at]",
+            "decode.tombstone_key=json",
+        ],
+        "table.meta_columns: false needs several record key columns",
+    ),
     "asynchronous compaction of a copy-on-write table": (
         ["table.type=copy_on_write", "compaction.mode=async"],
         "compaction.mode: async has no effect with table.type copy_on_write",
