@@ -35,6 +35,9 @@ SCHEMA = pa.schema(
 )
 INDEX = BucketIndex(2, ("id",))
 
+#: The indexes in the metadata table that a table with a bucket index may have.
+INDEXES = ("bloom_filters",)
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -68,9 +71,10 @@ def make(
     storage: Storage,
     table_type: TableType = TableType.MERGE_ON_READ,
     indexes: Sequence[str] = (),
+    version: FormatVersion = FormatVersion.V9,
 ) -> None:
     """Create an empty table with a metadata table, which has these indexes."""
-    properties = spec(table_type).to_properties()
+    properties = spec(table_type, version=version).to_properties()
     if indexes:
         named = {**properties.values, keys.DROPPED_INDEXES: ",".join(indexes)}
         properties = TableProperties(named)

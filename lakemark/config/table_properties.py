@@ -37,7 +37,7 @@ PROPERTIES_PATH = ".hoodie/hoodie.properties"
 BACKUP_PATH = ".hoodie/hoodie.properties.backup"
 
 #: Indexes in the metadata table that lakemark updates but does not create by itself.
-MAINTAINED_INDEXES = ("bloom_filters",)
+MAINTAINED_INDEXES = ("bloom_filters", "record_index")
 
 
 class TableType(StrEnum):

@@ -28,11 +28,17 @@ from lakemark.metadata.column_stats.encode import (
     encode_partition_statistics,
 )
 from lakemark.metadata.file_records import FilesOfPartition, encode_files
-from lakemark.metadata.index_definition import define_column_statistics
+from lakemark.metadata.index_definition import define_column_statistics, define_record_index
 from lakemark.metadata.metadata_store import MetadataStore
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.metadata.record_changes import RecordChanges
+from lakemark.metadata.record_index_records import (
+    MIN_RECORD_INDEX_GROUPS,
+    count_record_index_groups,
+    encode_locations,
+)
+from lakemark.metadata.stored_locations import ReadKeys, locate_keys
 from lakemark.metadata.valid_instants import draw_first_number
 from lakemark.model.column_ranges import ColumnRanges
 from lakemark.model.file_slice import LogFile, join
@@ -54,7 +60,10 @@ PARTITIONS = (
     (PartitionKind.COLUMN_STATS, "col-stats-", 2),
     (PartitionKind.PARTITION_STATS, "partition-stats-", 1),
     (PartitionKind.BLOOM_FILTERS, "bloom-filters-", 4),
+    (PartitionKind.RECORD_INDEX, "record-index-", MIN_RECORD_INDEX_GROUPS),
 )
+
+_NO_KEYS = pa.array([], pa.string())
 
 
 def visible_files(
@@ -178,6 +187,7 @@ def build_metadata_table(
     columns: pa.Schema,
     check_lease: Callable[[], None],
     clock: TimelineClock,
+    read_keys: ReadKeys,
 ) -> TableProperties:
     """Build the metadata table; the caller holds the data table's lock.
 
@@ -190,12 +200,14 @@ def build_metadata_table(
             yet.
         check_lease: raises if the lock was lost.
         clock: the data table's clock, which the metadata table shares.
+        read_keys: reads the keys of a file slice, if the metadata table has a record index.
 
     Returns:
         The properties, which now name the metadata table.
 
     Raises:
         CorruptData, Unsupported: a data file cannot be read.
+        Refused: the metadata table has a record index, and two file groups have the same key.
         WriteConflict: another process has changed the properties in the meantime.
     """
     data = TimelineStore.of_table(storage, properties, clock=clock)
@@ -207,9 +219,13 @@ def build_metadata_table(
     latest = {file.path for file in files_of(view.latest_slices())}
     partitions = _partitions_of(properties, version)
     changes = _first_records(files, ranges, latest, version.column_statistics)
-    if any(kind is PartitionKind.BLOOM_FILTERS for kind, _, _ in partitions):
+    kinds = {kind for kind, _, _ in partitions}
+    if PartitionKind.BLOOM_FILTERS in kinds:
         listed = (file for some in files.values() for file in some)
         changes[PartitionKind.BLOOM_FILTERS] = encode_bloom_filters(storage, listed)
+    if PartitionKind.RECORD_INDEX in kinds:
+        located = locate_keys(view.latest_slices(), read_keys, check_lease)
+        changes[PartitionKind.RECORD_INDEX] = encode_locations(located, _NO_KEYS, clock)
     own = FolderStorage(storage, METADATA_FOLDER)
     own_properties = metadata_table_properties(properties)
     check_lease()
@@ -218,11 +234,13 @@ def build_metadata_table(
     store = MetadataStore(own, instants, instants.load())
     first = draw_first_number(len(partitions))
     for number, (kind, prefix, count) in enumerate(partitions, first):
-        shards = changes[kind].by_shard(count)
+        shards = changes[kind].by_shard(_file_groups(kind, count, changes[kind]))
         newest = timeline.newest_time
         store.initialise(number, kind.stored_name, prefix, shards, newest, check_lease)
     if len(columns):
         define_column_statistics(storage, columns.names, version.column_statistics, check_lease)
+    if PartitionKind.RECORD_INDEX in kinds:
+        define_record_index(storage, check_lease)
     after = properties.with_metadata_partitions(kind.stored_name for kind, _, _ in partitions)
     replace_properties(storage, properties, after, check_lease)
     return after
@@ -239,6 +257,13 @@ def _partitions_of(
     if version is not FormatVersion.V6:
         names.add("partition_stats")
     return [one for one in PARTITIONS if one[0].stored_name in names]
+
+
+def _file_groups(kind: PartitionKind, count: int, changes: RecordChanges) -> int:
+    """Return the number of file groups of a partition; a large record index has more."""
+    if kind is not PartitionKind.RECORD_INDEX:
+        return count
+    return max(count, count_record_index_groups(len(changes.written.keys)))
 
 
 def _all_files(view: FileSystemView) -> dict[str, list[DataFile]]:

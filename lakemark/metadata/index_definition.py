@@ -23,6 +23,9 @@ DEFINITIONS_PATH = ".hoodie/.index_defs/index.json"
 #: The newest format version of column statistics.
 VERSION = FormatVersion.V9.column_statistics
 
+#: The only format version of record indexes.
+_RECORD_INDEX_VERSION = "V1"
+
 
 @dataclass(frozen=True, slots=True)
 class IndexDefinition:
@@ -92,10 +95,6 @@ def define_column_statistics(
         check_lease: raises if another process may be changing the table. It is called right before
             the write, because the write replaces the definitions of all indexes.
     """
-    try:
-        stored = json.loads(storage.read(DEFINITIONS_PATH))
-    except NotFound:
-        stored = {}
     name = PartitionKind.COLUMN_STATS.stored_name
     definition = {
         "indexName": name,
@@ -105,6 +104,39 @@ def define_column_statistics(
         "indexOptions": {},
         "version": version,
     }
+    _define(storage, name, definition, check_lease)
+
+
+def define_record_index(storage: Storage, check_lease: Callable[[], None]) -> None:
+    """Define the record index of a new metadata table, whose keys are unique in the whole table.
+
+    Args:
+        storage: the data table's root.
+        check_lease: as for ``define_column_statistics``.
+    """
+    name = PartitionKind.RECORD_INDEX.stored_name
+    definition = {
+        "indexName": name,
+        "indexType": name,
+        "indexFunction": "",
+        "sourceFields": [],
+        "indexOptions": {"isPartitioned": "false"},
+        "version": _RECORD_INDEX_VERSION,
+    }
+    _define(storage, name, definition, check_lease)
+
+
+def _define(
+    storage: Storage,
+    name: str,
+    definition: Mapping[str, object],
+    check_lease: Callable[[], None],
+) -> None:
+    """Store the definition of an index; definitions of other indexes are kept."""
+    try:
+        stored = json.loads(storage.read(DEFINITIONS_PATH))
+    except NotFound:
+        stored = {}
     others = stored.get("indexDefinitions") or {}
     whole = {**stored, "indexDefinitions": {**others, name: definition}}
     check_lease()

@@ -3,6 +3,7 @@
     writer_state           opens the metadata table, and checks that it may be continued
     commit_statistics      creates the column statistics of a commit
     bloom_filter_records   creates the bloom filters of a commit, if the table has this index
+    record_index_changes   finds the new and removed keys of a commit, if the table has this index
     metadata_store         executes the steps of a commit to the metadata table
 
 Source: ``HoodieBackedTableMetadataWriter`` and the ``convertMetadataTo…Records`` of
@@ -17,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from lakemark.config.property_rule import Purpose
+from lakemark.config.table_properties import TableProperties
 from lakemark.errors import CorruptData, Fenced, TableNotFound
 from lakemark.metadata.bloom_filter_records import delete_bloom_filters, encode_bloom_filters
 from lakemark.metadata.bootstrap import drop_metadata_table
@@ -27,8 +29,10 @@ from lakemark.metadata.metadata_compaction import compact_if_due, last_compactio
 from lakemark.metadata.metadata_file_lister import MetadataFileLister
 from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.metadata_table_opener import MetadataTableOpener
-from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.metadata.partition_kind import PartitionKind, has_record_index
 from lakemark.metadata.record_changes import RecordChanges
+from lakemark.metadata.record_index import RecordIndex
+from lakemark.metadata.record_index_changes import record_index_changes
 from lakemark.metadata.recorded_files import FilesDiffer
 from lakemark.metadata.writer_state import WriterState, WriterStateLoader
 from lakemark.model.column_ranges import indexed_columns
@@ -43,6 +47,7 @@ from lakemark.view.file_lister import DataFile, data_file
 _FILES = PartitionKind.FILES.stored_name
 _COLUMNS = PartitionKind.COLUMN_STATS.stored_name
 _BLOOM_FILTERS = PartitionKind.BLOOM_FILTERS.stored_name
+_RECORD_INDEX = PartitionKind.RECORD_INDEX.stored_name
 
 
 class MetadataWriter:
@@ -78,11 +83,13 @@ class MetadataWriter:
         self._loader.rebuilds_at_start = True
 
     def on_commit(self, instant: Instant, metadata: CommitMetadata, timeline: Timeline) -> None:
-        """Add the files of a commit, the statistics of their columns, and their bloom filters.
+        """Add the files of a commit, their column statistics and filters, and its new keys.
 
         Raises:
             Fenced: the instant was rolled back in the meantime.
-            Refused: the version of the table was changed after it was opened.
+            WriteConflict: another writer has added a record key of the commit to the record index.
+            Refused: the version of the table was changed after it was opened; or the record index
+                was created after the commit began.
             MetadataTableBehind: the metadata table cannot be continued, and the next start builds
                 it again.
             Unsupported: the metadata table cannot be continued, and the next start does not build
@@ -90,6 +97,7 @@ class MetadataWriter:
                 commit.
         """
         writes_rows = bool(metadata.write_stats) and not instant.action.is_table_service
+        known = self._loader.current
         state = self._loader.load(timeline, Purpose.WRITE if writes_rows else Purpose.MAINTAIN)
         if state is None:
             return
@@ -103,9 +111,40 @@ class MetadataWriter:
         changes |= self._statistics.changes_of(state, instant, metadata, timeline, check_not_fenced)
         if _BLOOM_FILTERS in state.partitions:
             changes[_BLOOM_FILTERS] = encode_bloom_filters(self._storage, _files_of(stats))
+        if _RECORD_INDEX in state.partitions and writes_rows:
+            # If no other writer has changed the table, the keys need not be looked up again.
+            index = None if state is known else self.record_index(timeline)
+            clock = self._instants.clock
+            found = record_index_changes(stats, instant.requested_at, clock, index)
+            changes[_RECORD_INDEX] = found
         state.store.commit(instant, changes, check_not_fenced)
         state.paths |= {stat.partition_path or "" for stat in stats}
         self._loader.keep(state, instant)
+
+    def check_record_index(self, properties: TableProperties) -> None:
+        """See ``WriterStateLoader.check_record_index``."""
+        self._loader.check_record_index(properties)
+
+    def record_index(self, timeline: Timeline) -> RecordIndex | None:
+        """Open the record index as of a timeline; None if the table has no record index.
+
+        Raises:
+            MetadataTableBehind, Unsupported: the metadata table cannot be continued, or the index
+                has locations only within partitions.
+            SnapshotChanged: another process has dropped the metadata table.
+        """
+        properties = read_properties(self._storage)
+        if not has_record_index(properties):
+            if _RECORD_INDEX in properties.metadata_indexes:
+                reason = "it was dropped, and the next one must have its record index"
+                raise self._loader.refusal(reason)
+            return None
+        self._loader.check_record_index(properties)
+        metadata = self._loader.open(properties, timeline)
+        if metadata.inconsistency is not None:
+            raise self._loader.refusal(metadata.inconsistency)
+        self._loader.check_files(metadata, _RECORD_INDEX)
+        return RecordIndex(metadata)
 
     def on_clean(
         self, instant: Instant, deleted: Mapping[str, Sequence[str]], timeline: Timeline

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from lakemark.config.table_properties import TableProperties
 from lakemark.errors import Unsupported
 
 
@@ -45,3 +46,8 @@ class PartitionKind(Enum):
         known = ", ".join(kind.stored_name for kind in cls)
         message = f"the metadata table has a partition {partition!r}; supported are {known}"
         raise Unsupported(message)
+
+
+def has_record_index(properties: TableProperties) -> bool:
+    """Return whether a table has a record index, which each commit of rows must update."""
+    return PartitionKind.RECORD_INDEX.stored_name in properties.metadata_partitions

@@ -22,6 +22,8 @@ from lakemark.metadata.metadata_file_lister import MetadataFileLister
 from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.metadata.record_index import RecordIndex
+from lakemark.metadata.stored_locations import ReadKeys, record_index_differences
 from lakemark.model.bounds import bounds_of
 from lakemark.model.column_ranges import ColumnRanges
 from lakemark.model.file_slice import FileSlice, LogFile, join
@@ -41,13 +43,15 @@ def find_differences(
     columns: pa.Schema,
     latest: Iterable[FileSlice],
     runner: Runner,
+    read_keys: ReadKeys,
 ) -> list[Difference]:
     """Return all differences; this reads the footer or the rows of every data file.
 
     Missing file statistics do not count as a difference if the index does not include the column.
     Missing partition statistics do not count if no partition has statistics of the column.
     Partition statistics may be wider than the rows, unless they are marked as tight (exact).
-    Bloom filters must equal those in the footers of the base files.
+    Bloom filters must equal those in the footers of the base files. The record index must have the
+    file group of each record key that queries read, and no other keys.
 
     Args:
         storage: the data table's root.
@@ -57,6 +61,7 @@ def find_differences(
         columns: the columns with statistics, with their current types.
         latest: the slices that queries read; partition statistics need not cover other slices.
         runner: reads the files.
+        read_keys: reads the record keys of a slice, if the metadata table has a record index.
 
     Raises:
         SnapshotChanged: the table was changed in the meantime; call again.
@@ -81,13 +86,16 @@ def find_differences(
     if metadata.partitions_of_kind(PartitionKind.BLOOM_FILTERS):
         everything = [file for some in on_storage.values() for file in some]
         found += bloom_filter_differences(storage, metadata, files, everything)
+    slices = list(latest)
+    if metadata.partitions_of_kind(PartitionKind.RECORD_INDEX):
+        found += record_index_differences(RecordIndex(metadata), slices, read_keys)
     if not metadata.partitions_of_kind(PartitionKind.COLUMN_STATS):
         return found
     read = runner.map(lambda file: derive_file_ranges(storage, file, columns), files)
     recomputed = dict(zip((file.path for file in files), read, strict=True))
     found += _column_differences(metadata, files, names, columns, recomputed, version)
     if metadata.partitions_of_kind(PartitionKind.PARTITION_STATS):
-        found += _partition_differences(metadata, list(latest), timeline, recomputed, columns)
+        found += _partition_differences(metadata, slices, timeline, recomputed, columns)
     return found
 
 

@@ -40,6 +40,7 @@ from lakemark.timeline.timeline_store import TimelineStore
 
 _FILES = PartitionKind.FILES.stored_name
 _COLUMNS = PartitionKind.COLUMN_STATS.stored_name
+_RECORD_INDEX = PartitionKind.RECORD_INDEX.stored_name
 
 
 class MetadataTableBehind(Retriable):
@@ -151,6 +152,7 @@ class WriterStateLoader:
         """
         properties = check_same_version(self.storage, self.instants.version)
         check_allows(properties, Purpose.MAINTAIN, self.storage.location.url)
+        self.check_record_index(properties)
         if not properties.metadata_partitions:
             return "there is none"
         reason = self._find_inconsistency(timeline) or self._find_other_columns(schema)
@@ -191,6 +193,23 @@ class WriterStateLoader:
             if reason is not None:
                 raise self.refusal(reason)
 
+    def check_record_index(self, properties: TableProperties) -> None:
+        """Check that the record index, if there is or was one, locates each key in the whole table.
+
+        Raises:
+            Unsupported: keys are unique only within a partition of the table.
+        """
+        if _RECORD_INDEX not in properties.metadata_indexes:
+            return
+        definition = read_definitions(self.storage).get(_RECORD_INDEX)
+        if definition is not None and definition.is_partitioned:
+            message = (
+                f"table {self.storage.location.url} has a record index for each partition "
+                "(isPartitioned), which lakemark does not update; drop the metadata table with "
+                "its indexes (lakemark run --drop-metadata-table)"
+            )
+            raise Unsupported(message)
+
     def refusal(self, reason: str) -> MetadataTableBehind | Unsupported:
         """Return the error for a metadata table that cannot be continued."""
         url = self.storage.location.url
@@ -207,6 +226,7 @@ class WriterStateLoader:
         timeline: Timeline,
         completed: set[str],
     ) -> WriterState:
+        self.check_record_index(properties)
         reason = self._find_inconsistency(timeline)
         if reason is not None:
             raise self.refusal(reason)

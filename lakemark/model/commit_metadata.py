@@ -9,6 +9,7 @@ from typing import Any
 
 from lakemark.model.column_ranges import ColumnRanges
 from lakemark.model.file_names import BaseFileName
+from lakemark.model.key_changes import KeyChanges
 from lakemark.model.wire import UNSTORED, from_record, to_record
 
 
@@ -41,6 +42,9 @@ class WriteStat:
             other ``total_log_*`` fields also describe what the compaction read.
         column_ranges: ranges of the file's columns, for the metadata table. They are not stored in
             the commit.
+        key_changes: the keys that the file adds to its file group or removes from it, for the
+            record index of the metadata table; None if they were not collected. They are not stored
+            in the commit.
     """
 
     file_id: str = ""
@@ -75,6 +79,9 @@ class WriteStat:
     temp_path: str | None = None
     num_updates: int = 0
     column_ranges: ColumnRanges | None = field(
+        default=None, compare=False, repr=False, metadata={UNSTORED: True}
+    )
+    key_changes: KeyChanges | None = field(
         default=None, compare=False, repr=False, metadata={UNSTORED: True}
     )
 
@@ -122,8 +129,10 @@ class CommitMetadata:
         return self.operation not in _SERVICES
 
     def as_stored(self) -> CommitMetadata:
-        """Return the metadata as a reader would read it: without column ranges."""
-        stats = tuple(replace(stat, column_ranges=None) for stat in self.write_stats)
+        """Return the metadata as a reader would read it: without what commits do not store."""
+        stats = tuple(
+            replace(stat, column_ranges=None, key_changes=None) for stat in self.write_stats
+        )
         return replace(self, write_stats=stats)
 
     @classmethod

@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lakemark.errors import TableNotFound
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.metadata import bootstrap
 from lakemark.metadata.difference import Difference
+from lakemark.metadata.partition_kind import PartitionKind, has_record_index
+from lakemark.metadata.stored_locations import ReadKeys, no_keys
 from lakemark.metadata.validation import find_differences
 from lakemark.model.column_ranges import indexed_columns
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.operations.open_table import OpenTable
 from lakemark.services.metadata_table_services import Maintained, MetadataPolicies, maintain
 from lakemark.storage.properties_file import read_properties
@@ -116,20 +121,45 @@ def metadata_differences(table: OpenTable, runner: Runner | None = None) -> list
     if metadata is None:
         return []
     columns, latest = _indexed_columns(table), view.latest_slices()
-    where = runner or LocalRunner()
-    return find_differences(table.storage, table.store, metadata, timeline, columns, latest, where)
+    return find_differences(
+        table.storage,
+        table.store,
+        metadata,
+        timeline,
+        columns,
+        latest,
+        runner or LocalRunner(),
+        _key_reader(table) if has_record_index(table.properties) else no_keys,
+    )
 
 
 def _build(table: OpenTable, timeline: Timeline, check_lease: Callable[[], None]) -> None:
     table.store.clock.check()  # fail before the old metadata table is dropped
     table.refresh(timeline)
-    columns = _indexed_columns(table)
-    bare = bootstrap.drop_metadata_table(table.storage, read_properties(table.storage), check_lease)
+    columns, stored = _indexed_columns(table), read_properties(table.storage)
+    table.metadata_writer.check_record_index(stored)
+    has_index = PartitionKind.RECORD_INDEX.stored_name in stored.metadata_indexes
+    read_keys = _key_reader(table) if has_index else no_keys
+    bare = bootstrap.drop_metadata_table(table.storage, stored, check_lease)
     properties = bootstrap.build_metadata_table(
-        table.storage, bare, timeline, columns, check_lease, table.store.clock
+        table.storage, bare, timeline, columns, check_lease, table.store.clock, read_keys
     )
     table.metadata_writer.forget()
     table.snapshot.forget_metadata_table(properties)
+
+
+def _key_reader(table: OpenTable) -> ReadKeys:
+    """Return a function that reads the record keys of file slices, as of the last refresh."""
+    if table.schema is None:
+        return no_keys
+    reader = table.scan(columns=[RECORD_KEY]).reader
+
+    def read_keys(file_slice: FileSlice) -> pa.Array:
+        columns = (rows.column(RECORD_KEY) for rows in reader.read(file_slice, [RECORD_KEY]))
+        chunks = [chunk for column in columns for chunk in column.chunks]
+        return pc.unique(pa.chunked_array(chunks, pa.string()))
+
+    return read_keys
 
 
 def _indexed_columns(table: OpenTable) -> pa.Schema:

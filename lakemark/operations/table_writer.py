@@ -13,10 +13,12 @@ from lakemark.config import keys
 from lakemark.config.merge_settings import merge_settings
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
-from lakemark.errors import Retriable, WriteConflict
+from lakemark.errors import Retriable, SnapshotChanged, Unsupported, WriteConflict
 from lakemark.execution.runner import LocalRunner, Runner
-from lakemark.index.index import NewKeysIndex
+from lakemark.index.index import Index, NewKeysIndex
 from lakemark.index.lookup import LookupIndex
+from lakemark.index.record_level import RecordLevelIndex
+from lakemark.metadata.partition_kind import has_record_index
 from lakemark.model.action import COMMITS, REPLACING, Action
 from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
 from lakemark.model.instant import Instant
@@ -137,6 +139,7 @@ class TableWriter:
             InvalidConfig: another writer changed a column to a type that is incompatible with ours.
         """
         check_allows(self.table.properties, Purpose.WRITE, self.table.location.url)
+        self._check_record_index()
         self._rings = None
         is_merge_on_read = self.table.properties.is_merge_on_read
         action = Action.DELTA_COMMIT if is_merge_on_read else Action.COMMIT
@@ -203,16 +206,20 @@ class TableWriter:
 
         Raises:
             SnapshotChanged: another writer deleted a file of the table.
-            Refused: several file groups of a partition contain the same key.
+            Refused: several file groups of a partition contain the same key; or the table has a
+                record index, and a key is in another partition.
+            MetadataTableBehind: the record index cannot be used until the next start.
             InvalidConfig: a file group was created with more buckets, or by another index.
         """
-        index = self.settings.index
-        if index is not None:
-            numbers = index.bucket_ids(changes.column(RECORD_KEY))
+        bucket_index = self.settings.index
+        if bucket_index is not None:
+            numbers = bucket_index.bucket_ids(changes.column(RECORD_KEY))
             return AssignedChanges(numbers, self.assign_file_groups())
         count = self.settings.first_ring_count
         if count is None:
-            return self._lookup_assigner(context, looks_up).assign(changes)
+            record_keys = changes.column(RECORD_KEY)
+            index = self._index_of(context, record_keys) if looks_up else NewKeysIndex()
+            return self._lookup_assigner(context, index).assign(changes)
         table = self.table
         key_fields = table.properties.record_key_fields
         view, timeline = table.view(), table.timeline
@@ -384,7 +391,24 @@ class TableWriter:
 
         return compaction.publish(stats, table_facts)
 
-    def _lookup_assigner(self, context: WriteContext, looks_up: bool) -> LookupAssigner:
+    def _check_record_index(self) -> None:
+        """Check that the keys of this writer can be in the record index, if the table has one.
+
+        Raises:
+            Unsupported: the table has a bucket index. Its keys are unique only within a partition,
+                and Apache Hudi does not add the keys of its own logs to the record index.
+        """
+        is_looked_up = self.settings.index is None and self.settings.first_ring_count is None
+        if has_record_index(self.table.properties) and not is_looked_up:
+            message = (
+                f"table {self.table.location.url} has a record index and a bucket index, so that "
+                "Apache Hudi does not add all keys to the record index and misses rows in queries "
+                "by key; drop the metadata table with its indexes (lakemark run "
+                "--drop-metadata-table)"
+            )
+            raise Unsupported(message)
+
+    def _lookup_assigner(self, context: WriteContext, index: Index) -> LookupAssigner:
         properties, sizing = self.table.properties, self.table.base_files
         newest = self.table.timeline.completed(*COMMITS)[: -_SIZED_COMMITS - 1 : -1]
         commits = (self.table.store.read_commit(instant) for instant in newest)
@@ -394,7 +418,7 @@ class TableWriter:
             # (``HoodieCDCExtractor``).
             sizing = replace(sizing, small_file_bytes=0)
         return LookupAssigner(
-            index=LookupIndex(context.reader, LocalRunner()) if looks_up else NewKeysIndex(),
+            index=index,
             view=self.table.view(),
             sizing=sizing,
             record_bytes=record_bytes,
@@ -403,6 +427,17 @@ class TableWriter:
             is_merge_on_read=properties.is_merge_on_read,
             deletes_may_add=context.merger.needs_whole_rows,
         )
+
+    def _index_of(self, context: WriteContext, record_keys: pa.ChunkedArray) -> Index:
+        """Return the record index if the table has one, and otherwise search the files."""
+        if not context.has_record_index:
+            return LookupIndex(context.reader, LocalRunner())
+        index = self.table.metadata_writer.record_index(self.table.timeline)
+        if index is None:
+            url = self.table.location.url
+            message = f"the record index of {url} was dropped meanwhile; open the table again"
+            raise SnapshotChanged(message)
+        return RecordLevelIndex.of(index, record_keys)
 
     def _plan_if_due(self, policy: CompactionPolicy) -> Planned | None:
         is_merge_on_read = self.table.properties.is_merge_on_read

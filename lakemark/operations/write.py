@@ -141,7 +141,8 @@ class RowWriter:
             index,
             first_ring_count=table.first_ring_count if index is None else None,
             merger_class=merger_class(table),
-            metadata_table=table.properties.names_metadata_table,
+            metadata_table=table.properties.names_metadata_table
+            or bool(table.properties.metadata_indexes),
         )
         known = table.known_schema
         if known is None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from lakemark.config.merge_settings import merge_settings
+from lakemark.metadata.partition_kind import has_record_index
 from lakemark.model.column_ranges import indexed_columns
 from lakemark.model.meta_columns import with_meta_columns
 from lakemark.operations.open_table import OpenTable
@@ -50,6 +51,7 @@ def write_context(
         indexed=indexed_columns(columns if virtual_keys is None else schema, table.version)
         if table.properties.metadata_partitions
         else (),
+        has_record_index=has_record_index(table.properties),
         version=table.version,
         is_visible=table.visible_instants,
         virtual_keys=virtual_keys,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import pyarrow as pa
@@ -19,13 +19,15 @@ from lakemark.config.table_properties import MergeMode, TableType
 from lakemark.errors import Refused
 from lakemark.execution.interleave import read_ahead
 from lakemark.index.bucket import file_id
+from lakemark.index.key_search import SearchedGroup, find_live_keys
 from lakemark.merge.change_index import MergeCounts, MergeResult
 from lakemark.merge.merge_stream import MergeStream, merge_streams
 from lakemark.merge.partial_update.partial_rows import resolve_partial_rows
-from lakemark.model.changes import CHANGE_KIND_FIELD, WRITTEN_COLUMNS
+from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.file_names import BaseFileName, LogFileName, write_token
-from lakemark.model.file_slice import FileGroupId, FileSlice, join
+from lakemark.model.file_slice import FileGroupId, FileSlice, LogFile, join
+from lakemark.model.key_changes import KeyChanges
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.read.projection import conform
 from lakemark.storage import Storage
@@ -104,6 +106,7 @@ def write_base_file(
     merged: MergeStream,
     first: pa.Table | None = None,
     replaces: FileSlice | None = None,
+    written: _Keys | None = None,
 ) -> WriteStat:
     """Write merged rows as a base file of the group, with the instant of the commit.
 
@@ -113,6 +116,7 @@ def write_base_file(
         merged: the live rows. Rows without a commit time get the time of this instant.
         first: rows that were already read from ``merged``.
         replaces: the file slice that the new file replaces.
+        written: collects the keys of the rows.
     """
     number = task_number(group)
     name = BaseFileName(group.file_id, write_token(number, context.attempt), context.instant)
@@ -136,6 +140,8 @@ def write_base_file(
         for rows in chain([] if first is None else [first], arriving):
             stored = set_meta_columns(rows, context.instant, number, str(name), first_row)
             writer.write(stored if stores_meta_columns else clear_meta_columns(stored))
+            if written is not None:
+                written.add(rows)
             first_row += rows.num_rows
         status = writer.close()
     return WriteStat(
@@ -210,7 +216,9 @@ def _create_base_file(
         task.bucket.number, partition, instant, context.table_name
     )
     group = FileGroupId(partition, new_file_id)
-    return write_base_file(context, group, merged, first)  # model: write files
+    keys = _Keys(collects=context.has_record_index)
+    stat = write_base_file(context, group, merged, first, written=keys)  # model: write files
+    return replace(stat, key_changes=keys.changes_since(_Keys()))
 
 
 def _merge(
@@ -272,8 +280,38 @@ def _check_has_no_files(storage: Storage, partition: str) -> None:
 def _rewrite_base_file(
     context: WriteContext, task: FileGroupWrite, current: FileSlice, changes: Iterable[pa.Table]
 ) -> WriteStat:
-    merged = _merge(context, task, context.reader.read(current), changes)
-    return write_base_file(context, current.group, merged, replaces=current)
+    before, after = (_Keys(collects=context.has_record_index) for _ in range(2))
+    stored = before.each_of(context.reader.read(current))
+    merged = _merge(context, task, stored, changes)
+    stat = write_base_file(context, current.group, merged, replaces=current, written=after)
+    return replace(stat, key_changes=after.changes_since(before))
+
+
+class _Keys:
+    """The record keys of rows, in any order, if the table has a record index that needs them."""
+
+    def __init__(self, *, collects: bool = True) -> None:
+        self._collects = collects
+        self._chunks: list[pa.Array] = []
+
+    def add(self, rows: pa.Table) -> None:
+        if self._collects:
+            self._chunks += rows.column(RECORD_KEY).chunks
+
+    def each_of(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+        """Yield the tables, whose keys are added."""
+        for rows in tables:
+            self.add(rows)
+            yield rows
+
+    def distinct(self) -> pa.Array:
+        return pc.unique(pa.chunked_array(self._chunks, pa.string()))
+
+    def changes_since(self, before: _Keys) -> KeyChanges | None:
+        """Return the changes from earlier keys to these; None if they were not collected."""
+        if not self._collects:
+            return None
+        return KeyChanges.between(before.distinct(), self.distinct())
 
 
 def _append_log_file(
@@ -291,12 +329,15 @@ def _append_log_file(
     names_slice = context.version.logs_name_their_slice
     create_marker(context.storage, context.instant, path, names_slice=names_slice)
     first_row = 0
+    may_remove = _Keys(collects=context.has_record_index)
     with _log_writer(context, path) as writer:
         for part in chain([first], parts):
+            may_remove.add(_possible_deletes(context, part))
             writer.append(set_meta_columns(part, context.instant, number, group.file_id, first_row))
             first_row += part.num_rows
         status = writer.close()
     base_file, log_files = _listed_files(context, task, current, name)
+    log = LogFile(group.partition_path, name, status.size_bytes)
     return WriteStat(
         file_id=group.file_id,
         path=path,
@@ -312,7 +353,44 @@ def _append_log_file(
         base_file=base_file,
         log_files=log_files,
         column_ranges=status.column_ranges,
+        key_changes=_removed_by(context, task, log, may_remove),
     )
+
+
+def _possible_deletes(context: WriteContext, part: pa.Table) -> pa.Table:
+    """Return the changes of a log that may delete a row; with a custom merger, all of them."""
+    if context.merger.needs_whole_rows or not context.has_record_index:
+        return part
+    return part.filter(pc.not_equal(part.column(CHANGE_KIND), int(ChangeKind.UPSERT)))
+
+
+def _removed_by(
+    context: WriteContext, task: FileGroupWrite, log: LogFile, may_remove: _Keys
+) -> KeyChanges | None:
+    """Return the keys that have no row any more, once a new log of their file group is read.
+
+    A delete may lose to a newer row, so the rows of the keys are merged. A log adds no key, because
+    new keys are written only to base files of a table with a record index.
+
+    Args:
+        context: the commit.
+        task: the bucket of the log and its slices before the commit.
+        log: the new log.
+        may_remove: the keys whose rows the log may delete.
+    """
+    if not context.has_record_index:
+        return None
+    keys = may_remove.distinct()
+    if task.current is None or not len(keys):
+        return KeyChanges.removing(keys)
+    readable = task.readable or task.current
+    after = SearchedGroup(*(replace(s, logs=(*s.logs, log)) for s in (readable, task.current)))
+    reader = replace(
+        context.reader,
+        is_visible=lambda instant: instant == context.instant or context.is_visible(instant),
+    )
+    live = find_live_keys(reader, after, keys)
+    return KeyChanges.removing(keys.filter(pc.invert(pc.is_in(keys, value_set=live))))
 
 
 def _name_log(context: WriteContext, current: FileSlice, number: int) -> LogFileName:

@@ -40,6 +40,8 @@ class WriteContext:
         base_files: compression, sizes and dictionaries of base files and of Parquet log blocks.
         indexed: columns whose ranges of values the metadata table stores; empty without a metadata
             table.
+        has_record_index: whether the metadata table has a record index, for which the keys that a
+            file adds or removes are collected.
         version: version of the table.
         is_visible: decides whether log blocks of an instant are visible, as in ``FileGroupReader``.
         virtual_keys: creates the record keys of stored rows, if the table has no meta columns.
@@ -57,6 +59,7 @@ class WriteContext:
     log_format: str = "parquet"
     base_files: ParquetSettings = PARQUET_DEFAULTS
     indexed: tuple[str, ...] = ()
+    has_record_index: bool = False
     version: FormatVersion = FormatVersion.V9
     is_visible: IsVisible = all_visible
     virtual_keys: VirtualKeys | None = None

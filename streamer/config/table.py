@@ -171,8 +171,8 @@ class TableConfig(Section):
 
     drop_metadata_table: bool = False
     """Whether the metadata table of an existing table may be rebuilt without its indexes. lakemark
-    does not maintain ``record_index``, secondary and expression indexes; this setting also removes
-    ``bloom_filters``."""
+    does not maintain secondary and expression indexes, and the record index of a table with a
+    bucket index; this setting also removes ``bloom_filters`` and ``record_index``."""
 
     @model_validator(mode="before")
     @classmethod

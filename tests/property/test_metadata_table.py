@@ -8,7 +8,7 @@ from uuid import uuid4
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from lakemark.config.table_properties import MAINTAINED_INDEXES, TableType
+from lakemark.config.table_properties import TableType
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.changes import ChangeKind
 from lakemark.operations.clean import clean
@@ -19,7 +19,7 @@ from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage, StorageLocation, open_storage
 from tests.depth import examples
 from tests.storages import FaultyStorage, SimulatedCrash
-from tests.tables import Row, commit, contents, data_files, make, write_files, writer
+from tests.tables import INDEXES, Row, commit, contents, data_files, make, write_files, writer
 
 KEYS = st.sampled_from("abcdefgh")
 KINDS = st.sampled_from([ChangeKind.UPSERT, ChangeKind.UPSERT, ChangeKind.DELETE])
@@ -50,7 +50,7 @@ STEPS = st.lists(
 
 
 @settings(max_examples=examples(8), deadline=None, phases=[Phase.explicit, Phase.generate])
-@given(STEPS, st.sampled_from(TableType), st.sampled_from([(), MAINTAINED_INDEXES]))
+@given(STEPS, st.sampled_from(TableType), st.sampled_from([(), INDEXES]))
 def test_metadata_table_agrees_with_the_files_after_any_history(
     steps: list[tuple[str, object]], table_type: TableType, indexes: tuple[str, ...]
 ) -> None:

@@ -71,6 +71,7 @@ from tests.recovery.stores import storage_at
 from tests.storages import SimulatedCrash, WatchedStorage
 from tests.table_services import HISTORY, active_names, archived_names, copy_of, make_plain
 from tests.tables import (
+    INDEXES,
     SCHEMA,
     Row,
     commit,
@@ -371,11 +372,15 @@ def plain(
     return prepare
 
 
-def looked_up(count: int, table_type: TableType = TableType.MERGE_ON_READ) -> Prepare:
+def looked_up(
+    count: int,
+    table_type: TableType = TableType.MERGE_ON_READ,
+    indexes: Sequence[str] = (),
+) -> Prepare:
     """Create a table with a lookup index and the first commits of ``COMMITTED``."""
 
     def prepare(storage: Storage) -> None:
-        make(storage, table_type)
+        make(storage, table_type, indexes)
         for rows in COMMITTED[:count]:
             commit(lookup_writer(storage), rows)
 
@@ -841,6 +846,31 @@ SCENARIOS: dict[str, Scenario] = {
         has_ingested(2),
         (STATES[0], {**STATES[0], "e": (2, 2), "f": (3, 3)}),
     ),
+    "commit with a record index": TableScenario(
+        looked_up(1, indexes=MAINTAINED_INDEXES),
+        commit_second,
+        has_ingested(2),
+        (STATES[0], STATES[1]),
+        is_shared=True,
+        looks_up=True,
+    ),
+    "commit with a record index, copy-on-write": TableScenario(
+        looked_up(2, _COW, MAINTAINED_INDEXES),
+        lambda to: commit(to, COMMITTED[2]),
+        has_ingested(3),
+        (STATES[1], STATES[2]),
+        looks_up=True,
+    ),
+    "compaction with a record index": TableScenario(
+        looked_up(2, indexes=MAINTAINED_INDEXES), compact, is_compacted, looks_up=True
+    ),
+    "rollback of a commit with a record index": TableScenario(
+        looked_up(3, indexes=MAINTAINED_INDEXES),
+        roll_back_newest,
+        _UNDONE,
+        (STATES[2], STATES[1]),
+        looks_up=True,
+    ),
     "commit, copy-on-write": TableScenario(
         plain(1, _COW),
         commit_second,
@@ -877,20 +907,18 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "cleaning": TableScenario(due_for_cleaning, clean_it, count_of(Action.CLEAN)),
     "commit, copy-on-write, with indexes": TableScenario(
-        committed(1, _COW, MAINTAINED_INDEXES),
+        committed(1, _COW, INDEXES),
         commit_second,
         has_ingested(2),
         (STATES[0], STATES[1]),
         is_shared=True,
     ),
-    "compaction with indexes": TableScenario(
-        committed(2, indexes=MAINTAINED_INDEXES), compact, is_compacted
-    ),
+    "compaction with indexes": TableScenario(committed(2, indexes=INDEXES), compact, is_compacted),
     "cleaning with indexes": TableScenario(
-        partial(due_for_cleaning, indexes=MAINTAINED_INDEXES), clean_it, count_of(Action.CLEAN)
+        partial(due_for_cleaning, indexes=INDEXES), clean_it, count_of(Action.CLEAN)
     ),
     "rollback of a commit with indexes": TableScenario(
-        committed(3, indexes=MAINTAINED_INDEXES),
+        committed(3, indexes=INDEXES),
         roll_back_newest,
         _UNDONE,
         (STATES[2], STATES[1]),

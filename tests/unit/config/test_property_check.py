@@ -45,7 +45,7 @@ REFUSED = [
     ),
     ("hoodie.table.keygenerator.type", "USER_PROVIDED", WRITE),
     ("hoodie.table.timeline.timezone", "CET", MAINTAIN),
-    ("hoodie.table.metadata.partitions", "files,record_index", MAINTAIN),
+    ("hoodie.table.metadata.partitions", "files,secondary_index_v", MAINTAIN),
     ("hoodie.table.metadata.partitions.inflight", "record_index", MAINTAIN),
     ("hoodie.table.index.defs.path", "indexes.json", MAINTAIN),
     ("hoodie.table.secondary.indexes.metadata", "[]", MAINTAIN),

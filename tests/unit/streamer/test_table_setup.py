@@ -265,7 +265,7 @@ def test_a_bootstrapped_table_is_refused_when_it_opens() -> None:
         open_table(table.location)
 
 
-@pytest.mark.parametrize("index", ["record_index", "secondary_index_note"])
+@pytest.mark.parametrize("index", ["expr_index_day", "secondary_index_note"])
 def test_an_index_that_is_not_kept_is_refused_until_dropping_it_is_asked_for(index: str) -> None:
     table = existing({keys.METADATA_PARTITIONS: f"column_stats,files,{index}"})
     table.storage.create(f".hoodie/metadata/{index}/some.hfile", b"stale")

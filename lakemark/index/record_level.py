@@ -1,0 +1,103 @@
+"""The record level index: the metadata table's record index has the location of each record key.
+
+The keys of a whole batch are looked up at once, and no data file is read. A key is unique in the
+whole table. So a change of a key whose row is in another partition is refused, because it would
+give the key a second row.
+
+The index has no deleted keys. So if a merge-on-read table has only the delete of a key in a log, a
+later change of the key goes to a base file as a new key, even if its event is older than the
+delete. Apache Hudi's index RECORD_INDEX does the same. Source:
+``SparkMetadataTableGlobalRecordLevelIndex`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.errors import Refused
+from lakemark.index.index import NEW_KEY
+from lakemark.index.key_search import SearchedGroup
+from lakemark.metadata.record_index import RecordIndex
+
+
+@dataclass(frozen=True, slots=True)
+class RecordLevelIndex:
+    """The locations of the keys of one batch; an ``Index``.
+
+    Attributes:
+        locations: the location of each key that has a row, with the columns ``record_key``,
+            ``partition_path`` and ``file_id``; each key occurs once.
+    """
+
+    locations: pa.Table
+
+    @classmethod
+    def of(cls, index: RecordIndex, record_keys: pa.Array | pa.ChunkedArray) -> RecordLevelIndex:
+        """Look up the keys of a batch.
+
+        Args:
+            index: the record index as of the timeline on which the commit is based.
+            record_keys: the keys, not null; a key may occur more than once.
+
+        Raises:
+            SnapshotChanged: the metadata table was compacted in the meantime.
+            CorruptData: the record index is damaged.
+        """
+        distinct = pc.unique(record_keys)
+        if isinstance(distinct, pa.ChunkedArray):
+            distinct = distinct.combine_chunks()
+        return cls(index.lookup(distinct).combine_chunks())
+
+    def tag(
+        self, groups: Sequence[SearchedGroup], record_keys: pa.Array | pa.ChunkedArray
+    ) -> npt.NDArray[np.int32]:
+        """See ``Index.tag``; all keys must be among those that were looked up.
+
+        Raises:
+            Refused: a key has a row in another partition, or the index locates it in a file group
+                that queries do not read.
+        """
+        rows = np.asarray(_index_in(record_keys, self.locations["record_key"]))
+        is_stored = rows != NEW_KEY
+        ids = pa.array([group.readable.group.file_id for group in groups], pa.string())
+        known = np.asarray(_index_in(self.locations["file_id"], ids))
+        path = groups[0].partition_path if groups else None
+        is_here = np.asarray(pc.equal(self.locations["partition_path"], path or ""))
+        found = np.where(is_here, known, NEW_KEY)[rows[is_stored]]
+        if (found == NEW_KEY).any():
+            at = rows[is_stored][found == NEW_KEY][0]
+            raise _not_here(self.locations.slice(int(at), 1).to_pylist()[0], path)
+        tags = np.full(len(rows), NEW_KEY, np.int32)
+        tags[is_stored] = found
+        return tags
+
+
+def _index_in(values: pa.Array | pa.ChunkedArray, among: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(among, pa.ChunkedArray):
+        among = among.combine_chunks()
+    found = pc.index_in(values, value_set=among)
+    if isinstance(found, pa.ChunkedArray):
+        found = found.combine_chunks()
+    return pc.fill_null(found, NEW_KEY)
+
+
+def _not_here(location: Mapping[str, str], path: str | None) -> Refused:
+    key, stored, file_id = (location[n] for n in ("record_key", "partition_path", "file_id"))
+    if stored == path:
+        return Refused(
+            f"the record index has record key {key!r} in file group {file_id} of partition "
+            f"{stored!r}, which queries do not read; find the differences with lakemark table "
+            "check, and build the index again (--rebuild --run)"
+        )
+    return Refused(
+        f"record key {key!r} has a row in partition {stored!r}, and a change has it in "
+        f"{'a new' if path is None else 'the'} partition{'' if path is None else f' {path!r}'}; "
+        "keys of a table with a record index are unique in the whole table, so nothing was "
+        "written; delete the row first, in another batch, or correct the partition of the change"
+    )

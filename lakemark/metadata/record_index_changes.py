@@ -1,0 +1,126 @@
+"""Finds how a commit changes the record index, and that no key gets a second location.
+
+The workers that write the files of a commit collect the keys that each file adds to its file group
+or removes from it (``KeyChanges``). A key is unique in the whole table, so a commit must not add a
+key that another writer has added meanwhile. Source: ``convertMetadataToRecordIndexRecords`` of
+``HoodieTableMetadataUtil``, Apache Hudi 1.2.0, where the index then keeps one of the two locations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lakemark.errors import Refused, WriteConflict
+from lakemark.metadata.record_changes import RecordChanges
+from lakemark.metadata.record_index import RecordIndex
+from lakemark.metadata.record_index_records import KeysOfGroup, encode_locations
+from lakemark.model.commit_metadata import WriteStat
+from lakemark.model.file_slice import FileGroupId
+from lakemark.model.key_changes import KeyChanges
+from lakemark.timeline.clock import TimelineClock
+
+_NO_KEYS = pa.array([], pa.string())
+
+
+def record_index_changes(
+    stats: Sequence[WriteStat], instant: str, clock: TimelineClock, index: RecordIndex | None
+) -> RecordChanges:
+    """Return the changes of a commit to the record index.
+
+    Args:
+        stats: the files of the commit.
+        instant: requested time of the commit.
+        clock: the clock of the table.
+        index: the index as of now; None if no other writer has changed the table since the keys of
+            the commit were looked up.
+
+    Raises:
+        WriteConflict: another writer has added one of the keys.
+        Refused: the commit adds a key to two file groups; or the writer of a file did not collect
+            its keys.
+    """
+    changes = [(_group_of(stat), _collected(stat)) for stat in stats]
+    added = [KeysOfGroup(group, instant, one.added) for group, one in changes if len(one.added)]
+    removed = [KeysOfGroup(group, instant, one.removed) for group, one in changes]
+    if index is not None:
+        located = _locations(index, [*added, *removed])
+        removed = [_only_here(one, located) for one in removed]
+        _check_new(added, removed, located)
+    new = _concat(one.keys for one in added)
+    _check_distinct(new)
+    gone = pc.unique(_concat(one.keys for one in removed))
+    gone = gone.filter(pc.invert(pc.is_in(gone, value_set=new)))
+    return encode_locations(added, gone, clock)
+
+
+def _group_of(stat: WriteStat) -> FileGroupId:
+    return FileGroupId(stat.partition_path or "", stat.file_id)
+
+
+def _collected(stat: WriteStat) -> KeyChanges:
+    if stat.key_changes is None:
+        message = (
+            f"the table has a record index, and the keys of {stat.path} were not collected for it, "
+            "because the index was created after this writer had begun; nothing was published; "
+            "open the table again and write again"
+        )
+        raise Refused(message)
+    return stat.key_changes
+
+
+def _locations(index: RecordIndex, changed: Iterable[KeysOfGroup]) -> pa.Table:
+    return index.lookup(pc.unique(_concat(one.keys for one in changed)))
+
+
+def _only_here(removed: KeysOfGroup, located: pa.Table) -> KeysOfGroup:
+    """Return the removed keys that the index locates in this file group."""
+    here = located.filter(
+        pc.and_(
+            pc.equal(located["partition_path"], removed.group.partition_path),
+            pc.equal(located["file_id"], removed.group.file_id),
+        )
+    )
+    known = here["record_key"].combine_chunks()
+    return removed._replace(keys=removed.keys.filter(pc.is_in(removed.keys, value_set=known)))
+
+
+def _check_new(
+    added: Iterable[KeysOfGroup], removed: Iterable[KeysOfGroup], located: pa.Table
+) -> None:
+    gone = _concat(one.keys for one in removed)
+    kept = located.filter(pc.invert(pc.is_in(located["record_key"], value_set=gone)))
+    for one in added:
+        clashing = kept.filter(
+            pc.and_(
+                pc.is_in(kept["record_key"], value_set=one.keys),
+                pc.or_(
+                    pc.not_equal(kept["partition_path"], one.group.partition_path),
+                    pc.not_equal(kept["file_id"], one.group.file_id),
+                ),
+            )
+        )
+        if clashing.num_rows:
+            row = clashing.slice(0, 1).to_pylist()[0]
+            message = (
+                f"another writer has added record key {row['record_key']!r} to partition "
+                f"{row['partition_path']!r} meanwhile; write the batch again"
+            )
+            raise WriteConflict(message)
+
+
+def _check_distinct(keys: pa.Array) -> None:
+    counts = pc.value_counts(keys)
+    twice = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+    if len(twice):
+        message = (
+            f"the commit adds record key {twice[0].as_py()!r} to two file groups, but a record "
+            "index has one location of each key; write it to one partition"
+        )
+        raise Refused(message)
+
+
+def _concat(parts: Iterable[pa.Array]) -> pa.Array:
+    return pa.concat_arrays([_NO_KEYS, *parts])
