@@ -39,6 +39,13 @@ SEVERAL_GROUPS = {
 }
 
 
+#: Settings of Apache Hudi 1.2.0, and the setting that its writers of older tables know.
+RECORD_INDEX = {
+    "hoodie.metadata.global.record.level.index.enable": "true",
+    "hoodie.metadata.record.index.enable": "true",
+}
+
+
 class Kind(NamedTuple):
     """One kind of table that Apache Hudi creates."""
 
@@ -53,6 +60,8 @@ class Kind(NamedTuple):
 
     def table(self) -> ApacheTable:
         extra = {"hoodie.index.type": self.index_type}
+        if self.index_type == "RECORD_INDEX":
+            extra |= RECORD_INDEX
         keys, ordering = (["id"], ["region"]), ["ts"]
         return ApacheTable(
             "orders",
@@ -74,6 +83,12 @@ KINDS = [
     Kind("SIMPLE", "MERGE_ON_READ", 6),
     Kind("BLOOM", "COPY_ON_WRITE", 6),
     Kind("GLOBAL_SIMPLE", "MERGE_ON_READ", 9),
+    Kind("RECORD_INDEX", "MERGE_ON_READ", 9, has_metadata=True),
+    Kind("RECORD_INDEX", "COPY_ON_WRITE", 9, has_metadata=True),
+    Kind("RECORD_INDEX", "MERGE_ON_READ", 8, has_metadata=True),
+    Kind("RECORD_INDEX", "COPY_ON_WRITE", 8, has_metadata=True),
+    Kind("RECORD_INDEX", "MERGE_ON_READ", 6, has_metadata=True),
+    Kind("RECORD_INDEX", "COPY_ON_WRITE", 6, has_metadata=True),
 ]
 each_kind = pytest.mark.parametrize("kind", sample(KINDS, one_in=2), ids=str)
 
@@ -113,6 +128,9 @@ def check(oracle: Oracle, path: Path, model: Model) -> None:
         assert len({row["id"] for row in found}) == len(found), "a key is stored twice"
         assert {row["id"]: (row["ts"], row["v"]) for row in found} == model.rows
         assert all(row["region"] == region_of(row["id"]) for row in found)
+    table = lakemark.open(path)
+    if "record_index" in table.properties.metadata_partitions:
+        assert table.metadata_differences() == []
 
 
 def view_of(path: Path) -> FileSystemView:
@@ -134,6 +152,8 @@ def test_both_continue_the_table(oracle: Oracle, tmp_path: Path, kind: Kind) -> 
     oracle.write(path, model.upserts(range(5, 25), 20), apache)
     assert len(view_of(path).file_groups()) >= 6
     table = lakemark.open(path)
+    is_indexed = "record_index" in table.properties.metadata_partitions
+    assert is_indexed is (kind.index_type == "RECORD_INDEX")
     table.upsert(model.upserts([*range(15, 35), *range(60, 70)], 30))
     table.upsert(model.upserts([*range(20), *range(70, 72)], 15))  # some of them are late
     table.delete(model.deletes([1, 2, 61, 62]))

@@ -1,0 +1,163 @@
+"""After any history, the record index has the partition of every key that has a row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from uuid import uuid4
+
+import pyarrow as pa
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from lakemark.config.table_properties import TableType
+from lakemark.execution.runner import LocalRunner
+from lakemark.model.action import COMMITS
+from lakemark.model.changes import ChangeKind
+from lakemark.model.format_version import WRITTEN, FormatVersion
+from lakemark.operations.clean import clean
+from lakemark.operations.metadata_table import metadata_differences, rebuild_metadata_table
+from lakemark.services.cleaning_plan import CleaningPolicy
+from lakemark.services.compaction_plan import CompactionPolicy
+from lakemark.storage import Storage, StorageLocation, open_storage
+from lakemark.transaction.rollback import roll_back_named
+from lakemark.write.file_sizing import DEFAULT_RECORD_BYTES, FileSizing
+from tests.depth import examples
+from tests.storages import FaultyStorage, SimulatedCrash
+from tests.tables import Row, commit, lookup_writer, make, write_files, writer
+
+#: The partition of each key, because a key is in one partition of the whole table.
+_REGIONS = {key: ("north", "south")[number % 2] for number, key in enumerate("abcdefgh")}
+_SIZING = FileSizing(max_file_bytes=3 * DEFAULT_RECORD_BYTES, small_file_bytes=0)
+
+KINDS = st.sampled_from([ChangeKind.UPSERT, ChangeKind.UPSERT, ChangeKind.DELETE])
+ROWS = st.lists(
+    st.builds(
+        lambda key, kind: Row(key, region=_REGIONS[key], kind=kind),
+        st.sampled_from(sorted(_REGIONS)),
+        KINDS,
+    ),
+    min_size=1,
+    max_size=6,
+)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("commit"), ROWS),
+        st.tuples(st.just("commit"), ROWS),
+        st.tuples(st.just("commit late"), ROWS),
+        st.tuples(st.just("undo"), ROWS),
+        st.tuples(st.just("abandon"), ROWS),
+        st.tuples(st.just("crash"), st.tuples(ROWS, st.integers(0, 80))),
+        st.tuples(st.sampled_from(["compact", "clean", "restart", "rebuild"]), st.none()),
+    ),
+    max_size=10,
+)
+
+
+class _History:
+    """A table and the keys that it must have.
+
+    Attributes:
+        storage: the table's root.
+        to: the writer.
+        live: the keys that have a row.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage, self.to, self.live = storage, lookup_writer(storage, _SIZING), set[str]()
+        self._ts = 10
+
+    def at_next_time(self, rows: Iterable[Row]) -> list[Row]:
+        """Return the rows with an ordering value that is larger than that of all stored rows."""
+        self._ts += 1
+        return [Row(row.id, self._ts, 0, row.region, row.kind) for row in rows]
+
+    def commit(self, rows: list[Row]) -> None:
+        commit(self.to, self.at_next_time(rows))
+        self.apply(rows)
+
+    def commit_late(self, rows: list[Row]) -> None:
+        """Commit deletes of stored keys that lose to the stored rows."""
+        late = [Row(r.id, 1, 0, r.region, ChangeKind.DELETE) for r in rows if r.id in self.live]
+        commit(self.to, late)
+
+    def undo(self, rows: list[Row]) -> None:
+        undone = commit(self.to, self.at_next_time(rows))
+        roll_back_named(self.to.table.context, undone.requested_at)
+        self.restart(None)
+
+    def abandon(self, rows: list[Row]) -> None:
+        write_files(self.to, self.at_next_time(rows))
+        self.to.abandon()
+
+    def crash(self, given_: tuple[list[Row], int]) -> None:
+        rows, nth = given_
+        faulty = lookup_writer(FaultyStorage(self.storage, nth, "after"), _SIZING)
+        before = len(self.to.table.store.load().completed(*COMMITS))
+        try:
+            commit(faulty, self.at_next_time(rows))
+        except SimulatedCrash:
+            self.storage.delete([info.path for info in self.storage.list_tree(".hoodie/.locks")])
+        self.restart(None)
+        if len(self.to.table.store.load().completed(*COMMITS)) > before:
+            self.apply(rows)
+
+    def compact(self, given_: None) -> None:
+        self.to.compact_if_due(CompactionPolicy(every_delta_commits=1), LocalRunner(1))
+
+    def clean(self, given_: None) -> None:
+        clean(self.to.table, CleaningPolicy(commits=1))
+
+    def rebuild(self, given_: None) -> None:
+        rebuild_metadata_table(self.to.table)
+
+    def restart(self, given_: None) -> None:
+        self.to = lookup_writer(self.storage, _SIZING)
+        self.to.recover()
+
+    def apply(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            if row.kind is ChangeKind.UPSERT:
+                self.live.add(row.id)
+            else:
+                self.live.discard(row.id)
+
+    def check(self) -> None:
+        table = self.to.table
+        table.refresh()
+        index = table.metadata_writer.record_index(table.timeline)
+        assert index is not None
+        located = pa.concat_tables(index.scan()).to_pylist()
+        assert {row["record_key"]: row["partition_path"] for row in located} == {
+            key: _REGIONS[key] for key in self.live
+        }
+        assert len(located) == len(self.live)
+        assert metadata_differences(table) == []
+        rows = writer(self.storage).table.scan(columns=["id"]).to_table()["id"].to_pylist()
+        assert sorted(rows) == sorted(self.live)
+
+
+_DO: dict[str, Callable[..., None]] = {
+    "commit": _History.commit,
+    "commit late": _History.commit_late,
+    "undo": _History.undo,
+    "abandon": _History.abandon,
+    "crash": _History.crash,
+    "compact": _History.compact,
+    "clean": _History.clean,
+    "rebuild": _History.rebuild,
+    "restart": _History.restart,
+}
+
+
+@settings(max_examples=examples(8), deadline=None, phases=[Phase.explicit, Phase.generate])
+@given(STEPS, st.sampled_from(TableType), st.sampled_from(WRITTEN))
+def test_the_index_has_the_keys_of_the_model(
+    steps: list[tuple[str, object]], table_type: TableType, version: FormatVersion
+) -> None:
+    storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/history"))
+    make(storage, table_type, ["record_index"], version)
+    history = _History(storage)
+    history.commit([Row("a", region=_REGIONS["a"]), Row("b", region=_REGIONS["b"])])
+    for step, given_ in steps:
+        _DO[step](history, given_)
+        history.check()
