@@ -170,6 +170,7 @@ def open(
     *,
     mergers: Sequence[CustomMerger] = (),
     buckets: int | None = None,
+    partition_change: str | None = None,
     timezone: str | None = None,
     lock_provider: str | LockProviderName = "storage",
     lock_expire_minutes: int = 0,
@@ -191,6 +192,10 @@ def open(
             table's strategy id is used.
         buckets: number of buckets in each partition. Pass it only if the table has a bucket index
             and its commits do not record the number.
+        partition_change: what ``upsert`` does with a row whose record key exists in another
+            partition, in a table without a bucket index. ``move`` deletes it there, as the indexes
+            of Apache Hudi do whose names begin with ``GLOBAL_``; ``allow`` writes a second row.
+            None continues as the commits of lakemark record, or else means ``allow``.
         timezone: time zone of the table's instants, for a table whose timeline is in local time.
         lock_provider: ``storage``, ``file_system`` or ``in_process``. All writers of a table need
             the same provider. If Apache Hudi also writes the table and the table is on a local
@@ -213,8 +218,14 @@ def open(
         CorruptData: the table's properties and their backup are damaged.
         Unsupported: this project does not read this kind of table.
     """
+    from lakemark.operations.create_checks import choose
     from lakemark.operations.open_table import open_table
+    from lakemark.operations.table_index import PartitionChange
     from lakemark.table import Table
+
+    rule = None
+    if partition_change is not None:
+        rule = choose(PartitionChange, partition_change, "partition_change")
 
     table = open_table(
         _location(path, storage_options, open),
@@ -224,7 +235,7 @@ def open(
         runner=runner,
         base_files=_parquet_settings(base_files),
     )
-    return Table(table, buckets)
+    return Table(table, buckets, rule)
 
 
 def create(

@@ -39,6 +39,7 @@ from lakemark.operations.restore import restore_table
 from lakemark.operations.rollback import roll_back_instant
 from lakemark.operations.savepoint import create_savepoint, delete_savepoint, list_savepoints
 from lakemark.operations.scan_arguments import check_scan_arguments
+from lakemark.operations.table_index import PartitionChange
 from lakemark.operations.write import RowWriter, WriteResult, merger_class
 from lakemark.operations.write_checks import check_convertible, check_maintainable
 from lakemark.read.cdc.scan import CdcScan
@@ -76,16 +77,23 @@ class Table:
     The object must not be used by several threads at the same time.
     """
 
-    def __init__(self, table: OpenTable, buckets: int | None = None) -> None:
+    def __init__(
+        self,
+        table: OpenTable,
+        buckets: int | None = None,
+        partition_change: PartitionChange | None = None,
+    ) -> None:
         """Wrap an open table; users call ``lakemark.open`` or ``lakemark.create`` instead.
 
         Args:
             table: the open table.
             buckets: number of buckets in each partition, for a table whose commits do not record
                 the number.
+            partition_change: what happens to a row whose key exists in another partition.
         """
         self._table = table
         self._buckets = buckets
+        self._partition_change = partition_change
 
     def __repr__(self) -> str:
         properties = self._table.properties
@@ -522,7 +530,7 @@ class Table:
 
     @cached_property
     def _rows(self) -> RowWriter:
-        return RowWriter(self._table, self._buckets)
+        return RowWriter(self._table, self._buckets, partition_change=self._partition_change)
 
     def _maintained(self) -> OpenTable:
         """Refresh the table, check that this project may rewrite its files, and return it."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from lakemark.config.keys import GLOBAL_LOOKUP, INDEX
 from lakemark.config.merger_name import MergerName
 from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
 from lakemark.config.table_properties import TableType
@@ -18,7 +19,7 @@ from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import without_meta_columns
 from lakemark.operations.create import check_empty
 from lakemark.operations.open_table import Coordination, OpenTable, open_table
-from lakemark.operations.table_index import has_bucket_index, not_bucketed
+from lakemark.operations.table_index import has_bucket_index, has_global_keys, not_bucketed
 from lakemark.operations.write_checks import check_hashing, check_stored_rows, check_stored_schema
 from lakemark.schema.evolution import changes_between, common_type, unite_schemas
 from lakemark.schema.field_path import column_at
@@ -111,7 +112,7 @@ def find_index(config: PipelineConfig, table: OpenTable | None) -> BucketIndex |
 
     Raises:
         InvalidConfig: the table has a lookup index, which does not support a setting; or it has
-            file groups of both kinds of indexes.
+            file groups of both kinds of indexes; or keys are unique in the whole table.
     """
     settings = config.table
     buckets = settings.buckets if "buckets" in settings.model_fields_set else None
@@ -124,6 +125,13 @@ def find_index(config: PipelineConfig, table: OpenTable | None) -> BucketIndex |
             f"table {table.location.url} has no fixed number of buckets, so lakemark cannot find "
             "its keys in other partitions (table.partition_change: "
             f"{settings.partition_change}); remove this setting"
+        )
+        raise InvalidConfig(message)
+    if has_global_keys(table):
+        message = (
+            f"commits of table {table.location.url} keep each record key unique in the whole table "
+            f"({INDEX}: {GLOBAL_LOOKUP}), which a pipeline does not; write with lakemark.open, or "
+            "write to another path"
         )
         raise InvalidConfig(message)
     return None

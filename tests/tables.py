@@ -98,10 +98,13 @@ def writer(
     return TableWriter(table, SCHEMA, WriterSettings(INDEX, log_format))
 
 
-def lookup_writer(storage: Storage, sizing: ParquetSettings = PARQUET_DEFAULTS) -> TableWriter:
+def lookup_writer(
+    storage: Storage, sizing: ParquetSettings = PARQUET_DEFAULTS, *, global_keys: bool = False
+) -> TableWriter:
     """Open a writer of a table without a bucket index."""
     to = writer(storage)
-    to.settings, to.table.base_files = replace(to.settings, index=None), sizing
+    to.settings = replace(to.settings, index=None, global_keys=global_keys)
+    to.table.base_files = sizing
     return to
 
 
@@ -152,8 +155,13 @@ def write_files(to: TableWriter, rows: Iterable[Row]) -> list[WriteStat]:
 
 def write_files_of(to: TableWriter, context: WriteContext, rows: Iterable[Row]) -> list[WriteStat]:
     """Write the files of an instant that has begun."""
-    made = changes(rows)
-    placed = to.assign(context, made)
+    made, is_new = changes(rows), None
+    if to.settings.global_keys:
+        moved = to.move_rows(context, made)
+        made, is_new = moved.changes, moved.is_new
+    if not made.num_rows:
+        return []
+    placed = to.assign(context, made, is_new)
     written = (
         write_file_group(context, placed.assignment.task(bucket), [part])
         for bucket, part in divide(made, placed.numbers)

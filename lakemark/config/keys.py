@@ -84,9 +84,11 @@ PARTITION_EXPRESSIONS = "lakemark.partition.expressions"
 SCHEMA = "schema"
 BUCKET_COUNT = "lakemark.bucket.count"
 BUCKET_HASH_FIELDS = "lakemark.bucket.hash.fields"
-#: The index of a writer without a fixed bucket count: ``LOOKUP`` or ``CONSISTENT_HASHING``.
+#: The index of a writer without a fixed bucket count: ``LOOKUP``, ``GLOBAL_LOOKUP`` (keys are
+#: unique in the whole table) or ``CONSISTENT_HASHING``.
 INDEX = "lakemark.index"
 LOOKUP = "lookup"
+GLOBAL_LOOKUP = "global_lookup"
 CONSISTENT_HASHING = "consistent_hashing"
 SOURCE_START = "lakemark.source.start"
 #: Offsets before the batch that were skipped without being read, as JSON.

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from lakemark.config.keys import INDEX, LOOKUP
-from lakemark.errors import InvalidConfig
+from lakemark.config.keys import GLOBAL_LOOKUP, INDEX, LOOKUP
+from lakemark.config.merge_settings import merge_settings
+from lakemark.config.table_properties import MergeMode
+from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.index.bucket import BucketIndex, find_bucket
 from lakemark.index.hash_ring import RINGS_FOLDER
 from lakemark.index.stored_rows import may_be_hashed
+from lakemark.metadata.partition_kind import has_record_index
 from lakemark.model.action import COMMITS
 from lakemark.model.file_slice import FileSlice
 from lakemark.operations.open_table import OpenTable
@@ -75,6 +78,75 @@ def table_index(table: OpenTable, buckets: int | None) -> BucketIndex | None:
         raise InvalidConfig(message)
     key_fields = table.properties.record_key_fields
     return BucketIndex(count or DEFAULT_BUCKETS, key_fields, table.hash_fields)
+
+
+class PartitionChange(StrEnum):
+    """What a Python program does with a row whose record key exists in another partition.
+
+    ``ALLOW`` writes the row, so that the key has two rows. ``MOVE`` moves the row of the key.
+    """
+
+    ALLOW = "allow"
+    MOVE = "move"
+
+
+def has_global_keys(table: OpenTable) -> bool:
+    """Return whether an active commit of lakemark was written with keys of the whole table."""
+    newest = reversed(table.timeline.completed(*COMMITS))
+    recorded = (table.store.read_commit(one).extra_metadata.get(INDEX) for one in newest)
+    return any(index == GLOBAL_LOOKUP for index in recorded)
+
+
+def keeps_keys_global(table: OpenTable, rule: PartitionChange | None, *, looks_up: bool) -> bool:
+    """Return whether a writer keeps record keys unique in the whole table.
+
+    Args:
+        table: the open table.
+        rule: the rule that the user chose; None to continue as the table's commits record.
+        looks_up: whether the table has a lookup index.
+
+    Raises:
+        InvalidConfig: the table has another index, or its commits have another rule.
+        Unsupported: the table's merger reads whole rows, which lakemark does not move.
+    """
+    url = table.location.url
+    if not looks_up:
+        if rule is PartitionChange.MOVE:
+            message = (
+                f"table {url} has a hash index or no rows, but partition_change='move' is only for "
+                "tables with rows that Apache Hudi wrote with another index, such as "
+                "GLOBAL_SIMPLE; leave it out"
+            )
+            raise InvalidConfig(message)
+        return False
+    recorded = has_global_keys(table)
+    if recorded and rule is PartitionChange.ALLOW:
+        message = (
+            f"commits of table {url} keep each record key unique in the whole table ({INDEX}: "
+            f"{GLOBAL_LOOKUP}), so partition_change='allow' would store keys twice; leave it out"
+        )
+        raise InvalidConfig(message)
+    if recorded or rule is PartitionChange.MOVE:
+        _check_moves(table)
+        return True
+    return False
+
+
+def _check_moves(table: OpenTable) -> None:
+    if has_record_index(table.properties):
+        message = (
+            f"table {table.location.url} has a record index, with which lakemark moves no rows to "
+            "other partitions; leave out partition_change='move', so that such a change is refused"
+        )
+        raise Unsupported(message)
+    settings = merge_settings(table.properties)
+    if settings.mode is MergeMode.CUSTOM or settings.partial_update:
+        merger = "a custom merger" if settings.mode is MergeMode.CUSTOM else "partial updates"
+        message = (
+            f"table {table.location.url} has {merger}, with which lakemark does not move rows to "
+            "other partitions (partition_change='move'); write with Apache Hudi"
+        )
+        raise Unsupported(message)
 
 
 def has_bucket_index(table: OpenTable, buckets: int | None = None) -> bool:

@@ -15,9 +15,11 @@ from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
 from lakemark.errors import Retriable, SnapshotChanged, Unsupported, WriteConflict
 from lakemark.execution.runner import LocalRunner, Runner
+from lakemark.index.global_keys import MovedChanges, move_rows
 from lakemark.index.index import Index, NewKeysIndex
 from lakemark.index.lookup import LookupIndex
 from lakemark.index.record_level import RecordLevelIndex
+from lakemark.merge.key_codes import Mask
 from lakemark.metadata.partition_kind import has_record_index
 from lakemark.model.action import COMMITS, REPLACING, Action
 from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
@@ -33,7 +35,7 @@ from lakemark.operations.compact import (
 from lakemark.operations.expression_trust import expression_statement
 from lakemark.operations.file_group_assigner import FileGroupAssigner, FileGroupAssignment
 from lakemark.operations.hash_ring_assigner import HashRingAssigner
-from lakemark.operations.lookup_assigner import LookupAssigner
+from lakemark.operations.lookup_assigner import LookupAssigner, searched_groups
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.write_context import avro_schema_text, write_context
@@ -194,8 +196,28 @@ class TableWriter:
         assert self.settings.index is not None
         return self._assigner.assign(self.table.view(), self.settings.index.bucket_count)
 
+    def move_rows(self, context: WriteContext, changes: pa.Table) -> MovedChanges:
+        """Return the changes with which rows move to other partitions, as of ``begin``.
+
+        Args:
+            context: the context that ``begin`` returned.
+            changes: all changes of the commit, with all columns. The writer has global keys.
+
+        Raises:
+            SnapshotChanged: another writer deleted a file of the table.
+            Refused: several partitions have a row of the same key.
+        """
+        assert self.settings.global_keys
+        groups = searched_groups(self.table.view())
+        return move_rows(context.reader, groups, changes, LocalRunner())
+
     def assign(
-        self, context: WriteContext, changes: pa.Table, *, looks_up: bool = True
+        self,
+        context: WriteContext,
+        changes: pa.Table,
+        *,
+        looks_up: bool = True,
+        is_new: Mask | None = None,
     ) -> AssignedChanges:
         """Return the file group of each change, as of ``begin``.
 
@@ -203,6 +225,7 @@ class TableWriter:
             context: the context that ``begin`` returned.
             changes: all changes of the commit, at least one.
             looks_up: whether a lookup index searches the keys. If not, all keys are treated as new.
+            is_new: see ``MovedChanges``; None unless the writer has global keys.
 
         Raises:
             SnapshotChanged: another writer deleted a file of the table.
@@ -219,7 +242,7 @@ class TableWriter:
         if count is None:
             record_keys = changes.column(RECORD_KEY)
             index = self._index_of(context, record_keys) if looks_up else NewKeysIndex()
-            return self._lookup_assigner(context, index).assign(changes)
+            return self._lookup_assigner(context, index).assign(changes, is_new)
         table = self.table
         key_fields = table.properties.record_key_fields
         view, timeline = table.view(), table.timeline

@@ -25,8 +25,9 @@ from lakemark.config.merge_settings import merge_settings
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
 from lakemark.config.table_properties import MergeMode
-from lakemark.errors import InvalidConfig, Retriable, WriteConflict
+from lakemark.errors import InvalidConfig, Retriable, Unsupported, WriteConflict
 from lakemark.execution.runner import LocalRunner, Runner
+from lakemark.metadata.partition_kind import has_record_index
 from lakemark.metadata.writer_state import MetadataTableBehind
 from lakemark.model.action import COMMITS
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
@@ -49,7 +50,7 @@ from lakemark.operations.incoming_rows import (
 )
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.open_table import OpenTable
-from lakemark.operations.table_index import table_index
+from lakemark.operations.table_index import PartitionChange, keeps_keys_global, table_index
 from lakemark.operations.table_writer import TableWriter
 from lakemark.operations.write_checks import check_hashing, check_stored_rows, check_stored_schema
 from lakemark.operations.writer_settings import WriterSettings
@@ -115,6 +116,7 @@ class RowWriter:
         runner: Runner | None = None,
         *,
         creates_lookups: bool = False,
+        partition_change: PartitionChange | None = None,
     ) -> None:
         """Create a writer, after a check that lakemark can continue the table.
 
@@ -124,11 +126,14 @@ class RowWriter:
                 records, or if the table has no bucket index.
             runner: runs the tasks that write files; None to use the table's runner.
             creates_lookups: whether to give a new table a lookup index.
+            partition_change: what happens to a row whose key exists in another partition; None to
+                continue as the table's commits record.
 
         Raises:
             Unsupported: lakemark does not write such a table.
             InvalidConfig: the number of buckets is not known, or the table has no buckets; or
-                stored rows have other keys or buckets.
+                stored rows have other keys or buckets; or ``partition_change`` does not fit the
+                table.
         """
         check_allows(table.properties, Purpose.WRITE, table.location.url)
         check_stored_schema(table)
@@ -137,12 +142,15 @@ class RowWriter:
         is_known = index is None and not creates_lookups
         self._records_first_index = not is_known and table.bucket_count is None
         self._generator = check_stored_rows(table, index)
+        first_ring_count = table.first_ring_count if index is None else None
+        looks_up = index is None and first_ring_count is None
         settings = WriterSettings(
             index,
-            first_ring_count=table.first_ring_count if index is None else None,
+            first_ring_count=first_ring_count,
             merger_class=merger_class(table),
             metadata_table=table.properties.names_metadata_table
             or bool(table.properties.metadata_indexes),
+            global_keys=keeps_keys_global(table, partition_change, looks_up=looks_up),
         )
         known = table.known_schema
         if known is None:
@@ -161,7 +169,7 @@ class RowWriter:
             return self._converter().upserts(self._in_columns(incoming))
 
         def write() -> WriteResult:
-            return self._write(self._changes_writer(make), Operation.UPSERT)
+            return self._write(self._changes_writer(make, may_move=True), Operation.UPSERT)
 
         return self._with_columns_of(incoming.schema, add_columns, write)
 
@@ -173,6 +181,7 @@ class RowWriter:
         add_columns: bool = False,
     ) -> WriteResult:
         """Insert rows; see ``lakemark.Table.insert``."""
+        self._check_insert(searches=duplicates is not Duplicates.ALLOW)
         incoming = as_table(rows, self._writer.schema)
 
         def make() -> pa.Table:
@@ -187,6 +196,7 @@ class RowWriter:
         self, rows: Rows, sort: SortMode = SortMode.NONE, *, add_columns: bool = False
     ) -> WriteResult:
         """Insert a stream of rows; see ``lakemark.Table.bulk_insert``."""
+        self._check_insert(searches=False)
         check_bulk_insert(self._writer)
         arriving = each_table(rows)
         first = next(arriving, None)
@@ -204,6 +214,27 @@ class RowWriter:
                 return self._write(self._runs_writer(runs, buckets), Operation.BULK_INSERT)
 
             return self._with_columns_of(first.schema, add_columns, write)
+
+    def _check_insert(self, *, searches: bool) -> None:
+        """Check that an insert leaves keys unique where the table demands this.
+
+        Args:
+            searches: whether the insert searches its keys in their partitions.
+
+        Raises:
+            Unsupported: keys must be unique in the whole table, and the insert might add one twice.
+        """
+        url, reason = self._table.location.url, None
+        if self._writer.settings.global_keys:
+            reason = "keeps each record key unique in the whole table; use upsert"
+        elif has_record_index(self._table.properties) and not searches:
+            reason = (
+                "has a record index, in which each record key has one location; insert with "
+                "duplicates='drop' or 'fail', or use upsert"
+            )
+        if reason is not None:
+            message = f"table {url} {reason}"
+            raise Unsupported(message)
 
     def delete(self, record_keys: Keys | None, where: pc.Expression | str | None) -> WriteResult:
         """Delete records; see ``lakemark.Table.delete``."""
@@ -270,15 +301,25 @@ class RowWriter:
             self._writer.evolve(before)
         return result
 
-    def _changes_writer(self, make: Callable[[], pa.Table]) -> _Write:
-        """Return a function that makes the changes of an attempt and writes them."""
+    def _changes_writer(self, make: Callable[[], pa.Table], *, may_move: bool = False) -> _Write:
+        """Return a function that makes the changes of an attempt and writes them.
+
+        Args:
+            make: makes the changes.
+            may_move: whether a change may belong to a row in another partition.
+        """
 
         def write(context: WriteContext) -> _Written:
-            changes = self._or_cancel(make)
-            files = self._write_files(context, changes, self._writer.assign(context, changes))
+            changes, is_new = self._or_cancel(make), None
             deletes = _count_deletes(changes)
             counts = WriteResult(upserts=changes.num_rows - deletes, deletes=deletes)
-            return _Written(files, counts)
+            if may_move and self._writer.settings.global_keys and changes.num_rows:
+                moved = self._writer.move_rows(context, changes)
+                changes, is_new = moved.changes, moved.is_new
+            if not changes.num_rows:
+                return _Written([], counts)
+            assigned = self._writer.assign(context, changes, is_new=is_new)
+            return _Written(self._write_files(context, changes, assigned), counts)
 
         return write
 

@@ -22,6 +22,8 @@ class WriterSettings:
         metadata_table: whether ``TableWriter.recover`` builds a metadata table if there is none.
         first_ring_count: the number of buckets of a new partition, if the table has consistent
             hashing. Then ``index`` is None.
+        global_keys: whether keys are looked up in all partitions, and a row moves if its partition
+            changes. Then ``index`` is None.
     """
 
     index: BucketIndex | None
@@ -29,6 +31,7 @@ class WriterSettings:
     merger_class: str | None = None
     metadata_table: bool = True
     first_ring_count: int | None = None
+    global_keys: bool = False
 
     @property
     def looks_up_keys(self) -> bool:
@@ -43,7 +46,7 @@ class WriterSettings:
         if self.first_ring_count is not None:
             return {keys.INDEX: keys.CONSISTENT_HASHING}
         if self.index is None:
-            return {keys.INDEX: keys.LOOKUP}
+            return {keys.INDEX: keys.GLOBAL_LOOKUP if self.global_keys else keys.LOOKUP}
         hashed = self.index.hash_fields or self.index.key_fields
         return {
             keys.BUCKET_COUNT: str(self.index.bucket_count),

@@ -9,9 +9,10 @@
   Therefore such a compaction is a conflict.
 - In a table without a bucket index, a new key may be written to any file group of its partition. So
   two commits that add keys to the same partition conflict, because they may add the same key.
-  Apache Hudi does not detect this, and stores such a key twice. A bulk insert does not conflict
-  with the commits that completed in between, because it never looks for stored keys. But a commit
-  that looked up its keys conflicts with a bulk insert that completed in between.
+  Apache Hudi does not detect this, and stores such a key twice. If keys are unique in the whole
+  table, any two commits that add keys conflict. A bulk insert does not conflict with the commits
+  that completed in between, because it never looks for stored keys. But a commit that looked up its
+  keys conflicts with a bulk insert that completed in between.
 - A clustering replaces whole file groups. A planned clustering already conflicts, because rows that
   are written after the plan would be lost. If the heartbeat of the clustering's writer is alive,
   the commit may be retried. Otherwise the commit is refused. Then an operator must remove the plan
@@ -33,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TypeAlias
 
-from lakemark.config.keys import INDEX, LOOKUP
+from lakemark.config.keys import GLOBAL_LOOKUP, INDEX, LOOKUP
 from lakemark.errors import Refused, WriteConflict
 from lakemark.index.bucket import bucket_or_file_id
 from lakemark.model.action import COMMITS, REPLACING, Action, State
@@ -48,6 +49,9 @@ from lakemark.transaction.multi_writer import MultiWriter
 
 #: Stands for any file group of a partition that receives new keys.
 _NEW_KEYS = "new keys"
+
+#: Stands for any file group of the table, if keys are unique in all partitions.
+_ANY_NEW_KEYS = ("", "new keys to any partition")
 
 #: A file group: its partition, and its bucket (or its file id if the table has no buckets).
 _FileGroup: TypeAlias = tuple[str, int | str]
@@ -93,12 +97,14 @@ def check_conflicts(
     """
     groups = _written(metadata)
     if _looks_up_keys(ours, metadata):
-        groups |= _partitions_with_new_keys(metadata)
+        added = _partitions_with_new_keys(metadata)
+        groups |= added
+        if added and metadata.extra_metadata[INDEX] == GLOBAL_LOOKUP:
+            groups.add(_ANY_NEW_KEYS)
     for theirs, touched in _others(ours, began_with, now, store):
         common = groups & touched
         if common:
-            partition, bucket = min(common, key=str)
-            group = _describe(partition, bucket)
+            group = _describe(*min(common, key=str))
             is_plan = theirs.action in REPLACING and not theirs.is_completed
             if is_plan and not ours.action.is_table_service and not is_executed(theirs):
                 raise ClusteringPlanned(theirs, group)
@@ -197,6 +203,8 @@ def _others(
             was_planned = began_with.find(theirs.requested_at) is not None
             if not _may_overlap(ours, metadata, was_planned or not names_slices):
                 added = _partitions_with_new_keys(metadata)
+                if added:
+                    added.add(_ANY_NEW_KEYS)
                 yield theirs, _written(metadata) | _replaced(metadata) | added
     for planned in now.pending(Action.COMPACTION) if names_slices else ():
         is_new = began_with.find(planned.requested_at) is None
@@ -221,7 +229,7 @@ def _looks_up_keys(ours: Instant, metadata: CommitMetadata) -> bool:
     """Return whether our commit may depend on the keys that a lookup index found."""
     is_writer = ours.action in (Action.COMMIT, Action.DELTA_COMMIT)
     is_writer &= metadata.operation != Operation.BULK_INSERT
-    return is_writer and metadata.extra_metadata.get(INDEX) == LOOKUP
+    return is_writer and metadata.extra_metadata.get(INDEX) in (LOOKUP, GLOBAL_LOOKUP)
 
 
 def _partitions_with_new_keys(metadata: CommitMetadata) -> set[_FileGroup]:
@@ -236,6 +244,8 @@ def _partitions_with_new_keys(metadata: CommitMetadata) -> set[_FileGroup]:
 
 
 def _describe(partition: str, bucket: int | str) -> str:
+    if (partition, bucket) == _ANY_NEW_KEYS:
+        return "new keys to the table, whose keys are unique in all partitions"
     if bucket == _NEW_KEYS:
         return f"new keys to partition {partition!r}"
     return f"file group {bucket} in partition {partition!r}"

@@ -9,6 +9,7 @@ import pyarrow as pa
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
 from lakemark.config.table_properties import TableType
 from lakemark.execution.runner import LocalRunner
 from lakemark.model.action import COMMITS
@@ -20,14 +21,13 @@ from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage, StorageLocation, open_storage
 from lakemark.transaction.rollback import roll_back_named
-from lakemark.write.file_sizing import DEFAULT_RECORD_BYTES, FileSizing
 from tests.depth import examples
 from tests.storages import FaultyStorage, SimulatedCrash
 from tests.tables import Row, commit, lookup_writer, make, write_files, writer
 
 #: The partition of each key, because a key is in one partition of the whole table.
 _REGIONS = {key: ("north", "south")[number % 2] for number, key in enumerate("abcdefgh")}
-_SIZING = FileSizing(max_file_bytes=3 * DEFAULT_RECORD_BYTES, small_file_bytes=0)
+_SIZING = ParquetSettings(max_file_bytes=3 * PARQUET_DEFAULTS.record_bytes, small_file_bytes=0)
 
 KINDS = st.sampled_from([ChangeKind.UPSERT, ChangeKind.UPSERT, ChangeKind.DELETE])
 ROWS = st.lists(

@@ -42,6 +42,7 @@ from lakemark.operations.create import create_on
 from lakemark.operations.duplicate_keys import Duplicates
 from lakemark.operations.metadata_table import keep_metadata_table, rebuild_metadata_table
 from lakemark.operations.open_table import OpenTable
+from lakemark.operations.table_index import PartitionChange
 from lakemark.operations.table_writer import TableWriter
 from lakemark.operations.write import RowWriter
 from lakemark.services.archival import metadata_compacted_at
@@ -536,6 +537,13 @@ def commit_second(to: TableWriter) -> object:
     return commit(to, COMMITTED[1])
 
 
+def move_row(to: TableWriter) -> None:
+    """Move a row to another partition, as a Python program does."""
+    rows = [{"id": "a", "region": "south", "ts": 2, "v": 2}]
+    program = RowWriter(to.table, runner=LocalRunner(1), partition_change=PartitionChange.MOVE)
+    program.upsert(pa.Table.from_pylist(rows, schema=SCHEMA))
+
+
 def upsert_and_delete(to: TableWriter) -> None:
     """Upsert and delete rows, as a Python program does, in two commits."""
     program = RowWriter(to.table, runner=LocalRunner(1))
@@ -788,6 +796,8 @@ _OF_PROGRAM: tuple[Rows, ...] = (
     {key: row for key, row in STATES[1].items() if key != "c"},
 )
 
+_OF_MOVE: tuple[Rows, ...] = (STATES[0], {**STATES[0], "a": (2, 2)})
+
 _SOON_S = 300.0
 
 SCENARIOS: dict[str, Scenario] = {
@@ -895,6 +905,12 @@ SCENARIOS: dict[str, Scenario] = {
         _OF_PROGRAM,
         has_metadata=False,
         is_shared=True,
+    ),
+    "row moves to another partition": TableScenario(
+        looked_up(1), move_row, has_ingested(2), _OF_MOVE, looks_up=True
+    ),
+    "row moves to another partition, copy-on-write": TableScenario(
+        looked_up(1, _COW), move_row, has_ingested(2), _OF_MOVE, looks_up=True
     ),
     "compaction": TableScenario(committed(2), compact, is_compacted, is_shared=True),
     "asynchronous compaction during a batch": TableScenario(

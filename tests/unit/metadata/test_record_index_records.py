@@ -11,6 +11,7 @@ import pytest
 
 import lakemark
 from lakemark.config import keys
+from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
 from lakemark.config.table_properties import TableType
 from lakemark.errors import Refused, Unsupported, WriteConflict
 from lakemark.execution.runner import LocalRunner
@@ -44,7 +45,6 @@ from lakemark.storage.properties_file import read_properties
 from lakemark.timeline.clock import UTC_CLOCK
 from lakemark.timeline.timeline_store import TimelineStore
 from lakemark.transaction.rollback import roll_back_named
-from lakemark.write.file_sizing import DEFAULT_RECORD_BYTES, FileSizing
 from tests.golden.golden_table import unpack
 from tests.golden.shared_tables import SharedTables
 from tests.table_services import new_storage
@@ -57,7 +57,7 @@ OF_EACH_VERSION = ["v6_mor_recordindex", "v8_mor_recordindex", "v9_mor_recordind
 NO_KEYS = pa.array([], pa.string())
 
 #: Two records fill a file, so that partitions have several file groups.
-SIZING = FileSizing(max_file_bytes=2 * DEFAULT_RECORD_BYTES, small_file_bytes=0)
+SIZING = ParquetSettings(max_file_bytes=2 * PARQUET_DEFAULTS.record_bytes, small_file_bytes=0)
 
 each_type = pytest.mark.parametrize("table_type", TableType)
 each_version = pytest.mark.parametrize("version", WRITTEN)

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from uuid import uuid4
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from lakemark.operations.write import RowWriter
 from lakemark.storage import StorageLocation
 from lakemark.write.sorted_runs import SortedRuns, SortMode
 from tests.depth import examples
+from tests.golden.golden_table import unpack
 from tests.unit.operations.tables import FAST, SCHEMA, contents, instants, reopen, rows
 
 TYPES = ("MERGE_ON_READ", "COPY_ON_WRITE")
@@ -395,3 +397,28 @@ def test_statistics_and_bloom_filters_of_a_bulk_insert_skip_its_files(table_type
     footer = pq.read_metadata(pa.BufferReader(table._table.storage.read(path))).metadata
     assert BLOOM_FILTER.encode() in footer
     assert pc.max(table.snapshot(["v"]).read_all()["v"]).as_py() == 108
+
+
+def test_inserts_are_refused_where_keys_are_unique_in_the_whole_table() -> None:
+    created = new_table("lookup")
+    created.upsert(rows(("a", "north", 1, 1)))
+    table = lakemark.open(created.location, partition_change="move", multi_writer=FAST)
+    for insert in (table.insert, partial(table.insert, duplicates="drop"), table.bulk_insert):
+        with pytest.raises(lakemark.Unsupported, match="unique in the whole table; use upsert"):
+            insert(rows(("a", "south", 2, 2)))
+    table.upsert(rows(("a", "south", 2, 2)))
+    assert stored(table) == [("a", "south", 2, 2)]
+
+
+def test_inserts_without_a_search_are_refused_with_a_record_index(tmp_path: Path) -> None:
+    golden = unpack("v9_mor_recordindex", tmp_path)
+    table = lakemark.open(golden.root)
+    columns = [field for field in table.schema if not field.name.startswith("_hoodie_")]
+    before = table.snapshot().read_all()
+    new = before.slice(0, 1).select([field.name for field in columns])
+    for insert in (table.insert, table.bulk_insert):
+        with pytest.raises(lakemark.Unsupported, match="record index, .* duplicates='drop'"):
+            insert(new)
+    result = table.insert(new, duplicates="drop")
+    assert (result.inserts, result.skipped) == (0, 1)
+    assert table.snapshot().read_all().num_rows == before.num_rows
