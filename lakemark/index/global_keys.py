@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,7 @@ import pyarrow.compute as pc
 from lakemark.errors import Refused
 from lakemark.execution.runner import Runner
 from lakemark.index.key_search import SearchedGroup, find_live_keys
+from lakemark.merge.join import WinnerRule
 from lakemark.merge.key_codes import Mask
 from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
@@ -152,7 +154,9 @@ class _StoredRows:
         compared = np.flatnonzero(at >= 0)
         newer = conform(upserts.take(pa.array(compared)), rows.schema.append(CHANGE_KIND_FIELD), "")
         older = rows.take(pa.array(at[compared]))
-        wins[compared] = self.reader.merger.newer_wins(older, newer)
+        # Every merger that neither fills columns nor is custom chooses one of the two rows.
+        rule = cast("WinnerRule", self.reader.merger)
+        wins[compared] = rule.newer_wins(older, newer)
         return wins
 
     def _read(self, keys: pa.Array) -> pa.Table | None:
