@@ -417,7 +417,7 @@ def test_inserts_without_a_search_are_refused_with_a_record_index(tmp_path: Path
     before = table.snapshot().read_all()
     new = before.slice(0, 1).select([field.name for field in columns])
     for insert in (table.insert, table.bulk_insert):
-        with pytest.raises(lakemark.Unsupported, match="record index, .* duplicates='drop'"):
+        with pytest.raises(lakemark.Unsupported, match=r"record index, .* duplicates='drop'"):
             insert(new)
     result = table.insert(new, duplicates="drop")
     assert (result.inserts, result.skipped) == (0, 1)
