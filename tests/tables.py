@@ -161,7 +161,7 @@ def write_files_of(to: TableWriter, context: WriteContext, rows: Iterable[Row]) 
         made, is_new = moved.changes, moved.is_new
     if not made.num_rows:
         return []
-    placed = to.assign(context, made, is_new)
+    placed = to.assign(context, made, is_new=is_new)
     written = (
         write_file_group(context, placed.assignment.task(bucket), [part])
         for bucket, part in divide(made, placed.numbers)
