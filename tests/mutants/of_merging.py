@@ -403,8 +403,8 @@ OF_MERGING = (
     ),
     Mutant(
         "lakemark/write/file_group_write.py",
-        "_merge(context, task, context.reader.read(current), changes)",
-        "_merge(context, task, context.reader.read(current), reversed(list(changes)))",
+        "_merge(context, task, stored, changes)",
+        "_merge(context, task, stored, reversed(list(changes)))",
         "in a copy-on-write table the older of two changes wins if they are in several chunks",
         ("tests/unit/write/test_one_merge.py",),
     ),

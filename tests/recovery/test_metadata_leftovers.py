@@ -132,6 +132,12 @@ def give_same_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lakemark.metadata.bootstrap.draw_first_number", lambda count: 10)
 
 
+def give_different_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give the first instants of no two metadata tables the same names, as is likely."""
+    numbers = count(10, 10)
+    monkeypatch.setattr("lakemark.metadata.bootstrap.draw_first_number", lambda _: next(numbers))
+
+
 def metadata_store(storage: Storage) -> TimelineStore:
     own = FolderStorage(storage, METADATA_FOLDER)
     return TimelineStore.of_table(own, read_properties(own))
@@ -405,8 +411,9 @@ def test_only_logs_that_a_rollback_block_of_their_slice_undid_are_listed_without
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("suffix", [".requested", ".inflight"])
 def test_instant_that_is_created_after_another_process_built_the_metadata_table_is_undone(
-    version: FormatVersion, suffix: str
+    version: FormatVersion, suffix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    give_different_names(monkeypatch)
     storage = new_table(version)
 
     def build_another() -> None:

@@ -52,4 +52,8 @@ def _parse() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    status = main()
+    sys.stdout.flush()
+    # Threads of Arrow may still release objects of the last query. If Python ends its interpreter
+    # meanwhile, such a thread aborts the process (seen as status 134).
+    os._exit(status)

@@ -138,7 +138,9 @@ def test_unknown_merge_setting_is_refused_by_name(properties: TableProperties, n
         merge_settings(properties)
 
 
-@pytest.mark.parametrize("properties", [table(5), table(7), table(9, POPULATE_META_FIELDS="false")])
+@pytest.mark.parametrize(
+    "properties", [table(5), table(7), table(9, DROP_PARTITION_COLUMNS="true")]
+)
 def test_writing_is_refused_for_read_only_merge_settings(properties: TableProperties) -> None:
     with pytest.raises(Unsupported, match="/lake/trips"):
         check_allows(properties, Purpose.MAINTAIN, "/lake/trips")
