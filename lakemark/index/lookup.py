@@ -12,8 +12,8 @@ may be in a log alone in two cases: if another index wrote it (HBase, the state 
 pending compaction removed the deleted row of a key while a new change was appended.
 
 A key is unique only within its partition, as with the indexes whose names do not begin with
-GLOBAL_. Source: ``HoodieSimpleIndex``, ``HoodieBloomIndex``, ``HoodieIndexUtils`` of Apache Hudi
-1.2.0.
+GLOBAL_. ``lakemark.index.global_keys`` keeps keys unique in the whole table. Source:
+``HoodieSimpleIndex``, ``HoodieBloomIndex``, ``HoodieIndexUtils`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
