@@ -30,17 +30,15 @@ def is_true(properties: TableProperties, value: str) -> bool:
 
 
 def has_unwritable_virtual_keys(properties: TableProperties, value: str) -> bool:
-    """Return whether rows store no key, and readers may compute another key than writers.
+    """Return whether rows store no key, and Apache Hudi may read other keys than writers compute.
 
-    Apache Hudi allows only these three key generators without meta columns
-    (``HoodieTableMetaClient.validateTableProperties``). Its readers compute the bare value as the
-    key of one field, whereas ``COMPLEX`` names the field in the key.
+    With ``COMPLEX`` and one field, its readers compute the bare value, whereas its writers name the
+    field in the key. With ``COMPLEX`` and a partition column in the key, Apache Hudi 1.2.0 failed
+    to read a merge-on-read table of version 9 that lakemark had continued.
     """
     if properties.populates_meta_columns:
         return False
     kind = find_implemented(properties.key_generator)
-    if kind is KeyGeneratorType.COMPLEX:
-        return len(properties.record_key_fields) < 2
     return kind not in (KeyGeneratorType.SIMPLE, KeyGeneratorType.NON_PARTITION)
 
 

@@ -445,12 +445,11 @@ _FILES = (
         ),
         Refusal(
             _MAINTAIN,
-            "`false`, if the key generator is not `SIMPLE`, `NON_PARTITION`, or `COMPLEX` with "
-            "several record key fields; or if the table stores change data or `bloom_filters`",
+            "`false`, if the key generator is not `SIMPLE` or `NON_PARTITION`; or if the table "
+            "stores change data or `bloom_filters`",
             has_unwritable_virtual_keys,
-            "but without meta columns, lakemark writes only keys of the key generators SIMPLE, "
-            "NON_PARTITION, and COMPLEX with several record key fields, because readers compute "
-            "these keys in the same way as writers",
+            "but without meta columns, lakemark writes only keys of the key generators SIMPLE and "
+            "NON_PARTITION, because readers compute these keys in the same way as writers",
             _ANOTHER_PATH,
         ),
     ),

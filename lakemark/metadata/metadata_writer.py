@@ -100,6 +100,8 @@ class MetadataWriter:
         known = self._loader.current
         state = self._loader.load(timeline, Purpose.WRITE if writes_rows else Purpose.MAINTAIN)
         if state is None:
+            if writes_rows:
+                self._check_no_dropped_record_index()
             return
 
         def check_not_fenced() -> None:
@@ -133,11 +135,9 @@ class MetadataWriter:
                 has locations only within partitions.
             SnapshotChanged: another process has dropped the metadata table.
         """
+        self._check_no_dropped_record_index()
         properties = read_properties(self._storage)
         if not has_record_index(properties):
-            if _RECORD_INDEX in properties.metadata_indexes:
-                reason = "it was dropped, and the next one must have its record index"
-                raise self._loader.refusal(reason)
             return None
         self._loader.check_record_index(properties)
         metadata = self._loader.open(properties, timeline)
@@ -145,6 +145,17 @@ class MetadataWriter:
             raise self._loader.refusal(metadata.inconsistency)
         self._loader.check_files(metadata, _RECORD_INDEX)
         return RecordIndex(metadata)
+
+    def _check_no_dropped_record_index(self) -> None:
+        """Check that the table has no record index, or has it in its metadata table.
+
+        Without the index, a commit could add a key that another partition already has. The next
+        metadata table could then not be built.
+        """
+        properties = read_properties(self._storage)
+        if not properties.names_metadata_table and _RECORD_INDEX in properties.metadata_indexes:
+            reason = "it was dropped, and the next one must have its record index"
+            raise self._loader.refusal(reason)
 
     def on_clean(
         self, instant: Instant, deleted: Mapping[str, Sequence[str]], timeline: Timeline

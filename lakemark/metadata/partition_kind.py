@@ -49,5 +49,10 @@ class PartitionKind(Enum):
 
 
 def has_record_index(properties: TableProperties) -> bool:
-    """Return whether a table has a record index, which each commit of rows must update."""
-    return PartitionKind.RECORD_INDEX.stored_name in properties.metadata_partitions
+    """Return whether a table has a record index, which each commit of rows must update.
+
+    An index that was dropped with the metadata table counts, too, because the next metadata table
+    has it again. Until then, no keys may be written that the index could not locate.
+    """
+    name = PartitionKind.RECORD_INDEX.stored_name
+    return name in properties.metadata_partitions or name in properties.metadata_indexes

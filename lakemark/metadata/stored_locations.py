@@ -25,6 +25,10 @@ ReadKeys: TypeAlias = Callable[[FileSlice], pa.Array]
 
 _NAME = PartitionKind.RECORD_INDEX.stored_name
 
+#: The most keys of which a record index is built. More records would exceed 2 GiB, the limit of an
+#: Arrow array.
+_MAX_KEYS = 15_000_000
+
 
 def no_keys(file_slice: FileSlice) -> pa.Array:
     """Return no key; for a table that has no rows, or no record index."""
@@ -44,13 +48,20 @@ def locate_keys(
         check_lease: raises if the lock was lost.
 
     Raises:
-        Refused: two file groups have the same key.
+        Refused: two file groups have the same key, or there are too many keys.
         SnapshotChanged, CorruptData, Unsupported: a file cannot be read.
     """
     found = []
     for one in slices:
         check_lease()
         found.append(KeysOfGroup(one.group, one.base_instant, read_keys(one)))
+        if sum(len(group.keys) for group in found) > _MAX_KEYS:
+            message = (
+                f"the table has more than {_MAX_KEYS:,} record keys, of which lakemark builds no "
+                "record index; drop the index (lakemark run --drop-metadata-table), or build it "
+                "with Apache Hudi"
+            )
+            raise Refused(message)
     _check_distinct(found)
     return found
 

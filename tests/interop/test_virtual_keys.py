@@ -32,11 +32,11 @@ def _agree(oracle: Oracle, path: Path) -> None:
     ("version", "table_type", "keys", "has_metadata"),
     [
         (9, "MERGE_ON_READ", ["id"], False),
-        (9, "MERGE_ON_READ", ["id", "region"], True),
+        (9, "MERGE_ON_READ", ["id"], True),
         (8, "MERGE_ON_READ", ["id"], True),
         (6, "MERGE_ON_READ", ["id"], False),
         (9, "COPY_ON_WRITE", ["id"], True),
-        (6, "COPY_ON_WRITE", ["id", "region"], False),
+        (6, "COPY_ON_WRITE", ["id"], False),
     ],
 )
 @pytest.mark.parametrize("creator", ["apache", "lakemark"])
