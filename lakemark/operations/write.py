@@ -222,10 +222,13 @@ class RowWriter:
             searches: whether the insert searches its keys in their partitions.
 
         Raises:
-            Unsupported: keys must be unique in the whole table, and the insert might add one twice.
+            Unsupported: keys must be unique in the whole table, and the insert might add one twice;
+                or the keys cannot be searched.
         """
         url, reason = self._table.location.url, None
-        if self._writer.settings.global_keys:
+        if searches and not self._table.properties.populates_meta_columns:
+            reason = "has no meta columns, so that keys are not searched; use upsert"
+        elif self._writer.settings.global_keys:
             reason = "keeps each record key unique in the whole table; use upsert"
         elif has_record_index(self._table.properties) and not searches:
             reason = (

@@ -163,7 +163,8 @@ def earlier_unseen_commits(
     table rewrites small base files.
     """
     is_slice_hidden = ours.action is Action.COMMIT or (
-        _looks_up_keys(ours, metadata) and any(stat.is_base_file for stat in metadata.write_stats)
+        _has_lookup_index(ours, metadata)
+        and any(stat.is_base_file for stat in metadata.write_stats)
     )
     if multi_writer is None or not is_slice_hidden:
         return []
@@ -227,8 +228,13 @@ def _clusterings(now: Timeline, store: TimelineStore) -> Iterator[tuple[Instant,
 
 def _looks_up_keys(ours: Instant, metadata: CommitMetadata) -> bool:
     """Return whether our commit may depend on the keys that a lookup index found."""
+    is_search = metadata.operation != Operation.BULK_INSERT
+    return is_search and _has_lookup_index(ours, metadata)
+
+
+def _has_lookup_index(ours: Instant, metadata: CommitMetadata) -> bool:
+    """Return whether our commit is that of a writer with a lookup index."""
     is_writer = ours.action in (Action.COMMIT, Action.DELTA_COMMIT)
-    is_writer &= metadata.operation != Operation.BULK_INSERT
     return is_writer and metadata.extra_metadata.get(INDEX) in (LOOKUP, GLOBAL_LOOKUP)
 
 

@@ -422,3 +422,17 @@ def test_inserts_without_a_search_are_refused_with_a_record_index(tmp_path: Path
     result = table.insert(new, duplicates="drop")
     assert (result.inserts, result.skipped) == (0, 1)
     assert table.snapshot().read_all().num_rows == before.num_rows
+
+
+def test_inserts_that_search_keys_are_refused_without_meta_columns(tmp_path: Path) -> None:
+    table = lakemark.create(
+        str(tmp_path / "t"),
+        schema=SCHEMA,
+        record_key="id",
+        partition_by="region",
+        ordering="ts",
+        meta_columns=False,
+    )
+    table.upsert(rows(("a", "north", 1, 1)))
+    with pytest.raises(lakemark.Unsupported, match=r"no meta columns, .* use upsert"):
+        table.insert(rows(("a", "north", 2, 2)), duplicates="drop")
