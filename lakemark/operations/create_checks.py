@@ -17,7 +17,7 @@ from lakemark.codec.ordering_wrappers import wrapper_of
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
 from lakemark.config.table_spec import TABLE_NAME_PATTERN, TableSpec
-from lakemark.errors import InvalidConfig
+from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.index.bucket import BucketIndex
 from lakemark.keygen.key_generator import KeyGeneratorConfig
 from lakemark.keygen.key_value import key_value
@@ -192,6 +192,12 @@ def check_new_table(spec: TableSpec, columns: pa.Schema, buckets: int | None, ur
             )
             raise InvalidConfig(message)
     check_allows(properties, Purpose.WRITE, url)
+    if buckets is None and not properties.populates_meta_columns:
+        message = (
+            f"table {url} would have a lookup index but no meta columns, in which the index finds "
+            "the keys; choose index='bucket', or leave out meta_columns=False"
+        )
+        raise Unsupported(message)
     KeyGeneratorConfig.of(properties, url)
     for field in spec.partition_expressions:
         check_folder_of(field, url_encode=spec.url_encode)

@@ -436,3 +436,13 @@ def test_inserts_that_search_keys_are_refused_without_meta_columns(tmp_path: Pat
     table.upsert(rows(("a", "north", 1, 1)))
     with pytest.raises(lakemark.Unsupported, match=r"no meta columns, .* use upsert"):
         table.insert(rows(("a", "north", 2, 2)), duplicates="drop")
+
+
+def test_lookup_index_without_meta_columns_is_refused_before_anything_is_created(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(lakemark.Unsupported, match="choose index='bucket'"):
+        lakemark.create(
+            str(tmp_path / "t"), schema=SCHEMA, record_key="id", index="lookup", meta_columns=False
+        )
+    assert not (tmp_path / "t").exists()

@@ -378,5 +378,6 @@ def test_delta_commit_that_wrote_base_files_waits_if_keys_are_looked_up(
     other = at.request(Action.DELTA_COMMIT)
     mine = at.begin(Action.DELTA_COMMIT)
     ours, sharing = adding("north", extra), MultiWriter(AN_AGE)
-    found = earlier_unseen_commits(mine, ours, at.load(), sharing, UTC_CLOCK)
-    assert found == ([other] if is_waited_for else [])
+    for metadata in (ours, replace(ours, operation=Operation.BULK_INSERT)):
+        found = earlier_unseen_commits(mine, metadata, at.load(), sharing, UTC_CLOCK)
+        assert found == ([other] if is_waited_for else [])
