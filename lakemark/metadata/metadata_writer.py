@@ -101,7 +101,7 @@ class MetadataWriter:
         state = self._loader.load(timeline, Purpose.WRITE if writes_rows else Purpose.MAINTAIN)
         if state is None:
             if writes_rows:
-                self._check_no_dropped_record_index()
+                self._check_no_dropped_record_index(read_properties(self._storage))
             return
 
         def check_not_fenced() -> None:
@@ -135,8 +135,8 @@ class MetadataWriter:
                 has locations only within partitions.
             SnapshotChanged: another process has dropped the metadata table.
         """
-        self._check_no_dropped_record_index()
         properties = read_properties(self._storage)
+        self._check_no_dropped_record_index(properties)
         if not has_record_index(properties):
             return None
         self._loader.check_record_index(properties)
@@ -146,13 +146,12 @@ class MetadataWriter:
         self._loader.check_files(metadata, _RECORD_INDEX)
         return RecordIndex(metadata)
 
-    def _check_no_dropped_record_index(self) -> None:
+    def _check_no_dropped_record_index(self, properties: TableProperties) -> None:
         """Check that the table has no record index, or has it in its metadata table.
 
         Without the index, a commit could add a key that another partition already has. The next
         metadata table could then not be built.
         """
-        properties = read_properties(self._storage)
         if not properties.names_metadata_table and _RECORD_INDEX in properties.metadata_indexes:
             reason = "it was dropped, and the next one must have its record index"
             raise self._loader.refusal(reason)

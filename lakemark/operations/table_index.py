@@ -92,9 +92,7 @@ class PartitionChange(StrEnum):
 
 def has_global_keys(table: OpenTable) -> bool:
     """Return whether an active commit of lakemark was written with keys of the whole table."""
-    newest = reversed(table.timeline.completed(*COMMITS))
-    recorded = (table.store.read_commit(one).extra_metadata.get(INDEX) for one in newest)
-    return any(index == GLOBAL_LOOKUP for index in recorded)
+    return _records_index(table, GLOBAL_LOOKUP)
 
 
 def keeps_keys_global(table: OpenTable, rule: PartitionChange | None, *, looks_up: bool) -> bool:
@@ -165,7 +163,7 @@ def has_bucket_index(table: OpenTable, buckets: int | None = None) -> bool:
     if table.first_ring_count is not None:
         return False
     slices, usual = table.view().slices_for_writing(), max(buckets or 0, _USUAL_BUCKETS)
-    if not slices and _records_lookups(table):
+    if not slices and _records_index(table, LOOKUP):
         return False
     hashed = [one for one in slices if _is_hashed(one, usual)]
     if len(hashed) == len(slices):
@@ -200,10 +198,10 @@ def not_bucketed(table: OpenTable, setting: str) -> InvalidConfig:
     )
 
 
-def _records_lookups(table: OpenTable) -> bool:
-    """Return whether a writer of lakemark has recorded that the table has a lookup index."""
+def _records_index(table: OpenTable, name: str) -> bool:
+    """Return whether an active commit of lakemark records an index of this name."""
     commits = reversed(table.timeline.completed(*COMMITS))
-    return any(table.store.read_commit(one).extra_metadata.get(INDEX) == LOOKUP for one in commits)
+    return any(table.store.read_commit(one).extra_metadata.get(INDEX) == name for one in commits)
 
 
 def _is_hashed(file_slice: FileSlice, usual: int) -> bool:

@@ -421,8 +421,7 @@ class TableWriter:
             Unsupported: the table has a bucket index. Its keys are unique only within a partition,
                 and Apache Hudi does not add the keys of its own logs to the record index.
         """
-        is_looked_up = self.settings.index is None and self.settings.first_ring_count is None
-        if has_record_index(self.table.properties) and not is_looked_up:
+        if has_record_index(self.table.properties) and not self.settings.looks_up_keys:
             message = (
                 f"table {self.table.location.url} has a record index and a bucket index, so that "
                 "Apache Hudi does not add all keys to the record index and misses rows in queries "
