@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from lakemark.config.merge_settings import PartialUpdateMode
     from lakemark.config.parquet_settings import ParquetSettings
-    from lakemark.config.table_properties import MergeMode, TableType
+    from lakemark.config.table_properties import LoggingMode, MergeMode, TableType
     from lakemark.errors import (
         CorruptData,
         Fenced,
@@ -80,6 +80,7 @@ __all__ = [
     "InvalidRecords",
     "LockProviderName",
     "LockTimeout",
+    "LoggingMode",
     "MergeMode",
     "MultiWriter",
     "Operation",
@@ -128,7 +129,7 @@ _NAMES = {
     "lakemark.errors": _ERRORS,
     "lakemark.config.merge_settings": "PartialUpdateMode",
     "lakemark.config.parquet_settings": "ParquetSettings",
-    "lakemark.config.table_properties": "MergeMode TableType",
+    "lakemark.config.table_properties": "LoggingMode MergeMode TableType",
     "lakemark.execution.runner": "Runner",
     "lakemark.merge.custom": (
         "BufferedRecord BufferedRecordMerger CustomMerger Operation RecordContext Records "
@@ -256,6 +257,7 @@ def create(
     hive_style: bool = False,
     url_encode: bool = False,
     meta_columns: bool = True,
+    cdc: str | LoggingMode | None = None,
     metadata_table: bool = True,
     version: int = 9,
     lock_provider: str | LockProviderName = "storage",
@@ -296,6 +298,9 @@ def create(
         url_encode: whether special characters of partition values are encoded as ``%XX``.
         meta_columns: whether rows store Hudi's meta columns. Without them, files are smaller, but
             there are no incremental and no CDC queries (docs/writing_foreign_tables.md).
+        cdc: what the table logs for CDC queries: ``op_key_only``, ``data_before`` or
+            ``data_before_after``. The more is logged, the less a query has to read, and the larger
+            the ``.cdc`` files of a copy-on-write table. None if the table has no CDC queries.
         metadata_table: whether the table keeps a metadata table.
         version: the table version: 9, 8 or 6.
         lock_provider: as for ``open``.
@@ -313,7 +318,7 @@ def create(
     """
     from lakemark.config.merge_settings import PartialUpdateMode
     from lakemark.config.merger_name import MergerName
-    from lakemark.config.table_properties import MergeMode, TableType
+    from lakemark.config.table_properties import LoggingMode, MergeMode, TableType
     from lakemark.config.table_spec import TableSpec
     from lakemark.merge.custom.load import load_merger
     from lakemark.operations.create import create_with_schema
@@ -337,6 +342,7 @@ def create(
         hive_style=hive_style,
         url_encode=url_encode,
         meta_columns=meta_columns,
+        cdc=None if cdc is None else choose(LoggingMode, cdc, "cdc"),
         partial_update=None
         if partial_update is None
         else choose(PartialUpdateMode, partial_update, "partial_update"),

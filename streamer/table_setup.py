@@ -9,7 +9,7 @@ import pyarrow as pa
 from lakemark.config.keys import GLOBAL_LOOKUP, INDEX
 from lakemark.config.merger_name import MergerName
 from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
-from lakemark.config.table_properties import TableType
+from lakemark.config.table_properties import LoggingMode, TableType
 from lakemark.config.table_spec import TableSpec
 from lakemark.errors import InvalidConfig, TableNotFound, Unsupported
 from lakemark.index.bucket import BucketIndex
@@ -56,6 +56,7 @@ def table_spec(config: PipelineConfig) -> TableSpec:
         hive_style=table.hive_style,
         url_encode=table.url_encode,
         meta_columns=table.meta_columns,
+        cdc=None if table.cdc == "none" else LoggingMode(table.cdc.upper()),
         partial_update=request.partial_update,
         unavailable_value=request.unavailable_value,
         delete_marker=request.delete_marker,

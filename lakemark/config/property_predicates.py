@@ -95,11 +95,6 @@ def drops_unreadable_columns(properties: TableProperties, value: str) -> bool:
     return properties.drops_partition_columns and not is_read
 
 
-def is_cdc_of_copy_on_write(properties: TableProperties, value: str) -> bool:
-    """Return whether the table is copy-on-write and stores change data."""
-    return properties.cdc_enabled and not properties.is_merge_on_read
-
-
 def is_unknown_logging_mode(properties: TableProperties, value: str) -> bool:
     """Return whether the table stores change data in an unknown logging mode."""
     return properties.cdc_enabled and properties.cdc_logging_mode is None

@@ -27,7 +27,6 @@ from lakemark.config.property_predicates import (
     has_unwritable_time,
     has_unwritable_virtual_keys,
     is_another_layout,
-    is_cdc_of_copy_on_write,
     is_custom_without_rules,
     is_none_of,
     is_only_read,
@@ -521,20 +520,12 @@ _INDEXES = (
 _CHANGES = (
     _honoured(
         keys.CDC_ENABLED,
-        "CDC queries of a copy-on-write table need a `.cdc` file for each changed base file",
-        Refusal(
-            _WRITE,
-            "`true` on copy-on-write",
-            is_cdc_of_copy_on_write,
-            "but lakemark does not write the .cdc files that CDC queries of a copy-on-write table "
-            "need, so every later CDC query would fail",
-            "write with Apache Hudi, set it to false, or write to another path",
-        ),
+        "in a copy-on-write table, each changed base file gets a `.cdc` file",
     ),
     PropertyRule(
         keys.CDC_LOGGING_MODE,
         _HONOUR,
-        _IGNORE,
+        _HONOUR,
         "the content of `.cdc` files",
         (
             Refusal(

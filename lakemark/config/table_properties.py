@@ -451,6 +451,7 @@ def new_table_properties(
     version: FormatVersion = FormatVersion.V9,
     *,
     meta_columns: bool = True,
+    cdc: LoggingMode | None = None,
 ) -> TableProperties:
     """Build the properties of a new table, with its timeline in UTC.
 
@@ -469,6 +470,7 @@ def new_table_properties(
         merging: other properties about merging, see ``merge_request.merge_properties``.
         version: version of the table.
         meta_columns: whether rows store Hudi's meta columns.
+        cdc: what is logged for CDC queries; None if the table does not support them.
     """
     record_key, partition = tuple(record_key_fields), tuple(partition_fields)
     ordering = ",".join(ordering_fields)
@@ -490,7 +492,8 @@ def new_table_properties(
             keys.HIVE_STYLE_PARTITIONING: str(hive_style).lower(),
             keys.URL_ENCODE_PARTITIONING: str(url_encode).lower(),
             keys.DROP_PARTITION_COLUMNS: "false",
-            keys.CDC_ENABLED: "false",
+            keys.CDC_ENABLED: str(cdc is not None).lower(),
+            **({} if cdc is None else {keys.CDC_LOGGING_MODE: cdc}),
             keys.PARTITION_METAFILE_USE_BASE_FORMAT: "false",
             keys.MULTIPLE_BASE_FILE_FORMATS: "false",
             keys.METADATA_PARTITIONS: "",

@@ -18,6 +18,7 @@ from lakemark.config.partition_field import PartitionField, partition_fields
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
 from lakemark.config.table_properties import (
+    LoggingMode,
     MergeMode,
     TableProperties,
     TableType,
@@ -53,6 +54,8 @@ class TableSpec:
             apply. A new table of version 9 stores these rules as merge settings.
         merger: the user's merger in mode ``CUSTOM``.
         meta_columns: whether rows store Hudi's meta columns.
+        cdc: what a new table logs for CDC queries; None if it does not support them, or to leave an
+            existing table as it is.
         metadata_table: whether a new table gets a metadata table; it does not change an existing
             table.
         version: version of a new table; an existing table keeps its version.
@@ -72,6 +75,7 @@ class TableSpec:
     payload: str | None = None
     merger: MergerName | None = None
     meta_columns: bool = True
+    cdc: LoggingMode | None = None
     metadata_table: bool = True
     version: FormatVersion = FormatVersion.V9
 
@@ -146,6 +150,7 @@ class TableSpec:
             merge_properties(merging, self._request.payload_class, self.version),
             self.version,
             meta_columns=self.meta_columns,
+            cdc=self.cdc,
         )
         return properties.with_partition_expressions(expressions) if expressions else properties
 
@@ -166,6 +171,9 @@ class TableSpec:
             "url_encode": (self.url_encode, properties.url_encode),
             "meta_columns": (self.meta_columns, properties.populates_meta_columns),
         }
+        if self.cdc is not None:
+            found_mode = properties.cdc_logging_mode if properties.cdc_enabled else None
+            wanted_and_found["cdc"] = self.cdc, found_mode
         differences = [
             f"{setting} is {_text(found)} in the table and {_text(wanted)} in the pipeline"
             for setting, (wanted, found) in wanted_and_found.items()

@@ -289,8 +289,8 @@ class MetadataWriter:
 def _encode_new_files(stats: Iterable[WriteStat]) -> RecordChanges:
     sizes: dict[str, dict[str, int]] = defaultdict(dict)
     for stat in stats:
-        name = (stat.path or "").rpartition("/")[2]
-        sizes[stat.partition_path or ""][name] = stat.file_size_in_bytes
+        for path, size_bytes in stat.sizes_bytes.items():
+            sizes[stat.partition_path or ""][path.rpartition("/")[2]] = size_bytes
     files = [FilesOfPartition(path, named) for path, named in sizes.items()]
     return encode_files(files, sizes)
 

@@ -86,6 +86,12 @@ class WriteStat:
     )
 
     @property
+    def sizes_bytes(self) -> dict[str, int]:
+        """The sizes of the file and of its ``.cdc`` files, by path; empty if there is no file."""
+        own = {self.path: self.file_size_in_bytes} if self.path else {}
+        return {**own, **(self.cdc_stats or {})}
+
+    @property
     def is_base_file(self) -> bool:
         """Whether the file is a base file, not a log."""
         return BaseFileName.parse((self.path or "").rpartition("/")[2]) is not None

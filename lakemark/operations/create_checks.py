@@ -192,6 +192,12 @@ def check_new_table(spec: TableSpec, columns: pa.Schema, buckets: int | None, ur
             )
             raise InvalidConfig(message)
     check_allows(properties, Purpose.WRITE, url)
+    if spec.cdc is not None and spec.version is FormatVersion.V6 and properties.is_merge_on_read:
+        message = (
+            f"table {url} would log changes (cdc: {spec.cdc.lower()}), but Apache Hudi has no CDC "
+            "queries of merge-on-read tables of version 6; choose version 8 or 9, or copy_on_write"
+        )
+        raise Unsupported(message)
     if buckets is None and not properties.populates_meta_columns:
         message = (
             f"table {url} would have a lookup index but no meta columns, in which the index finds "

@@ -55,7 +55,7 @@ def write_context(
         version=table.version,
         is_visible=table.visible_instants,
         virtual_keys=virtual_keys,
-        cdc_enabled=table.properties.cdc_enabled,
+        cdc_mode=table.properties.cdc_logging_mode if table.properties.cdc_enabled else None,
     ).use_storage(table.storage)
 
 

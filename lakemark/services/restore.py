@@ -228,7 +228,7 @@ def _logs_of_later_commits(
         return set()
     commits = (i for i in timeline.completed(*COMMITS) if i.requested_at <= restore_to)
     stats = (stat for commit in commits for stat in store.read_commit(commit).write_stats)
-    needed = {(stat.path or "").rpartition("/")[2] for stat in stats}
+    needed = {path.rpartition("/")[2] for stat in stats for path in stat.sizes_bytes}
     listed = {name for names in kept.values() for name in names if LogFileName.parse(name)}
     return listed - needed
 

@@ -145,7 +145,7 @@ def discard(context: TableContext, attempt: Instant, timeline: Timeline) -> bool
     except CorruptData as error:
         _log.warning("files of an attempt at %s are not deleted: %s", attempt, error)
         return False
-    published = [stat.path for stat in commit.write_stats if stat.path] if commit else []
+    published = [p for stat in commit.write_stats for p in stat.sizes_bytes] if commit else []
     own = [p for p in files_of(context, attempt.requested_at) if _is_of(p, attempt.attempt)]
     context.delete_files(sorted(set(own).difference(published)))
     return commit is not None

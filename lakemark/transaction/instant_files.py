@@ -112,8 +112,7 @@ def has_all_files(
     sizes: dict[str, int] = {}
     for stat in context.timeline.read_commit(commit).write_stats:
         if stat.path not in replaced:
-            sizes |= {stat.path: stat.file_size_in_bytes} if stat.path else {}
-            sizes |= stat.cdc_stats or {}
+            sizes |= stat.sizes_bytes
     found = ((context.storage.head(path), size_bytes) for path, size_bytes in sizes.items())
     return all(info is not None and info.size_bytes == size for info, size in found)
 

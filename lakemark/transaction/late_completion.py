@@ -110,7 +110,8 @@ def _undone(store: TimelineStore, timeline: Timeline) -> Iterator[tuple[str, str
 
 
 def _has_its_rows(context: TableContext, commit: Instant) -> bool:
-    paths = [stat.path for stat in context.timeline.read_commit(commit).write_stats if stat.path]
+    stats = context.timeline.read_commit(commit).write_stats
+    paths = [path for stat in stats for path in stat.sizes_bytes]
     name = commit.requested_at
     is_hidden = any(has_rollback_block(context, path, name) for path in paths)
     return bool(paths) and not is_hidden and has_all_files(context, commit)

@@ -240,7 +240,9 @@ class Transaction:
             LeaseLost: another writer may have taken over the lock; nothing was published.
             OutcomeUnknown: the store did not answer whether it published the instant.
         """
-        leftovers = self._leftovers(stat.path for stat in metadata.write_stats if stat.path)
+        leftovers = self._leftovers(
+            path for stat in metadata.write_stats for path in stat.sizes_bytes
+        )
         content = self._content(metadata)
         self._context.timeline.make_durable()  # takes long for many files, so not under the lock
         with self._lock(metadata) as (lease, timeline):

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from lakemark.errors import CorruptData
 from lakemark.model.clustering_plan import ClusteringPlan
-from lakemark.model.commit_metadata import CommitMetadata, WriteStat
+from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.compaction_plan import CompactionPlan
 from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice
 from lakemark.model.format_version import FormatVersion
@@ -170,7 +170,11 @@ class FileSystemView:
             clusterings={n: at for n, at in self.clusterings.items() if at != instant.requested_at},
             compactions={n: at for n, at in self.compactions.items() if n not in finished},
         )
-        written = [_written_file(instant, stat) for stat in metadata.write_stats if stat.path]
+        written = [
+            _written_file(instant, path, size_bytes)
+            for stat in metadata.write_stats
+            for path, size_bytes in stat.sizes_bytes.items()
+        ]
         lost = self._lost_attempts(written)
         return (view.without_files(lost) if lost else view)._with_files(written, also=finished)
 
@@ -271,9 +275,9 @@ def _groups_of(paths: Iterable[str]) -> set[FileGroupId]:
     return {FileGroupId(file.partition_path, file.name.file_id) for file in files if file}
 
 
-def _written_file(instant: Instant, stat: WriteStat) -> DataFile:
-    folder, _, name = (stat.path or "").rpartition("/")
-    file = data_file(folder, name, stat.file_size_in_bytes)
+def _written_file(instant: Instant, path: str, size_bytes: int) -> DataFile:
+    folder, _, name = path.rpartition("/")
+    file = data_file(folder, name, size_bytes)
     if file is None:
-        raise CorruptData(str(instant), None, "write stats that name data files", repr(stat.path))
+        raise CorruptData(str(instant), None, "write stats that name data files", repr(path))
     return file

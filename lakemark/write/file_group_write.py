@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,6 +34,7 @@ from lakemark.read.projection import conform
 from lakemark.storage import Storage
 from lakemark.view.file_lister import PARTITION_METAFILE, data_file, is_partition_metafile
 from lakemark.write.base_file_writer import BaseFileWriter
+from lakemark.write.change_data import RowChanges, write_change_data
 from lakemark.write.log_file_writer import LogFileWriter
 from lakemark.write.markers import create_marker, create_partition_metafile
 from lakemark.write.meta_column_values import clear_meta_columns, set_meta_columns
@@ -78,6 +80,14 @@ class FileGroupWrite:
         return self.current is not None and is_merge_on_read and not rewrites
 
 
+class RowObserver(Protocol):
+    """Receives the rows of a base file while it is written."""
+
+    def add(self, rows: pa.Table) -> None:
+        """Receive the next rows. Rows without a commit time are new or changed."""
+        ...
+
+
 def write_file_group(
     context: WriteContext, task: FileGroupWrite, changes: Iterable[pa.Table]
 ) -> WriteStat | None:
@@ -106,7 +116,7 @@ def write_base_file(
     merged: MergeStream,
     first: pa.Table | None = None,
     replaces: FileSlice | None = None,
-    written: _Keys | None = None,
+    written: Sequence[RowObserver] = (),
 ) -> WriteStat:
     """Write merged rows as a base file of the group, with the instant of the commit.
 
@@ -116,7 +126,7 @@ def write_base_file(
         merged: the live rows. Rows without a commit time get the time of this instant.
         first: rows that were already read from ``merged``.
         replaces: the file slice that the new file replaces.
-        written: collects the keys of the rows.
+        written: receive the rows, before their other meta columns are set.
     """
     number = task_number(group)
     name = BaseFileName(group.file_id, write_token(number, context.attempt), context.instant)
@@ -140,8 +150,8 @@ def write_base_file(
         for rows in chain([] if first is None else [first], arriving):
             stored = set_meta_columns(rows, context.instant, number, str(name), first_row)
             writer.write(stored if stores_meta_columns else clear_meta_columns(stored))
-            if written is not None:
-                written.add(rows)
+            for observer in written:
+                observer.add(rows)
             first_row += rows.num_rows
         status = writer.close()
     return WriteStat(
@@ -217,7 +227,7 @@ def _create_base_file(
     )
     group = FileGroupId(partition, new_file_id)
     keys = _Keys(collects=context.has_record_index)
-    stat = write_base_file(context, group, merged, first, written=keys)  # model: write files
+    stat = write_base_file(context, group, merged, first, written=[keys])  # model: write files
     return replace(stat, key_changes=keys.changes_since(_Keys()))
 
 
@@ -282,9 +292,17 @@ def _rewrite_base_file(
 ) -> WriteStat:
     before, after = (_Keys(collects=context.has_record_index) for _ in range(2))
     stored = before.each_of(context.reader.read(current))
-    merged = _merge(context, task, stored, changes)
-    stat = write_base_file(context, current.group, merged, replaces=current, written=after)
-    return replace(stat, key_changes=after.changes_since(before))
+    if not context.logs_changes:
+        merged = _merge(context, task, stored, changes)
+        stat = write_base_file(context, current.group, merged, replaces=current, written=[after])
+        return replace(stat, key_changes=after.changes_since(before))
+    rows = RowChanges(context.schema)
+    merged = _merge(context, task, rows.each_stored(stored), rows.each_change(changes))
+    stat = write_base_file(context, current.group, merged, replaces=current, written=[after, rows])
+    changed = rows.finish(lambda: context.reader.read(current))
+    token = write_token(task_number(current.group))
+    cdc_stats = write_change_data(context, current.group, token, changed)
+    return replace(stat, key_changes=after.changes_since(before), cdc_stats=cdc_stats)
 
 
 class _Keys:
@@ -422,8 +440,8 @@ def _listed_files(
     """
     listed, logs = current, current.logs
     if not context.version.logs_name_their_slice:
-        listed = (task.readable or current) if context.cdc_enabled else current
-        logs = listed.logs if context.cdc_enabled else ()
+        listed = (task.readable or current) if context.cdc_mode is not None else current
+        logs = listed.logs if context.cdc_mode is not None else ()
     base_file = str(listed.base.name) if listed.base else ""
     return base_file, (*(str(log.name) for log in logs), str(name))
 

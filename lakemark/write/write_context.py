@@ -12,7 +12,7 @@ import pyarrow as pa
 from lakemark.config.merge_settings import MergeSettings
 from lakemark.config.merger_name import is_file
 from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
-from lakemark.config.table_properties import TableType
+from lakemark.config.table_properties import LoggingMode, TableType
 from lakemark.merge.custom.merger_file import MergerFile
 from lakemark.merge.record_merger import RecordMerger
 from lakemark.merge.table_merger import table_merger
@@ -45,7 +45,7 @@ class WriteContext:
         version: version of the table.
         is_visible: decides whether log blocks of an instant are visible, as in ``FileGroupReader``.
         virtual_keys: creates the record keys of stored rows, if the table has no meta columns.
-        cdc_enabled: whether the table supports CDC queries.
+        cdc_mode: what is logged for CDC queries; None if the table does not support them.
         attempt: for a compaction, name of the attempt to execute it; "" for a commit.
     """
 
@@ -63,8 +63,13 @@ class WriteContext:
     version: FormatVersion = FormatVersion.V9
     is_visible: IsVisible = all_visible
     virtual_keys: VirtualKeys | None = None
-    cdc_enabled: bool = False
+    cdc_mode: LoggingMode | None = None
     attempt: str = ""
+
+    @property
+    def logs_changes(self) -> bool:
+        """Whether each rewritten base file needs a ``.cdc`` file."""
+        return self.cdc_mode is not None and self.table_type is TableType.COPY_ON_WRITE
 
     @cached_property
     def storage(self) -> Storage:

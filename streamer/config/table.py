@@ -154,6 +154,13 @@ class TableConfig(Section):
     makes files smaller, but the table then has no incremental and no CDC queries. See [Tables
     without meta columns](writing_foreign_tables.md#tables-without-meta-columns)."""
 
+    cdc: Literal["none", "op_key_only", "data_before", "data_before_after"] = "none"
+    """What a new table logs for CDC queries: nothing (``none``), the keys of changed rows
+    (``op_key_only``), also their old values (``data_before``), or their old and new values
+    (``data_before_after``). The more is logged, the less a query has to read. A merge-on-read table
+    logs nothing more, because its log files show the changes. An existing table keeps its
+    setting."""
+
     storage: Settings
     """Options of the storage client, such as ``aws_endpoint`` or ``aws_secret_access_key``."""
 

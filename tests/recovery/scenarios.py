@@ -24,6 +24,7 @@ from lakemark.config import keys
 from lakemark.config.table_properties import (
     MAINTAINED_INDEXES,
     PROPERTIES_PATH,
+    LoggingMode,
     TableProperties,
     TableType,
 )
@@ -384,6 +385,19 @@ def looked_up(
         make(storage, table_type, indexes)
         for rows in COMMITTED[:count]:
             commit(lookup_writer(storage), rows)
+
+    return prepare
+
+
+def change_data(count: int) -> Prepare:
+    """Create a copy-on-write table with ``.cdc`` files and the first commits of ``COMMITTED``."""
+
+    def prepare(storage: Storage) -> None:
+        logged = replace(spec(TableType.COPY_ON_WRITE), cdc=LoggingMode.DATA_BEFORE_AFTER)
+        storage.create(PROPERTIES_PATH, logged.to_properties().to_bytes())
+        keep_metadata_table(writer(storage).table)
+        for rows in COMMITTED[:count]:
+            commit(writer(storage), rows)
 
     return prepare
 
@@ -895,6 +909,9 @@ SCENARIOS: dict[str, Scenario] = {
         keyless(1), upsert_and_delete, has_ingested(3), _OF_PROGRAM
     ),
     "compaction without meta columns": TableScenario(keyless(2), compact, is_compacted),
+    "upsert and delete by a program, copy-on-write with change data": TableScenario(
+        change_data(1), upsert_and_delete, has_ingested(3), _OF_PROGRAM
+    ),
     "upsert and delete by a program, copy-on-write": TableScenario(
         plain(1, _COW), upsert_and_delete, has_ingested(3), _OF_PROGRAM, has_metadata=False
     ),

@@ -138,9 +138,8 @@ def _logging_mode(properties: TableProperties) -> LoggingMode:
     if not properties.cdc_enabled:
         message = (
             f"table {properties.table_name} keeps no change data ({keys.CDC_ENABLED} is not "
-            "true), so CDC queries cannot read it; use an incremental query, or let Apache "
-            f"Hudi create a table with {keys.CDC_ENABLED}=true (lakemark does not create such "
-            "tables)"
+            "true), so CDC queries cannot read it; use an incremental query, or create a table "
+            "with cdc='data_before_after'"
         )
         raise InvalidConfig(message)
     mode = properties.cdc_logging_mode

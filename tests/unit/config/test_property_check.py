@@ -208,14 +208,6 @@ def test_dropped_partition_columns_are_only_read_and_only_from_folders_of_one_va
         check_allows(by_time, READ, "lake/t")
 
 
-@pytest.mark.parametrize("value", ["true", "TRUE"])
-def test_cdc_on_copy_on_write_refuses_records_only(copy_on_write: GoldenTable, value: str) -> None:
-    properties = changed(copy_on_write, **{keys.CDC_ENABLED: value})
-    check_allows(properties, MAINTAIN, "lake/t")
-    with pytest.raises(Unsupported, match=rf"hoodie\.table\.cdc\.enabled is '{value}', .*\.cdc"):
-        check_allows(properties, WRITE, "lake/t")
-
-
 def test_every_problem_is_listed_at_once(merge_on_read: GoldenTable) -> None:
     properties = changed(merge_on_read, **{"hoodie.a": "1", "hoodie.table.version": "7"})
     assert [problem.key for problem in find_problems(properties, WRITE)] == [

@@ -106,7 +106,7 @@ def test_cdc_range_that_ends_after_a_pending_commit_is_refused() -> None:
 
 def test_cdc_query_of_table_without_cdc_is_refused() -> None:
     table = write([[Row("a")]]).table
-    with pytest.raises(InvalidConfig, match="use an incremental query, or let Apache Hudi create"):
+    with pytest.raises(InvalidConfig, match="use an incremental query, or create a table"):
         cdc.plan(table.view(), table.store, table.properties, InstantRange.of("earliest"))
     odd = TableProperties({**_with_cdc(table).values, keys.CDC_LOGGING_MODE: "ALL"})
     with pytest.raises(InvalidConfig, match=r"ALL.*known: OP_KEY_ONLY"):
