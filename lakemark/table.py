@@ -22,6 +22,7 @@ from lakemark.model.file_slice import join
 from lakemark.model.rollback_plan import RollbackPlan
 from lakemark.model.savepoint_metadata import SavepointMetadata
 from lakemark.operations.archive import archive
+from lakemark.operations.bulk_insert import InsertShares
 from lakemark.operations.change_version import change_table_version
 from lakemark.operations.clean import clean
 from lakemark.operations.compact import Compaction, pending_compactions, request_compaction
@@ -287,6 +288,28 @@ class Table:
         """
         chosen = choose(SortMode, sort, "sort")
         return self._rows.bulk_insert(rows, chosen, add_columns=add_columns)
+
+    def bulk_insert_shares(
+        self,
+        columns: pa.Schema,
+        insert: InsertShares,
+        sort: SortMode = SortMode.NONE,
+        *,
+        add_columns: bool = False,
+    ) -> WriteResult:
+        """Insert rows that a cluster holds; users call ``lakemark.spark.bulk_insert`` instead.
+
+        Args:
+            columns: the columns of the rows.
+            insert: inserts the rows, each share by one call of ``ShareInsert.insert``.
+            sort: the order of the rows of a partition in each share.
+            add_columns: as for ``upsert``.
+
+        Raises:
+            InvalidConfig, InvalidRecords, Unsupported, WriteConflict, WriterAlive, OutcomeUnknown:
+                as for ``lakemark.spark.bulk_insert``.
+        """
+        return self._rows.bulk_insert_shares(columns, insert, sort, add_columns=add_columns)
 
     def delete(
         self, keys: Keys | None = None, *, where: pc.Expression | str | None = None

@@ -7,9 +7,9 @@ import re
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
-from lakemark.errors import HudiError, OutcomeUnknown, Permanent, Retriable, WriteConflict
+from lakemark.errors import HudiError, OutcomeUnknown, Permanent, Retriable
+from lakemark.spark.worker_errors import own_error_of_worker
 from lakemark.timeline.clock import REPEATED_HOUR_S, ClockBehind
-from lakemark.write.write_status import ContentMismatch
 from streamer.jvm_exit import OutOfMemory, jvm_failure
 from streamer.sources.errors import SourceError
 
@@ -83,7 +83,7 @@ def translate(error: BaseException) -> BaseException:
 
 
 def _translate_spark_error(error: BaseException) -> BaseException:
-    own = _own_error_of_worker(error)
+    own = own_error_of_worker(error)
     if own is not None:
         return own
     text, message = str(error), spark_message(error)
@@ -107,32 +107,3 @@ def spark_message(error: BaseException) -> str:
     text = _CALLING.sub("", str(error).strip())
     lines = [*reversed(raised), *text.splitlines()]
     return lines[0] if lines else type(error).__name__
-
-
-def _own_error_of_worker(error: BaseException) -> HudiError | None:
-    """Restore an error of this project from the Python traceback in a Spark error."""
-    for line in reversed(str(error).splitlines()):
-        name, _, message = line.strip().partition(": ")
-        kind = _OWN_ERRORS.get(name.rsplit(".", 1)[-1]) if name.startswith(_OWN_PACKAGES) else None
-        if kind is not None:
-            return kind(message)
-    return None
-
-
-_OWN_PACKAGES = ("lakemark.", "transforms.")
-
-_OWN_ERRORS: dict[str, type[HudiError]] = {
-    "StorageUnavailable": Retriable,
-    "SnapshotChanged": Retriable,
-    "WriteConflict": WriteConflict,
-    "ContentMismatch": ContentMismatch,
-    "ExecutorsDiffer": Permanent,
-    "CorruptData": Permanent,
-    "Unsupported": Permanent,
-    "InvalidConfig": Permanent,
-    "InvalidRecords": Permanent,
-    "RegistryUnavailable": Retriable,
-    "RegistryRefused": Permanent,
-    "ReadForbidden": Permanent,
-    "SchemaNotFound": Permanent,
-}

@@ -34,7 +34,14 @@ from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from lakemark.model.commit_metadata import Operation, WriteStat
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, without_meta_columns
 from lakemark.operations.assigned_changes import AssignedChanges
-from lakemark.operations.bulk_insert import check_bulk_insert, divide_rows, write_runs
+from lakemark.operations.bulk_insert import (
+    InsertShares,
+    ShareInsert,
+    check_bulk_insert,
+    check_bulk_insert_in_shares,
+    divide_rows,
+    write_runs,
+)
 from lakemark.operations.duplicate_keys import (
     Duplicates,
     check_no_duplicates,
@@ -215,6 +222,33 @@ class RowWriter:
 
             return self._with_columns_of(first.schema, add_columns, write)
 
+    def bulk_insert_shares(
+        self,
+        columns: pa.Schema,
+        insert: InsertShares,
+        sort: SortMode = SortMode.NONE,
+        *,
+        add_columns: bool = False,
+    ) -> WriteResult:
+        """Insert rows that a cluster holds; see ``lakemark.spark.bulk_insert``.
+
+        Args:
+            columns: the columns of the rows.
+            insert: inserts the rows. It is called again for each attempt.
+            sort: the order of the rows of a partition in each share.
+            add_columns: whether columns that the table lacks are added.
+        """
+        self._check_insert(searches=False)
+        check_bulk_insert_in_shares(self._writer)
+        self._recover()
+        self._writer.add_columns_of_table()
+
+        def write() -> WriteResult:
+            self._in_columns(columns.empty_table())  # fails before the instant exists
+            return self._write(self._shares_writer(insert, sort), Operation.BULK_INSERT)
+
+        return self._with_columns_of(columns, add_columns, write)
+
     def _check_insert(self, *, searches: bool) -> None:
         """Check that an insert leaves keys unique where the table demands this.
 
@@ -356,6 +390,23 @@ class RowWriter:
         def write(context: WriteContext) -> _Written:
             files = write_runs(self._writer, context, runs, buckets, runner)
             return _Written(files, WriteResult(inserts=runs.num_rows))
+
+        return write
+
+    def _shares_writer(self, insert: InsertShares, sort: SortMode) -> _Write:
+        """Return a function that writes the rows of a bulk insert in shares."""
+
+        def write(context: WriteContext) -> _Written:
+            share_insert = ShareInsert(
+                context=context,
+                converter=self._converter(),
+                columns=self._writer.schema,
+                partitions=frozenset(self._table.view().partitions),
+                max_file_bytes=self._table.base_files.max_file_bytes,
+                sort=sort,
+            )
+            files = insert(share_insert)
+            return _Written(files, WriteResult(inserts=sum(stat.num_inserts for stat in files)))
 
         return write
 

@@ -1,6 +1,7 @@
-"""Reads tables with Spark.
+"""Reads and writes tables with Spark.
 
-``read_table`` returns a DataFrame, and ``register`` enables ``spark.read.format("lakemark")``.
+``read_table`` returns a DataFrame, ``register`` enables ``spark.read.format("lakemark")``, and
+``bulk_insert`` inserts the rows of a DataFrame.
 """
 
 from __future__ import annotations
@@ -10,13 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lakemark.spark.data_source import register
+    from lakemark.spark.insert_shares import bulk_insert
     from lakemark.spark.read import read_table
 
-__all__ = ["read_table", "register"]
+__all__ = ["bulk_insert", "read_table", "register"]
 
 #: Each name is loaded when it is first used, because the data source can be imported only on
 #: Spark 4.
-_MODULE_OF = {"read_table": "lakemark.spark.read", "register": "lakemark.spark.data_source"}
+_MODULE_OF = {
+    "bulk_insert": "lakemark.spark.insert_shares",
+    "read_table": "lakemark.spark.read",
+    "register": "lakemark.spark.data_source",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -25,8 +25,9 @@ from lakemark.write.meta_column_values import set_meta_columns
 from lakemark.write.row_groups import divide_rows
 from lakemark.write.write_context import WriteContext
 
-#: Arrow bytes of the rows that are encoded to estimate the size of a row.
-_SAMPLE_BYTES = 8 << 20
+#: Number of rows that are encoded to estimate the size of a row. The number is exact, so that the
+#: files do not depend on the tables in which the rows arrive.
+_SAMPLE_ROWS = 10_000
 
 
 def write_new_file_groups(
@@ -54,13 +55,13 @@ def write_new_file_groups(
         ContentMismatch: another attempt wrote other rows.
     """
     waiting = _Waiting(conform(part, context.schema, "") for part in rows)
-    sample = waiting.peek(_SAMPLE_BYTES)
+    sample = waiting.peek(_SAMPLE_ROWS)
     if not sample.num_rows:
         return []
     create_partition(context, partition_path, is_new_partition=is_new_partition)
     row_bytes = _encoded_row_bytes(context, sample)
     written: list[WriteStat] = []
-    while waiting.peek(1).num_rows:
+    while waiting.has_rows():
         group = FileGroupId(partition_path, new_file_id(len(written)))
         limit = max(1, round(max_file_bytes / row_bytes))
         written.append(write_base_file(context, group, _new_rows(waiting.take(limit))))
@@ -94,18 +95,22 @@ class _Waiting:
         self._tables = iter(tables)
         self._first: list[pa.Table] = []
 
-    def peek(self, size_bytes: int) -> pa.Table:
-        """Return the next rows, of at least this size unless the stream ends; they stay."""
-        while sum(part.nbytes for part in self._first) < size_bytes:
+    def peek(self, limit: int) -> pa.Table:
+        """Return the next ``limit`` rows, or all if there are fewer; they stay."""
+        while sum(part.num_rows for part in self._first) < limit:
             following = next((part for part in self._tables if part.num_rows), None)
             if following is None:
                 break
             self._first.append(following)
-        return pa.concat_tables(self._first) if self._first else pa.table({})
+        return pa.concat_tables(self._first).slice(0, limit) if self._first else pa.table({})
+
+    def has_rows(self) -> bool:
+        """Return whether there are more rows."""
+        return bool(self.peek(1).num_rows)
 
     def take(self, limit: int) -> Iterator[pa.Table]:
         """Yield the next ``limit`` rows."""
-        while limit and self.peek(1).num_rows:
+        while limit and self.has_rows():
             part = self._first.pop(0)
             if part.num_rows > limit:
                 self._first.insert(0, part.slice(limit))

@@ -10,6 +10,8 @@ from uuid import uuid4
 import pyarrow as pa
 
 import lakemark
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation
 
 SCHEMA = pa.schema(
     [("id", pa.string()), ("region", pa.string()), ("ts", pa.int64()), ("v", pa.int32())]
@@ -88,3 +90,19 @@ def write_many(table: lakemark.Table, times: Iterable[int]) -> None:
     """Commit a version of one row for each time."""
     for ts in times:
         table.upsert(rows(("a", "north", ts, ts)))
+
+
+def operations(table: lakemark.Table) -> list[str]:
+    """Return the operation of each completed instant."""
+    opened = open_table(StorageLocation(table.location))
+    return [opened.store.read_commit(one).operation for one in opened.timeline.completed()]
+
+
+def files(table: lakemark.Table) -> list[str]:
+    """Return the paths of the files of the newest slices."""
+    found = []
+    for one in open_table(StorageLocation(table.location)).view().latest_slices():
+        found += [log.path for log in one.logs]
+        if one.base is not None:
+            found.append(one.base.path)
+    return sorted(found)

@@ -26,7 +26,16 @@ from lakemark.storage import StorageLocation
 from lakemark.write.sorted_runs import SortedRuns, SortMode
 from tests.depth import examples
 from tests.golden.golden_table import unpack
-from tests.unit.operations.tables import FAST, SCHEMA, contents, instants, reopen, rows
+from tests.unit.operations.tables import (
+    FAST,
+    SCHEMA,
+    contents,
+    files,
+    instants,
+    operations,
+    reopen,
+    rows,
+)
 
 TYPES = ("MERGE_ON_READ", "COPY_ON_WRITE")
 INDEXES = ("lookup", "bucket")
@@ -57,21 +66,6 @@ def stored(table: lakemark.Table) -> list[Row]:
     """Read all rows, as a new process would; a key may be there twice."""
     found = reopen(table.location).snapshot(SCHEMA.names).read_all().to_pylist()
     return sorted((row["id"], row["region"], row["ts"], row["v"]) for row in found)
-
-
-def operations(table: lakemark.Table) -> list[str]:
-    opened = open_table(StorageLocation(table.location))
-    return [opened.store.read_commit(one).operation for one in opened.timeline.completed()]
-
-
-def files(table: lakemark.Table) -> list[str]:
-    """Return the paths of the files of the newest slices."""
-    found = []
-    for one in open_table(StorageLocation(table.location)).view().latest_slices():
-        found += [log.path for log in one.logs]
-        if one.base is not None:
-            found.append(one.base.path)
-    return sorted(found)
 
 
 def region_of(key: str) -> str:

@@ -1,0 +1,178 @@
+"""A bulk insert on Spark stores the rows of a DataFrame in one commit."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import lakemark
+from lakemark.errors import InvalidConfig, InvalidRecords, Unsupported
+from lakemark.model.commit_metadata import WriteStat
+from lakemark.operations.bulk_insert import ShareInsert
+from lakemark.spark import bulk_insert, insert_shares
+from tests.unit.operations.tables import SCHEMA, files, operations
+
+pytestmark = pytest.mark.spark
+
+_ROWS = 3000
+_VALUES = (
+    "concat('k', lpad(cast(id * 7919 % 3000 as string), 5, '0')) as id",
+    "concat('r', cast(id % 3 as string)) as region",
+    "id as ts",
+    "cast(id * 2 as bigint) as v",
+)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> lakemark.Table:
+    return lakemark.create(
+        tmp_path / "orders",
+        schema=SCHEMA,
+        record_key="id",
+        partition_by="region",
+        ordering="ts",
+        index="lookup",
+    )
+
+
+def frame(spark: SparkSession, tasks: int = 4) -> DataFrame:
+    return spark.range(0, _ROWS, 1, tasks).selectExpr(*_VALUES)
+
+
+def expected(rows: DataFrame) -> list[dict[str, object]]:
+    return sorted((row.asDict() for row in rows.collect()), key=str)
+
+
+def data_files(table: lakemark.Table) -> list[str]:
+    """Return the paths of all base files on the disk."""
+    root = Path(table.location)
+    paths = (str(path.relative_to(root)) for path in root.rglob("*.parquet"))
+    return sorted(path for path in paths if not path.startswith(".hoodie"))
+
+
+def timeline_names(table: lakemark.Table) -> list[str]:
+    return sorted(path.name for path in (Path(table.location) / ".hoodie/timeline").iterdir())
+
+
+def stored(table: lakemark.Table) -> list[dict[str, object]]:
+    found = lakemark.open(table.location).snapshot(SCHEMA.names).read_all().to_pylist()
+    return sorted(found, key=str)
+
+
+@pytest.mark.parametrize(
+    ("sort", "tasks"), [("none", None), ("partition", None), ("global", 3), ("global", None)]
+)
+def test_rows_of_a_dataframe_are_inserted_in_one_commit(
+    spark: SparkSession, table: lakemark.Table, sort: str, tasks: int | None
+) -> None:
+    rows, before = frame(spark), operations(table)
+    result = bulk_insert(table, rows, sort=sort, tasks=tasks)
+    assert result.inserts == _ROWS
+    assert operations(table) == [*before, "BULK_INSERT"]
+    assert stored(table) == expected(rows)
+    assert result.files == len(files(table))
+    assert not lakemark.open(table.location).metadata_differences()
+
+
+def test_a_global_sort_divides_the_keys_of_a_partition_among_the_files(
+    spark: SparkSession, table: lakemark.Table
+) -> None:
+    bulk_insert(table, frame(spark), sort="global", tasks=6)
+    ranges: dict[str, list[tuple[str, str]]] = {}
+    for path in files(table):
+        keys = pq.read_table(Path(table.location) / path, columns=["id"]).column("id")
+        assert pc.all(pc.less(keys[:-1], keys[1:])).as_py() in (True, None), "sorted in the file"
+        low, high = pc.min_max(keys).as_py().values()
+        ranges.setdefault(path.partition("/")[0], []).append((low, high))
+    assert max(map(len, ranges.values())) > 1, "a partition is divided among tasks"
+    for each in ranges.values():
+        assert all(one[1] < other[0] for one, other in pairwise(sorted(each)))
+
+
+def test_a_later_upsert_finds_the_rows(spark: SparkSession, table: lakemark.Table) -> None:
+    bulk_insert(table, frame(spark), sort="global", tasks=2)
+    newest = frame(spark).limit(50).selectExpr("id", "region", "ts + 10000 as ts", "v")
+    table.upsert(pa.Table.from_pylist([row.asDict() for row in newest.collect()], SCHEMA))
+    found = stored(table)
+    assert len(found) == _ROWS
+    assert sum(int(str(row["ts"])) >= 10_000 for row in found) == 50
+
+
+@pytest.mark.parametrize("sort", ["none", "global"])
+def test_a_row_that_cannot_be_stored_undoes_the_whole_insert(
+    spark: SparkSession, table: lakemark.Table, sort: str
+) -> None:
+    bad = frame(spark).selectExpr("nullif(id, 'k00007') as id", "region", "ts", "v")
+    with pytest.raises(InvalidRecords, match="record key"):
+        bulk_insert(table, bad, sort=sort)
+    assert data_files(table) == []
+    assert not lakemark.open(table.location).timeline.pending()
+    table.upsert(pa.Table.from_pylist([{"id": "a", "region": "r1", "ts": 1, "v": 1}], SCHEMA))
+    assert len(stored(table)) == 1
+
+
+def test_a_share_whose_rows_arrive_in_another_order_is_written_again(
+    spark: SparkSession, table: lakemark.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task of the first attempt writes a file, is lost, and then reads its rows in reverse."""
+    rows, attempts = frame(spark, tasks=1), list[str]()
+    original = insert_shares._run
+
+    def run(divided: DataFrame, share_insert: ShareInsert) -> list[WriteStat]:
+        attempts.append(share_insert.context.instant)
+        if len(attempts) == 1:
+            original(divided, share_insert)
+            divided = divided.orderBy("ts", ascending=False).coalesce(1)
+        return original(divided, share_insert)
+
+    monkeypatch.setattr(insert_shares, "_run", run)
+    result = bulk_insert(table, rows)
+    assert len(set(attempts)) == 2, "the first attempt was rolled back"
+    assert stored(table) == expected(rows)
+    assert sorted(data_files(table)) == files(table)
+    assert result.inserts == _ROWS
+
+
+def test_the_order_of_arrival_does_not_change_the_files_of_a_global_sort(
+    spark: SparkSession, table: lakemark.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, attempts = frame(spark, tasks=1), list[str]()
+    original = insert_shares._run
+
+    def run(divided: DataFrame, share_insert: ShareInsert) -> list[WriteStat]:
+        attempts.append(share_insert.context.instant)
+        original(divided.orderBy("ts", ascending=False).coalesce(1), share_insert)
+        return original(divided.orderBy("ts").coalesce(1), share_insert)
+
+    monkeypatch.setattr(insert_shares, "_run", run)
+    bulk_insert(table, rows, sort="global", tasks=1)
+    assert len(attempts) == 1, "the second task found its own bytes"
+    assert stored(table) == expected(rows)
+
+
+def test_wrong_arguments_are_refused_before_an_instant_exists(
+    spark: SparkSession, table: lakemark.Table
+) -> None:
+    more = frame(spark).selectExpr("*", "'x' as extra")
+    before = timeline_names(table)
+    with pytest.raises(InvalidConfig, match="extra"):
+        bulk_insert(table, more)
+    with pytest.raises(InvalidConfig, match="tasks is 0; pass a positive integer"):
+        bulk_insert(table, frame(spark), sort="global", tasks=0)
+    with pytest.raises(InvalidConfig, match="tasks is 3, but with sort='none'"):
+        bulk_insert(table, frame(spark), tasks=3)
+    assert timeline_names(table) == before
+    bulk_insert(table, more, add_columns=True)
+    assert "extra" in lakemark.open(table.location).snapshot().schema.names
+
+
+def test_a_table_with_buckets_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    buckets = lakemark.create(tmp_path / "buckets", schema=SCHEMA, record_key="id")
+    with pytest.raises(Unsupported, match=r"bucket index.*index='lookup'"):
+        bulk_insert(buckets, frame(spark))
