@@ -1,12 +1,16 @@
-"""Measures upserts into a table whose index must be searched, beside Apache Hudi.
+"""Measures writes to tables whose index must be searched, beside Apache Hudi.
 
-Apache Hudi creates a merge-on-read table by a bulk insert. Then each engine upserts the same rows
-into copies of it: half of them change scattered rows, the others are new. Each engine runs alone,
-in its own process, with two threads and the same heap. The first upsert includes the start of
-Python's modules, or the compilation of Java's code; the steady time is the median of the others.
-Afterwards each engine sums up the rows of its last copy, which must be the expected sums.
+``bulk_insert``: each engine creates tables from the same rows. ``simple``, ``bloom`` and
+``record_index``: Apache Hudi creates a merge-on-read table by a bulk insert. Then each engine
+upserts the same rows into copies of it: half of them change scattered rows, the others are new. The
+table of ``record_index`` is also queried for one key (``lookup``).
 
-``python -m benchmarks.index [--rows N] [--changes N] [--only INDEX,…] [--engines NAME,…]``
+Each engine runs alone, in its own process, with two threads and the same heap. The first run
+includes the start of Python's modules, or the compilation of Java's code; the steady time is the
+median of the others. Afterwards each engine sums up the rows of its last table, which must be the
+expected sums.
+
+``python -m benchmarks.index [--rows N] [--changes N] [--only GROUP,…] [--engines NAME,…]``
 """
 
 from __future__ import annotations
@@ -25,17 +29,27 @@ import pyarrow.parquet as pq
 from benchmarks import orders, tables
 from benchmarks.engines import Engine, add_options, work_folder
 from benchmarks.merge import check, copy
-from benchmarks.peers.read_contract import ReadAnswer, Sums
-from benchmarks.peers.upsert_contract import UpsertTask
+from benchmarks.peers.change_contract import ChangeTask
+from benchmarks.peers.read_contract import ReadAnswer, ReadQuery, ReadTask, Sums
 from benchmarks.read_figures import Figures
 
 LAKEMARK = "lakemark"
-_HUDI = "benchmarks.peers.hudi_upsert"
+HUDI = "hudi"
+_LAKEMARK_UPSERT = "benchmarks.peers.lakemark_upsert"
+_HUDI_UPSERT = "benchmarks.peers.hudi_upsert"
 ENGINES = {
-    LAKEMARK: Engine("benchmarks.peers.lakemark_upsert", on_spark35=False),
-    "hudi": Engine(_HUDI),
+    LAKEMARK: Engine(_LAKEMARK_UPSERT, on_spark35=False),
+    HUDI: Engine(_HUDI_UPSERT),
 }
-_CREATE = Engine(_HUDI, ("--create",))
+_CREATORS = {
+    LAKEMARK: Engine(_LAKEMARK_UPSERT, ("--create",), on_spark35=False),
+    HUDI: Engine(_HUDI_UPSERT, ("--create",)),
+}
+_READERS = {
+    LAKEMARK: Engine("benchmarks.peers.lakemark_read", on_spark35=False),
+    HUDI: Engine("benchmarks.peers.spark_read", ("--engine", HUDI)),
+}
+RECORD_INDEX = "record_index"
 _PARTITIONS = 8
 #: How many rows are generated at a time.
 _CHUNK_ROWS = 200_000
@@ -71,7 +85,26 @@ class Run:
         pq.write_table(changed_rows(arguments.rows, arguments.changes), self._changes)
         self._expected = expected_sums(arguments.rows, arguments.changes)
 
-    def measure(self, index: str) -> None:
+    def measure_bulk_insert(self) -> None:
+        """Have every engine create tables from all rows.
+
+        Raises:
+            RuntimeError: an engine failed, or its table has other rows.
+        """
+        print(f"bulk_insert: {self._arguments.rows:,} rows", flush=True)
+        created = rows_sums(np.arange(self._arguments.rows))
+        self._figures.note({name: self._create(name, created) for name in self._arguments.engines})
+
+    def _create(self, name: str, created: Sums) -> ReadAnswer:
+        folder = self._folder / f"bulk_insert-{name}"
+        folder.mkdir()
+        paths = tuple(folder / str(number) for number in range(self._arguments.repeats))
+        answer = self._run(_CREATORS[name], self._task("bulk_insert", paths, self._rows, folder))
+        check(name, answer, created)
+        rmtree(folder)
+        return answer
+
+    def measure_upserts(self, index: str) -> None:
         """Have every engine upsert into copies of a table with this index.
 
         Raises:
@@ -81,35 +114,53 @@ class Run:
             f"{index}: {self._arguments.changes:,} rows into {self._arguments.rows:,}", flush=True
         )
         table = self._folder / index
-        task = self._task(index, (table,), self._rows, f"{index}-create")
-        _CREATE.run(task.to_json(), Path(task.answer_path).parent)
-        answers = {name: self._upsert(index, name, table) for name in self._arguments.engines}
+        scratch = self._folder / f"{index}-create"
+        scratch.mkdir()
+        self._run(_CREATORS[HUDI], self._task(index, (table,), self._rows, scratch))
+        self._figures.note(
+            {name: self._upsert(index, name, table) for name in self._arguments.engines}
+        )
+        if index == RECORD_INDEX:
+            self._figures.note(
+                {name: self._look_up(name, table) for name in self._arguments.engines}
+            )
         rmtree(table)
-        self._figures.note(answers)
 
     def _upsert(self, index: str, name: str, table: Path) -> ReadAnswer:
         folder = self._folder / f"{index}-{name}"
         folder.mkdir()
         copies = tuple(copy(table, folder / str(n)) for n in range(self._arguments.repeats))
-        task = self._task(index, copies, self._changes, f"{index}-{name}-log")
-        ENGINES[name].run(task.to_json(), Path(task.answer_path).parent)
-        answer = ReadAnswer.read(Path(task.answer_path))
+        answer = self._run(ENGINES[name], self._task(index, copies, self._changes, folder))
         check(name, answer, self._expected)
         rmtree(folder)
         return answer
 
-    def _task(
-        self, index: str, copies: tuple[Path, ...], rows: Path, scratch_name: str
-    ) -> UpsertTask:
-        scratch = self._folder / scratch_name
-        scratch.mkdir()
-        return UpsertTask(
-            index,
-            tuple(map(str, copies)),
-            str(rows),
-            str(scratch / "answer.json"),
+    def _look_up(self, name: str, table: Path) -> ReadAnswer:
+        folder = self._folder / f"lookup-{name}"
+        folder.mkdir()
+        number = np.array([self._arguments.rows // 3])
+        query = ReadQuery("lookup", key=orders.keys(number)[0].as_py())
+        task = ReadTask(
+            str(table),
+            (),
+            str(folder / "answer.json"),
             self._arguments.driver_memory,
+            max(4, self._arguments.repeats),
+            (query,),
         )
+        answer = self._run(_READERS[name], task)
+        check(name, answer, rows_sums(number))
+        return answer
+
+    def _run(self, engine: Engine, task: ChangeTask | ReadTask) -> ReadAnswer:
+        answer_path = Path(task.answer_path)
+        engine.run(task.to_json(), answer_path.parent)
+        return ReadAnswer.read(answer_path)
+
+    def _task(self, name: str, paths: tuple[Path, ...], rows: Path, scratch: Path) -> ChangeTask:
+        answer_path = str(scratch / "answer.json")
+        memory = self._arguments.driver_memory
+        return ChangeTask(name, tuple(map(str, paths)), answer_path, memory, str(rows))
 
     def report(self) -> dict[str, object]:
         """Return settings and figures for the JSON report."""
@@ -136,11 +187,15 @@ def changed_rows(rows: int, changes: int) -> pa.Table:
 
 def expected_sums(rows: int, changes: int) -> Sums:
     """Compute the sums of the rows after an upsert."""
-    total = tables.sums(changed_rows(rows, changes).to_batches())
-    updated = _updated(rows, changes)
-    for chunk in _chunks(np.arange(rows)):
-        kept = chunk[~np.isin(chunk, updated, assume_unique=True)]
-        total += tables.sums(orders.rows(kept, _PARTITIONS).to_batches())
+    kept = np.setdiff1d(np.arange(rows), _updated(rows, changes), assume_unique=True)
+    return rows_sums(kept) + tables.sums(changed_rows(rows, changes).to_batches())
+
+
+def rows_sums(numbers: orders.Numbers) -> Sums:
+    """Compute the sums of the first versions of these rows."""
+    total = Sums()
+    for chunk in _chunks(numbers):
+        total += tables.sums(orders.rows(chunk, _PARTITIONS).to_batches())
     return total
 
 
@@ -159,7 +214,10 @@ def _chunks(numbers: orders.Numbers) -> Iterator[orders.Numbers]:
 
 
 GROUPS: dict[str, Callable[[Run], None]] = {
-    name: partial(Run.measure, index=name) for name in ("bloom", "simple")
+    "bulk_insert": Run.measure_bulk_insert,
+    **{
+        name: partial(Run.measure_upserts, index=name) for name in ("simple", "bloom", RECORD_INDEX)
+    },
 }
 
 

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from benchmarks import orders, tables
 from benchmarks.engines import Engine, add_options, work_folder
 from benchmarks.order_merger import MERGER
-from benchmarks.peers.compact_contract import CompactTask
+from benchmarks.peers.change_contract import ChangeTask
 from benchmarks.peers.read_contract import ReadAnswer, Sums
 from benchmarks.read_figures import Figures
 from lakemark.config.merger_name import MergerName
@@ -88,7 +88,7 @@ class Run:
         scratch = self.folder / f"{query}-{name}"
         scratch.mkdir()
         copies = [copy(original, scratch / str(n)) for n in range(self._arguments.repeats)]
-        task = CompactTask(
+        task = ChangeTask(
             query,
             tuple(str(path) for path in copies),
             str(scratch / "answer.json"),

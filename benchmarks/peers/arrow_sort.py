@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from benchmarks.orders import KEY, ORDERING
-from benchmarks.peers.compact_contract import CompactTask
+from benchmarks.peers.change_contract import ChangeTask
 from benchmarks.peers.read_contract import ReadAnswer, Sums, change_each, peak_memory_bytes
 from benchmarks.tables import sums
 from lakemark.model.meta_columns import RECORD_KEY
@@ -26,7 +26,7 @@ _ORDER = [(KEY, "ascending"), (ORDERING, "ascending")]
 
 
 def main() -> None:
-    task = CompactTask.from_json(Path(sys.argv[1]).read_text())
+    task = ChangeTask.from_json(Path(sys.argv[1]).read_text())
     rows = _rows(task.tables[0])
     merged: list[pa.Table] = []
 

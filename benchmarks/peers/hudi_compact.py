@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from benchmarks.peers.compact_contract import CompactTask
+from benchmarks.peers.change_contract import ChangeTask
 from benchmarks.peers.read_contract import ReadAnswer, change_each, peak_memory_bytes
 from benchmarks.peers.spark_read import stored_sums
 from benchmarks.peers.spark_session import local_session
@@ -20,7 +20,7 @@ _OPTIONS = {
 
 
 def main() -> None:
-    task = CompactTask.from_json(Path(sys.argv[1]).read_text())
+    task = ChangeTask.from_json(Path(sys.argv[1]).read_text())
     jars = resolve([HUDI_COORDINATE], cache_home() / "jars")
     spark = local_session("compact", task.driver_memory, jars, HUDI_SETTINGS)
     hudi = ApacheHudi(spark)

@@ -12,10 +12,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from benchmarks.orders import KEY, ORDERING, PARTITION
+from benchmarks.peers.change_contract import ChangeTask
 from benchmarks.peers.read_contract import ReadAnswer, change_each, peak_memory_bytes
 from benchmarks.peers.spark_read import stored_sums
 from benchmarks.peers.spark_session import local_session
-from benchmarks.peers.upsert_contract import UpsertTask
 from benchmarks.tables import NAME
 from streamer.toolchain import cache_home, resolve
 from tests.interop.oracle_server import HUDI_COORDINATE, HUDI_SETTINGS
@@ -35,16 +35,16 @@ _OPTIONS = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("task", type=lambda path: UpsertTask.from_json(Path(path).read_text()))
+    parser.add_argument("task", type=lambda path: ChangeTask.from_json(Path(path).read_text()))
     parser.add_argument("--create", action="store_true")
     arguments = parser.parse_args()
-    task: UpsertTask = arguments.task
+    task: ChangeTask = arguments.task
     jars = resolve([HUDI_COORDINATE], cache_home() / "jars")
     spark = local_session("upsert", task.driver_memory, jars, HUDI_SETTINGS)
     operation = "bulk_insert" if arguments.create else "upsert"
 
     def write(path: str) -> None:
-        rows = spark.read.parquet(task.changes_path)
+        rows = spark.read.parquet(task.rows_path)
         options = {**_OPTIONS, **index_options(task.name)}
         writer = rows.write.format("hudi").mode("append").options(**options)
         writer.option("hoodie.datasource.write.operation", operation).save(path)
@@ -58,13 +58,13 @@ def main() -> None:
 
 
 def index_options(name: str) -> dict[str, str]:
-    """Return the options of an index: ``simple``, ``bloom`` or ``record_index``."""
+    """Return the options of an index; tables of other names have the index ``SIMPLE``."""
     if name == "record_index":
         return {
             "hoodie.index.type": "RECORD_INDEX",
             "hoodie.metadata.record.index.enable": "true",
         }
-    return {"hoodie.index.type": name.upper()}
+    return {"hoodie.index.type": "BLOOM" if name == "bloom" else "SIMPLE"}
 
 
 def _process_id(spark: SparkSession) -> int:

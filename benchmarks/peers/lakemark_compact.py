@@ -10,7 +10,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.peers.compact_contract import CompactTask
+from benchmarks.peers.change_contract import ChangeTask
 from benchmarks.peers.read_contract import ReadAnswer, Sums, change_each, peak_memory_bytes
 from benchmarks.tables import Layout, compact, sums
 from lakemark.operations.open_table import open_table
@@ -22,10 +22,10 @@ _ONE_GROUP = Layout(rows=0, partitions=1, buckets=1)
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("task", type=lambda path: CompactTask.from_json(Path(path).read_text()))
+    parser.add_argument("task", type=lambda path: ChangeTask.from_json(Path(path).read_text()))
     parser.add_argument("--merger")
     arguments = parser.parse_args()
-    task: CompactTask = arguments.task
+    task: ChangeTask = arguments.task
 
     def run(path: str) -> None:
         compact(Path(path), _ONE_GROUP, arguments.merger)

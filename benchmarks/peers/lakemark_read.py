@@ -7,9 +7,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
-
-from benchmarks.orders import KEY
 from benchmarks.peers.read_contract import (
     ReadAnswer,
     Reading,
@@ -19,9 +16,7 @@ from benchmarks.peers.read_contract import (
     timed,
 )
 from benchmarks.tables import sums
-from lakemark.metadata.metadata_table_opener import open_metadata_table
-from lakemark.metadata.record_index import RecordIndex
-from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.operations.open_table import open_table
 from lakemark.read.queries import Query, ReadOptimized, Snapshot
 from lakemark.read.scan import Scan
 from lakemark.storage import StorageLocation
@@ -54,24 +49,10 @@ def _reading(task: ReadTask, query: ReadQuery) -> Reading:
 
 
 def _scan(path: str, query: ReadQuery) -> Scan:
+    # Planning looks the key up in the record index.
+    keys = None if query.key is None else [query.key]
     table = open_table(StorageLocation(path))
-    if query.key is None:
-        return table.scan(_QUERIES[query.query_type], where=query.where)
-    scan = table.scan(_QUERIES[query.query_type], where=f"{KEY} = '{query.key}'")
-    groups = _groups_of(table, query.key)
-    return scan.with_slices([s for s in scan.slices if s.group.file_id in groups])
-
-
-def _groups_of(table: OpenTable, key: str) -> set[str]:
-    """Look up the ids of the file groups of a key in the record index."""
-    metadata = open_metadata_table(
-        table.storage, table.properties, table.timeline, table.store.clock
-    )
-    if metadata is None:
-        message = f"{table.location.url} has no metadata table; it was to be written with one"
-        raise LookupError(message)
-    found = RecordIndex(metadata).lookup(pa.array([key]))
-    return set(found.column("file_id").to_pylist())
+    return table.scan(_QUERIES[query.query_type], where=query.where, record_keys=keys)
 
 
 if __name__ == "__main__":

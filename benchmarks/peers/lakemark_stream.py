@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -28,15 +28,24 @@ _WORK_DONE = ("BatchWritten", "CompactionCompleted", "ServiceCompleted")
 
 def main() -> None:
     task = Task.from_json(Path(sys.argv[1]).read_text())
+    run(task, [Path(sys.executable).with_name("lakemark")], sys.argv[2:])
+
+
+def run(task: Task, program: Sequence[str | Path], flags: Sequence[str] = ()) -> None:
+    """Run a pipeline until it has caught up, and write the answer.
+
+    Args:
+        task: the task.
+        program: the command line of lakemark, without its arguments.
+        flags: further flags of ``lakemark run``.
+    """
     scratch = Path(task.scratch_path)
     events_path, pipeline = scratch / "events.jsonl", scratch / "pipeline.yaml"
     events_path.unlink(missing_ok=True)
     pipeline.write_text(yaml.safe_dump(pipeline_tree(task), sort_keys=False))
     # An installation has this archive (``make jars``); its creation is not measured.
     class_archive.make(find_java(), find_spark())
-    lakemark = Path(sys.executable).with_name("lakemark")
-    command: list[str | Path] = [lakemark, "run", pipeline, "--events", events_path, *sys.argv[2:]]
-    subprocess.run(command, check=True)
+    subprocess.run([*program, "run", pipeline, "--events", events_path, *flags], check=True)
     with events_path.open() as lines:
         answer(map(json.loads, lines)).write(Path(task.answer_path))
 
