@@ -195,8 +195,9 @@ def open(
             and its commits do not record the number.
         partition_change: what ``upsert`` does with a row whose record key exists in another
             partition, in a table without a bucket index. ``move`` deletes it there, as the indexes
-            of Apache Hudi do whose names begin with ``GLOBAL_``; ``allow`` writes a second row.
-            None continues as the commits of lakemark record, or else means ``allow``.
+            of Apache Hudi do whose names begin with ``GLOBAL_``; ``allow`` writes a second row, or
+            refuses the row if the table has a record index. None continues as the commits of
+            lakemark record, or else means ``allow``.
         timezone: time zone of the table's instants, for a table whose timeline is in local time.
         lock_provider: ``storage``, ``file_system`` or ``in_process``. All writers of a table need
             the same provider. If Apache Hudi also writes the table and the table is on a local

@@ -155,13 +155,13 @@ def write_files(to: TableWriter, rows: Iterable[Row]) -> list[WriteStat]:
 
 def write_files_of(to: TableWriter, context: WriteContext, rows: Iterable[Row]) -> list[WriteStat]:
     """Write the files of an instant that has begun."""
-    made, is_new = changes(rows), None
-    if to.settings.global_keys:
+    made, stored = changes(rows), None
+    if to.settings.global_keys and made.num_rows:
         moved = to.move_rows(context, made)
-        made, is_new = moved.changes, moved.is_new
+        made, stored = pa.concat_tables([made.slice(0, 0), *moved.apply([made])]), moved.stored
     if not made.num_rows:
         return []
-    placed = to.assign(context, made, is_new=is_new)
+    placed = to.assign(context, made, stored=stored)
     written = (
         write_file_group(context, placed.assignment.task(bucket), [part])
         for bucket, part in divide(made, placed.numbers)

@@ -1,8 +1,8 @@
 """The record level index: the metadata table's record index has the location of each record key.
 
 The keys of a whole batch are looked up at once, and no data file is read. A key is unique in the
-whole table. So a change of a key whose row is in another partition is refused, because it would
-give the key a second row.
+whole table. So if rows do not move (``lakemark.index.global_keys``), a change of a key whose row is
+in another partition is refused, because it would give the key a second row.
 
 The index has no deleted keys. So if a merge-on-read table has only the delete of a key in a log, a
 later change of the key goes to a base file as a new key, even if its event is older than the
@@ -23,7 +23,11 @@ import pyarrow.compute as pc
 from lakemark.errors import Refused
 from lakemark.index.index import NEW_KEY
 from lakemark.index.key_search import SearchedGroup
+from lakemark.index.stored_keys import StoredKeys
 from lakemark.metadata.record_index import RecordIndex
+
+#: Separates a partition path from a file id; neither contains this character.
+_SEPARATOR = "\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,26 @@ class RecordLevelIndex:
         if isinstance(distinct, pa.ChunkedArray):
             distinct = distinct.combine_chunks()
         return cls(index.lookup(distinct).combine_chunks())
+
+    def stored_keys(self, groups: Sequence[SearchedGroup]) -> StoredKeys:
+        """Return the file groups of the keys, in any partition.
+
+        Args:
+            groups: all file groups of the table.
+
+        Raises:
+            Refused: the index locates a key in a file group that queries do not read.
+        """
+        ids = (group.readable.group for group in groups)
+        names = [f"{one.partition_path}{_SEPARATOR}{one.file_id}" for one in ids]
+        places = (self.locations[name] for name in ("partition_path", "file_id"))
+        wanted = pc.binary_join_element_wise(*places, _SEPARATOR)
+        found = _index_in(wanted, pa.array(names, pa.string()))
+        numbers: npt.NDArray[np.int32] = np.asarray(found)
+        if (numbers == NEW_KEY).any():
+            at = int(np.flatnonzero(numbers == NEW_KEY)[0])
+            raise _not_read(self.locations.slice(at, 1).to_pylist()[0])
+        return StoredKeys(groups, self.locations["record_key"].combine_chunks(), numbers)
 
     def tag(
         self, groups: Sequence[SearchedGroup], record_keys: pa.Array | pa.ChunkedArray
@@ -88,16 +112,22 @@ def _index_in(values: pa.Array | pa.ChunkedArray, among: pa.Array | pa.ChunkedAr
 
 
 def _not_here(location: Mapping[str, str], path: str | None) -> Refused:
-    key, stored, file_id = (location[n] for n in ("record_key", "partition_path", "file_id"))
+    key, stored = location["record_key"], location["partition_path"]
     if stored == path:
-        return Refused(
-            f"the record index has record key {key!r} in file group {file_id} of partition "
-            f"{stored!r}, which queries do not read; find the differences with lakemark table "
-            "check, and build the index again (--rebuild --run)"
-        )
+        return _not_read(location)
     return Refused(
         f"record key {key!r} has a row in partition {stored!r}, and a change has it in "
         f"{'a new' if path is None else 'the'} partition{'' if path is None else f' {path!r}'}; "
         "keys of a table with a record index are unique in the whole table, so nothing was "
-        "written; delete the row first, in another batch, or correct the partition of the change"
+        "written; open the table with partition_change='move' to move the row, or correct the "
+        "partition of the change"
+    )
+
+
+def _not_read(location: Mapping[str, str]) -> Refused:
+    key, stored, file_id = (location[n] for n in ("record_key", "partition_path", "file_id"))
+    return Refused(
+        f"the record index has record key {key!r} in file group {file_id} of partition {stored!r}, "
+        "which queries do not read; find the differences with lakemark table check, and build the "
+        "index again (--rebuild --run)"
     )

@@ -20,7 +20,6 @@ from lakemark.config.parquet_settings import ParquetSettings
 from lakemark.index.index import NEW_KEY, Index
 from lakemark.index.key_search import SearchedGroup
 from lakemark.index.lookup import new_file_id
-from lakemark.merge.key_codes import Mask
 from lakemark.model.changes import CHANGE_KIND, ChangeKind
 from lakemark.model.file_slice import FileSlice
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
@@ -60,7 +59,7 @@ class LookupAssigner:
     is_merge_on_read: bool
     deletes_may_add: bool = False
 
-    def assign(self, changes: pa.Table, is_new: Mask | None = None) -> AssignedChanges:
+    def assign(self, changes: pa.Table) -> AssignedChanges:
         """Return the file group of each change.
 
         All changes of a new key go to the same file group. A new key that the batch only deletes is
@@ -68,8 +67,6 @@ class LookupAssigner:
 
         Args:
             changes: all changes of the commit, with the columns for key, path and kind.
-            is_new: which changes have new keys, even if a file still has an old row or a delete of
-                the key; None to look up the keys of all changes.
 
         Raises:
             SnapshotChanged: a file of the table was deleted.
@@ -79,8 +76,7 @@ class LookupAssigner:
         changes = changes.select([RECORD_KEY, PARTITION_PATH, CHANGE_KIND])
         assignment = AssignmentBuilder.of(self.view, changes.num_rows)
         for path, rows in rows_by_partition(changes):
-            added = None if is_new is None else is_new[rows]
-            targets = self._assign_in(path, changes.take(pa.array(rows)), added)
+            targets = self._assign_in(path, changes.take(pa.array(rows)))
             assignment.numbers[rows] = targets.numbers
             for number, current in enumerate(targets.slices):
                 new_id = new_file_id(number, path, self.instant, self.table_name)
@@ -88,13 +84,11 @@ class LookupAssigner:
             assignment.adding |= {Bucket(path, number) for number in targets.adding}
         return assignment.build()
 
-    def _assign_in(self, path: str, changes: pa.Table, known_new: Mask | None) -> _Targets:
+    def _assign_in(self, path: str, changes: pa.Table) -> _Targets:
         """Assign the changes of one partition."""
         groups = searched_groups(self.view, path)
         keys = changes.column(RECORD_KEY)
         positions = self.index.tag(groups, keys)
-        if known_new is not None:
-            positions[known_new] = NEW_KEY
         updated, codes = np.unique(positions, return_inverse=True)
         is_new = positions == NEW_KEY
         has_new = bool(is_new.any())

@@ -10,6 +10,7 @@ than any usual bucket count. A table with consistent hashing has files of hash r
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 
 from lakemark.config.keys import GLOBAL_LOOKUP, INDEX, LOOKUP
@@ -19,7 +20,6 @@ from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.index.bucket import BucketIndex, find_bucket
 from lakemark.index.hash_ring import RINGS_FOLDER
 from lakemark.index.stored_rows import may_be_hashed
-from lakemark.metadata.partition_kind import has_record_index
 from lakemark.model.action import COMMITS
 from lakemark.model.file_slice import FileSlice
 from lakemark.operations.open_table import OpenTable
@@ -92,7 +92,7 @@ class PartitionChange(StrEnum):
 
 def has_global_keys(table: OpenTable) -> bool:
     """Return whether an active commit of lakemark was written with keys of the whole table."""
-    return _records_index(table, GLOBAL_LOOKUP)
+    return _records_index(table, (GLOBAL_LOOKUP,))
 
 
 def keeps_keys_global(table: OpenTable, rule: PartitionChange | None, *, looks_up: bool) -> bool:
@@ -125,18 +125,17 @@ def keeps_keys_global(table: OpenTable, rule: PartitionChange | None, *, looks_u
         )
         raise InvalidConfig(message)
     if recorded or rule is PartitionChange.MOVE:
-        _check_moves(table)
+        check_moves(table)
         return True
     return False
 
 
-def _check_moves(table: OpenTable) -> None:
-    if has_record_index(table.properties):
-        message = (
-            f"table {table.location.url} has a record index, with which lakemark moves no rows to "
-            "other partitions; leave out partition_change='move', so that such a change is refused"
-        )
-        raise Unsupported(message)
+def check_moves(table: OpenTable) -> None:
+    """Check that the table's merger allows moving rows to other partitions.
+
+    Raises:
+        Unsupported: the merger reads whole rows, or fills columns.
+    """
     settings = merge_settings(table.properties)
     if settings.mode is MergeMode.CUSTOM or settings.partial_update:
         merger = "a custom merger" if settings.mode is MergeMode.CUSTOM else "partial updates"
@@ -163,7 +162,7 @@ def has_bucket_index(table: OpenTable, buckets: int | None = None) -> bool:
     if table.first_ring_count is not None:
         return False
     slices, usual = table.view().slices_for_writing(), max(buckets or 0, _USUAL_BUCKETS)
-    if not slices and _records_index(table, LOOKUP):
+    if not slices and _records_index(table, (LOOKUP, GLOBAL_LOOKUP)):
         return False
     hashed = [one for one in slices if _is_hashed(one, usual)]
     if len(hashed) == len(slices):
@@ -198,10 +197,20 @@ def not_bucketed(table: OpenTable, setting: str) -> InvalidConfig:
     )
 
 
-def _records_index(table: OpenTable, name: str) -> bool:
-    """Return whether an active commit of lakemark records an index of this name."""
+def is_index_open(table: OpenTable) -> bool:
+    """Return whether the table has no file group yet, and no commit that decides its index.
+
+    Raises:
+        HudiError: a file cannot be read.
+    """
+    is_decided = table.bucket_count is not None or table.first_ring_count is not None
+    return not is_decided and not table.view().slices_for_writing()
+
+
+def _records_index(table: OpenTable, names: Collection[str]) -> bool:
+    """Return whether an active commit of lakemark records an index of one of these names."""
     commits = reversed(table.timeline.completed(*COMMITS))
-    return any(table.store.read_commit(one).extra_metadata.get(INDEX) == name for one in commits)
+    return any(table.store.read_commit(one).extra_metadata.get(INDEX) in names for one in commits)
 
 
 def _is_hashed(file_slice: FileSlice, usual: int) -> bool:

@@ -19,7 +19,7 @@ from lakemark.index.global_keys import MovedChanges, move_rows
 from lakemark.index.index import Index, NewKeysIndex
 from lakemark.index.lookup import LookupIndex
 from lakemark.index.record_level import RecordLevelIndex
-from lakemark.merge.key_codes import Mask
+from lakemark.index.stored_keys import StoredKeys
 from lakemark.metadata.partition_kind import has_record_index
 from lakemark.model.action import COMMITS, REPLACING, Action
 from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
@@ -197,19 +197,26 @@ class TableWriter:
         return self._assigner.assign(self.table.view(), self.settings.index.bucket_count)
 
     def move_rows(self, context: WriteContext, changes: pa.Table) -> MovedChanges:
-        """Return the changes with which rows move to other partitions, as of ``begin``.
+        """Decide how changes are written so that rows move to their partitions, as of ``begin``.
 
         Args:
             context: the context that ``begin`` returned.
-            changes: all changes of the commit, with all columns. The writer has global keys.
+            changes: all changes of the commit, at least one. The writer has global keys.
 
         Raises:
             SnapshotChanged: another writer deleted a file of the table.
             Refused: several partitions have a row of the same key.
+            MetadataTableBehind: the record index cannot be used until the next start.
         """
         assert self.settings.global_keys
-        groups = searched_groups(self.table.view())
-        return move_rows(context.reader, groups, changes, LocalRunner())
+        groups, runner = searched_groups(self.table.view()), LocalRunner()
+
+        def locate(record_keys: pa.Array) -> StoredKeys:
+            if context.has_record_index:
+                return self._record_level_index(record_keys).stored_keys(groups)
+            return StoredKeys.search(context.reader, groups, record_keys, runner)
+
+        return move_rows(context.reader, changes, locate, runner)
 
     def assign(
         self,
@@ -217,7 +224,7 @@ class TableWriter:
         changes: pa.Table,
         *,
         looks_up: bool = True,
-        is_new: Mask | None = None,
+        stored: StoredKeys | None = None,
     ) -> AssignedChanges:
         """Return the file group of each change, as of ``begin``.
 
@@ -225,7 +232,7 @@ class TableWriter:
             context: the context that ``begin`` returned.
             changes: all changes of the commit, at least one.
             looks_up: whether a lookup index searches the keys. If not, all keys are treated as new.
-            is_new: see ``MovedChanges``; None unless the writer has global keys.
+            stored: the file groups of the keys, if they are known (``MovedChanges``).
 
         Raises:
             SnapshotChanged: another writer deleted a file of the table.
@@ -240,9 +247,10 @@ class TableWriter:
             return AssignedChanges(numbers, self.assign_file_groups())
         count = self.settings.first_ring_count
         if count is None:
-            record_keys = changes.column(RECORD_KEY)
-            index = self._index_of(context, record_keys) if looks_up else NewKeysIndex()
-            return self._lookup_assigner(context, index).assign(changes, is_new)
+            index: Index = NewKeysIndex()
+            if looks_up:
+                index = stored or self._index_of(context, changes.column(RECORD_KEY))
+            return self._lookup_assigner(context, index).assign(changes)
         table = self.table
         key_fields = table.properties.record_key_fields
         view, timeline = table.view(), table.timeline
@@ -454,6 +462,9 @@ class TableWriter:
         """Return the record index if the table has one, and otherwise search the files."""
         if not context.has_record_index:
             return LookupIndex(context.reader, LocalRunner())
+        return self._record_level_index(record_keys)
+
+    def _record_level_index(self, record_keys: pa.Array | pa.ChunkedArray) -> RecordLevelIndex:
         index = self.table.metadata_writer.record_index(self.table.timeline)
         if index is None:
             url = self.table.location.url

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.config.keys import BUCKET_COUNT, INDEX, LOOKUP
+from lakemark.config.keys import BUCKET_COUNT, GLOBAL_LOOKUP, INDEX, LOOKUP
 from lakemark.config.merge_settings import merge_settings
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
@@ -188,10 +188,10 @@ class RowWriter:
         add_columns: bool = False,
     ) -> WriteResult:
         """Insert rows; see ``lakemark.Table.insert``."""
-        self._check_insert(searches=duplicates is not Duplicates.ALLOW)
         incoming = as_table(rows, self._writer.schema)
 
         def make() -> pa.Table:
+            self._check_insert(searches=duplicates is not Duplicates.ALLOW)
             return self._converter().inserts(self._in_columns(incoming))
 
         def write() -> WriteResult:
@@ -203,13 +203,13 @@ class RowWriter:
         self, rows: Rows, sort: SortMode = SortMode.NONE, *, add_columns: bool = False
     ) -> WriteResult:
         """Insert a stream of rows; see ``lakemark.Table.bulk_insert``."""
+        self._recover()
         self._check_insert(searches=False)
         check_bulk_insert(self._writer)
         arriving = each_table(rows)
         first = next(arriving, None)
         if first is None:
             return WriteResult()
-        self._recover()
         self._writer.add_columns_of_table()
         with SortedRuns(sort) as runs:
 
@@ -262,13 +262,14 @@ class RowWriter:
         url, reason = self._table.location.url, None
         if searches and not self._table.properties.populates_meta_columns:
             reason = "has no meta columns, so that keys are not searched; use upsert"
+        elif has_record_index(self._table.properties):
+            if not searches:
+                reason = (
+                    "has a record index, in which each record key has one location; insert with "
+                    "duplicates='drop' or 'fail', or use upsert"
+                )
         elif self._writer.settings.global_keys:
             reason = "keeps each record key unique in the whole table; use upsert"
-        elif has_record_index(self._table.properties) and not searches:
-            reason = (
-                "has a record index, in which each record key has one location; insert with "
-                "duplicates='drop' or 'fail', or use upsert"
-            )
         if reason is not None:
             message = f"table {url} {reason}"
             raise Unsupported(message)
@@ -347,15 +348,16 @@ class RowWriter:
         """
 
         def write(context: WriteContext) -> _Written:
-            changes, is_new = self._or_cancel(make), None
+            changes, stored = self._or_cancel(make), None
             deletes = _count_deletes(changes)
             counts = WriteResult(upserts=changes.num_rows - deletes, deletes=deletes)
             if may_move and self._writer.settings.global_keys and changes.num_rows:
                 moved = self._writer.move_rows(context, changes)
-                changes, is_new = moved.changes, moved.is_new
+                changes = pa.concat_tables([changes.slice(0, 0), *moved.apply([changes])])
+                stored = moved.stored
             if not changes.num_rows:
                 return _Written([], counts)
-            assigned = self._writer.assign(context, changes, is_new=is_new)
+            assigned = self._writer.assign(context, changes, stored=stored)
             return _Written(self._write_files(context, changes, assigned), counts)
 
         return write
@@ -506,7 +508,7 @@ class RowWriter:
             extra = self._table.store.read_commit(instant).extra_metadata
             count = extra.get(BUCKET_COUNT)
             theirs = None if count is None else int(count)
-            is_recorded = count is not None or extra.get(INDEX) == LOOKUP
+            is_recorded = count is not None or extra.get(INDEX) in (LOOKUP, GLOBAL_LOOKUP)
             if is_recorded and theirs != ours:
                 message = (
                     f"table {self._table.location.url} has {_index_text(theirs)}, not "

@@ -10,7 +10,8 @@
 - In a table without a bucket index, a new key may be written to any file group of its partition. So
   two commits that add keys to the same partition conflict, because they may add the same key.
   Apache Hudi does not detect this, and stores such a key twice. If keys are unique in the whole
-  table, any two commits that add keys conflict. A bulk insert does not conflict with the commits
+  table, any two commits that add keys conflict, unless a record index shows the keys that another
+  commit has added. A bulk insert does not conflict with the commits
   that completed in between, because it never looks for stored keys. But a commit that looked up its
   keys conflicts with a bulk insert that completed in between.
 - A clustering replaces whole file groups. A planned clustering already conflicts, because rows that
@@ -99,7 +100,8 @@ def check_conflicts(
     if _looks_up_keys(ours, metadata):
         added = _partitions_with_new_keys(metadata)
         groups |= added
-        if added and metadata.extra_metadata[INDEX] == GLOBAL_LOOKUP:
+        is_global = metadata.extra_metadata[INDEX] == GLOBAL_LOOKUP
+        if added and is_global and not _updates_record_index(metadata):
             groups.add(_ANY_NEW_KEYS)
     for theirs, touched in _others(ours, began_with, now, store):
         common = groups & touched
@@ -247,6 +249,11 @@ def _partitions_with_new_keys(metadata: CommitMetadata) -> set[_FileGroup]:
         for stat in metadata.write_stats
         if stat.is_base_file and (stat.num_inserts or stat.prev_commit in (None, "null"))
     }
+
+
+def _updates_record_index(metadata: CommitMetadata) -> bool:
+    """Return whether the keys of our files were collected for a record index, which checks them."""
+    return all(stat.key_changes is not None for stat in metadata.write_stats)
 
 
 def _describe(partition: str, bucket: int | str) -> str:

@@ -424,8 +424,8 @@ OF_MERGING = (
     ),
     Mutant(
         "lakemark/operations/table_index.py",
-        "    if not slices and _records_index(table, LOOKUP):\n        return False\n",
-        "",
+        "if not slices and _records_index(table, (LOOKUP, GLOBAL_LOOKUP)):",
+        "if False:",
         "an empty table with a lookup index becomes a table with buckets",
         ("tests/unit/operations/test_inserts.py",),
     ),

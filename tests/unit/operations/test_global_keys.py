@@ -273,6 +273,55 @@ def test_python_program_moves_rows(tmp_path: Path, table_type: TableType) -> Non
     assert later.metadata_differences() == []
 
 
+def test_row_that_is_ordered_by_a_field_of_a_struct_moves(tmp_path: Path) -> None:
+    meta = pa.struct([("ts", pa.int64())])
+    schema = pa.schema([("id", pa.string()), ("region", pa.string()), ("meta", meta)])
+    lakemark.create(
+        tmp_path / "t",
+        schema=schema,
+        record_key="id",
+        partition_by="region",
+        ordering="meta.ts",
+        index="lookup",
+    )
+    table = lakemark.open(tmp_path / "t", partition_change="move")
+    for region, ts in (("north", 5), ("south", 6), ("west", 4)):
+        row = {"id": "a", "region": region, "meta": {"ts": ts}}
+        table.upsert(pa.Table.from_pylist([row], schema=schema))
+    assert table.snapshot(["region"]).read_all()["region"].to_pylist() == ["south"]
+
+
+@each_type
+def test_python_program_moves_rows_of_a_record_index(tmp_path: Path, table_type: TableType) -> None:
+    storage = open_storage(StorageLocation(str(tmp_path)))
+    make(storage, table_type, ["record_index"])
+    commit(lookup_writer(storage), [Row("a", 1, 1), Row("b", 1, 1), Row("c", 1, 1, "south")])
+    with pytest.raises(Refused, match="open the table with partition_change='move'"):
+        lakemark.open(tmp_path).upsert(rows(("a", "south", 2)))
+    table = lakemark.open(tmp_path, partition_change="move")
+    table.upsert(rows(("a", "south", 2), ("b", "north", 2), ("c", "north", 0), ("a", "west", 1)))
+    table.delete(["b"])
+    table.upsert(rows(("a", "north", 3), ("b", "west", 1)))
+    found = table.snapshot(["id", "region", "ts"]).read_all().to_pylist()
+    expected = {("a", "north", 3), ("b", "west", 1), ("c", "south", 1)}
+    assert {tuple(row.values()) for row in found} == expected
+    assert table.metadata_differences() == []
+
+
+def test_writers_of_a_record_index_conflict_only_on_the_same_key() -> None:
+    storage = new_storage()
+    make(storage, indexes=["record_index"])
+    first, second = (lookup_writer(storage, SIZING, global_keys=True) for _ in range(2))
+    commit(first, [Row("a", 1, 1)])
+    stats = write_files(first, [Row("k", 2, 2, "south")])
+    commit(second, [Row("l", 3, 3, "west")])
+    first.commit(stats, {})
+    stats = write_files(first, [Row("m", 4, 4, "south")])
+    commit(second, [Row("m", 5, 5, "west")])
+    with pytest.raises(WriteConflict, match="has added record key 'm' to partition 'west'"):
+        first.commit(stats, {})
+
+
 def test_writer_that_would_store_keys_twice_is_refused(tmp_path: Path) -> None:
     storage = open_storage(StorageLocation(str(tmp_path)))
     make(storage)
