@@ -1,7 +1,9 @@
 """Accounts for each offset of a batch, and refuses a batch whose numbers contradict each other.
 
 Records are counted twice: by partition of the topic when they are read, and by bucket when their
-changes are written. So the audit notices a record that is lost or doubled in between.
+changes are written. So the audit notices a record that is lost or doubled in between. If the keys
+of a batch are looked up together, the changes are counted a third time, before the lookup drops
+changes without an effect and adds the deletes of rows that move.
 """
 
 from __future__ import annotations
@@ -215,15 +217,63 @@ def _lowest_and_widest(gaps: Sequence[_Gap]) -> tuple[_Gap, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeCounts:
+    """The changes of a batch whose keys were looked up together, and how many are to be written.
+
+    Attributes:
+        changes: the number of changes before the lookup.
+        repeated: the number of changes whose key another change of the batch has, too, if the
+            changes are folded to one of each key. It is counted from the changes, not from the
+            result of the fold.
+        late: the number of keys whose change lost to a row of another partition.
+        absent: the number of keys that were only deleted and had no row in any partition.
+        stored: the number of records that an insert skipped, because their keys were stored.
+        moved: the number of rows that moved. Each move adds a delete of the old row.
+    """
+
+    changes: int
+    repeated: int = 0
+    late: int = 0
+    absent: int = 0
+    stored: int = 0
+    moved: int = 0
+
+    @classmethod
+    def of_folded(
+        cls, record_keys: pa.ChunkedArray, *, late: int, absent: int, moved: int
+    ) -> ChangeCounts:
+        """Count changes and their repeated keys; the other numbers are those of the fold."""
+        changes = len(record_keys)
+        repeated = changes - pc.count_distinct(record_keys).as_py()
+        return cls(changes=changes, repeated=repeated, late=late, absent=absent, moved=moved)
+
+    @classmethod
+    def from_table(cls, table: pa.Table) -> ChangeCounts:
+        """Return the counts that ``to_table`` put into a table."""
+        return cls(**table.to_pylist()[0])
+
+    def to_table(self) -> pa.Table:
+        """Return a table with one row."""
+        return pa.Table.from_pylist([asdict(self)])
+
+    @property
+    def to_write(self) -> int:
+        """The number of changes that are to be written, including the deletes of moved rows."""
+        dropped = self.repeated + self.late + self.absent + self.stored
+        return self.changes - dropped + self.moved
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
     """The numbers of a batch. The numbers after ``records`` add up to ``offsets``.
 
     Attributes:
         offsets: the number of offsets of the batch.
         records: the number of records that were read. Only skipped and lost offsets have no record.
-        written: the number of changes in the files, including deletes.
-        merged: the number of changes without an effect, because a newer change of the key won, or
-            because the key to delete did not exist.
+        written: the number of changes in the files, including deletes, but without the deletes that
+            moves of rows add.
+        merged: the number of changes without an effect, because a newer change of the key won,
+            because the key to delete did not exist, or because the key to insert was stored.
         rejected: the number of records in the dead letters.
         skipped: the number of offsets at which the topic has no record, because of aborted
             transactions, transaction markers or log compaction.
@@ -274,6 +324,7 @@ def audit(
     arrived: int,
     written: int,
     rejected: int,
+    counts: ChangeCounts | None = None,
 ) -> Audit:
     """Check the numbers of a batch, and return them as an audit.
 
@@ -284,6 +335,7 @@ def audit(
         arrived: the number of changes of the table, counted when they were written.
         written: the number of changes in the files.
         rejected: the number of records for the dead letters, counted when they were written.
+        counts: the changes that were looked up together; None with a bucket index.
 
     Raises:
         AuditFailed: the numbers contradict each other.
@@ -297,17 +349,27 @@ def audit(
                 f"partition {partition} gave {found.count} records from offset {found.first} to "
                 f"{found.last}, which do not fit into {first} to {stop - 1}",
             )
-    if read.count != arrived + rejected + read.ignored:
+    accepted = counts.changes if counts else arrived
+    if read.count != accepted + rejected + read.ignored:
         ignored = f", and {read.ignored} were ignored" if read.ignored else ""
         raise AuditFailed(
             span,
-            f"{read.count} records were read, but {arrived} accepted and {rejected} rejected "
+            f"{read.count} records were read, but {accepted} accepted and {rejected} rejected "
             f"records arrived{ignored}",
+        )
+    if counts and arrived != counts.to_write:
+        raise AuditFailed(
+            span,
+            f"{counts.changes} changes ({counts.repeated} repeated, {counts.late} late, "
+            f"{counts.absent} absent, {counts.stored} stored, {counts.moved} moved) are "
+            f"{counts.to_write} to write, but {arrived} arrived",
         )
     if written > arrived:
         raise AuditFailed(span, f"{written} changes were written, but only {arrived} arrived")
+    if counts:  # the delete of a moved row is no record of the batch
+        written = max(written - counts.moved, 0)
     offsets = sum(end.distance_from(start).values())
-    merged, skipped = arrived - written, offsets - read.count
+    merged, skipped = accepted - written, offsets - read.count
     return Audit(
         offsets=offsets,
         records=read.count,

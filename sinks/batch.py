@@ -62,6 +62,8 @@ class BatchResult:
             and were in fewer before it; 0 if they are not counted.
         first_partition_change: one of these keys; None if there is none.
         skipped: the number of offsets at which the topic has no record; see ``sinks.audit``.
+        moved: the number of rows that moved to another partition.
+        duplicates: the number of records that an insert skipped, because their keys were stored.
     """
 
     instant: str
@@ -78,3 +80,5 @@ class BatchResult:
     partition_changes: int = 0
     first_partition_change: str | None = None
     skipped: int = 0
+    moved: int = 0
+    duplicates: int = 0

@@ -247,10 +247,12 @@ def _describe_batch(batch: BatchWritten) -> str:
     ignored = f"{batch.ignored:,} ignored, " if batch.ignored else ""
     commit = f"commit {batch.instant}" if batch.instant else "nothing to commit"
     skipped = f"{batch.offsets_skipped:,} skipped, " if batch.offsets_skipped else ""
+    moved = f"{batch.rows_moved:,} moved, " if batch.rows_moved else ""
+    dropped = f"{counted(batch.duplicates, 'duplicate')}, " if batch.duplicates else ""
     return (
         f"batch {batch.batch_id}: {counted(batch.records_read, 'record')}, {skipped}"
         f"{counted(batch.rows_written, 'row')} ({counted(batch.rows_deleted, 'delete')}), "
-        f"{counted(batch.rejects, 'reject')}, {ignored}"
+        f"{moved}{dropped}{counted(batch.rejects, 'reject')}, {ignored}"
         f"{size_text(batch.bytes_written)} in {batch.seconds:.2f} s ({stages}){lag}, {commit}"
     )
 

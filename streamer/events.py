@@ -147,6 +147,8 @@ class BatchWritten:
         ignored: the number of tombstones that were skipped, because the pipeline ignores them.
         offsets_skipped: the number of offsets at which the topic has no record, because of aborted
             transactions, transaction markers or log compaction.
+        rows_moved: the number of rows that moved to another partition.
+        duplicates: the number of records that an insert skipped, because their keys were stored.
     """
 
     batch_id: int
@@ -162,6 +164,8 @@ class BatchWritten:
     files_written: int = 0
     ignored: int = 0
     offsets_skipped: int = 0
+    rows_moved: int = 0
+    duplicates: int = 0
 
 
 @dataclass(frozen=True, slots=True)

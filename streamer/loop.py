@@ -462,4 +462,6 @@ def _batch_written(
         files_written=result.files,
         ignored=result.ignored,
         offsets_skipped=result.skipped,
+        rows_moved=result.moved,
+        duplicates=result.duplicates,
     )

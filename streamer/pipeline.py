@@ -26,6 +26,7 @@ from lakemark.model.meta_columns import (
     without_meta_columns,
 )
 from lakemark.operations.create import create_table
+from lakemark.operations.duplicate_keys import Duplicates
 from lakemark.operations.metadata_table import drop_metadata_table
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.table_writer import TableWriter
@@ -65,6 +66,7 @@ from streamer.start_checks import check_start
 from streamer.table_setup import (
     check_partial_rows,
     check_table,
+    check_unique_keys,
     columns_with,
     coordination_of,
     dead_letters_table,
@@ -181,6 +183,8 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
         source.start_checkpoint(None)
     else:
         check_partial_rows(found, config.table.partial_update)
+        if index is None and found.schema is not None:
+            check_unique_keys(config, found)
         columns, policy = converter.table_schema, config.decode.policy()
         keys = _check_found(config, found, spec, index, columns, policy)
         converter = replace(converter, key_generator=keys)
@@ -195,13 +199,15 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
         config.table.merger,
         config.table.metadata_table,
         first_ring_count=table.first_ring_count if index is None else None,
+        global_keys=config.table.moves_rows,
     )
     rows = TableWriter(table, converter.table_schema, settings)
     prepare = PrepareChunk(converter=converter, row_index=index, reject_index=DEAD_LETTER_INDEX)
     bad = config.dead_letters
     limit = RejectLimit(bad.max_share, bad.tolerated) if rejects else NO_REJECTS
     rule = PartitionChange(config.table.partition_change)
-    sink = HudiSink(rows, rejects, prepare, limit, config.source.checkpoint_id, rule)
+    duplicates = Duplicates(config.table.duplicates) if config.table.inserts else None
+    sink = HudiSink(rows, rejects, prepare, limit, config.source.checkpoint_id, rule, duplicates)
     return sink, [rows, *([rejects] if rejects else [])]
 
 
@@ -408,6 +414,8 @@ def _record_converter(
         config.table.partial_update == "absent_fields",
         ignores_tombstones=decode.tombstones == "ignore",
         logs_deletes=spec.table_type is TableType.MERGE_ON_READ,
+        deletes_by_key=config.table.moves_rows,
+        inserts_only=config.table.inserts,
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from lakemark.config.keys import GLOBAL_LOOKUP, INDEX
+from lakemark.config.keys import GLOBAL_LOOKUP
 from lakemark.config.merger_name import MergerName
 from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
 from lakemark.config.table_properties import LoggingMode, TableType
@@ -15,11 +15,18 @@ from lakemark.errors import InvalidConfig, TableNotFound, Unsupported
 from lakemark.index.bucket import BucketIndex
 from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from lakemark.merge.custom.load import load_merger
+from lakemark.metadata.partition_kind import has_record_index
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import without_meta_columns
 from lakemark.operations.create import check_empty
 from lakemark.operations.open_table import Coordination, OpenTable, open_table
-from lakemark.operations.table_index import has_bucket_index, has_global_keys, not_bucketed
+from lakemark.operations.table_index import (
+    check_moves,
+    has_bucket_index,
+    has_global_keys,
+    is_index_open,
+    not_bucketed,
+)
 from lakemark.operations.write_checks import check_hashing, check_stored_rows, check_stored_schema
 from lakemark.schema.evolution import changes_between, common_type, unite_schemas
 from lakemark.schema.field_path import column_at
@@ -28,6 +35,7 @@ from lakemark.timeline.zone import check_new_zone
 from sinks.dead_letters import dead_letter_spec
 from streamer.config.concurrency import ConcurrencyConfig
 from streamer.config.pipeline import PipelineConfig
+from streamer.config.table import TableConfig
 from transforms.decode.schema_policy import SchemaPolicy
 
 _TYPES = {
@@ -109,33 +117,77 @@ def find_table(
 
 
 def find_index(config: PipelineConfig, table: OpenTable | None) -> BucketIndex | None:
-    """Return the bucket index of a pipeline; None if the existing table has a lookup index.
+    """Return the bucket index of a pipeline; None if keys are looked up, or placed by hash rings.
 
     Raises:
-        InvalidConfig: the table has a lookup index, which does not support a setting; or it has
-            file groups of both kinds of indexes; or keys are unique in the whole table.
+        InvalidConfig: the table has an index that does not support a setting; or it has file groups
+            of both kinds of indexes.
     """
-    settings = config.table
-    buckets = settings.buckets if "buckets" in settings.model_fields_set else None
-    if table is None or table.schema is None or has_bucket_index(table, buckets):
+    settings, buckets = config.table, config.table.given_buckets
+    is_new = table is None or table.schema is None
+    if settings.needs_lookup_index and (table is None or is_new or is_index_open(table)):
+        return None
+    if table is None or is_new or has_bucket_index(table, buckets):
+        if table is not None and settings.needs_lookup_index:
+            raise _needs_lookup(settings, table, "a bucket index")
         return BucketIndex(settings.buckets, settings.record_key)
     if buckets is not None:
         raise not_bucketed(table, "table.buckets")
-    if settings.partition_change != "allow":
+    if settings.needs_lookup_index and table.first_ring_count is not None:
+        raise _needs_lookup(settings, table, "consistent hashing")
+    if settings.partition_change in ("count", "reject"):
         message = (
             f"table {table.location.url} has no fixed number of buckets, so lakemark cannot find "
             "its keys in other partitions (table.partition_change: "
-            f"{settings.partition_change}); remove this setting"
-        )
-        raise InvalidConfig(message)
-    if has_global_keys(table):
-        message = (
-            f"commits of table {table.location.url} keep each record key unique in the whole table "
-            f"({INDEX}: {GLOBAL_LOOKUP}), which a pipeline does not; write with lakemark.open, or "
-            "write to another path"
+            f"{settings.partition_change}); remove this setting, or set it to move"
         )
         raise InvalidConfig(message)
     return None
+
+
+def check_unique_keys(config: PipelineConfig, table: OpenTable) -> None:
+    """Check the operation, if the keys of the table are unique in the whole table.
+
+    Without ``table.partition_change: move``, the run would stop at the first row whose partition
+    changes. So the setting is needed, unless the record key alone decides the partition. An insert
+    must look up its keys, and cannot move rows.
+
+    Args:
+        config: the pipeline.
+        table: an existing table without a bucket index, which has commits.
+
+    Raises:
+        InvalidConfig: the setting is missing, or the pipeline inserts.
+        Unsupported: rows cannot move, because the table has partial updates or a custom merger.
+    """
+    settings, properties = config.table, table.properties
+    if settings.moves_rows:
+        check_moves(table)
+        return
+    is_decided = set(settings.partition_columns) <= set(settings.record_key)
+    may_double = settings.inserts and settings.duplicates == "allow"
+    if (is_decided and not may_double) or table.first_ring_count is not None:
+        return
+    if settings.drops_metadata_table:
+        properties = properties.without_metadata_table()
+    if has_global_keys(table):
+        reason = f"its commits keep each record key unique in the whole table ({GLOBAL_LOOKUP})"
+    elif has_record_index(properties):
+        reason = "it has a record index, in which each record key has one location"
+    else:
+        return
+    if settings.inserts:
+        message = (
+            f"table {table.location.url} is not written by table.operation: insert, because "
+            f"{reason}; use upsert"
+        )
+    else:
+        message = (
+            f"table {table.location.url} needs table.partition_change: move, because {reason}; "
+            "then a row moves if its partition changes; lakemark does not keep such a row in its "
+            "old partition (hoodie.record.index.update.partition.path=false of Apache Hudi)"
+        )
+    raise InvalidConfig(message)
 
 
 def check_table(
@@ -215,6 +267,14 @@ def columns_with(table: OpenTable, columns: pa.Schema) -> pa.Schema:
     if schema is None:
         return columns
     return unite_schemas(without_meta_columns(schema), columns, table.location.url)
+
+
+def _needs_lookup(settings: TableConfig, table: OpenTable, index: str) -> InvalidConfig:
+    setting = "partition_change: move" if settings.moves_rows else "operation: insert"
+    return InvalidConfig(
+        f"table {table.location.url} has {index}, but table.{setting} needs a table whose keys are "
+        "looked up; remove the setting, or write to a new table"
+    )
 
 
 def _merger_name(class_path: str) -> MergerName:

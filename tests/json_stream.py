@@ -21,6 +21,7 @@ from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from lakemark.model.format_version import FormatVersion
 from lakemark.model.meta_columns import without_meta_columns
 from lakemark.operations.create import create_table
+from lakemark.operations.duplicate_keys import Duplicates
 from lakemark.operations.open_table import Coordination, OpenTable, open_table
 from lakemark.operations.table_writer import TableWriter
 from lakemark.operations.writer_settings import WriterSettings
@@ -48,6 +49,17 @@ INDEX = BucketIndex(2, ("id",))
 COLUMNS = {"id": "string", "ts": "bigint", "n": "int"}
 
 Record = Mapping[str, object] | bytes
+
+
+@dataclass(frozen=True)
+class Tombstone:
+    """A record without a value.
+
+    Attributes:
+        key: the Kafka key.
+    """
+
+    key: bytes
 
 
 @dataclass(frozen=True)
@@ -98,6 +110,8 @@ class JsonStream:
         partition_by: columns that form the partition path.
         ordering: ordering columns. If there are none, the row that arrives last wins.
         partition_change: what happens to rows whose key exists in another partition.
+        index: the bucket index of the table; None if keys are looked up.
+        duplicates: what an insert does with stored keys; None for upserts.
         limit: the limit of rejected records.
         ignores_tombstones: whether records without a value are ignored.
         opened: opens or creates each of the two tables.
@@ -118,6 +132,8 @@ class JsonStream:
     partition_by: tuple[str, ...] = ()
     ordering: tuple[str, ...] = ("ts",)
     partition_change: PartitionChange = PartitionChange.ALLOW
+    index: BucketIndex | None = INDEX
+    duplicates: Duplicates | None = None
     limit: RejectLimit = field(default_factory=lambda: RejectLimit(1.0))
     ignores_tombstones: bool = False
     opened: Callable[[StorageLocation, TableSpec, MultiWriter | None], OpenTable] = _opened
@@ -137,35 +153,48 @@ class JsonStream:
         )
         decoder = JsonDecoder(parse_schema(self.columns), self.rescue_column, policy=self.policy)
         keys = KeyGenerator(KeyGeneratorConfig(("id",), self.partition_by))
-        ignoring = self.ignores_tombstones
+        ignoring, moves = self.ignores_tombstones, self.partition_change is PartitionChange.MOVE
         converter = RecordConverter(
             decoder,
             keys,
             self.ordering,
+            "raw" if moves else None,
             topic=self.topic,
             ignores_tombstones=ignoring,
             logs_deletes=self.table_type is TableType.MERGE_ON_READ,
+            deletes_by_key=moves,
+            inserts_only=self.duplicates is not None,
         )
         table = self.opened(self.location, spec, self.multi_writer)
         if table.schema is not None:
             own = without_meta_columns(table.schema)
             converter = converter.for_table(unite_schemas(own, converter.table_schema, ""))
-        settings = WriterSettings(INDEX, self.log_format, metadata_table=self.metadata_table)
+        settings = WriterSettings(
+            self.index, self.log_format, metadata_table=self.metadata_table, global_keys=moves
+        )
         self.rows = TableWriter(table, converter.table_schema, settings)
         place = StorageLocation(f"{self.location.url}_rejects", self.location.options)
         spec = replace(dead_letter_spec("rejects"), metadata_table=self.metadata_table)
         letters = self.opened(place, spec, self.multi_writer)
         settings = WriterSettings(DEAD_LETTER_INDEX, metadata_table=self.metadata_table)
         self.rejects = TableWriter(letters, REJECTS_SCHEMA, settings)
-        prepare = PrepareChunk(converter=converter, row_index=INDEX, reject_index=DEAD_LETTER_INDEX)
+        prepare = PrepareChunk(
+            converter=converter, row_index=self.index, reject_index=DEAD_LETTER_INDEX
+        )
         self.sink = HudiSink(
-            self.rows, self.rejects, prepare, self.limit, self.identity, self.partition_change
+            self.rows,
+            self.rejects,
+            prepare,
+            self.limit,
+            self.identity,
+            self.partition_change,
+            self.duplicates,
         )
         self.sink.recover()
         known = self.sink.checkpoint()
         self.offset = known.offsets[0] if known else 0
 
-    def write(self, records: Iterable[Record | None]) -> BatchResult:
+    def write(self, records: Iterable[Record | Tombstone | None]) -> BatchResult:
         """Write one batch."""
         batch = kafka_batch(self.topic, self.offset, records)
         result = self.sink.write(batch, self.exchange)
@@ -192,13 +221,15 @@ class JsonStream:
         return {row["offset"]: row["reason"] for row in rows}
 
 
-def kafka_batch(topic: str, start: int, records: Iterable[Record | None]) -> KafkaBatch:
+def kafka_batch(topic: str, start: int, records: Iterable[Record | Tombstone | None]) -> KafkaBatch:
     """Create a batch of one partition for ``InThisProcess``."""
-    values = [json.dumps(r).encode() if isinstance(r, Mapping) else r for r in records]
+    listed = list(records)
+    keys = [record.key if isinstance(record, Tombstone) else None for record in listed]
+    values = [_value(record) for record in listed]
     end = start + len(values)
     table = pa.table(
         {
-            "key": pa.nulls(len(values), pa.binary()),
+            "key": pa.array(keys, pa.binary()),
             "value": pa.array(values, pa.binary()),
             "partition": pa.array([0] * len(values), pa.int32()),
             "offset": pa.array(range(start, end), pa.int64()),
@@ -209,6 +240,12 @@ def kafka_batch(topic: str, start: int, records: Iterable[Record | None]) -> Kaf
     )
     began, ended = (KafkaCheckpoint(topic, {0: offset}) for offset in (start, end))
     return KafkaBatch(records=cast(DataFrame, table), start=began, end=ended)
+
+
+def _value(record: Record | Tombstone | None) -> bytes | None:
+    if isinstance(record, Mapping):
+        return json.dumps(record).encode()
+    return None if isinstance(record, Tombstone) else record
 
 
 def present(row: Mapping[str, object]) -> dict[str, object]:

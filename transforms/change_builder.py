@@ -37,6 +37,7 @@ _AMBIGUOUS_KEY = (
     "contains ',field:' of the next part, so Apache Hudi would generate the same key for other "
     "values"
 )
+_NO_DELETES = "is a delete, but table.operation is insert, which only adds rows; use upsert"
 _UNKNOWN_OPERATION = f"column {OPERATION!r}: not one of {', '.join(OPERATIONS)}"
 
 
@@ -107,7 +108,8 @@ class ChangeBuilder:
         self._reject(arrivals[decoded.rejected], decoded.reasons, Stage.DECODE)
         arrivals = arrivals[decoded.accepted]
         rows = self._to_rows(decoded.rows, arrivals)
-        marks = self._config.delete_marks
+        config = self._config
+        marks = config.delete_marks
         is_deleted = marks.find(decoded.rows)
         lacks_ordering = self._find_missing_ordering(rows)
         kinds = np.full(len(arrivals), ChangeKind.UPSERT, np.int8)
@@ -115,14 +117,15 @@ class ChangeBuilder:
         kinds[is_deleted & lacks_ordering] = ChangeKind.COMMIT_TIME_DELETE
         faults = [
             _Fault(marks.find_unknown_operations(decoded.rows), _UNKNOWN_OPERATION, Stage.DECODE),
+            _Fault(is_deleted & config.inserts_only, f"the row {_NO_DELETES}", Stage.DECODE),
             self._missing_ordering_fault(lacks_ordering & ~is_deleted),
             self._unstorable_deletes_fault(rows, kinds),
         ]
-        if not self._config.keeps_absent_fields:
+        if not config.keeps_absent_fields:
             self._upserts = self._add(rows, arrivals, kinds, faults)
             return
         origin = SourceRecords(values, decoded.accepted)
-        written = self._config.written_fields.find(rows, origin)
+        written = config.written_fields.find(rows, origin)
         written[is_deleted] = True
         faults += self._partition_faults_of_records(rows, origin)
         self._upserts = self._add(rows, arrivals, kinds, faults, written)
@@ -142,6 +145,8 @@ class ChangeBuilder:
             reason = (
                 "the value is null, but no tombstone key is configured to find the row to delete"
             )
+            if config.inserts_only:
+                reason = f"the value is null, so the record {_NO_DELETES}"
             self._reject(arrivals, [reason] * len(arrivals), Stage.KEY)
             return
         texts = self._records.column("key").take(pa.array(arrivals))
@@ -150,7 +155,10 @@ class ChangeBuilder:
         arrivals = arrivals[decoded.accepted]
         rows = self._to_rows(decoded.rows, arrivals)
         kinds = np.full(len(arrivals), ChangeKind.COMMIT_TIME_DELETE, np.int8)
-        faults = self._partition_faults_of_keys(rows, keys, texts.take(pa.array(decoded.accepted)))
+        faults = []
+        if not config.deletes_by_key:
+            texts = texts.take(pa.array(decoded.accepted))
+            faults = self._partition_faults_of_keys(rows, keys, texts)
         if order is not None:
             times = self._records.column("timestamp").take(pa.array(arrivals))
             rows = _with_column(rows, order.column.name, order.values(decoded.rows, times))
@@ -315,12 +323,15 @@ class ChangeBuilder:
             "slash or more than 255 bytes; a new table with table.url_encode: true encodes slashes "
             "and other special characters"
         )
-        is_valid = np.ones(len(arrivals), np.bool_)
+        is_valid, lacks_path = np.ones(len(arrivals), np.bool_), _to_mask(paths.is_null())
+        if self._config.deletes_by_key:
+            lacks_path = lacks_path & (kinds == ChangeKind.UPSERT)
+            paths = pc.fill_null(paths, "")
         for fault in (
             _Fault(_to_mask(keys.is_null()), no_key, Stage.KEY),
             _Fault(_to_mask(generator.find_ambiguous_keys(rows)), _AMBIGUOUS_KEY, Stage.KEY),
             *faults,
-            _Fault(_to_mask(paths.is_null()), no_path, Stage.PARTITION),
+            _Fault(lacks_path, no_path, Stage.PARTITION),
         ):
             found = np.flatnonzero(fault.rows & is_valid)
             self._reject(arrivals[found], [fault.reason] * len(found), fault.stage)

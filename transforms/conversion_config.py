@@ -51,6 +51,9 @@ class ConversionConfig:
         ignores_tombstones: whether null values are counted and skipped, regardless of their keys.
         logs_deletes: whether deletes are stored in logs, as in merge-on-read tables. If so, a
             delete is rejected if a log cannot store its ordering value.
+        deletes_by_key: whether a delete finds its row in any partition, by the record key alone.
+            Then a delete needs no partition, and its partition path is not used.
+        inserts_only: whether deletes are rejected, because the stream only inserts rows.
         columns: the columns of the table, if their number or order differs from that of the
             records' columns. Columns that records do not fill are null. None means the records'
             own columns.
@@ -74,6 +77,8 @@ class ConversionConfig:
     keeps_absent_fields: bool = False
     ignores_tombstones: bool = False
     logs_deletes: bool = False
+    deletes_by_key: bool = False
+    inserts_only: bool = False
     columns: pa.Schema | None = None
 
     def __post_init__(self) -> None:
@@ -174,11 +179,16 @@ class ConversionConfig:
     def tombstone_keys(self) -> TombstoneKeyDecoder | None:
         """The decoder of tombstone keys; None if tombstones are rejected or ignored."""
         order = self.tombstone_order
-        if self.tombstone_key is None or self.ignores_tombstones:
+        if self.tombstone_key is None or self.ignores_tombstones or self.inserts_only:
             return None
         keys = self.key_generator.config
+        fields = keys.record_key_fields
+        if not self.deletes_by_key:
+            fields = (*fields, *keys.partition_columns)
         ordering_field = order.key_field if order else None
-        return TombstoneKeyDecoder.for_table(self.tombstone_key, self.decoder, keys, ordering_field)
+        return TombstoneKeyDecoder.for_table(
+            self.tombstone_key, self.decoder, fields, ordering_field
+        )
 
     @property
     def _never_written(self) -> frozenset[str]:

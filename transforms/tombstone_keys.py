@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 
 from lakemark.codec.byte_strings import byte_strings
 from lakemark.errors import InvalidConfig
-from lakemark.keygen.key_generator import KeyGeneratorConfig
 from transforms.decode.avro import AvroDecoder
 from transforms.decode.avro_decoding import group_by_schema
 from transforms.decode.avro_framing import WriterSchema
@@ -55,7 +54,7 @@ class TombstoneKeyDecoder:
         cls,
         kind: TombstoneKey,
         values: ColumnDecoder,
-        keys: KeyGeneratorConfig,
+        fields: Sequence[str],
         ordering_field: pa.Field | None = None,
     ) -> TombstoneKeyDecoder:
         """Return the decoder of tombstone keys for a table.
@@ -63,14 +62,14 @@ class TombstoneKeyDecoder:
         Args:
             kind: the encoding of the Kafka keys.
             values: the decoder of the values.
-            keys: the configuration of record keys and partition paths.
+            fields: the fields of the record key, and of the partition if it is needed to find a
+                row.
             ordering_field: the field of a JSON key that contains the ordering value; None if the
                 key does not contain this value.
 
         Raises:
             InvalidConfig: keys of this kind cannot identify a row of this table.
         """
-        fields = (*keys.record_key_fields, *keys.partition_columns)
         if kind == "raw" and (len(fields) > 1 or fields[0] not in values.schema.names):
             message = (
                 "a raw tombstone key is the value of one column, but rows are identified by "

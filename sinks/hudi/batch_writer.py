@@ -17,13 +17,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 from checkpoints.checkpoint import KafkaCheckpoint
 from lakemark.config import keys
 from lakemark.errors import Retriable, WriteConflict
-from lakemark.model.commit_metadata import WriteStat
+from lakemark.model.commit_metadata import Operation, WriteStat
 from lakemark.model.instant import Instant
+from lakemark.operations.duplicate_keys import Duplicates
 from lakemark.operations.file_group_assigner import FileGroupAssignment
 from lakemark.operations.table_writer import TableWriter
 from lakemark.schema.evolution import Proposal
@@ -33,6 +33,7 @@ from sinks.batch import BatchResult, KafkaBatch
 from sinks.hudi.batch_columns import BatchColumns
 from sinks.hudi.exchange import Exchange
 from sinks.hudi.partition_rule import ChangedRows, PartitionChange
+from sinks.hudi.placement import Placement
 from sinks.hudi.prepare import BucketWriter, WriteBuckets
 from sinks.hudi.sink_progress import SinkProgress
 from sinks.hudi.written_batch import WrittenBatch
@@ -67,6 +68,7 @@ class BatchWriter:
         progress: the streamer's progress in the table.
         reject_counter: limits the number of rejects.
         partition_change: the rule for rows whose key exists in another partition.
+        duplicates: what an insert does with stored keys; None for upserts and deletes.
     """
 
     def __init__(
@@ -78,10 +80,12 @@ class BatchWriter:
         progress: SinkProgress,
         reject_counter: RejectCounter,
         partition_change: PartitionChange,
+        duplicates: Duplicates | None,
     ) -> None:
         self._rows, self._rejects = rows, rejects
         self._columns, self._progress = columns, progress
         self._reject_counter, self._partition_change = reject_counter, partition_change
+        self._duplicates = duplicates
 
     def attempt(
         self,
@@ -185,8 +189,9 @@ class BatchWriter:
     def _open_rows(self, context: WriteContext) -> WriteBuckets:
         if self._rows.settings.index is None:
             unplaced = BucketWriter(context, FileGroupAssignment({}, frozenset()))
-            return WriteBuckets(unplaced, None, find_groups=partial(self._rows.assign, context))
-        looks_up = self._partition_change is not PartitionChange.ALLOW
+            placement = Placement(self._rows, context, self._duplicates)
+            return WriteBuckets(unplaced, None, placement=placement)
+        looks_up = self._partition_change.compares_partitions
         return WriteBuckets(BucketWriter(context, self._rows.assign_file_groups()), None, looks_up)
 
     def _commit_rejects(self, written: WrittenBatch) -> None:
@@ -213,6 +218,8 @@ class BatchWriter:
         if lost:
             facts[keys.SOURCE_LOST] = json.dumps(list(lost))
         progress = self._progress.metadata(end, topic_id)
-        instant = self._rows.commit(stats, {**facts, **progress}, self._progress.check)
+        operation = Operation.UPSERT if self._duplicates is None else Operation.INSERT
+        check = self._progress.check
+        instant = self._rows.commit(stats, {**facts, **progress}, check, operation)
         self._progress.advance(end)
         return instant

@@ -24,7 +24,7 @@ from lakemark.execution.runner import LocalRunner, Runner, Task
 from lakemark.merge.merge_stream import split_batches
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.write.partitioner import Bucket, SortedRows
-from sinks.audit import RecordsRead
+from sinks.audit import ChangeCounts, RecordsRead
 from sinks.batch import KafkaBatch
 from sinks.hudi.arrived_rows import ArrivedRows, BucketGroup, TableInMemory
 from sinks.hudi.collect import COLLECT_BUDGET_BYTES, collect
@@ -54,6 +54,8 @@ class PortionKind(IntEnum):
     READ_COUNT = 3
     #: Keys of changes, which are looked up in other partitions (``ChangedRows``).
     KEYS = 4
+    #: How many changes were looked up together, and are to be written (``ChangeCounts``).
+    CHANGE_COUNTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,9 @@ class BucketWritten:
 
 #: The result for one bucket, or for the merged portions of another kind. A ``Bucket`` means that
 #: the bucket has changes, which were not written. None means that there is no result.
-PortionResult: TypeAlias = BucketWritten | SchemaRequest | RecordsRead | ChangedRows | Bucket | None
+PortionResult: TypeAlias = (
+    BucketWritten | SchemaRequest | RecordsRead | ChangedRows | ChangeCounts | Bucket | None
+)
 
 
 class Prepare(Protocol):
@@ -116,7 +120,7 @@ class Write(Protocol):
         ...
 
     def place(self, portions: Sequence[Portion]) -> tuple[Write, Sequence[Portion]]:
-        """Look up the file group of each change, if the table has a lookup index.
+        """Find the file group of each change, if the table has a lookup index.
 
         Args:
             portions: all portions of the batch.

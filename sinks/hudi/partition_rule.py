@@ -5,6 +5,7 @@
              reported
 ``reject``   the upserts become dead letters: the attempt that finds them is rolled back, and the
              batch is written again without them
+``move``     the row moves (``lakemark.index.global_keys``), in a table without a bucket index
 """
 
 from __future__ import annotations
@@ -31,6 +32,12 @@ class PartitionChange(StrEnum):
     ALLOW = "allow"
     COUNT = "count"
     REJECT = "reject"
+    MOVE = "move"
+
+    @property
+    def compares_partitions(self) -> bool:
+        """Whether keys are looked up in the other partitions of a table with a bucket index."""
+        return self in (PartitionChange.COUNT, PartitionChange.REJECT)
 
 
 @dataclass(frozen=True)

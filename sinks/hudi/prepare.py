@@ -6,17 +6,14 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 
 from lakemark.config.merge_settings import MergeSettings
 from lakemark.config.table_properties import TableType
 from lakemark.index.bucket import BucketIndex
 from lakemark.index.partition_changes import deciding_columns, find_partition_changes
-from lakemark.model.changes import CHANGE_KIND
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
-from lakemark.operations.assigned_changes import AssignedChanges
 from lakemark.operations.file_group_assigner import FileGroupAssignment
 from lakemark.write.file_group_write import write_file_group
 from lakemark.write.partitioner import (
@@ -27,16 +24,17 @@ from lakemark.write.partitioner import (
     task_of,
 )
 from lakemark.write.write_context import WriteContext
-from sinks.audit import RecordsRead
+from sinks.audit import ChangeCounts, RecordsRead
 from sinks.dead_letters import first_reject, to_changes
 from sinks.hudi.exchange import BucketWritten, Portion, PortionKind, PortionResult
 from sinks.hudi.partition_rule import ChangedRows
+from sinks.hudi.placement import Placement
 from transforms.change_builder import ConvertedBatch
 from transforms.record_converter import RecordConverter
 from transforms.schema_request import SchemaRequest
 
-#: The bucket of portions that are merged, so that one task receives all of them.
-_MERGED = Bucket("", 0)
+#: The bucket of portions that are not divided, so that one task receives all of them.
+_ONE_BUCKET = Bucket("", 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,10 +70,10 @@ class PrepareChunk:
         counts = RecordsRead.in_chunk(records, prepared.ignored)
         portions = [
             *self._divide(prepared, tasks),
-            _merged(PortionKind.READ_COUNT, counts.to_table()),
+            _undivided(PortionKind.READ_COUNT, counts.to_table()),
         ]
         if prepared.request:
-            portions.append(_merged(PortionKind.SCHEMA_REQUEST, prepared.request.to_table()))
+            portions.append(_undivided(PortionKind.SCHEMA_REQUEST, prepared.request.to_table()))
         return portions
 
     def _divide(self, prepared: ConvertedBatch, tasks: int) -> Iterator[Portion]:
@@ -100,15 +98,14 @@ def _divided(
     kind: PortionKind, changes: pa.Table, index: BucketIndex | None, tasks: int
 ) -> Portion:
     if index is None:
-        numbers = np.zeros(changes.num_rows, np.int32)
-    else:
-        numbers = index.bucket_ids(changes.column(RECORD_KEY))
+        return _undivided(kind, changes)  # in order of arrival; ``WriteBuckets.place`` sorts them
+    numbers = index.bucket_ids(changes.column(RECORD_KEY))
     paths = changes.column(PARTITION_PATH)
     return Portion(kind, sort_by_bucket(paths, numbers, changes, tasks, kind))
 
 
-def _merged(kind: PortionKind, rows: pa.Table) -> Portion:
-    return Portion(kind, SortedRows(rows, BucketSpans.of_one(_MERGED, rows.num_rows)))
+def _undivided(kind: PortionKind, rows: pa.Table) -> Portion:
+    return Portion(kind, SortedRows(rows, BucketSpans.of_one(_ONE_BUCKET, rows.num_rows)))
 
 
 @dataclass(frozen=True)
@@ -118,10 +115,12 @@ class BucketWriter:
     Attributes:
         context: the context of the pending commit.
         assignment: the file groups of the buckets.
+        is_insert: whether each change becomes a row of its own (``FileGroupWrite``).
     """
 
     context: WriteContext
     assignment: FileGroupAssignment
+    is_insert: bool = False
 
     def for_tasks(
         self, tasks: int, tasks_of: Callable[[Bucket], Iterable[int]]
@@ -131,7 +130,8 @@ class BucketWriter:
 
     def write(self, bucket: Bucket, changes: Iterable[pa.Table]) -> WriteStat | None:
         """Write the file of a bucket; return None if there is nothing to write."""
-        return write_file_group(self.context, self.assignment.task(bucket), changes)
+        task = replace(self.assignment.task(bucket), is_insert=self.is_insert)
+        return write_file_group(self.context, task, changes)
 
     def find_in_other_partitions(self, number: int, keys: Iterable[pa.Table]) -> ChangedRows:
         """Find the keys that exist in buckets with this number in other partitions."""
@@ -150,37 +150,34 @@ class WriteBuckets:
         rows: writes to the table.
         rejects: writes to the dead-letter table; None if there is no such table.
         looks_up: whether the keys of changes are looked up in other partitions.
-        find_groups: returns the file group of each change (``TableWriter.assign``), if the table
-            has no bucket index; None once the changes are assigned, and with a bucket index.
+        placement: finds the file groups of the changes, if the table has no bucket index; None once
+            they are found, and with a bucket index.
     """
 
     rows: BucketWriter
     rejects: BucketWriter | None
     looks_up: bool = False
-    find_groups: Callable[[pa.Table], AssignedChanges] | None = None
+    placement: Placement | None = None
 
     def place(self, portions: Sequence[Portion]) -> tuple[WriteBuckets, Sequence[Portion]]:
         """See ``Write.place``."""
         changes = [one.content.rows for one in portions if one.kind is PortionKind.ROWS]
-        if self.find_groups is None or not changes:
-            return replace(self, find_groups=None), portions
-        deciding = [RECORD_KEY, PARTITION_PATH, CHANGE_KIND]
-        placed = self.find_groups(pa.concat_tables([rows.select(deciding) for rows in changes]))
-        starts = np.cumsum([rows.num_rows for rows in changes])[:-1]
-        sorted_rows = (
-            sort_by_bucket(rows.column(PARTITION_PATH), numbers, rows)
-            for rows, numbers in zip(changes, np.split(placed.numbers, starts), strict=True)
-        )
+        if self.placement is None or not changes:
+            return replace(self, placement=None), portions
+        placed = self.placement.place(changes)
         others = [one for one in portions if one.kind is not PortionKind.ROWS]
-        writer = replace(self.rows, assignment=placed.assignment)
-        return (
-            replace(self, rows=writer, find_groups=None),
-            [*others, *(Portion(PortionKind.ROWS, one) for one in sorted_rows)],
+        writer = replace(
+            self.rows, assignment=placed.assigned.assignment, is_insert=self.placement.is_insert
         )
+        return replace(self, rows=writer, placement=None), [
+            *others,
+            _undivided(PortionKind.CHANGE_COUNTS, placed.counts.to_table()),
+            *(Portion(PortionKind.ROWS, rows) for rows in placed.sort()),
+        ]
 
     def for_tasks(self, tasks: int) -> list[WriteBuckets]:
         """See ``Write.for_tasks``."""
-        assert self.find_groups is None, "only the driver writes to a table with a lookup index"
+        assert self.placement is None, "only the driver writes to a table with a lookup index"
         rows = self.rows.for_tasks(tasks, lambda bucket: self._tasks_of_rows(bucket, tasks))
         rejects: Sequence[BucketWriter | None] = [None] * tasks
         if self.rejects is not None:
@@ -205,6 +202,8 @@ class WriteBuckets:
             return RecordsRead.of(tables)
         if kind is PortionKind.KEYS:
             return self.rows.find_in_other_partitions(bucket.number, tables)
+        if kind is PortionKind.CHANGE_COUNTS:
+            return ChangeCounts.from_table(next(iter(tables)))
         arriving = _CountedTables(tables)
         writer = self.rows if kind is PortionKind.ROWS else self.rejects
         stat = None

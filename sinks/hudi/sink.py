@@ -7,6 +7,7 @@ of an attempt.
   written again from the same offsets.
 - If records have fields that need new or wider columns, the attempt is rolled back before readers
   can see it. Then the batch is written again with these columns (``batch_columns``).
+- In a table with keys of the whole table, rows move to other partitions in the same commit.
 - If rows are refused because their key exists in another partition, the batch is written again, and
   these rows become dead letters (``partition_rule``).
 """
@@ -23,6 +24,7 @@ from checkpoints.progress import Progress
 from lakemark.config.merge_settings import merge_settings
 from lakemark.errors import InvalidConfig, WriteConflict
 from lakemark.model.instant import Instant
+from lakemark.operations.duplicate_keys import Duplicates
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.table_writer import TableWriter
 from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
@@ -57,6 +59,7 @@ class HudiSink:
         identity: the name under which the table records the progress of this streamer
             (``checkpoints.progress``).
         partition_change: the rule for rows whose key exists in another partition.
+        duplicates: what an insert does with stored keys; None for upserts and deletes.
     """
 
     def __init__(
@@ -67,9 +70,10 @@ class HudiSink:
         limit: RejectLimit,
         identity: str = DEFAULT_IDENTITY,
         partition_change: PartitionChange = PartitionChange.ALLOW,
+        duplicates: Duplicates | None = None,
     ) -> None:
         self._rows, self._rejects = rows, rejects
-        if partition_change is not PartitionChange.ALLOW:
+        if partition_change.compares_partitions:
             prepare = replace(prepare, looked_up=merge_settings(rows.table.properties))
         self._columns = BatchColumns(rows, prepare)
         self._progress = SinkProgress(rows, identity)
@@ -81,6 +85,7 @@ class HudiSink:
             progress=self._progress,
             reject_counter=self._reject_counter,
             partition_change=partition_change,
+            duplicates=duplicates,
         )
         self._is_first_batch = True
         self._last_files = 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.instant import Instant
 from lakemark.schema.evolution import Proposal
-from sinks.audit import Audit, RecordsRead, audit
+from sinks.audit import Audit, ChangeCounts, RecordsRead, audit
 from sinks.batch import BatchResult, KafkaBatch
 from sinks.hudi.batch_columns import SchemaRefused
 from sinks.hudi.exchange import BucketWritten, PortionKind, PortionResult
@@ -26,6 +26,7 @@ class WrittenBatch:
         read: the records, counted when they were read.
         request: the schema change that the records request.
         partition_changes: rows whose key exists in another partition.
+        counts: the changes that were looked up together; None with a bucket index.
     """
 
     rows: Sequence[BucketWritten]
@@ -33,6 +34,7 @@ class WrittenBatch:
     read: RecordsRead
     request: SchemaRequest
     partition_changes: ChangedRows
+    counts: ChangeCounts | None = None
 
     @classmethod
     def merge(cls, results: Sequence[PortionResult]) -> WrittenBatch:
@@ -46,6 +48,7 @@ class WrittenBatch:
             partition_changes=ChangedRows.merged(
                 one.rows for one in results if isinstance(one, ChangedRows)
             ),
+            counts=next((one for one in results if isinstance(one, ChangeCounts)), None),
         )
 
     @property
@@ -66,7 +69,13 @@ class WrittenBatch:
     @property
     def records(self) -> int:
         """The number of records that became rows, deletes or rejects."""
-        return _arrived(self.rows) + self.rejected
+        changes = self.counts.changes if self.counts else _arrived(self.rows)
+        return changes + self.rejected
+
+    @property
+    def moved(self) -> int:
+        """The number of rows that moved to another partition."""
+        return self.counts.moved if self.counts else 0
 
     @property
     def first_reject(self) -> str | None:
@@ -97,6 +106,7 @@ class WrittenBatch:
             arrived=_arrived(self.rows),
             written=sum(s.num_inserts + s.num_update_writes + s.num_deletes for s in stats),
             rejected=self.rejected,
+            counts=self.counts,
         )
 
     def to_result(
@@ -114,7 +124,7 @@ class WrittenBatch:
             instant=instant.requested_at,
             records=self.records + self.read.ignored,
             rows=sum(stat.num_writes for stat in stats),
-            deletes=sum(stat.num_deletes for stat in stats),
+            deletes=max(sum(stat.num_deletes for stat in stats) - self.moved, 0),
             rejected=self.rejected,
             written_bytes=sum(stat.total_write_bytes for stat in stats),
             files=len(stats),
@@ -124,6 +134,8 @@ class WrittenBatch:
             partition_changes=self.partition_changes.count,
             first_partition_change=self.partition_changes.first,
             skipped=skipped,
+            moved=self.moved,
+            duplicates=self.counts.stored if self.counts else 0,
         )
 
 

@@ -59,6 +59,8 @@ def find_contradictions(
         *missing_columns(_known_columns(source, decode), table),
         *_copy_on_write(table, compaction),
         *_partition_change(table),
+        *_moves(table),
+        *_inserts(table),
         *_meta_columns(table),
         *_metadata_table(table),
         *_no_dead_letters(table, dead_letters),
@@ -237,7 +239,7 @@ def _tombstones(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
         return
     if decode.tombstone_key != "raw":
         return
-    if table.partition_by:
+    if table.partition_by and not table.moves_rows:
         text = "raw does not name a partition, but table.partition_by is set; use json"
         yield Problem("decode.tombstone_key", text)
     if len(table.record_key) > 1:
@@ -359,6 +361,46 @@ def _partition_change(table: TableConfig) -> Iterator[Problem]:
     if table.partition_change != "allow" and not table.partition_by:
         text = f"{table.partition_change} has no effect without table.partition_by; remove it"
         yield Problem("table.partition_change", text)
+
+
+def _moves(table: TableConfig) -> Iterator[Problem]:
+    """Yield problems of settings with which rows do not move to other partitions."""
+    if not table.moves_rows:
+        return
+    setting, request = "table.partition_change", table.merge_request()
+    if table.given_buckets is not None:
+        text = f"{setting}: move needs a table without buckets; remove one of them"
+        yield Problem("table.buckets", text)
+    if table.merge_mode == "custom":
+        yield Problem(setting, "move cannot be combined with your own merger; remove one of them")
+    elif not [*request.find_problems()]:
+        fills = request.resolve().partial_update is not None
+        if fills or table.partial_update == "absent_fields":
+            yield Problem(
+                setting, "move cannot be combined with partial updates; remove one of them"
+            )
+
+
+def _inserts(table: TableConfig) -> Iterator[Problem]:
+    """Yield problems of settings that have no meaning if records are only inserted."""
+    setting = "table.operation"
+    if not table.inserts:
+        if table.duplicates != "allow":
+            text = f"{table.duplicates} has an effect only with {setting}: insert; remove it"
+            yield Problem("table.duplicates", text)
+        return
+    if table.given_buckets is not None:
+        text = f"{setting}: insert needs a table without buckets; remove one of them"
+        yield Problem("table.buckets", text)
+    if table.partition_change != "allow":
+        text = f"insert does not change rows, so partition_change {table.partition_change} has no"
+        yield Problem(setting, f"{text} effect; remove one of them")
+    if table.partial_update == "absent_fields":
+        text = "insert adds whole rows, but partial_update is absent_fields; remove one of them"
+        yield Problem(setting, text)
+    if not table.meta_columns:
+        text = "insert needs meta columns, because the table has no buckets; remove one of the two"
+        yield Problem(setting, f"{text} settings")
 
 
 def _meta_columns(table: TableConfig) -> Iterator[Problem]:

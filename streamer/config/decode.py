@@ -135,7 +135,8 @@ class DecodeConfig(Section):
     there is a single field, the bare value of this field. Default: ``raw`` if the table has one key
     field and no partitions, otherwise ``json``. If a partition field is null in the key, the row is
     in the default partition. If a partition field is missing, the tombstone goes to the dead
-    letters."""
+    letters. With ``table.partition_change: move``, only the fields of the record key are read, and
+    the row is deleted in any partition; then a partitioned table may also have ``raw`` keys."""
 
     tombstone_ordering: Annotated[str, Field(min_length=1)] = "none"
     """The ordering value of a tombstone. With ``none``, a tombstone has no ordering value and

@@ -65,7 +65,20 @@ class TableConfig(Section):
     fast. ``copy_on_write`` rewrites base files with every commit, so queries are fast."""
 
     record_key: Annotated[Columns, Field(min_length=1)]
-    """The columns that identify a row within its partition."""
+    """The columns that identify a row within its partition or, with ``partition_change: move``, in
+    the whole table."""
+
+    operation: Literal["upsert", "insert"] = "upsert"
+    """``upsert`` replaces the row of a record's key. ``insert`` adds each record as a row, without
+    looking for its key, which is faster. Each record is added once, also after a restart. Deletes
+    go to the dead letters. ``insert`` needs a table without a bucket index and with keys that need
+    not be unique; a new table gets a lookup index instead of buckets. See [Insert without
+    merging](merging.md#insert-without-merging)."""
+
+    duplicates: Literal["allow", "drop"] = "allow"
+    """What ``operation: insert`` does with a record whose key is already stored in its partition.
+    ``allow`` adds a second row. ``drop`` looks up the keys of each batch, skips such a record, and
+    merges the records of a batch that have the same key."""
 
     partition_by: Annotated[Columns, AfterValidator(_check_partition_fields)] = ()
     """The columns that partition the table, or expressions of columns. Each distinct value becomes
@@ -78,12 +91,15 @@ class TableConfig(Section):
     [Folders that are formatted
     times](writing_foreign_tables.md#folders-that-are-formatted-times)."""
 
-    partition_change: Literal["allow", "count", "reject"] = "allow"
+    partition_change: Literal["allow", "count", "reject", "move"] = "allow"
     """What happens to a row whose record key does not exist in the row's partition, but exists in
     another partition. ``allow`` writes the row, so that the key has a row in both partitions.
     ``count`` does the same, and also counts and reports such keys. ``reject`` sends the record to
     the dead letters. With ``count`` and ``reject``, each batch looks up its keys in the other
-    partitions. See [Keys and partitions](merging.md#keys-and-partitions)."""
+    partitions. ``move`` deletes the row in the other partition and writes the new one, in one
+    commit, so that keys are unique in the whole table. It needs a table without a bucket index; a
+    new table gets a lookup index instead of buckets. See [Keys and
+    partitions](merging.md#keys-and-partitions)."""
 
     ordering: Columns = ()
     """The columns that order the versions of a row. In ``event_time`` mode, the version with the
@@ -132,8 +148,7 @@ class TableConfig(Section):
 
     buckets: Annotated[int, Field(ge=1, le=10_000)] = 4
     """The number of buckets, which are file groups, in each partition. It cannot change once the
-    table exists. A table that Apache Hudi created without a bucket index has no buckets; then do
-    not set it."""
+    table exists. A table without a bucket index has no buckets; then do not set it."""
 
     log_format: Literal["parquet", "avro"] | None = None
     """The format of the data blocks in log files. Default: ``parquet``, or ``avro`` if a text
@@ -196,6 +211,26 @@ class TableConfig(Section):
         if given.get("ordering"):
             filled.setdefault("merge_mode", "event_time")
         return filled
+
+    @property
+    def moves_rows(self) -> bool:
+        """Whether a row moves if its partition changes, so that keys are unique in the table."""
+        return self.partition_change == "move"
+
+    @property
+    def inserts(self) -> bool:
+        """Whether records are added as rows, so that keys need not be unique."""
+        return self.operation == "insert"
+
+    @property
+    def needs_lookup_index(self) -> bool:
+        """Whether the table must not have buckets, which decide the file group of a key."""
+        return self.moves_rows or self.inserts
+
+    @property
+    def given_buckets(self) -> int | None:
+        """The number of buckets if the pipeline file names it, else None."""
+        return self.buckets if "buckets" in self.model_fields_set else None
 
     @property
     def partition_fields(self) -> tuple[PartitionField, ...]:

@@ -235,6 +235,8 @@ class _Batches:
             "rows_written", "Rows written, after each batch was reduced to one change per key"
         )
         self._deletes = one("rows_deleted", "Deletes among the written rows")
+        self._moves = one("rows_moved", "Rows that moved to another partition")
+        self._duplicates = one("duplicates_dropped", "Records whose keys were stored already")
         self._bytes = one("bytes_written", "Size of the files that batches wrote")
         self._files = one("files_written", "Files that batches wrote")
         self._ignored = one("tombstones_ignored", "Tombstones that were skipped")
@@ -263,6 +265,8 @@ class _Batches:
         self._skipped.inc(event.offsets_skipped)
         self._rows.inc(event.rows_written)
         self._deletes.inc(event.rows_deleted)
+        self._moves.inc(event.rows_moved)
+        self._duplicates.inc(event.duplicates)
         self._bytes.inc(event.bytes_written)
         self._files.inc(event.files_written)
         self._ignored.inc(event.ignored)

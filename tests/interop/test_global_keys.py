@@ -10,8 +10,12 @@ import pyarrow as pa
 import pytest
 
 import lakemark
+from lakemark.config.table_properties import TableType
+from lakemark.storage import StorageLocation
+from sinks.hudi.partition_rule import PartitionChange
 from tests.depth import sample
 from tests.interop.oracle import ApacheTable, Oracle
+from tests.json_stream import JsonStream, Tombstone
 
 pytestmark = pytest.mark.oracle
 
@@ -81,4 +85,52 @@ def test_both_move_rows(
         if turn == 2 and table_type == "MERGE_ON_READ":
             lakemark.open(path).compact()
             model.check(oracle, path)
+    assert lakemark.open(path).metadata_differences() == []
+
+
+#: The indexes with which Apache Hudi continues a table, and the options that they need.
+OF_PIPELINES: dict[str, dict[str, str]] = {
+    "GLOBAL_SIMPLE": {},
+    "GLOBAL_RECORD_LEVEL_INDEX": {
+        "hoodie.metadata.global.record.level.index.enable": "true",
+        "hoodie.record.index.update.partition.path": "true",
+    },
+}
+
+
+@pytest.mark.parametrize("index", OF_PIPELINES)
+def test_pipeline_and_apache_hudi_move_rows(oracle: Oracle, tmp_path: Path, index: str) -> None:
+    path, model = tmp_path / "orders", Model()
+    has_index = bool(OF_PIPELINES[index])
+    table_type = sample(TableType, one_in=2, name=index)[0]
+    apache = ApacheTable(
+        "orders",
+        ["id"],
+        ["region"],
+        ["ts"],
+        table_type=table_type.value,
+        has_metadata=has_index,
+        extra={"hoodie.index.type": index, **OF_PIPELINES[index]},
+    )
+    oracle.write(path, model.upserts(range(30), 10, 0), apache)
+    for turn in (1, 2):
+        stream = JsonStream(
+            StorageLocation(str(path)),
+            columns={"id": "string", "region": "string", "ts": "bigint", "v": "int"},
+            table_type=table_type,
+            partition_by=("region",),
+            partition_change=PartitionChange.MOVE,
+            index=None,
+            metadata_table=has_index,
+        )
+        ts, deleted = turn * 100, [f"k{turn:03d}", f"k{turn + 8:03d}"]
+        rows = model.upserts(range(5, 15 + turn), ts, turn).to_pylist()
+        late = model.upserts(range(8, 20), ts - 150, turn + 1).to_pylist()
+        result = stream.write([*rows, *late, *(Tombstone(key.encode()) for key in deleted)])
+        assert result.moved > 0
+        for key in deleted:
+            model.rows.pop(key, None)
+        model.check(oracle, path)
+        oracle.write(path, model.upserts(range(10, 34 + turn), ts + 20, turn + 1), apache)
+        model.check(oracle, path)
     assert lakemark.open(path).metadata_differences() == []

@@ -251,9 +251,16 @@ OF_CHECKPOINTS = (
     ),
     Mutant(
         "sinks/audit.py",
-        "if read.count != arrived + rejected + read.ignored:",
+        "if read.count != accepted + rejected + read.ignored:",
         "if False:",
         "a batch is published although records of it got lost on their way",
+        _AUDIT,
+    ),
+    Mutant(
+        "sinks/audit.py",
+        "if counts and arrived != counts.to_write:",
+        "if False:",
+        "a batch is published although changes got lost when rows were moved",
         _AUDIT,
     ),
     Mutant(

@@ -12,6 +12,7 @@ _JSON = ("tests/unit/transforms/decode/test_json.py", "tests/property/test_json_
 _AVRO = ("tests/unit/transforms/decode/test_avro.py", "tests/property/test_avro_decoder.py")
 _EXCHANGE = ("tests/unit/sinks/test_exchange.py",)
 _REJECTS = ("tests/unit/sinks/test_reject_limit.py",)
+_MOVES = ("tests/unit/sinks/test_moved_rows.py",)
 
 OF_RECORDS = (
     Mutant(
@@ -27,6 +28,27 @@ OF_RECORDS = (
         "",
         "a row flagged as deleted without an ordering value does not delete",
         _CHANGES,
+    ),
+    Mutant(
+        "transforms/change_builder.py",
+        "            lacks_path = lacks_path & (kinds == ChangeKind.UPSERT)\n",
+        "",
+        "a delete that finds its row by the key alone is rejected without a valid partition",
+        _CHANGES,
+    ),
+    Mutant(
+        "lakemark/index/global_keys.py",
+        "kept = pa.array(~is_late & ~is_absent)",
+        "kept = pa.array(~is_absent)",
+        "a late event adds a second row of a key to another partition",
+        _MOVES,
+    ),
+    Mutant(
+        "lakemark/index/global_keys.py",
+        "targets = pc.if_else(pa.array(is_elsewhere & ~is_upsert), paths, own)",
+        "targets = own",
+        "a tombstone does not delete the row in another partition",
+        _MOVES,
     ),
     Mutant(
         "transforms/change_builder.py",

@@ -66,9 +66,10 @@ from lakemark.transaction.multi_writer import MultiWriter
 from lakemark.transaction.rollback import roll_back_named
 from lakemark.transaction.streamer_progress import DEFAULT_IDENTITY
 from lakemark.write.sorted_runs import SortMode
+from sinks.hudi.partition_rule import PartitionChange as SinkPartitionChange
 from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
 from tests.clocks import SharedClock, on_clock
-from tests.json_stream import JsonStream, Record
+from tests.json_stream import COLUMNS, JsonStream, Record
 from tests.recovery.stores import storage_at
 from tests.storages import SimulatedCrash, WatchedStorage
 from tests.table_services import HISTORY, active_names, archived_names, copy_of, make_plain
@@ -250,6 +251,22 @@ class TableScenario:
         return to
 
 
+_RECORDS: tuple[Record, ...] = (
+    {"id": "a", "ts": 1, "n": 1},
+    b"no JSON",
+    {"id": "a", "ts": 2, "n": 2},
+    b"no JSON",
+    {"id": "b", "ts": 1, "n": 3},
+)
+_MOVING: tuple[Record, ...] = (
+    {"id": "a", "ts": 1, "n": 1, "region": "x"},
+    b"no JSON",
+    {"id": "a", "ts": 2, "n": 2, "region": "y"},
+    b"no JSON",
+    {"id": "b", "ts": 1, "n": 3, "region": "x"},
+)
+
+
 @dataclass(frozen=True)
 class Pipeline:
     """A pipeline from its start to the end of a batch of records, one of them rejected.
@@ -258,12 +275,16 @@ class Pipeline:
         states: see ``Scenario``.
         earlier: how many records the pipeline has read before; None before its first start.
         wanted: how many records it has read at the end.
+        records: the records of its topic.
+        moves: whether rows move to other partitions, in a table without buckets.
     """
 
     states: tuple[Rows, ...]
     earlier: int | None
     wanted: int
     has_metadata: bool = True
+    records: tuple[Record, ...] = _RECORDS
+    moves: bool = False
 
     @property
     def makes_metadata(self) -> bool:
@@ -271,12 +292,12 @@ class Pipeline:
 
     def create_tables(self, root: StorageLocation) -> None:
         if self.earlier is not None:
-            self._stream(root, unchanged).write(_RECORDS[: self.earlier])
+            self._stream(root, unchanged).write(self.records[: self.earlier])
 
     def act(self, root: StorageLocation, wrap: Wrap) -> None:
         stream = self._stream(root, wrap)
         if stream.offset < self.wanted:
-            stream.write(_RECORDS[stream.offset : self.wanted])
+            stream.write(self.records[stream.offset : self.wanted])
 
     def recover(self, root: StorageLocation, wrap: Wrap) -> None:
         self._stream(root, wrap)
@@ -286,7 +307,9 @@ class Pipeline:
 
     def has_acted(self, root: StorageLocation) -> bool:
         tables = list(self.tables(root))
-        are_made = len(tables) == len(_TABLES) and all(map(is_known, tables))
+        are_made = len(tables) == len(_TABLES)
+        if self.has_metadata:
+            are_made = are_made and all(map(is_known, tables))
         return are_made and self._stream(root, unchanged).offset == self.wanted
 
     def rows(self, root: StorageLocation) -> Rows:
@@ -310,18 +333,21 @@ class Pipeline:
                 yield _opened(unchanged, root.child(name))
 
     def _stream(self, root: StorageLocation, wrap: Wrap) -> JsonStream:
-        opened = partial(_opened, wrap)
-        return JsonStream(root.child(TABLE), metadata_table=self.has_metadata, opened=opened)
+        table = root.child(TABLE)
+        stream = partial(
+            JsonStream, table, metadata_table=self.has_metadata, opened=partial(_opened, wrap)
+        )
+        if not self.moves:
+            return stream()
+        return stream(
+            columns={**COLUMNS, "region": "string"},
+            partition_by=("region",),
+            partition_change=SinkPartitionChange.MOVE,
+            index=None,
+        )
 
 
 _TABLES = (TABLE, f"{TABLE}_rejects")
-_RECORDS: tuple[Record, ...] = (
-    {"id": "a", "ts": 1, "n": 1},
-    b"no JSON",
-    {"id": "a", "ts": 2, "n": 2},
-    b"no JSON",
-    {"id": "b", "ts": 1, "n": 3},
-)
 
 
 def _opened(
@@ -825,6 +851,18 @@ SCENARIOS: dict[str, Scenario] = {
         2,
         len(_RECORDS),
     ),
+    "pipeline that moves rows": Pipeline(
+        (
+            {"a": 1, "rejects": [1]},
+            {"a": 1, "rejects": [1, 3]},
+            {"a": 2, "b": 3, "rejects": [1, 3]},
+        ),
+        2,
+        len(_MOVING),
+        has_metadata=False,
+        records=_MOVING,
+        moves=True,
+    ),
     "commit": TableScenario(
         committed(1), commit_second, has_ingested(2), (STATES[0], STATES[1]), is_shared=True
     ),
@@ -928,6 +966,13 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "row moves to another partition, copy-on-write": TableScenario(
         looked_up(1, _COW), move_row, has_ingested(2), _OF_MOVE, looks_up=True
+    ),
+    "move to another partition with a record index": TableScenario(
+        looked_up(1, indexes=MAINTAINED_INDEXES),
+        move_row,
+        has_ingested(2),
+        _OF_MOVE,
+        looks_up=True,
     ),
     "compaction": TableScenario(committed(2), compact, is_compacted, is_shared=True),
     "asynchronous compaction during a batch": TableScenario(

@@ -44,6 +44,7 @@ DOUBTS: tuple[When, ...] = ("lost", "doubtful")
 #: Scenarios that take long on a local disk, too; other scenarios build a metadata table as well.
 LONG = (
     "bootstrap of the metadata table",
+    "move to another partition with a record index",
     "upgrade from version 4",
     "upgrade from version 8",
 )

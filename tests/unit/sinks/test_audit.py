@@ -18,7 +18,7 @@ from lakemark.config import keys
 from lakemark.config.table_properties import TableType
 from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation
-from sinks.audit import Audit, AuditFailed, OffsetGap, RecordsRead, audit
+from sinks.audit import Audit, AuditFailed, ChangeCounts, OffsetGap, RecordsRead, audit
 from sinks.batch import KafkaBatch
 from sinks.hudi.exchange import BucketWritten, OpenWrite, PortionKind, PortionResult, Prepare
 from sinks.reject_limit import RejectLimit
@@ -147,6 +147,21 @@ def test_a_contradiction_has_a_name(
 ) -> None:
     with pytest.raises(AuditFailed, match=told):
         audit(orders({0: 5}), orders(end), READ, *numbers)
+
+
+def test_changes_that_moves_drop_and_add_are_accounted_for() -> None:
+    keys_of_changes = pa.chunked_array([["a", "b"], ["a"]])
+    counts = ChangeCounts.of_folded(keys_of_changes, late=0, absent=1, moved=1)
+    assert ChangeCounts.from_table(counts.to_table()) == counts
+    assert (counts.repeated, counts.to_write) == (1, 2)
+    begin, end = orders({0: 5}), orders({0: 8, 1: 1})
+    found = audit(begin, end, READ, 2, 2, 0, counts)
+    assert (found.records, found.written, found.merged, found.skipped) == (3, 1, 2, 1)
+    for arrived in (1, 3):
+        with pytest.raises(AuditFailed, match=rf"1 repeated.* are 2 to write, but {arrived} arr"):
+            audit(begin, end, READ, arrived, 1, 0, counts)
+    with pytest.raises(AuditFailed, match="3 records were read, but 2 accepted"):
+        audit(begin, end, READ, 2, 2, 0, replace(counts, changes=2, repeated=0))
 
 
 @pytest.mark.parametrize("table_type", TableType)

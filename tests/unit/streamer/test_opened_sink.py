@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +21,7 @@ from lakemark.config.table_properties import TableProperties
 from lakemark.errors import InvalidConfig
 from lakemark.model.changes import CHANGE_KIND_FIELD, ChangeKind
 from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY, with_meta_columns
+from lakemark.operations.metadata_table import metadata_differences
 from lakemark.operations.open_table import open_table
 from lakemark.storage import StorageLocation, open_storage
 from lakemark.storage.properties_file import read_properties, replace_properties
@@ -32,7 +33,8 @@ from streamer.config.load import validated
 from streamer.pipeline import open_sink
 from streamer.sources.kafka import KafkaSource
 from tests.golden.golden_table import unpack
-from tests.json_stream import InThisProcess, Record, kafka_batch
+from tests.json_stream import InThisProcess, Record, Tombstone, kafka_batch
+from tests.tables import Row, commit, lookup_writer, make
 
 
 class Topic:
@@ -279,6 +281,93 @@ def test_settings_of_bucket_indexes_are_refused_for_other_tables(
     write_row(first, id="a", region="north")
     with pytest.raises(InvalidConfig, match=message):
         opened(tmp_path, COLUMNS, None, partition_by="region", **setting)
+
+
+MOVES: Mapping[str, object] = {"partition_by": "region", "partition_change": "move"}
+INSERTS: Mapping[str, object] = {"partition_by": "region", "operation": "insert"}
+
+
+def write_at_next_start(
+    folder: Path, offset: int, *records: Record | Tombstone, **table: Any
+) -> int:
+    """Start the pipeline, write a batch, and return how many rows moved."""
+    decode = {**COLUMNS, "tombstone_key": "raw"} if table == MOVES else COLUMNS
+    sink = opened(folder, decode, None, **table)
+    sink.recover()
+    sink.progress()
+    return sink.write(kafka_batch("orders", offset, records), InThisProcess()).moved
+
+
+def regions(folder: Path) -> list[tuple[str, str]]:
+    table = open_table(StorageLocation(str(folder / "rows")))
+    rows = table.scan(columns=["id", "region"]).to_table().to_pylist()
+    return sorted((row["id"], row["region"]) for row in rows)
+
+
+def test_pipeline_that_moves_rows_creates_a_table_without_buckets(tmp_path: Path) -> None:
+    first = [{"id": key, "region": "north"} for key in "ab"]
+    assert write_at_next_start(tmp_path, 0, *first, **MOVES) == 0
+    assert write_at_next_start(tmp_path, 2, {"id": "a", "region": "south"}, **MOVES) == 1
+    assert write_at_next_start(tmp_path, 3, Tombstone(b"b"), **MOVES) == 0
+    assert regions(tmp_path) == [("a", "south")]
+    with pytest.raises(InvalidConfig, match=r"needs table.partition_change: move.*global_lookup"):
+        opened(tmp_path, partition_by="region")
+
+
+def test_pipeline_that_inserts_creates_a_table_without_buckets(tmp_path: Path) -> None:
+    for offset in range(2):
+        write_at_next_start(tmp_path, offset, {"id": "a", "region": "north"}, **INSERTS)
+    assert regions(tmp_path) == [("a", "north")] * 2
+    dropping = {**INSERTS, "duplicates": "drop"}
+    write_at_next_start(tmp_path, 2, {"id": "c", "region": "north"}, **dropping)
+    assert len(regions(tmp_path)) == 3
+
+
+@pytest.mark.parametrize("table", [MOVES, INSERTS], ids=["move", "insert"])
+def test_bucket_indexes_are_refused_before_anything_starts(
+    tmp_path: Path, table: Mapping[str, object]
+) -> None:
+    write_row(opened(tmp_path, partition_by="region"), id="a", region="north")
+    before = files(tmp_path)
+    with pytest.raises(InvalidConfig, match=r"has a bucket index, but table\..* looked up"):
+        opened(tmp_path, COLUMNS, None, **table)
+    assert files(tmp_path) == before
+
+
+@pytest.mark.parametrize("table", [MOVES, INSERTS], ids=["move", "insert"])
+def test_consistent_hashing_is_refused_before_anything_starts(
+    tmp_path: Path, table: Mapping[str, object]
+) -> None:
+    unpack("v9_mor_consistent_hashing", tmp_path).root.rename(tmp_path / "rows")
+    with pytest.raises(InvalidConfig, match=r"has consistent hashing, but table\..* looked up"):
+        opened(tmp_path, COLUMNS, None, **table)
+
+
+def with_record_index(folder: Path) -> None:
+    """Create a table with a record index and one row."""
+    make(open_storage(StorageLocation(str(folder / "rows"))), indexes=["record_index"])
+    commit(lookup_writer(open_storage(StorageLocation(str(folder / "rows")))), [Row("a", 1, 1)])
+
+
+OF_TESTS: Mapping[str, object] = {
+    "schema": {"id": "string", "region": "string", "ts": "bigint", "v": "bigint"}
+}
+
+
+def test_pipeline_on_a_record_index_must_say_that_rows_move(tmp_path: Path) -> None:
+    with_record_index(tmp_path)
+    table: dict[str, object] = {"ordering": "ts", "partition_by": "region"}
+    with pytest.raises(InvalidConfig, match=r"table.partition_change: move, .* a record index"):
+        opened(tmp_path, OF_TESTS, None, **table)
+    with pytest.raises(InvalidConfig, match=r"operation: insert, .* record index.*; use upsert"):
+        opened(tmp_path, OF_TESTS, None, **table, operation="insert", duplicates="drop")
+    sink = opened(tmp_path, OF_TESTS, None, **table, partition_change="move")
+    sink.recover()
+    sink.progress()
+    moved = kafka_batch("orders", 0, [{"id": "a", "region": "south", "ts": 2, "v": 2}])
+    assert sink.write(moved, InThisProcess()).moved == 1
+    assert regions(tmp_path) == [("a", "south")]
+    assert metadata_differences(open_table(StorageLocation(str(tmp_path / "rows")))) == []
 
 
 def test_table_that_is_ordered_by_text_is_continued_where_that_is_allowed(tmp_path: Path) -> None:

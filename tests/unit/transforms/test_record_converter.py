@@ -27,6 +27,7 @@ from transforms.decode.schema_policy import SchemaPolicy
 from transforms.record_converter import RecordConverter
 from transforms.rejects import REJECTS_SCHEMA, Rejects
 from transforms.schema_text import parse_schema
+from transforms.tombstone_keys import TombstoneKey
 
 COLUMNS = {"id": "string", "at": "timestamp", "tags": "array<string>"}
 DECODER = JsonDecoder(parse_schema(COLUMNS))
@@ -183,6 +184,21 @@ def test_null_in_an_avro_key_means_the_default_partition_but_an_absent_field_is_
     found = prepared.changes.column(PARTITION_PATH).to_pylist()
     assert found == ([DEFAULT] if has_field else [])
     assert len(prepared.rejects) == (0 if has_field else 1)
+
+
+@pytest.mark.parametrize(("kind", "key"), [("raw", b"k"), ("json", b'{"id": "k", "more": 1}')])
+def test_delete_by_key_needs_no_partition(kind: TombstoneKey, key: bytes) -> None:
+    generator = KeyGenerator(KeyGeneratorConfig(("id",), ("at",)))
+    decoder = JsonDecoder(parse_schema({"id": "string", "at": "string"}))
+    converter = RecordConverter(decoder, generator, tombstone_key=kind, deletes_by_key=True)
+    values = ('{"id":"a","at":"x/y","_hoodie_is_deleted":true}', '{"id":"a","at":"x/y"}', None)
+    prepared = converter(batch(*values, key=key))
+    rows = prepared.changes.select([RECORD_KEY, CHANGE_KIND]).to_pylist()
+    assert [tuple(row.values()) for row in rows] == [
+        ("a", ChangeKind.COMMIT_TIME_DELETE),
+        ("k", ChangeKind.COMMIT_TIME_DELETE),
+    ]
+    assert prepared.rejects.rows["offset"].to_pylist() == [1]
 
 
 def test_ignored_tombstones_are_counted_by_partition_even_if_their_key_is_invalid() -> None:

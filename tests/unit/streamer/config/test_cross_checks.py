@@ -23,6 +23,8 @@ def reported(*overrides: str) -> list[str]:
     return []
 
 
+_MOVES = ("table.partition_change=move", "table.partition_by=at.day", "decode.tombstone_key=raw")
+
 CASES: Mapping[str, tuple[list[str], str]] = {
     "absent fields and a merger of one's own": (
         ["table.partial_update=absent_fields", "table.merger=shop:Totals"],
@@ -31,6 +33,42 @@ CASES: Mapping[str, tuple[list[str], str]] = {
     "partition changes without partitions": (
         ["table.partition_change=reject"],
         "table.partition_change: reject has no effect without table.partition_by; remove it",
+    ),
+    "moves of rows between buckets": (
+        [*_MOVES, "table.buckets=4"],
+        "table.buckets: table.partition_change: move needs a table without buckets; remove one of",
+    ),
+    "moves of partial rows": (
+        [*_MOVES, "table.partial_update=absent_fields"],
+        "table.partition_change: move cannot be combined with partial updates; remove one of them",
+    ),
+    "moves with a payload of partial updates": (
+        [*_MOVES, "table.payload=PartialUpdateAvroPayload", "table.ordering=ts"],
+        "table.partition_change: move cannot be combined with partial updates; remove one of them",
+    ),
+    "moves with a merger of one's own": (
+        [*_MOVES, "table.merger=shop:Totals"],
+        "table.partition_change: move cannot be combined with your own merger; remove one of them",
+    ),
+    "inserts into buckets": (
+        ["table.operation=insert", "table.buckets=4"],
+        "table.buckets: table.operation: insert needs a table without buckets; remove one of them",
+    ),
+    "inserts that would move rows": (
+        [*_MOVES, "table.operation=insert"],
+        "table.operation: insert does not change rows, so partition_change move has no effect",
+    ),
+    "inserts of partial rows": (
+        ["table.operation=insert", "table.partial_update=absent_fields"],
+        "table.operation: insert adds whole rows, but partial_update is absent_fields",
+    ),
+    "inserts without meta columns": (
+        ["table.operation=insert", "table.meta_columns=false"],
+        "table.operation: insert needs meta columns, because the table has no buckets",
+    ),
+    "duplicates of upserts": (
+        ["table.duplicates=drop"],
+        "table.duplicates: drop has an effect only with table.operation: insert; remove it",
     ),
     "absent fields and a column that marks deletes": (
         ["table.partial_update=absent_fields", "decode.schema._hoodie_is_deleted=boolean"],

@@ -279,7 +279,7 @@ def test_the_resolved_pipeline_loads_again_as_the_same(file: Path) -> None:
     assert load_text(file, render_yaml(config)) == config
 
 
-@pytest.mark.parametrize("override", ["table.operation=insert", "decode.kind=json"])
+@pytest.mark.parametrize("override", ["table.kind=insert", "decode.kind=json"])
 def test_setting_without_an_effect_is_unknown(file: Path, override: str) -> None:
     file.write_text(
         "source: {bootstrap_servers: 'a:1', topic: t}\ntable: {path: p, record_key: id}\n"

@@ -105,6 +105,8 @@ def test_batch_is_counted_by_stage_and_kind(watched: Watched) -> None:
         stage_s={"read": 4.0, "write": 0.5, "commit": 0.25},
         files_written=4,
         offsets_skipped=3,
+        rows_moved=1,
+        duplicates=7,
     )
     watched.metrics(written)
     watched.metrics(RecordsRejected(0, 2, "orders 0:7: no JSON", "/dead"))
@@ -112,6 +114,8 @@ def test_batch_is_counted_by_stage_and_kind(watched: Watched) -> None:
     counters = ["records_read", "rows_written", "rows_deleted", "bytes_written", "files_written"]
     assert [watched(f"{name}_total") for name in counters] == [8, 6, 2, 900, 4]
     assert watched("skipped_offsets_total") == 3
+    assert watched("rows_moved_total") == 1
+    assert watched("duplicates_dropped_total") == 7
     assert watched("records_rejected_total") == 2
     assert watched("partition_changes_total") == 3
     assert watched("stage_seconds_total", stage="write") == 0.5

@@ -1,0 +1,113 @@
+"""``table.operation: insert``: a stream adds each record as a row."""
+
+from __future__ import annotations
+
+from collections import Counter
+from uuid import uuid4
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lakemark.config.table_properties import TableType
+from lakemark.model.commit_metadata import Operation
+from lakemark.operations.duplicate_keys import Duplicates
+from lakemark.operations.open_table import open_table
+from lakemark.storage import StorageLocation
+from sinks.audit import Audit
+from tests.depth import examples
+from tests.json_stream import JsonStream, Tombstone
+
+COLUMNS = {"id": "string", "ts": "bigint", "region": "string"}
+
+
+def new_stream(
+    duplicates: Duplicates,
+    table_type: TableType = TableType.MERGE_ON_READ,
+    location: StorageLocation | None = None,
+) -> JsonStream:
+    return JsonStream(
+        location or StorageLocation(f"memory://{uuid4().hex}/orders"),
+        columns=COLUMNS,
+        table_type=table_type,
+        partition_by=("region",),
+        metadata_table=False,
+        index=None,
+        duplicates=duplicates,
+    )
+
+
+def row(key: str, region: str, ts: int) -> dict[str, object]:
+    return {"id": key, "region": region, "ts": ts}
+
+
+def rows_of(stream: JsonStream) -> Counter[tuple[str, str, int]]:
+    table = open_table(stream.location)
+    if table.schema is None:
+        return Counter()
+    found = table.scan(columns=["id", "region", "ts"]).to_table().to_pylist()
+    return Counter((one["id"], one["region"], one["ts"]) for one in found)
+
+
+ROWS = st.tuples(st.sampled_from("abc"), st.sampled_from("xy"), st.integers(1, 9))
+STEPS = st.lists(st.lists(ROWS, min_size=1, max_size=6) | st.just("restart"), max_size=5)
+
+
+@settings(max_examples=examples(10), deadline=None)
+@given(STEPS, st.sampled_from(TableType))
+def test_each_record_becomes_one_row(
+    steps: list[list[tuple[str, str, int]] | str], table_type: TableType
+) -> None:
+    stream, expected = new_stream(Duplicates.ALLOW, table_type), Counter[tuple[str, str, int]]()
+    for step in steps:
+        if isinstance(step, str):
+            stream = new_stream(Duplicates.ALLOW, table_type, stream.location)
+        else:
+            stream.write([row(*one) for one in step])
+            expected.update(step)
+        assert rows_of(stream) == expected
+
+
+@settings(max_examples=examples(10), deadline=None)
+@given(STEPS, st.sampled_from(TableType))
+def test_records_with_stored_keys_are_dropped(
+    steps: list[list[tuple[str, str, int]] | str], table_type: TableType
+) -> None:
+    stream, expected = new_stream(Duplicates.DROP, table_type), dict[tuple[str, str], int]()
+    for step in steps:
+        if isinstance(step, str):
+            stream = new_stream(Duplicates.DROP, table_type, stream.location)
+            continue
+        new = [one for one in step if one[:2] not in expected]
+        result = stream.write([row(*one) for one in step])
+        assert result.duplicates == len(step) - len(new)
+        for key, region, ts in new:
+            expected[key, region] = max(ts, expected.get((key, region), ts))
+        assert rows_of(stream) == Counter((*key, ts) for key, ts in expected.items())
+
+
+@pytest.mark.parametrize("duplicates", [Duplicates.ALLOW, Duplicates.DROP])
+def test_deletes_are_dead_letters_and_the_commit_is_an_insert(duplicates: Duplicates) -> None:
+    stream = new_stream(duplicates)
+    deleted = {**row("a", "x", 2), "_hoodie_is_deleted": True}
+    result = stream.write([row("a", "x", 1), deleted, Tombstone(b"a")])
+    assert (result.records, result.rejected, result.rows) == (3, 2, 1)
+    reason = "is a delete, but table.operation is insert, which only adds rows; use upsert"
+    assert stream.reasons() == {
+        1: f"the row {reason}",
+        2: f"the value is null, so the record {reason}",
+    }
+    newest = stream.rows.table.newest_metadata()
+    assert newest is not None
+    assert newest.operation == Operation.INSERT
+
+
+def test_batch_of_stored_keys_records_its_offsets_and_its_audit() -> None:
+    stream = new_stream(Duplicates.DROP)
+    stream.write([row("a", "x", 1)])
+    stream.write([row("a", "x", 2), row("a", "x", 3)])
+    newest = stream.rows.table.newest_metadata()
+    audited = Audit.in_commit(newest.extra_metadata) if newest else None
+    assert audited is not None
+    assert (audited.records, audited.written, audited.merged) == (2, 0, 2)
+    assert new_stream(Duplicates.DROP, location=stream.location).offset == 3
