@@ -290,11 +290,13 @@ def create(
             ``fill_unavailable`` (docs/merging.md); None if an update changes all columns.
         merger: ``package.module:Class`` or ``FILE.py:Class`` of a custom merger, for merge mode
             ``custom``.
-        index: ``bucket``, where the hash of a record key decides its file group; or ``lookup``,
-            where file groups grow to a target size and each upsert looks its keys up
-            (docs/writing.md). It cannot change later.
-        buckets: with ``bucket``, number of buckets in each partition, which is the largest number
-            of its file groups. It cannot change later.
+        index: ``bucket``, where the hash of a record key decides its file group;
+            ``consistent_hashing``, where it does so too, and ``resize_buckets`` splits buckets when
+            they become large; or ``lookup``, where file groups grow to a target size and each
+            upsert looks its keys up (docs/writing.md). It cannot change later.
+        buckets: number of buckets in each partition, which is the largest number of its file
+            groups. With ``bucket`` it cannot change later; with ``consistent_hashing`` it is the
+            number at first.
         hive_style: whether folders are named ``column=value``.
         url_encode: whether special characters of partition values are encoded as ``%XX``.
         meta_columns: whether rows store Hudi's meta columns. Without them, files are smaller, but
@@ -325,7 +327,7 @@ def create(
     from lakemark.operations.create import create_with_schema
     from lakemark.operations.create_checks import (
         choose,
-        choose_buckets,
+        choose_index,
         choose_version,
         column_names,
     )
@@ -351,14 +353,14 @@ def create(
         metadata_table=metadata_table,
         version=choose_version(version),
     )
-    bucket_count = choose_buckets(index, buckets)
+    new_index = choose_index(index, buckets)
     coordination = _coordination(lock_provider, lock_expire_minutes, only_writer, multi_writer)
     mergers = [] if loaded is None else [loaded]
     created = create_with_schema(
         location,
         spec,
         schema,
-        bucket_count,
+        new_index,
         coordination,
         mergers,
         allow_text_ordering=allow_text_ordering,

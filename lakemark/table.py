@@ -36,6 +36,7 @@ from lakemark.operations.metadata_table import (
     rebuild_metadata_table,
 )
 from lakemark.operations.open_table import LATEST, OpenTable
+from lakemark.operations.resize_buckets import resize_table
 from lakemark.operations.restore import restore_table
 from lakemark.operations.rollback import roll_back_instant
 from lakemark.operations.savepoint import create_savepoint, delete_savepoint, list_savepoints
@@ -52,6 +53,7 @@ from lakemark.read.scan import Scan
 from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy, Retention
 from lakemark.services.metadata_table_services import MetadataPolicies
+from lakemark.services.resize_plan import MERGE_BELOW_BYTES, SPLIT_ABOVE_BYTES, ResizePolicy
 from lakemark.storage.properties_file import read_properties
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.instant_files import names_of
@@ -65,7 +67,8 @@ class ServiceResult:
 
     Attributes:
         instants: requested times of the instants that were completed, archived or undone.
-        files: paths of the files that a compaction wrote, or that any other operation deleted.
+        files: paths of the files that a compaction or a resize of buckets wrote, or that any other
+            operation deleted.
     """
 
     instants: tuple[str, ...] = ()
@@ -368,6 +371,39 @@ class Table:
             instants.append(instant.requested_at)
             files += [stat.path for stat in metadata.write_stats if stat.path]
         return ServiceResult(instants=tuple(instants), files=tuple(files))
+
+    def resize_buckets(
+        self,
+        *,
+        split_above_bytes: int = SPLIT_ABOVE_BYTES,
+        merge_below_bytes: int = MERGE_BELOW_BYTES,
+    ) -> ServiceResult:
+        """Split large buckets and merge small ones, in a table with consistent hashing.
+
+        Pending resizes are executed first. A resize that another writer is executing is skipped.
+
+        Args:
+            split_above_bytes: a bucket whose base file and logs are larger is split into 2, 4, 8 or
+                16 buckets, so that the parts are expected to be below this size.
+            merge_below_bytes: adjacent buckets that are smaller are merged; 0 to merge none. A
+                partition keeps at least as many buckets as it had at first.
+
+        Raises:
+            InvalidConfig: a size is not positive, or the limits are too close to each other.
+            Unsupported: the table has no consistent hashing, or lakemark does not write this kind
+                of table.
+            Refused: a restore is pending; or lakemark cannot execute or remove a pending plan.
+            WriteConflict: another writer is writing to the table; call this method again.
+        """
+        policy = ResizePolicy(
+            split_above_bytes=split_above_bytes, merge_below_bytes=merge_below_bytes
+        )
+        table = self._maintained()
+        done = resize_table(table, policy, merger_class(table))
+        return ServiceResult(
+            instants=tuple(instant.requested_at for instant, _ in done),
+            files=tuple(s.path for _, metadata in done for s in metadata.write_stats if s.path),
+        )
 
     def clean(
         self,

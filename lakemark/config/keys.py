@@ -90,6 +90,8 @@ INDEX = "lakemark.index"
 LOOKUP = "lookup"
 GLOBAL_LOOKUP = "global_lookup"
 CONSISTENT_HASHING = "consistent_hashing"
+#: With ``CONSISTENT_HASHING``, the number of buckets of a new partition.
+FIRST_BUCKETS = "lakemark.index.first_buckets"
 SOURCE_START = "lakemark.source.start"
 #: Offsets before the batch that were skipped without being read, as JSON.
 SOURCE_LOST = "lakemark.source.lost"

@@ -23,14 +23,18 @@ import struct
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 from xxhash import xxh32_intdigest
 
+from lakemark.codec.xxhash32 import xxhash32
 from lakemark.errors import CorruptData, InvalidConfig
-from lakemark.index.bucket import HASHING_FOLDER
+from lakemark.index.bucket import HASHING_FOLDER, hashed_values
 
 #: The folder with the hash rings of all partitions.
 RINGS_FOLDER = f"{HASHING_FOLDER}/consistent_hashing_metadata"
@@ -40,10 +44,26 @@ FIRST_INSTANT = "00000000000000"
 
 #: The ends of file names: a ring, and the marker of a completed clustering.
 RING_SUFFIX, COMPLETED_SUFFIX = ".hashing_meta", ".commit"
-_LARGEST_HASH = 0x7FFFFFFF
+
+#: The largest hash. A ring of hashes continues with 0 after it.
+LARGEST_HASH = 0x7FFFFFFF
 _FILE_VERSION = 0
 
 Hashes: TypeAlias = npt.NDArray[np.int64]
+
+
+class NodeTag(StrEnum):
+    """The meaning of a stored bucket (``ConsistentHashingNode.NodeTag``).
+
+    Attributes:
+        NORMAL: a bucket of a ring.
+        REPLACE: a bucket that a resize adds, or the new file group of a bucket.
+        DELETE: a bucket whose hashes a resize adds to the next bucket.
+    """
+
+    NORMAL = "NORMAL"
+    REPLACE = "REPLACE"
+    DELETE = "DELETE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +98,11 @@ class HashRing:
         Raises:
             InvalidConfig: the count is not positive, or larger than the number of hashes.
         """
-        if not 0 < count <= _LARGEST_HASH:
-            message = f"bucket count {count} is not between 1 and {_LARGEST_HASH}"
+        if not 0 < count <= LARGEST_HASH:
+            message = f"bucket count {count} is not between 1 and {LARGEST_HASH}"
             raise InvalidConfig(message)
-        width = (_LARGEST_HASH + count - 1) // count
-        ends = [min(width * number, _LARGEST_HASH) for number in range(1, count + 1)]
+        width = (LARGEST_HASH + count - 1) // count
+        ends = [min(width * number, LARGEST_HASH) for number in range(1, count + 1)]
         starts = [0, *ends[:-1]]
         prefixes = [_first_prefix(partition_path, *one) for one in zip(starts, ends, strict=True)]
         return cls(partition_path, FIRST_INSTANT, tuple(ends), tuple(prefixes), count)
@@ -117,20 +137,21 @@ class HashRing:
         return ring
 
     def to_json(self) -> bytes:
-        """Return the content of the file, as Apache Hudi writes it."""
-        nodes = [
-            {"value": value, "fileIdPrefix": prefix}
-            for value, prefix in zip(self.largest_hashes, self.file_id_prefixes, strict=True)
-        ]
+        """Return the content of the file, as Apache Hudi writes it.
+
+        Apache Hudi would not find the file groups of nodes without a tag in a bulk insert.
+        """
+        buckets = zip(self.largest_hashes, self.file_id_prefixes, strict=True)
         stored = {
             "version": _FILE_VERSION,
             "partitionPath": self.partition_path,
             "instant": self.instant,
             "numBuckets": self.first_count,
             "seqNo": self.resizes,
-            "nodes": nodes,
         }
-        return json.dumps(stored, indent=2).encode()
+        head = json.dumps(stored, indent=2, separators=(",", " : "), ensure_ascii=False)
+        nodes = nodes_to_json(((*bucket, NodeTag.NORMAL) for bucket in buckets), indent="  ")
+        return f'{head[:-2]},\n  "nodes" : {nodes}\n}}'.encode()
 
     @property
     def file_ids(self) -> tuple[str, ...]:
@@ -142,13 +163,58 @@ class HashRing:
         positions = np.searchsorted(np.array(self.largest_hashes, np.int64), hashes)
         return (positions % len(self.largest_hashes)).astype(np.int32)
 
+    def buckets_of_keys(
+        self, record_keys: pa.Array | pa.ChunkedArray, key_fields: Sequence[str]
+    ) -> npt.NDArray[np.int32]:
+        """Return the position of each record key's bucket in ``file_ids``.
+
+        Args:
+            record_keys: the record keys.
+            key_fields: the fields of the record key, which are all hashed.
+        """
+        return self.buckets_of(hashes_of_keys(record_keys, key_fields))
+
     def _check(self, path: str) -> None:
-        expected = f"distinct hashes from 0 to {_LARGEST_HASH}, at least one"
+        expected = f"distinct hashes from 0 to {LARGEST_HASH}, at least one"
         values = self.largest_hashes
-        if not values or values[0] < 0 or values[-1] > _LARGEST_HASH:
+        if not values or values[0] < 0 or values[-1] > LARGEST_HASH:
             raise CorruptData(path, None, expected, f"{len(values)} buckets: {values[:1]} …")
         if len({*values}) < len(values) or len({*self.file_id_prefixes}) < len(values):
             raise CorruptData(path, None, "distinct hashes and file ids of buckets", "equal ones")
+
+
+def nodes_to_json(nodes: Iterable[tuple[int, str | None, NodeTag]], indent: str = "") -> str:
+    """Return buckets as Apache Hudi writes them into rings and into the plans of resizes.
+
+    Args:
+        nodes: largest hash, prefix of the file id, and tag of each bucket.
+        indent: the spaces before each line except the first.
+    """
+    texts = (
+        f'{{\n{indent}  "value" : {value},\n{indent}  "fileIdPrefix" : {json.dumps(prefix)},\n'
+        f'{indent}  "tag" : "{tag}"\n{indent}}}'
+        for value, prefix, tag in nodes
+    )
+    return f"[ {', '.join(texts)} ]"
+
+
+def hashes_of_keys(record_keys: pa.Array | pa.ChunkedArray, key_fields: Sequence[str]) -> Hashes:
+    """Return the hash of each record key.
+
+    A key without a comma or without a colon is one value, so whole columns of such keys are hashed.
+    Other keys are parsed one by one.
+
+    Args:
+        record_keys: the record keys, none of which is null.
+        key_fields: the fields of the record key, which are all hashed.
+    """
+    hashes = xxhash32(record_keys).astype(np.int64) & LARGEST_HASH
+    has_fields = pc.and_(pc.match_substring(record_keys, ","), pc.match_substring(record_keys, ":"))
+    rows = np.flatnonzero(has_fields)
+    if len(rows):
+        keys = record_keys.take(pa.array(rows)).to_pylist()
+        hashes[rows] = hashes_of(list(hashed_values(key, key_fields)) or [key] for key in keys)
+    return hashes
 
 
 def hashes_of(values: Iterable[Sequence[str | None]]) -> Hashes:
@@ -159,7 +225,7 @@ def hashes_of(values: Iterable[Sequence[str | None]]) -> Hashes:
     """
     texts = ("".join("null" if v is None else v for v in one) for one in values)
     hashes = (xxh32_intdigest(text.encode("utf-8", "surrogatepass")) for text in texts)
-    return np.fromiter(hashes, np.int64) & _LARGEST_HASH
+    return np.fromiter(hashes, np.int64) & LARGEST_HASH
 
 
 def ring_path(partition_path: str, instant: str) -> str:

@@ -1,7 +1,8 @@
-"""Reads the hash rings of a table, and creates the first ring of a new partition."""
+"""Reads and writes the hash rings of a table."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterable
 
 from lakemark.errors import Refused
@@ -14,15 +15,20 @@ from lakemark.index.hash_ring import (
     ring_path,
     rings_folder,
 )
+from lakemark.model.file_names import BaseFileName
+from lakemark.model.instant import Instant
 from lakemark.storage.storage import AlreadyExists, Storage
+from lakemark.timeline.prepared import prepared_path
 from lakemark.timeline.timeline import Timeline
 
 
 def load_ring(storage: Storage, partition_path: str, timeline: Timeline) -> HashRing | None:
     """Return the valid hash ring of a partition; None if the partition has no ring.
 
-    A clustering writes the next ring before it completes, so a ring is valid only if its clustering
-    has completed.
+    A resize writes the next ring before it completes, so a ring is valid only if its resize has
+    completed. A resize may also write its ring after another writer has removed the resize, if it
+    was paused. Such a ring is skipped, as Apache Hudi does if no file group of the ring has a base
+    file (``ConsistentBucketIndexUtils.recommitMetadataFile``).
 
     Args:
         storage: the table's root.
@@ -39,9 +45,41 @@ def load_ring(storage: Storage, partition_path: str, timeline: Timeline) -> Hash
         path = ring_path(partition_path, instant)
         if _has_completed(instant, names, timeline):
             return HashRing.parse(storage.read(path), path)
-        if timeline.find(instant) is None:
+        if timeline.find(instant) is None and _is_trusted(storage, path, instant, names):
             raise _left_behind(path, instant)
     return None
+
+
+def write_ring(storage: Storage, ring: HashRing, pending: Instant) -> None:
+    """Store the ring of a resize that is about to be published, or store it again.
+
+    Each attempt at a resize writes the same ring, because the plan contains its new buckets. The
+    ring is created from prepared content (``lakemark.timeline.prepared``). So a paused process
+    cannot create it after another process has rolled the resize back, or has taken over the lock.
+
+    Args:
+        storage: the table's root.
+        ring: the ring.
+        pending: the inflight instant of this process's attempt.
+
+    Raises:
+        NotFound: another process has deleted the prepared content.
+        AlreadyExists: there is a ring of this resize with other buckets.
+    """
+    digest = hashlib.sha256(ring.partition_path.encode()).hexdigest()[:16]
+    prepared = f"{prepared_path(pending)}.ring-{digest}"
+    storage.put(prepared, ring.to_json(), may_be_cut=True)
+    storage.publish(prepared, ring_path(ring.partition_path, ring.instant))
+    storage.delete([prepared])
+
+
+def mark_completed(storage: Storage, ring: HashRing) -> None:
+    """Store the marker by which Apache Hudi finds the ring after the resize was archived.
+
+    Apache Hudi creates a missing marker if the resize is still on the active timeline.
+    """
+    folder = rings_folder(ring.partition_path)
+    storage.put(f"{folder}/{ring.instant}{COMPLETED_SUFFIX}", b"")
 
 
 def delete_rings(storage: Storage, instant: str) -> None:
@@ -101,6 +139,18 @@ def _has_completed(instant: str, names: Collection[str], timeline: Timeline) -> 
     if timeline.find(instant) is not None or not timeline.is_archived(instant):
         return timeline.is_committed(instant)
     return f"{instant}{COMPLETED_SUFFIX}" in names or timeline.archived_time(instant) is not None
+
+
+def _is_trusted(storage: Storage, path: str, instant: str, names: Collection[str]) -> bool:
+    """Return whether Apache Hudi may use the ring of an instant that is not on the timeline.
+
+    It trusts the marker. Without a marker, it looks for a base file of any bucket of the ring.
+    """
+    if f"{instant}{COMPLETED_SUFFIX}" in names:
+        return True
+    ring = HashRing.parse(storage.read(path), path)
+    files = (BaseFileName.parse(info.name) for info in storage.list_folder(ring.partition_path)[1])
+    return not {one.file_id for one in files if one is not None}.isdisjoint(ring.file_ids)
 
 
 def _left_behind(path: str, instant: str) -> Refused:

@@ -21,6 +21,7 @@ class Operation(StrEnum):
     BULK_INSERT = "BULK_INSERT"
     DELETE = "DELETE"
     COMPACT = "COMPACT"
+    CLUSTER = "CLUSTER"
     UNKNOWN = "UNKNOWN"
 
 

@@ -26,6 +26,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from lakemark.errors import Unsupported
+from lakemark.model.action import Action
 
 
 class FormatVersion(IntEnum):
@@ -68,6 +69,11 @@ class FormatVersion(IntEnum):
     def timeline_layout(self) -> int:
         """Layout of the timeline, 1 or 2 (``TimelineLayoutVersion``)."""
         return 1 if self <= FormatVersion.V6 else 2
+
+    @property
+    def clustering_action(self) -> Action:
+        """The action of a pending clustering. It completes as a replace commit in all versions."""
+        return Action.REPLACE_COMMIT if self.timeline_layout == 1 else Action.CLUSTERING
 
     @property
     def column_statistics(self) -> str:

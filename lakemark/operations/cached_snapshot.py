@@ -19,6 +19,7 @@ from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.metadata_table_opener import MetadataTableOpener
 from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.model.clean_plan import CleanPlan
+from lakemark.model.clustering_plan import ClusteringPlan
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.compaction_plan import CompactionPlan
 from lakemark.model.instant import Instant
@@ -184,6 +185,13 @@ class CachedSnapshot:
         view, self._view, self._parts = self._view, None, None
         if view is not None:
             self._carry_view(lambda: view.with_compaction_plan(requested.requested_at, plan))
+
+    def carry_clustering_request(self, requested: Instant, plan: ClusteringPlan) -> None:
+        """Add a clustering that we requested to the view."""
+        self._timeline = self.timeline.with_instant(requested)
+        view, self._view, self._parts = self._view, None, None
+        if view is not None:
+            self._carry_view(lambda: view.with_clustering_plan(requested.requested_at, plan))
 
     def carry_start(self, inflight: Instant) -> None:
         """Add to the timeline the inflight instant of a plan that we have started to execute."""

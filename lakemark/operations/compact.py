@@ -1,40 +1,26 @@
-"""Compacts an open table: finds pending plans, creates plans, and executes plans.
-
-The rows that a compaction writes depend only on its plan and on the commits before the plan. It
-does not matter which writer executes the plan, or when. So columns that are added to the table
-meanwhile are not written.
-"""
+"""Compacts an open table: finds pending plans, creates plans, and executes plans."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 
-import pyarrow as pa
-
-from lakemark.config import keys
-from lakemark.errors import Refused
 from lakemark.execution.runner import Runner
-from lakemark.model.action import COMMITS, Action
+from lakemark.model.action import Action
 from lakemark.model.commit_metadata import CommitMetadata, WriteStat
 from lakemark.model.compaction_plan import CompactionPlan
 from lakemark.model.file_slice import FileSlice
-from lakemark.model.format_version import FormatVersion
 from lakemark.model.instant import Instant
-from lakemark.model.meta_columns import with_meta_columns, without_meta_columns
 from lakemark.operations.open_table import OpenTable
-from lakemark.operations.write_context import avro_schema_text, write_context
-from lakemark.schema import avro
-from lakemark.schema.evolution import unite_schemas
+from lakemark.operations.service_context import service_context
 from lakemark.services import compaction
 from lakemark.services.compaction import CompactionExecution, SliceRewriter
 from lakemark.services.compaction_plan import complete_plan
+from lakemark.services.planned_files import recorded_log_sizes
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.carried_metadata import carry_progress, carry_table_facts
 from lakemark.transaction.rollback import roll_back
 from lakemark.transaction.table_context import LOCK_WAIT_S
-from lakemark.write.write_context import WriteContext
 from lakemark.write.write_status import ContentMismatch
 
 #: The instant of a requested compaction, and its plan.
@@ -111,12 +97,12 @@ class Compaction:
         """
         pending, plan = planned
         name = pending.requested_at
-        context = _context(table, name, merger_class)
+        context = service_context(table, name, merger_class)
         plan = complete_plan(plan, name, table.view(), table.storage)
         execution = CompactionExecution.begin(table.context, pending, plan, lock_wait_s)
         table.snapshot.carry_start(execution.instant)
         context = replace(context, attempt=execution.instant.attempt).use_storage(table.storage)
-        log_sizes = compaction.recorded_log_sizes(plan, table.timeline, table.store)
+        log_sizes = recorded_log_sizes(compaction.log_paths(plan), table.timeline, table.store)
         return cls(table, execution, SliceRewriter(context, log_sizes))
 
     def rewrite(self, runner: Runner) -> list[WriteStat]:
@@ -175,45 +161,6 @@ class Compaction:
     def _newest_table_facts(self) -> dict[str, str]:
         newest = self.table.newest_metadata()
         return carry_table_facts(newest.extra_metadata) if newest else {}
-
-
-def _columns_as_of(table: OpenTable, requested_at: str) -> pa.Schema:
-    """Return all columns that the table had when a compaction was planned.
-
-    The columns of the newest commit come first, then columns that only older commits contain. The
-    writer of the newest commit may not have known these columns, but the files contain them.
-
-    Raises:
-        Refused: no commit contains the table's columns.
-    """
-    completed = table.timeline.completed(*COMMITS)[::-1]
-    before = [i for i in completed if _was_known(i, requested_at, table.version)]
-    known = before or completed  # the commits before the plan may have been archived
-    texts = (table.store.read_commit(i).extra_metadata.get(keys.SCHEMA) for i in known)
-    schemas = [without_meta_columns(avro.to_arrow(t)) for t in dict.fromkeys(texts) if t]
-    if not schemas:
-        message = (
-            f"compaction {requested_at} of {table.location.url} cannot be executed: no commit on "
-            "the active timeline contains the table's columns; write to the table, then try again"
-        )
-        raise Refused(message)
-    return reduce(lambda newer, older: unite_schemas(newer, older, table.location.url), schemas)
-
-
-def _was_known(commit: Instant, requested_at: str, version: FormatVersion) -> bool:
-    """Return whether a commit had completed when a compaction was planned.
-
-    In table version 6, the requested time is compared, because this version does not record when a
-    commit completed.
-    """
-    when = commit.requested_at if version.logs_name_their_slice else commit.completed_at
-    return (when or "") < requested_at
-
-
-def _context(table: OpenTable, requested_at: str, merger_class: str | None) -> WriteContext:
-    schema = _columns_as_of(table, requested_at)
-    text = avro_schema_text(table, with_meta_columns(schema))
-    return write_context(table, requested_at, schema, text, merger_class=merger_class)
 
 
 def _free_slices(table: OpenTable) -> list[FileSlice]:

@@ -16,7 +16,7 @@ from lakemark.merge.custom.api import CustomMerger
 from lakemark.operations.create_checks import check_new_table, check_ordering_types
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.open_table import Coordination, OpenTable
-from lakemark.operations.table_index import DEFAULT_BUCKETS
+from lakemark.operations.table_index import NewIndex
 from lakemark.operations.write import RowWriter
 from lakemark.schema import avro
 from lakemark.schema.table_columns import check_columns
@@ -117,7 +117,7 @@ def create_with_schema(
     location: StorageLocation,
     spec: TableSpec,
     schema: pa.Schema,
-    buckets: int | None = DEFAULT_BUCKETS,
+    index: NewIndex = NewIndex(),  # noqa: B008
     coordination: Coordination | None = None,
     mergers: Sequence[CustomMerger] = (),
     *,
@@ -134,8 +134,7 @@ def create_with_schema(
         spec: the settings of the table.
         schema: the table's columns, without meta columns and without those that store partition
             expressions, which are added.
-        buckets: the number of buckets in each partition, which cannot be changed later; None for a
-            lookup index.
+        index: the index of the table, which cannot be changed later.
         coordination: see ``open_table``.
         mergers: see ``open_table``.
         allow_text_ordering: whether ordering columns may contain text.
@@ -144,7 +143,7 @@ def create_with_schema(
     Raises:
         InvalidConfig: a table already exists; or the schema has a column that a table cannot have;
             or see ``check_new_table``. In these cases, nothing is created. Or another process
-            created the table at the same time, with another bucket count.
+            created the table at the same time, with another index or bucket count.
         Unsupported: see ``check_new_table``.
     """
     storage = open_storage(location)
@@ -153,7 +152,7 @@ def create_with_schema(
         raise InvalidConfig(message)
     columns = check_columns(schema)
     columns = check_columns(with_expression_columns(columns, spec.partition_expressions))
-    check_new_table(spec, columns, buckets, location.url)
+    check_new_table(spec, columns, index, location.url)
     if not allow_text_ordering:
         check_ordering_types(spec, columns)
     coordination = coordination or Coordination()
@@ -167,5 +166,5 @@ def create_with_schema(
         multi_writer=coordination.multi_writer,
         base_files=base_files,
     )
-    RowWriter(table, buckets, creates_lookups=buckets is None).commit_schema()
+    RowWriter(table, creates=index).commit_schema()
     return table

@@ -24,7 +24,7 @@ from lakemark.keygen.key_value import key_value
 from lakemark.keygen.partition_expressions import check_folder_of
 from lakemark.model.format_version import WRITTEN, FormatVersion
 from lakemark.model.meta_columns import IS_DELETED, OPERATION, is_reserved
-from lakemark.operations.table_index import DEFAULT_BUCKETS, IndexKind
+from lakemark.operations.table_index import DEFAULT_BUCKETS, IndexKind, NewIndex
 from lakemark.schema.field_path import column_at, top_column
 
 #: Columns that users may have although their names begin like Hudi's own. They mark deletes.
@@ -100,29 +100,30 @@ def _check_name(name: str) -> None:
         raise InvalidConfig(message)
 
 
-def choose_buckets(index: object, buckets: object) -> int | None:
-    """Return the number of buckets of a new table; None for a lookup index.
+def choose_index(index: object, buckets: object) -> NewIndex:
+    """Return the index of a new table.
 
     Args:
         index: the kind of index that the caller chose.
-        buckets: the number that the caller chose, or the default.
+        buckets: the number of buckets that the caller chose, or the default.
 
     Raises:
         InvalidConfig: there is no such index; or the number is no integer; or a table with a lookup
             index would get buckets.
     """
-    if choose(IndexKind, index, "index") is IndexKind.LOOKUP:
+    kind = choose(IndexKind, index, "index")
+    if kind is IndexKind.LOOKUP:
         if buckets != DEFAULT_BUCKETS:
             message = (
                 f"buckets is {buckets!r}, but a table with index='lookup' has no buckets; leave "
                 "buckets out, or pass index='bucket'"
             )
             raise InvalidConfig(message)
-        return None
+        return NewIndex(kind, None)
     if isinstance(buckets, bool) or not isinstance(buckets, int):
         message = f"buckets is {buckets!r}; pass a positive integer"
         raise InvalidConfig(message)
-    return buckets
+    return NewIndex(kind, buckets)
 
 
 def check_ordering_types(spec: TableSpec, columns: pa.Schema) -> None:
@@ -145,7 +146,7 @@ def check_ordering_types(spec: TableSpec, columns: pa.Schema) -> None:
             raise InvalidConfig(message)
 
 
-def check_new_table(spec: TableSpec, columns: pa.Schema, buckets: int | None, url: str) -> None:
+def check_new_table(spec: TableSpec, columns: pa.Schema, index: NewIndex, url: str) -> None:
     """Check that lakemark can write a table with these settings and columns.
 
     The writer's checks are run on a table without rows.
@@ -154,7 +155,7 @@ def check_new_table(spec: TableSpec, columns: pa.Schema, buckets: int | None, ur
         spec: the settings of the table.
         columns: the columns of the table, without meta columns, but with those that store partition
             expressions.
-        buckets: the number of buckets in each partition; None for a lookup index.
+        index: the index of the table.
         url: the table's URL, for errors.
 
     Raises:
@@ -175,8 +176,7 @@ def check_new_table(spec: TableSpec, columns: pa.Schema, buckets: int | None, ur
     if not spec.record_key:
         message = "record_key is empty; name the columns of the record key"
         raise InvalidConfig(message)
-    if buckets is not None:
-        BucketIndex(buckets, spec.record_key)
+    _check_buckets(spec, index)
     properties = spec.to_properties()
     nothing = columns.empty_table()
     for name in (*spec.record_key, *spec.stored_partition_columns):
@@ -198,15 +198,26 @@ def check_new_table(spec: TableSpec, columns: pa.Schema, buckets: int | None, ur
             "queries of merge-on-read tables of version 6; choose version 8 or 9, or copy_on_write"
         )
         raise Unsupported(message)
-    if buckets is None and not properties.populates_meta_columns:
+    if index.kind is not IndexKind.BUCKET and not properties.populates_meta_columns:
         message = (
-            f"table {url} would have a lookup index but no meta columns, in which the index finds "
-            "the keys; choose index='bucket', or leave out meta_columns=False"
+            f"table {url} would have index={str(index.kind)!r} but no meta columns, in which the "
+            "keys are found; choose index='bucket', or leave out meta_columns=False"
+        )
+        raise Unsupported(message)
+    if index.kind is IndexKind.CONSISTENT_HASHING and not properties.is_merge_on_read:
+        message = (
+            f"table {url} would be copy-on-write with index='consistent_hashing', which Apache "
+            "Hudi does not support; choose another index, or table_type='merge_on_read'"
         )
         raise Unsupported(message)
     KeyGeneratorConfig.of(properties, url)
     for field in spec.partition_expressions:
         check_folder_of(field, url_encode=spec.url_encode)
+
+
+def _check_buckets(spec: TableSpec, index: NewIndex) -> None:
+    if index.buckets is not None:
+        BucketIndex(index.buckets, spec.record_key)
 
 
 def check_partition_times(spec: TableSpec, columns: pa.Schema) -> None:

@@ -11,12 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from lakemark.errors import InvalidConfig, WriteConflict
-from lakemark.index.bucket import hashed_values
-from lakemark.index.hash_ring import HashRing, hashes_of
+from lakemark.index.hash_ring import HashRing
 from lakemark.index.ring_files import create_ring, load_ring
 from lakemark.index.stored_rows import StoredRows
 from lakemark.model.file_slice import FileSlice
@@ -65,7 +63,7 @@ class HashRingAssigner:
         for path, rows in rows_by_partition(changes.select([PARTITION_PATH])):
             ring, current = self._ring_of(path), _slices_by_file_id(self.view, path)
             keys = changes.column(RECORD_KEY).take(pa.array(rows))
-            assignment.numbers[rows] = buckets_in(ring, keys, self.key_fields)
+            assignment.numbers[rows] = ring.buckets_of_keys(keys, self.key_fields)
             for number in np.unique(assignment.numbers[rows]).tolist():
                 file_id = ring.file_ids[number]
                 assignment.set_group(Bucket(path, number), current.get(file_id, file_id))
@@ -94,19 +92,6 @@ class HashRingAssigner:
         return ring
 
 
-def buckets_in(
-    ring: HashRing, record_keys: pa.Array | pa.ChunkedArray, key_fields: tuple[str, ...]
-) -> npt.NDArray[np.int32]:
-    """Return the bucket of each record key in the ring of its partition."""
-    encoded = record_keys.dictionary_encode()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.combine_chunks()
-    distinct = encoded.dictionary.to_pylist()
-    values = (list(hashed_values(key, key_fields)) or [key] for key in distinct)
-    buckets: npt.NDArray[np.int32] = ring.buckets_of(hashes_of(values))
-    return buckets.take(np.asarray(encoded.indices))
-
-
 def check_rings(table: OpenTable, sample: Iterable[StoredRows]) -> None:
     """Check that sampled rows are in the file groups that the hash rings give.
 
@@ -127,7 +112,9 @@ def check_rings(table: OpenTable, sample: Iterable[StoredRows]) -> None:
         ring = load_ring(table.storage, group.partition_path, table.timeline)
         keys = stored.rows[RECORD_KEY]
         found = (
-            [] if ring is None else [ring.file_ids[n] for n in buckets_in(ring, keys, key_fields)]
+            []
+            if ring is None
+            else [ring.file_ids[n] for n in ring.buckets_of_keys(keys, key_fields)]
         )
         if any(one != group.file_id for one in found) or ring is None:
             message = (

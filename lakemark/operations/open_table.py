@@ -144,6 +144,7 @@ class OpenTable:
         self._lock, self._multi_writer = lock, multi_writer
         self.runner, self._metadata_updater = runner, metadata_updater
         self.base_files = base_files
+        self._first_ring_count: int | None = None
 
     def __repr__(self) -> str:
         return f"OpenTable({self.location.url!r}, version {int(self.version)})"
@@ -155,16 +156,24 @@ class OpenTable:
 
         return MetadataWriter(self.storage, self.store, self.metadata_opener)
 
-    @cached_property
+    @property
     def first_ring_count(self) -> int | None:
         """The number of buckets of a new partition; None without consistent hashing.
+
+        If there is no partition yet, a commit of lakemark records the number.
 
         Raises:
             CorruptData: the newest hash ring is damaged.
         """
-        from lakemark.index.ring_files import first_count_of
+        if self._first_ring_count is None:
+            from lakemark.index.ring_files import first_count_of
 
-        return first_count_of(self.storage)
+            self._first_ring_count = first_count_of(self.storage)
+        if self._first_ring_count is None:
+            newest = self.newest_metadata()
+            recorded = newest.extra_metadata.get(keys.FIRST_BUCKETS) if newest else None
+            self._first_ring_count = None if recorded is None else int(recorded)
+        return self._first_ring_count
 
     @cached_property
     def context(self) -> TableContext:

@@ -11,6 +11,7 @@ than any usual bucket count. A table with consistent hashing has files of hash r
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from enum import StrEnum
 
 from lakemark.config.keys import GLOBAL_LOOKUP, INDEX, LOOKUP
@@ -39,10 +40,27 @@ class IndexKind(StrEnum):
         BUCKET: the hash of a record key decides its file group.
         LOOKUP: a key may be in any file group of its partition, and each upsert looks its keys up.
             File groups have a target size, whatever the number of rows.
+        CONSISTENT_HASHING: the hash of a record key decides its file group, and buckets are split
+            when they become large, so that their number need not be known in advance.
     """
 
     BUCKET = "bucket"
     LOOKUP = "lookup"
+    CONSISTENT_HASHING = "consistent_hashing"
+
+
+@dataclass(frozen=True, slots=True)
+class NewIndex:
+    """The index of a new table.
+
+    Attributes:
+        kind: the kind of index.
+        buckets: the number of buckets in each partition, which consistent hashing changes later;
+            None for a lookup index.
+    """
+
+    kind: IndexKind = IndexKind.BUCKET
+    buckets: int | None = DEFAULT_BUCKETS
 
 
 def table_index(table: OpenTable, buckets: int | None) -> BucketIndex | None:

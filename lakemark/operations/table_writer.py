@@ -38,12 +38,14 @@ from lakemark.operations.hash_ring_assigner import HashRingAssigner
 from lakemark.operations.lookup_assigner import LookupAssigner, searched_groups
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.open_table import OpenTable
+from lakemark.operations.resize_buckets import plan_buckets, resize_buckets
 from lakemark.operations.write_context import avro_schema_text, write_context
 from lakemark.operations.writer_settings import WriterSettings
 from lakemark.schema import avro
 from lakemark.schema.evolution import changes_between, unite_schemas
 from lakemark.schema.field_path import column_at
 from lakemark.services.compaction_plan import CompactionPolicy, is_due
+from lakemark.services.resize_plan import ResizePolicy
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.conflicts import check_not_planned
 from lakemark.transaction.heartbeat import is_fresh
@@ -366,6 +368,36 @@ class TableWriter:
         done = [one for p in pending_compactions(self.table) for one in self._compact(p, runner)]
         requested = self._plan_if_due(policy)
         return done if requested is None else done + self._compact(requested, runner)
+
+    def resize_if_due(
+        self, policy: ResizePolicy | None, runner: Runner
+    ) -> list[tuple[Instant, CommitMetadata]]:
+        """Execute pending resizes of any writer, then split and merge buckets if their sizes ask.
+
+        This does nothing in a table without consistent hashing. The cached timeline, as of the last
+        ``recover`` or ``commit``, decides whether a resize is pending or due. See
+        ``resize_buckets``.
+
+        Args:
+            policy: decides which buckets are resized; None only to execute pending resizes.
+            runner: runs the tasks.
+
+        Raises:
+            Refused, Unsupported: see ``resize_buckets``.
+        """
+        if self.settings.first_ring_count is None or self.table.first_ring_count is None:
+            return []  # there is no consistent hashing, or no commit yet
+        if policy is None and not self.table.timeline.pending(*REPLACING):
+            return []
+        if policy is not None and plan_buckets(self.table, policy) is None:
+            policy = None
+
+        def table_facts() -> dict[str, str]:
+            self.add_columns_of_table()
+            return self._table_facts()
+
+        merger = self.settings.merger_class
+        return resize_buckets(self.table, policy, runner, table_facts, merger)
 
     def compactions_to_do(
         self, policy: CompactionPolicy, skipped: Collection[str] = ()

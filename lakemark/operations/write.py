@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -20,13 +20,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakemark.config.keys import BUCKET_COUNT, GLOBAL_LOOKUP, INDEX, LOOKUP
+from lakemark.config.keys import BUCKET_COUNT, CONSISTENT_HASHING, FIRST_BUCKETS, INDEX
 from lakemark.config.merge_settings import merge_settings
 from lakemark.config.property_check import check_allows
 from lakemark.config.property_rule import Purpose
 from lakemark.config.table_properties import MergeMode
 from lakemark.errors import InvalidConfig, Retriable, Unsupported, WriteConflict
 from lakemark.execution.runner import LocalRunner, Runner
+from lakemark.index.bucket import BucketIndex
 from lakemark.metadata.partition_kind import has_record_index
 from lakemark.metadata.writer_state import MetadataTableBehind
 from lakemark.model.action import COMMITS
@@ -57,7 +58,13 @@ from lakemark.operations.incoming_rows import (
 )
 from lakemark.operations.metadata_table import keep_metadata_table
 from lakemark.operations.open_table import OpenTable
-from lakemark.operations.table_index import PartitionChange, keeps_keys_global, table_index
+from lakemark.operations.table_index import (
+    IndexKind,
+    NewIndex,
+    PartitionChange,
+    keeps_keys_global,
+    table_index,
+)
 from lakemark.operations.table_writer import TableWriter
 from lakemark.operations.write_checks import check_hashing, check_stored_rows, check_stored_schema
 from lakemark.operations.writer_settings import WriterSettings
@@ -122,7 +129,7 @@ class RowWriter:
         buckets: int | None = None,
         runner: Runner | None = None,
         *,
-        creates_lookups: bool = False,
+        creates: NewIndex | None = None,
         partition_change: PartitionChange | None = None,
     ) -> None:
         """Create a writer, after a check that lakemark can continue the table.
@@ -132,7 +139,7 @@ class RowWriter:
             buckets: the number of buckets in each partition; None to use the number that a commit
                 records, or if the table has no bucket index.
             runner: runs the tasks that write files; None to use the table's runner.
-            creates_lookups: whether to give a new table a lookup index.
+            creates: the index of a new table; None to continue with the index of the table.
             partition_change: what happens to a row whose key exists in another partition; None to
                 continue as the table's commits record.
 
@@ -145,11 +152,14 @@ class RowWriter:
         check_allows(table.properties, Purpose.WRITE, table.location.url)
         check_stored_schema(table)
         check_hashing(table)
-        index = None if creates_lookups else table_index(table, buckets)
-        is_known = index is None and not creates_lookups
-        self._records_first_index = not is_known and table.bucket_count is None
+        if creates is None:
+            index = table_index(table, buckets)
+            first_ring_count = table.first_ring_count if index is None else None
+        else:
+            index, first_ring_count = _new_index(table, creates)
+        records_first = index is not None and table.bucket_count is None
+        self._records_first_index = creates is not None or records_first
         self._generator = check_stored_rows(table, index)
-        first_ring_count = table.first_ring_count if index is None else None
         looks_up = index is None and first_ring_count is None
         settings = WriterSettings(
             index,
@@ -430,13 +440,18 @@ class RowWriter:
         raise AssertionError
 
     def _recover(self) -> None:
-        """Roll back the instants of dead writers, before the first and each later write."""
+        """Roll back the instants of dead writers, before the first and each later write.
+
+        A resize of buckets that a dead writer has planned is executed, because no row can be
+        written to the buckets that it replaces.
+        """
         if self._has_recovered:
             self._table.refresh()
             self._writer.clear_dead()
         else:
             self._writer.recover()
             self._has_recovered = True
+        self._writer.resize_if_due(None, self._runner)
 
     def _attempt(
         self, write: _Write, operation: Operation, even_without_files: bool
@@ -502,18 +517,13 @@ class RowWriter:
         """
         if not self._records_first_index:
             return
-        index = self._writer.settings.index
-        ours = None if index is None else index.bucket_count
+        ours = _index_text(self._writer.settings.index_metadata())
         for instant in timeline.completed(*COMMITS):
-            extra = self._table.store.read_commit(instant).extra_metadata
-            count = extra.get(BUCKET_COUNT)
-            theirs = None if count is None else int(count)
-            is_recorded = count is not None or extra.get(INDEX) in (LOOKUP, GLOBAL_LOOKUP)
-            if is_recorded and theirs != ours:
+            theirs = _index_text(self._table.store.read_commit(instant).extra_metadata)
+            if theirs is not None and theirs != ours:
                 message = (
-                    f"table {self._table.location.url} has {_index_text(theirs)}, not "
-                    f"{'no buckets' if ours is None else ours}, because another process created it "
-                    "at the same time; open the table with lakemark.open"
+                    f"table {self._table.location.url} has {theirs}, not {ours}, because another "
+                    "process created it at the same time; open the table with lakemark.open"
                 )
                 raise InvalidConfig(message)
 
@@ -533,8 +543,23 @@ def merger_class(table: OpenTable) -> str | None:
     return None
 
 
-def _index_text(buckets: int | None) -> str:
-    return "a lookup index" if buckets is None else f"{buckets} buckets in each partition"
+def _new_index(table: OpenTable, creates: NewIndex) -> tuple[BucketIndex | None, int | None]:
+    """Return the bucket index of a new table, and the bucket count of its first hash rings."""
+    count = creates.buckets
+    if creates.kind is IndexKind.CONSISTENT_HASHING:
+        return None, count
+    key_fields = table.properties.record_key_fields
+    return (None if count is None else BucketIndex(count, key_fields, table.hash_fields)), None
+
+
+def _index_text(extra_metadata: Mapping[str, str]) -> str | None:
+    """Return the index that a commit records; None if it records none."""
+    count, name = extra_metadata.get(BUCKET_COUNT), extra_metadata.get(INDEX)
+    if count is not None:
+        return f"{count} buckets in each partition"
+    if name == CONSISTENT_HASHING:
+        return f"consistent hashing with {extra_metadata.get(FIRST_BUCKETS)} buckets at first"
+    return None if name is None else "a lookup index"
 
 
 def _count_deletes(changes: pa.Table) -> int:

@@ -41,10 +41,12 @@ class WriterSettings:
     def index_metadata(self) -> dict[str, str]:
         """Return the index for commits, because no table property has it.
 
-        A bucket index has a bucket count and hash fields, any other index has a name.
+        A bucket index has a bucket count and hash fields, any other index has a name. Consistent
+        hashing also has the bucket count of new partitions.
         """
         if self.first_ring_count is not None:
-            return {keys.INDEX: keys.CONSISTENT_HASHING}
+            count = str(self.first_ring_count)
+            return {keys.INDEX: keys.CONSISTENT_HASHING, keys.FIRST_BUCKETS: count}
         if self.index is None:
             return {keys.INDEX: keys.GLOBAL_LOOKUP if self.global_keys else keys.LOOKUP}
         hashed = self.index.hash_fields or self.index.key_fields

@@ -27,10 +27,10 @@ from lakemark.model.action import Action, State
 from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
 from lakemark.model.compaction_plan import CompactionOperation, CompactionPlan
 from lakemark.model.file_names import LogFileName
-from lakemark.model.file_slice import BaseFile, FileGroupId, FileSlice, LogFile, join
+from lakemark.model.file_slice import FileSlice, join
 from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import FILE_NAME
-from lakemark.storage import Storage
+from lakemark.services.planned_files import planned_slice
 from lakemark.timeline.clock import ClockSlot
 from lakemark.timeline.content import encode_compaction_plan
 from lakemark.timeline.timeline import Timeline
@@ -41,7 +41,6 @@ from lakemark.transaction.rollback import roll_back_named
 from lakemark.transaction.rollback_checks import check_no_restore
 from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
 from lakemark.transaction.transaction import Transaction
-from lakemark.view.file_lister import DataFile, data_file
 from lakemark.write.file_group_write import write_base_file
 from lakemark.write.write_context import WriteContext
 
@@ -172,7 +171,14 @@ class SliceRewriter:
     def __call__(self, operation: CompactionOperation) -> WriteStat:
         """Merge one slice and write its base file; winning rows keep their commit time."""
         context = self.context
-        file_slice = _slice_of(operation, context.storage, self.log_sizes)
+        names = [operation.data_file] if operation.data_file else []
+        file_slice = planned_slice(
+            operation.group,
+            operation.base_instant,
+            [*names, *operation.log_files],
+            context.storage,
+            self.log_sizes,
+        )
         # Every row gets the new file's name, so the old names are not read. A name takes as much
         # memory as a short row.
         kept = [name for name in context.schema.names if name != FILE_NAME]
@@ -183,6 +189,13 @@ class SliceRewriter:
             total_log_files_compacted=len(file_slice.logs),
             total_log_size_compacted=file_slice.log_bytes,
         )
+
+
+def log_paths(plan: CompactionPlan) -> set[str]:
+    """Return the paths of all logs of a plan."""
+    return {
+        join(one.group.partition_path, name) for one in plan.operations for name in one.log_files
+    }
 
 
 def _check_in_time(
@@ -288,57 +301,3 @@ def _names(files: Mapping[str, Sequence[str]]) -> set[str]:
     return {
         join(folder, path.rpartition("/")[2]) for folder, paths in files.items() for path in paths
     }
-
-
-def recorded_log_sizes(
-    plan: CompactionPlan, timeline: Timeline, store: TimelineStore
-) -> dict[str, int]:
-    """Return the sizes that commits recorded for a plan's logs, in bytes by path.
-
-    A reader treats a truncated log like a log whose writer died, and skips the last block. A
-    compaction of a truncated log would lose the rows of that block permanently, because nothing
-    reads the log afterwards. Logs of archived commits are not included.
-    """
-    paths = {
-        join(one.group.partition_path, name) for one in plan.operations for name in one.log_files
-    }
-    logs = (LogFileName.parse(path.rpartition("/")[2]) for path in paths)
-    wrote = {log.instant for log in logs if log is not None}
-    commits = (
-        commit
-        for commit in timeline.completed(Action.DELTA_COMMIT)
-        if store.version.logs_name_their_slice or commit.requested_at in wrote
-    )
-    stats = (stat for commit in commits for stat in store.read_commit(commit).write_stats)
-    return {stat.path: stat.file_size_in_bytes for stat in stats if stat.path in paths}
-
-
-def _slice_of(
-    operation: CompactionOperation, storage: Storage, log_sizes: Mapping[str, int]
-) -> FileSlice:
-    """Return the slice as a plan names it, without files that were added to its file group since.
-
-    Raises:
-        CorruptData: a file that the plan names is missing or is not a data file, or a log is
-            smaller than its commit recorded.
-    """
-    group = operation.group
-    names = [operation.data_file] if operation.data_file else []
-    files = [_file(group, name, storage) for name in (*names, *operation.log_files)]
-    for file in files:
-        if file.size_bytes < log_sizes.get(file.path, 0):
-            expected = f"{log_sizes[file.path]} bytes, which its commit wrote"
-            raise CorruptData(file.path, None, expected, f"{file.size_bytes} bytes")
-    bases = [file for file in files if isinstance(file, BaseFile)]
-    logs = tuple(file for file in files if isinstance(file, LogFile))
-    return FileSlice(group, operation.base_instant, bases[0] if bases else None, logs)
-
-
-def _file(group: FileGroupId, name: str, storage: Storage) -> DataFile:
-    """Return a file of a plan with its real size, because a log of size 0 is read as empty."""
-    info = storage.head(join(group.partition_path, name))
-    file = data_file(group.partition_path, name, info.size_bytes) if info else None
-    if file is None:
-        place = f"compaction plan of {group}"
-        raise CorruptData(place, None, f"a data file {name!r}", "no such file")
-    return file

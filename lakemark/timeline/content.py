@@ -15,6 +15,7 @@ from lakemark.codec import avro_container
 from lakemark.errors import CorruptData
 from lakemark.model.action import Action
 from lakemark.model.clean_plan import CleanPlan, clean_metadata_record
+from lakemark.model.clustering_plan import ClusteringPlan
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.compaction_plan import CompactionPlan
 from lakemark.model.format_version import FormatVersion
@@ -121,6 +122,11 @@ def encode_commit(
 def encode_compaction_plan(plan: CompactionPlan) -> bytes:
     """Encode a requested compaction."""
     return avro_container.encode("HoodieCompactionPlan", plan.to_record())
+
+
+def encode_clustering_plan(plan: ClusteringPlan, root: str) -> bytes:
+    """Encode a requested clustering; see ``ClusteringPlan.to_record``."""
+    return avro_container.encode("HoodieRequestedReplaceMetadata", plan.to_record(root))
 
 
 def encode_clean_plan(plan: CleanPlan, root: str) -> bytes:

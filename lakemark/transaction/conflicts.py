@@ -17,7 +17,8 @@
 - A clustering replaces whole file groups. A planned clustering already conflicts, because rows that
   are written after the plan would be lost. If the heartbeat of the clustering's writer is alive,
   the commit may be retried. Otherwise the commit is refused. Then an operator must remove the plan
-  or have it executed; in a table with a bucket index, Apache Hudi cannot execute it.
+  or have it executed; in a table with a bucket index, Apache Hudi cannot execute it. The plan of a
+  resize with consistent hashing is executed by the next process before it writes.
 
 An Apache Hudi writer reads the table after it has requested its instant, and treats commits that
 complete in between as part of its base. If it rewrites base files, as in a copy-on-write table, the
@@ -63,10 +64,11 @@ class ClusteringPlanned(Refused):
 
     def __init__(self, planned: Instant, group: str) -> None:
         super().__init__(
-            f"{planned} is about to replace {group}, so nothing can be written there; Apache Hudi "
-            "may execute the plan, but not in a table with a bucket index; otherwise remove the "
-            f"plan (lakemark table rollback TABLE {planned.requested_at} --run), and switch "
-            "clustering off in the job that planned it"
+            f"{planned} is about to replace {group}, so nothing can be written there; if the table "
+            "has consistent hashing, execute the plan (lakemark table resize-buckets TABLE --run); "
+            "Apache Hudi may execute the plan, too, but not in a table with a fixed number of "
+            "buckets; otherwise remove the plan (lakemark table rollback TABLE "
+            f"{planned.requested_at} --run), and switch clustering off in the job that planned it"
         )
         self.planned = planned
 

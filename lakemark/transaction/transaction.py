@@ -175,6 +175,27 @@ class Transaction:
             return cls._create_attempt(context, pending, lease, lock_wait_s)  # model: resume
 
     @classmethod
+    def request(
+        cls, context: TableContext, create: Callable[[Lease], Instant | None]
+    ) -> Transaction | None:
+        """Request a table service and begin an attempt to execute it, under one lease.
+
+        So no commit of another writer finds the plan without the heartbeat of this attempt.
+
+        Args:
+            context: the table's context.
+            create: creates the requested instant; returns None if there is nothing to do.
+
+        Raises:
+            LeaseLost: the lease expired while this process held the lock. The plan may exist.
+        """
+        with context.lock.hold(LOCK_WAIT_S) as lease:
+            planned = create(lease)
+            if planned is None:
+                return None
+            return cls._create_attempt(context, planned, lease, LOCK_WAIT_S)
+
+    @classmethod
     def _requested(cls, context: TableContext, action: Action, timeline: Timeline) -> Transaction:
         newest_time = timeline.newest_time
         for _ in range(_BEGIN_ATTEMPTS):

@@ -37,6 +37,9 @@ class FileSystemView:
         compactions: file groups in a pending compaction, each with the instant of the compaction.
         clusterings: file groups in a pending clustering, each with the instant of the clustering.
             Queries read these groups until the clustering completes.
+        unpublished: file groups that a pending clustering will write, each with the instant of the
+            clustering. Writers of Apache Hudi may write logs to them before that, with rows that
+            they also write to the replaced groups. Queries skip these file groups.
         version: version of the table, which decides to which slice a log belongs.
         until: instant of a time travel view; None for the latest state.
     """
@@ -47,6 +50,7 @@ class FileSystemView:
     replaced: Mapping[FileGroupId, str] = field(default_factory=dict)
     compactions: Mapping[FileGroupId, str] = field(default_factory=dict)
     clusterings: Mapping[FileGroupId, str] = field(default_factory=dict)
+    unpublished: Mapping[FileGroupId, str] = field(default_factory=dict)
     version: FormatVersion = FormatVersion.V9
     until: str | None = None
 
@@ -71,16 +75,9 @@ class FileSystemView:
             pending_clusterings: plans of the pending clusterings, by instant.
             version: version of the table.
         """
-        view = cls(
-            timeline,
-            partitions=frozenset(files),
-            clusterings={
-                group: instant
-                for instant, clustering in (pending_clusterings or {}).items()
-                for group in clustering.groups
-            },
-            version=version,
-        )
+        view = cls(timeline, partitions=frozenset(files), version=version)
+        for instant, clustering in (pending_clusterings or {}).items():
+            view = view.with_clustering_plan(instant, clustering)
         for instant, plan in (pending_compactions or {}).items():
             view = view.with_compaction_plan(instant, plan)
         for instant, metadata in sorted((replacements or {}).items(), key=lambda pair: pair[0]):
@@ -126,6 +123,8 @@ class FileSystemView:
     def file_groups(self, partition: str | None = None) -> list[FileGroup]:
         """Return the file groups that are not replaced, sorted by partition and file id.
 
+        File groups that a pending clustering will write are not returned either.
+
         Args:
             partition: return only groups in this partition; None for all partitions.
         """
@@ -168,6 +167,7 @@ class FileSystemView:
             timeline=self.timeline.with_instant(instant),
             replaced={**_replaced_by(instant.requested_at, metadata), **self.replaced},
             clusterings={n: at for n, at in self.clusterings.items() if at != instant.requested_at},
+            unpublished={n: at for n, at in self.unpublished.items() if at != instant.requested_at},
             compactions={n: at for n, at in self.compactions.items() if n not in finished},
         )
         written = [
@@ -183,6 +183,12 @@ class FileSystemView:
         planned = {operation.group: instant for operation in plan.operations}
         view = replace(self, compactions={**self.compactions, **planned})
         return view._with_files((), also=planned)
+
+    def with_clustering_plan(self, instant: str, plan: ClusteringPlan) -> FileSystemView:
+        """Return the view after a clustering was requested."""
+        clusterings = {**self.clusterings, **dict.fromkeys(plan.groups, instant)}
+        unpublished = {**self.unpublished, **dict.fromkeys(plan.new_groups, instant)}
+        return replace(self, clusterings=clusterings, unpublished=unpublished)
 
     def without_files(self, paths: Iterable[str]) -> FileSystemView:
         """Return the view after files were deleted by a clean or rollback.
@@ -253,7 +259,7 @@ class FileSystemView:
     def _by_partition(self) -> dict[str, list[FileGroup]]:
         grouped: dict[str, list[FileGroup]] = {}
         for group in self.groups.values():
-            if not self.replaced or group.id not in self.replaced:
+            if group.id not in self.replaced and group.id not in self.unpublished:
                 grouped.setdefault(group.id.partition_path, []).append(group)
         for groups in grouped.values():
             groups.sort(key=lambda group: group.id.file_id)

@@ -26,18 +26,18 @@ from lakemark.merge.merge_stream import MergeStream, merge_streams
 from lakemark.merge.partial_update.partial_rows import resolve_partial_rows
 from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
 from lakemark.model.commit_metadata import WriteStat
-from lakemark.model.file_names import BaseFileName, LogFileName, write_token
+from lakemark.model.file_names import LogFileName, write_token
 from lakemark.model.file_slice import FileGroupId, FileSlice, LogFile, join
 from lakemark.model.key_changes import KeyChanges
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.read.projection import conform
 from lakemark.storage import Storage
 from lakemark.view.file_lister import PARTITION_METAFILE, data_file, is_partition_metafile
-from lakemark.write.base_file_writer import BaseFileWriter
 from lakemark.write.change_data import RowChanges, write_change_data
 from lakemark.write.log_file_writer import LogFileWriter
 from lakemark.write.markers import create_marker, create_partition_metafile
-from lakemark.write.meta_column_values import clear_meta_columns, set_meta_columns
+from lakemark.write.meta_column_values import set_meta_columns
+from lakemark.write.new_base_file import NewBaseFile
 from lakemark.write.partitioner import Bucket, task_number
 from lakemark.write.write_context import WriteContext
 
@@ -128,46 +128,16 @@ def write_base_file(
         replaces: the file slice that the new file replaces.
         written: receive the rows, before their other meta columns are set.
     """
-    number = task_number(group)
-    name = BaseFileName(group.file_id, write_token(number, context.attempt), context.instant)
-    path = join(group.partition_path, str(name))
-    create_marker(context.storage, context.instant, path)
-    stores_meta_columns = context.virtual_keys is None
     with (
-        BaseFileWriter(
-            context.storage,
-            path,
-            context.schema,
-            context.avro_schema,
-            context.base_files,
-            key_column=RECORD_KEY if stores_meta_columns else None,
-            indexed=context.indexed,
-        ) as writer,
+        NewBaseFile(context, group, replaces) as file,
         # The next rows are merged while earlier rows are encoded.
         closing(read_ahead(lambda: merged)) as arriving,
     ):
-        first_row = 0
         for rows in chain([] if first is None else [first], arriving):
-            stored = set_meta_columns(rows, context.instant, number, str(name), first_row)
-            writer.write(stored if stores_meta_columns else clear_meta_columns(stored))
+            file.write(rows)
             for observer in written:
                 observer.add(rows)
-            first_row += rows.num_rows
-        status = writer.close()
-    return WriteStat(
-        file_id=group.file_id,
-        path=path,
-        partition_path=group.partition_path,
-        prev_commit=replaces.base_instant if replaces else "null",
-        prev_base_file=str(replaces.base.name) if replaces and replaces.base else None,
-        num_writes=status.num_writes,
-        num_inserts=merged.counts.inserted,
-        num_update_writes=merged.counts.updated,
-        num_deletes=merged.counts.deleted,
-        total_write_bytes=status.size_bytes,
-        file_size_in_bytes=status.size_bytes,
-        column_ranges=status.column_ranges,
-    )
+        return file.close(merged.counts)
 
 
 def _conform_changes(schema: pa.Schema, changes: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -16,7 +16,6 @@ from lakemark.index.ring_files import load_ring
 from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.instant import Instant
 from lakemark.model.meta_columns import FILE_NAME, PARTITION_PATH, RECORD_KEY
-from lakemark.operations.hash_ring_assigner import buckets_in
 from lakemark.operations.open_table import OpenTable
 from lakemark.operations.rollback import roll_back_instant
 from lakemark.timeline.timeline import Timeline
@@ -48,7 +47,7 @@ def test_each_row_is_in_the_file_group_of_its_bucket(golden: GoldenTable) -> Non
     assert len(rows) > 20
     for row in rows:
         ring = _ring(golden, row[PARTITION_PATH])
-        (bucket,) = buckets_in(ring, pa.array([row[RECORD_KEY]]), ("id",)).tolist()
+        (bucket,) = ring.buckets_of_keys(pa.array([row[RECORD_KEY]]), ("id",)).tolist()
         assert row[FILE_NAME].startswith(ring.file_ids[bucket])
 
 

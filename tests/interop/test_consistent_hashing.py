@@ -1,6 +1,7 @@
 """lakemark and Apache Hudi continue each other's tables with consistent hashing.
 
-Apache Hudi splits buckets in between. No key is stored twice, because both find the same bucket.
+Both split and merge buckets in between, and execute each other's plans. No key is stored twice,
+because both find the same bucket.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from pathlib import Path
 import pytest
 
 import lakemark
+from lakemark.operations.resize_buckets import Resize, resize_table
 from tests.golden.make.options import CONSISTENT_HASHING
 from tests.interop.oracle import ApacheTable, Oracle
 from tests.interop.test_lookup_index import Model, check, view_of
+from tests.rings import SPLIT_ALL, assert_in_buckets
 
 pytestmark = pytest.mark.oracle
 
@@ -23,6 +26,12 @@ APACHE = ApacheTable(
     ["ts"],
     extra=CONSISTENT_HASHING,
 )
+_SCHEDULE = {
+    "hoodie.clustering.schedule.inline": "true",
+    "hoodie.clustering.async.max.commits": "1",
+    "hoodie.clustering.inline.max.commits": "1",
+}
+_EXECUTE = {"hoodie.clustering.inline": "true", "hoodie.clustering.inline.max.commits": "100"}
 _SPLIT = {"hoodie.clustering.inline": "true", "hoodie.clustering.inline.max.commits": "1"}
 
 
@@ -54,4 +63,95 @@ def test_apache_hudi_continues_a_partition_that_lakemark_began(
     oracle.write(path, model.upserts(range(0, 40, 2), 10), APACHE)  # the region north
     lakemark.open(path).upsert(model.upserts(range(1, 40, 2), 20))  # the region south
     oracle.write(path, model.upserts(range(20, 60), 30), APACHE)
+    check(oracle, path, model)
+
+
+def test_both_resize_buckets_in_turn(oracle: Oracle, tmp_path: Path) -> None:
+    path, model = tmp_path / "orders", Model()
+    oracle.write(path, model.upserts(range(40), 10), APACHE)
+    table = lakemark.open(path)
+    assert resize_table(table._table, SPLIT_ALL)
+    check(oracle, path, model)
+    oracle.write(path, model.upserts(range(20, 60), 20), APACHE)
+    oracle.write(path, model.upserts(range(30, 50), 30), APACHE, options=_SPLIT)
+    check(oracle, path, model)
+    table.refresh()
+    merged = table.resize_buckets(split_above_bytes=1 << 40, merge_below_bytes=1 << 30)
+    assert len(merged.instants) == 1
+    assert len(table._table.view().latest_slices()) <= 4, "two buckets in each region"
+    check(oracle, path, model)
+    oracle.write(path, model.upserts(range(0, 70, 3), 40), APACHE)
+    table.refresh()
+    table.upsert(model.upserts(range(0, 70, 7), 50))
+    assert_in_buckets(table._table)
+    check(oracle, path, model)
+
+
+def test_apache_hudi_continues_a_table_of_lakemark_that_was_resized(
+    oracle: Oracle, tmp_path: Path
+) -> None:
+    path, model = tmp_path / "orders", Model()
+    rows = model.upserts(range(40), 10)
+    table = lakemark.create(
+        path,
+        schema=rows.schema,
+        record_key=["id"],
+        partition_by=["region"],
+        ordering=["ts"],
+        index="consistent_hashing",
+        buckets=2,
+    )
+    table.upsert(rows)
+    assert resize_table(table._table, SPLIT_ALL)
+    oracle.write(path, model.upserts(range(20, 60), 20), APACHE)
+    check(oracle, path, model)
+    table.refresh()
+    table.upsert(model.upserts(range(10, 30), 30))
+    assert_in_buckets(table._table)
+    check(oracle, path, model)
+
+
+@pytest.mark.parametrize("executor", ["lakemark", "apache"])
+def test_a_plan_of_one_is_executed_by_the_other(
+    oracle: Oracle, tmp_path: Path, executor: str
+) -> None:
+    path, model = tmp_path / "orders", Model()
+    oracle.write(path, model.upserts(range(40), 10), APACHE)
+    table = lakemark.open(path)
+    if executor == "apache":
+        resize = Resize.request(table._table, SPLIT_ALL)
+        assert resize is not None
+        resize.stop_heartbeat()
+        oracle.write(path, model.upserts(range(5), 20), APACHE, options=_EXECUTE)
+    else:
+        oracle.write(path, model.upserts(range(5), 20), APACHE, options=_SCHEDULE)
+        table.refresh()
+        assert table.timeline.pending()
+        table.upsert(model.upserts(range(3, 45), 30))
+    table.refresh()
+    assert not table.timeline.pending()
+    assert len(table._table.view().latest_slices()) == 8
+    assert_in_buckets(table._table)
+    check(oracle, path, model)
+    oracle.write(path, model.upserts(range(0, 60, 5), 40), APACHE)
+    check(oracle, path, model)
+
+
+def test_rows_that_apache_hudi_writes_to_old_and_new_buckets_are_kept(
+    oracle: Oracle, tmp_path: Path
+) -> None:
+    """Apache Hudi writes rows twice while a resize is pending; lakemark executes the resize."""
+    path, model = tmp_path / "orders", Model()
+    oracle.write(path, model.upserts(range(40), 10), APACHE)
+    oracle.write(path, model.upserts(range(5), 20), APACHE, options=_SCHEDULE)
+    oracle.write(path, model.upserts(range(0, 60, 2), 30), APACHE)
+    table = lakemark.open(path)
+    view = table._table.view()
+    assert view.unpublished.keys() & view.groups.keys(), "Apache Hudi has written to new buckets"
+    check(oracle, path, model)
+    table.upsert(model.upserts(range(3, 45), 40))
+    assert not table.timeline.pending()
+    assert_in_buckets(table._table)
+    check(oracle, path, model)
+    oracle.write(path, model.upserts(range(0, 60, 5), 50), APACHE)
     check(oracle, path, model)

@@ -186,7 +186,7 @@ OF_PLANS = (
         ("tests/unit/services/test_compaction_plan.py",),
     ),
     Mutant(
-        "lakemark/services/compaction.py",
+        "lakemark/services/planned_files.py",
         "file = data_file(group.partition_path, name, info.size_bytes) if info else None",
         "file = data_file(group.partition_path, name, 0) if info else None",
         "a compaction reads logs as empty, and their rows are lost",
@@ -194,8 +194,8 @@ OF_PLANS = (
     ),
     Mutant(
         "lakemark/services/compaction.py",
-        "for name in (*names, *operation.log_files)]",
-        "for name in (*names, *operation.log_files[:1])]",
+        "            [*names, *operation.log_files],\n",
+        "            [*names, *operation.log_files[:1]],\n",
         "a compaction merges the first log of a slice, and the rows of the others are lost",
         _COMPACTION,
     ),

@@ -89,7 +89,7 @@ _CLEANS = (
         ("tests/unit/transaction/test_rollback.py",),
     ),
     Mutant(
-        "lakemark/services/compaction.py",
+        "lakemark/services/planned_files.py",
         "        if file.size_bytes < log_sizes.get(file.path, 0):\n",
         "        if False:\n",
         "the rows of a log that was cut are lost for good",
@@ -740,6 +740,44 @@ _METADATA_TABLES = (
     ),
 )
 
+_RESIZES = (
+    Mutant(
+        "lakemark/index/ring_changes.py",
+        "        if change.resizes != ring.resizes:\n",
+        "        if False:\n",
+        "a plan is executed although the hash ring was resized since",
+        ("tests/unit/index/test_ring_changes.py",),
+    ),
+    Mutant(
+        "lakemark/services/clustering.py",
+        "            if not context.timeline.pending_writes(timeline):\n",
+        "            if True:\n",
+        "buckets are resized while a writer adds rows to them",
+        ("tests/unit/operations/test_resize_buckets.py",),
+    ),
+    Mutant(
+        "lakemark/services/bucket_rewriter.py",
+        "                        _check_expected(group, task)\n",
+        "",
+        "a resize moves rows to the bucket of another hash, next to its own rows",
+        ("tests/unit/operations/test_resize_buckets.py",),
+    ),
+    Mutant(
+        "lakemark/operations/planned_resize.py",
+        "        if not _is_written_twice(table, planned, name, change):\n",
+        "        if False:\n",
+        "rows that were written after a resize was planned are lost",
+        ("tests/unit/operations/test_resize_buckets.py",),
+    ),
+    Mutant(
+        "lakemark/metadata/column_stats/derive.py",
+        "in commit.replaced_file_ids\n",
+        "in ()\n",
+        "the statistics of a partition cover files that a resize replaced",
+        ("tests/unit/operations/test_resize_buckets.py",),
+    ),
+)
+
 _HASH_RINGS = (
     Mutant(
         "lakemark/transaction/rollback.py",
@@ -764,8 +802,8 @@ _HASH_RINGS = (
     ),
     Mutant(
         "lakemark/index/ring_files.py",
-        "        if timeline.find(instant) is None:\n            raise",
-        "        if False:\n            raise",
+        "timeline.find(instant) is None and _is_trusted(",
+        "False and _is_trusted(",
         "we and Apache Hudi write one key to different buckets after a rollback",
         _OF_RINGS,
     ),
@@ -787,6 +825,7 @@ _HASH_RINGS = (
 
 OF_SERVICES = (
     *_CLEANS,
+    *_RESIZES,
     *_HASH_RINGS,
     *_RESTORES,
     *_COMPACTIONS,

@@ -122,8 +122,8 @@ OF_SLICES = (
     ),
     Mutant(
         "lakemark/view/file_system_view.py",
-        "if not self.replaced or group.id not in self.replaced:",
-        "if True:",
+        "if group.id not in self.replaced and group.id not in self.unpublished:",
+        "if group.id not in self.unpublished:",
         "rows that were overwritten or clustered are read twice",
         _VIEW,
     ),

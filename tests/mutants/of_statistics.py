@@ -280,8 +280,8 @@ OF_STATISTICS = (
     ),
     Mutant(
         "lakemark/metadata/column_stats/derive.py",
-        'if stat.prev_commit not in (None, "null") and not _is_log(stat.path or "")',
-        "if False",
+        'or stat.prev_commit not in (None, "null")\n    }',
+        "or False\n    }",
         "statistics of a partition still tell of files that a compaction has replaced",
         _TRUST,
     ),

@@ -31,6 +31,7 @@ from lakemark.config.table_properties import (
 from lakemark.config.table_spec import TableSpec
 from lakemark.errors import Refused, TableNotFound
 from lakemark.execution.runner import LocalRunner, Result, Task
+from lakemark.index.ring_files import load_ring
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import COMMITS, Action
 from lakemark.model.file_slice import FileSlice
@@ -71,6 +72,7 @@ from streamer.async_compaction import AsyncCompactionPolicy, AsyncCompactor
 from tests.clocks import SharedClock, on_clock
 from tests.json_stream import COLUMNS, JsonStream, Record
 from tests.recovery.stores import storage_at
+from tests.rings import FIRST_BUCKETS, MERGE_ALL, SPLIT_ALL, assert_in_buckets, ring_writer
 from tests.storages import SimulatedCrash, WatchedStorage
 from tests.table_services import HISTORY, active_names, archived_names, copy_of, make_plain
 from tests.tables import (
@@ -198,6 +200,7 @@ class TableScenario:
         makes_metadata: see ``Scenario``.
         is_shared: whether the process expects other writers.
         looks_up: whether the table has a lookup index instead of a bucket index.
+        has_rings: whether the table has consistent hashing instead of a bucket index.
     """
 
     prepare: Prepare
@@ -209,6 +212,7 @@ class TableScenario:
     makes_metadata: bool = False
     is_shared: bool = False
     looks_up: bool = False
+    has_rings: bool = False
 
     def create_tables(self, root: StorageLocation) -> None:
         self.prepare(storage_at(root.child(TABLE)))
@@ -246,6 +250,8 @@ class TableScenario:
         to.settings = replace(to.settings, metadata_table=self.has_metadata)
         if self.looks_up:
             to.settings = replace(to.settings, index=None)
+        if self.has_rings:
+            to.settings = replace(to.settings, index=None, first_ring_count=FIRST_BUCKETS)
         if to.table.version.is_written and not to.table.timeline.pending(Action.RESTORE):
             to.recover()
         return to
@@ -428,6 +434,20 @@ def change_data(count: int) -> Prepare:
     return prepare
 
 
+def hashed(version: FormatVersion = FormatVersion.V9, *, has_metadata: bool = False) -> Prepare:
+    """Create a table with consistent hashing, one of whose two buckets has logs."""
+
+    def prepare(storage: Storage) -> None:
+        if has_metadata:
+            make(storage, version=version)
+        else:
+            make_plain(storage, version=version)
+        commit(ring_writer(storage), [Row(f"k{n}", 1, 1) for n in range(8)])
+        commit(ring_writer(storage), [Row("k0", 2, 2)])
+
+    return prepare
+
+
 def keyless(count: int, table_type: TableType = TableType.MERGE_ON_READ) -> Prepare:
     """Create a table without meta columns and the first commits of ``COMMITTED``."""
 
@@ -451,6 +471,10 @@ def then(*steps: Prepare) -> Prepare:
 
 def compacted(storage: Storage) -> None:
     assert compact(writer(storage))
+
+
+def split(storage: Storage) -> None:
+    assert ring_writer(storage).resize_if_due(SPLIT_ALL, LocalRunner(1))
 
 
 def third(storage: Storage) -> None:
@@ -614,6 +638,17 @@ def compact(to: TableWriter) -> object:
     return to.compact_if_due(CompactionPolicy(every_delta_commits=1), LocalRunner(1))
 
 
+def split_buckets_once(to: TableWriter) -> None:
+    """Execute a pending resize; split all buckets unless an earlier process has done it."""
+    to.resize_if_due(None, LocalRunner(1))
+    if not to.table.timeline.completed(Action.REPLACE_COMMIT):
+        to.resize_if_due(SPLIT_ALL, LocalRunner(1))
+
+
+def merge_buckets(to: TableWriter) -> None:
+    to.resize_if_due(MERGE_ALL, LocalRunner(1))
+
+
 def clean_it(to: TableWriter) -> object:
     return clean(to.table, CLEANING)
 
@@ -761,6 +796,17 @@ def has_ingested(count: int) -> Callable[[OpenTable], bool]:
 
 def is_compacted(table: OpenTable) -> bool:
     return not any(one.logs for one in table.view().latest_slices())
+
+
+def has_buckets(count: int) -> Callable[[OpenTable], bool]:
+    """Check that the partition ``north`` has so many buckets, and each row is in its bucket."""
+
+    def shows(table: OpenTable) -> bool:
+        assert_in_buckets(table)
+        ring = load_ring(table.storage, "north", table.timeline)
+        return ring is not None and len(ring.file_ids) == count
+
+    return shows
 
 
 def is_merged(table: OpenTable) -> bool:
@@ -982,6 +1028,27 @@ SCENARIOS: dict[str, Scenario] = {
         (STATES[1], STATES[2]),
         finish=commit_and_compact,
         has_metadata=False,
+    ),
+    "split of buckets": TableScenario(
+        hashed(),
+        split_buckets_once,
+        has_buckets(4),
+        has_metadata=False,
+        is_shared=True,
+        has_rings=True,
+    ),
+    "split of buckets in version 6": TableScenario(
+        hashed(_V6), split_buckets_once, has_buckets(4), has_metadata=False, has_rings=True
+    ),
+    "split of buckets with a metadata table": TableScenario(
+        hashed(has_metadata=True), split_buckets_once, has_buckets(4), has_rings=True
+    ),
+    "merge of buckets": TableScenario(
+        then(hashed(), split),
+        merge_buckets,
+        has_buckets(FIRST_BUCKETS),
+        has_metadata=False,
+        has_rings=True,
     ),
     "cleaning": TableScenario(due_for_cleaning, clean_it, count_of(Action.CLEAN)),
     "commit, copy-on-write, with indexes": TableScenario(

@@ -45,6 +45,7 @@ DOUBTS: tuple[When, ...] = ("lost", "doubtful")
 LONG = (
     "bootstrap of the metadata table",
     "move to another partition with a record index",
+    "split of buckets with a metadata table",
     "upgrade from version 4",
     "upgrade from version 8",
 )

@@ -142,11 +142,13 @@ _LAST = "9" * 17
 
 
 def partitions_that_lose_files(commit: CommitMetadata) -> set[str]:
-    """Return the partitions in which a commit replaces newest files with a new base file."""
+    """Return the partitions in which a commit replaces newest files with new base files."""
+    bases = [stat for stat in commit.write_stats if not _is_log(stat.path or "")]
     return {
-        stat.partition_path or ""
-        for stat in commit.write_stats
-        if stat.prev_commit not in (None, "null") and not _is_log(stat.path or "")
+        path
+        for stat in bases
+        if (path := stat.partition_path or "") in commit.replaced_file_ids
+        or stat.prev_commit not in (None, "null")
     }
 
 

@@ -1,0 +1,97 @@
+"""Rewrites the rows of buckets into the buckets of a changed hash ring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from lakemark.errors import Refused
+from lakemark.execution.interleave import read_ahead
+from lakemark.index.hash_ring import HashRing
+from lakemark.model.commit_metadata import WriteStat
+from lakemark.model.file_slice import FileGroupId, FileSlice
+from lakemark.model.meta_columns import FILE_NAME, RECORD_KEY
+from lakemark.services.planned_files import planned_slice
+from lakemark.write.new_base_file import NewBaseFile
+from lakemark.write.write_context import WriteContext
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteTask:
+    """A group of a resize plan.
+
+    Attributes:
+        slices: the file slices whose rows are rewritten.
+        ring: the ring after the resize.
+        new_file_ids: the ids of the file groups that get the rows.
+    """
+
+    slices: tuple[FileSlice, ...]
+    ring: HashRing
+    new_file_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class BucketRewriter:
+    """Rewrites the groups of one resize in a worker; can be pickled.
+
+    Attributes:
+        context: write context of the resize; new files are named after its instant.
+        key_fields: the fields of the record key, which are all hashed.
+        log_sizes: see ``recorded_log_sizes``.
+    """
+
+    context: WriteContext
+    key_fields: tuple[str, ...]
+    log_sizes: Mapping[str, int] = field(default_factory=dict)
+
+    def __call__(self, task: RewriteTask) -> list[WriteStat]:
+        """Write the live rows of the slices to new base files; rows keep their commit time.
+
+        The rows are read once. A bucket without rows gets no file, as in Apache Hudi.
+
+        Raises:
+            Refused: a row was stored in another bucket than that of its key.
+            CorruptData: a file of the plan is damaged or missing.
+        """
+        files: dict[int, NewBaseFile] = {}
+        path = task.ring.partition_path
+        with ExitStack() as opened, closing(read_ahead(lambda: self._rows(task))) as arriving:
+            for rows in arriving:
+                numbers = task.ring.buckets_of_keys(rows.column(RECORD_KEY), self.key_fields)
+                for number in np.unique(numbers).tolist():
+                    if number not in files:
+                        group = FileGroupId(path, task.ring.file_ids[number])
+                        _check_expected(group, task)
+                        files[number] = opened.enter_context(NewBaseFile(self.context, group))
+                    files[number].write(rows.filter(pa.array(numbers == number)))
+            return [files[number].close() for number in sorted(files)]
+
+    def _rows(self, task: RewriteTask) -> Iterator[pa.Table]:
+        # Every row gets the new file's name, so the old names are not read.
+        kept = [name for name in self.context.schema.names if name != FILE_NAME]
+        for planned in task.slices:
+            names = [str(planned.base.name)] if planned.base else []
+            current = planned_slice(
+                planned.group,
+                planned.base_instant,
+                [*names, *(str(log.name) for log in planned.logs)],
+                self.context.storage,
+                self.log_sizes,
+            )
+            yield from self.context.reader.merge(current, kept)
+
+
+def _check_expected(group: FileGroupId, task: RewriteTask) -> None:
+    """Check that rows of the task's slices may belong to a file group."""
+    if group.file_id not in task.new_file_ids:
+        message = (
+            f"rows of {task.slices[0].group} belong to {group} by the hashes of their record keys; "
+            "lakemark hashes all fields of the record key; if the table hashes other fields "
+            "(hoodie.bucket.index.hash.field), resize its buckets with Apache Hudi"
+        )
+        raise Refused(message)

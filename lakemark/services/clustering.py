@@ -1,0 +1,189 @@
+"""Clusters a table: rewrites the rows of file slices into new file groups, which replace theirs.
+
+``ClusteringExecution.request`` writes a plan to the timeline, and begins to execute it, under one
+lock. The execution rewrites the groups of the plan, and publishes a replace commit. Any writer may
+execute a plan, and may execute it again after a crash (``ClusteringExecution.begin``).
+
+Rows that are written to the slices of a plan after it was made would be lost. So no plan is made
+while a write is pending, and a write that begins later conflicts with the plan
+(``lakemark.transaction.conflicts``). A commit may nevertheless have completed in between: if the
+process that made the plan had lost the lock, or if a writer of Apache Hudi ignores plans. Therefore
+the files of the slices are compared with the plan when an attempt begins, and again under the lock
+before it is published (``find_slice``, ``added_files``).
+
+Source: ``BaseClusteringPlanActionExecutor``, ``BaseCommitActionExecutor.executeClustering`` and
+``BaseHoodieTableServiceClient.completeClustering`` of Apache Hudi 1.2.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from lakemark.errors import CorruptData
+from lakemark.execution.runner import Runner
+from lakemark.model.action import State
+from lakemark.model.clustering_plan import ClusteringPlan, PlannedSlice
+from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
+from lakemark.model.file_slice import FileSlice
+from lakemark.model.instant import Instant
+from lakemark.timeline.clock import ClockSlot
+from lakemark.timeline.content import encode_clustering_plan
+from lakemark.timeline.locks.table_lock import Lease
+from lakemark.timeline.timeline import Timeline
+from lakemark.transaction.rollback_checks import check_no_restore
+from lakemark.transaction.table_context import LOCK_WAIT_S, TableContext
+from lakemark.transaction.transaction import Transaction
+from lakemark.view.file_system_view import FileSystemView
+
+Task = TypeVar("Task")
+
+
+def find_slice(view: FileSystemView, planned: PlannedSlice) -> FileSlice | None:
+    """Return the slice of the view that a plan rewrites, with only the files that the plan names.
+
+    The result is None if one of these files no longer is in the newest slice of its file group.
+    """
+    group = None if planned.group in view.replaced else view.groups.get(planned.group)
+    current = group.for_readers if group else None
+    if current is None or not planned.names <= _names_of(current):
+        return None
+    logs = tuple(log for log in current.logs if str(log.name) in planned.names)
+    is_planned = current.base is None or str(current.base.name) == planned.data_file
+    return replace(current, logs=logs) if is_planned else None
+
+
+def added_files(view: FileSystemView, planned: PlannedSlice) -> frozenset[str]:
+    """Return the files that were added to a slice after its clustering was planned."""
+    current = view.groups[planned.group].for_readers
+    return _names_of(current) - planned.names if current else frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusteringExecution:
+    """A clustering that has begun; its groups are rewritten, then it is completed or abandoned.
+
+    Attributes:
+        instant: the inflight instant, which identifies this attempt.
+        plan: the plan of the clustering.
+    """
+
+    instant: Instant
+    plan: ClusteringPlan
+    _transaction: Transaction
+
+    @classmethod
+    def request(
+        cls, context: TableContext, plan_at: Callable[[Timeline], ClusteringPlan | None]
+    ) -> ClusteringExecution | None:
+        """Write a plan to the timeline, and begin to execute it.
+
+        The result is None if there is nothing to cluster, or while a write is pending.
+
+        Args:
+            context: the table.
+            plan_at: returns the plan as of a timeline, or None.
+
+        Raises:
+            Refused: a restore is pending.
+            LeaseLost: the lock was lost before the plan was created. If the plan was created after
+                that, the next writer that finds it executes or removes it.
+        """
+        plan: ClusteringPlan | None = None
+
+        def create(lease: Lease) -> Instant | None:
+            nonlocal plan
+            timeline = context.timeline.load()
+            check_no_restore(timeline)
+            if not context.timeline.pending_writes(timeline):
+                plan = plan_at(timeline)
+            if plan is None:
+                return None
+            name = context.generate_time(timeline.newest_time, ClockSlot.SERVICE)
+            requested = Instant(name, context.timeline.version.clustering_action, State.REQUESTED)
+            content = encode_clustering_plan(plan, context.storage.location.url)
+            lease.check()
+            context.timeline.create(requested, content)
+            return requested
+
+        transaction = Transaction.request(context, create)
+        if transaction is None or plan is None:
+            return None
+        return cls(transaction.instant, plan, transaction)
+
+    @classmethod
+    def begin(
+        cls,
+        context: TableContext,
+        pending: Instant,
+        plan: ClusteringPlan,
+        lock_wait_s: float = LOCK_WAIT_S,
+    ) -> ClusteringExecution:
+        """Begin an attempt to execute a plan, which any writer may have made and tried before.
+
+        Raises:
+            WriteConflict: another writer is executing the plan, or has completed or removed it.
+        """
+        transaction = Transaction.resume(context, pending, lock_wait_s)
+        return cls(transaction.instant, plan, transaction)
+
+    def rewrite(
+        self,
+        rewrite: Callable[[Task], Sequence[WriteStat]],
+        tasks: Sequence[Task],
+        runner: Runner,
+    ) -> list[WriteStat]:
+        """Write the new base files, which no reader sees yet; the timeline does not change.
+
+        Args:
+            rewrite: rewrites one group of the plan, and returns the write stats of its new files.
+            tasks: a task for each group.
+            runner: runs the tasks.
+
+        Raises:
+            AttemptLost: another writer undid the clustering.
+            CorruptData: a file of the plan is damaged or missing.
+        """
+        try:
+            return [stat for stats in runner.map(rewrite, tasks) for stat in stats]
+        except CorruptData:
+            self._transaction.check_inflight()
+            raise
+
+    def complete(
+        self,
+        stats: Sequence[WriteStat],
+        prepare: Callable[[Timeline], None],
+        extra_at: Callable[[Timeline], Mapping[str, str]],
+    ) -> tuple[Instant, CommitMetadata, Timeline]:
+        """Publish the new base files; errors as for ``Transaction.commit``.
+
+        Args:
+            stats: the write stats that ``rewrite`` returned.
+            prepare: called under the lock with the timeline before the commit is published; checks
+                the slices of the plan again, and writes what must exist when the commit completes.
+            extra_at: returns the extra metadata of the commit, as of the same timeline.
+        """
+        metadata = CommitMetadata(
+            write_stats=tuple(stats),
+            operation=Operation.CLUSTER,
+            replaced_file_ids=self.plan.replaced_file_ids,
+        )
+
+        def describe(timeline: Timeline) -> CommitMetadata:
+            nonlocal metadata
+            metadata = replace(metadata, extra_metadata=extra_at(timeline))
+            return metadata
+
+        completed, timeline = self._transaction.commit(metadata, prepare, describe)
+        return completed, metadata, timeline
+
+    def stop_heartbeat(self) -> None:
+        """Stop the heartbeat, so that other writers may execute the plan if it is not completed."""
+        self._transaction.stop_heartbeat()
+
+
+def _names_of(file_slice: FileSlice) -> frozenset[str]:
+    logs = (str(log.name) for log in file_slice.logs)
+    return frozenset([*logs, *([str(file_slice.base.name)] if file_slice.base else [])])
