@@ -72,6 +72,7 @@ from streamer.table_setup import (
     dead_letters_table,
     find_index,
     find_table,
+    first_ring_count,
     table_spec,
 )
 from transforms.decode.avro import AvroDecoder
@@ -159,6 +160,7 @@ def _policies(config: PipelineConfig) -> ServicePolicies:
         policy if compaction.enabled else None,
         config.cleaning.cleaning_policy(),
         config.archival.archival_policy(compaction.every_delta_commits),
+        config.bucket_resizing.resize_policy(config.concurrency),
     )
 
 
@@ -198,7 +200,7 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
         config.table.log_format,
         config.table.merger,
         config.table.metadata_table,
-        first_ring_count=table.first_ring_count if index is None else None,
+        first_ring_count=first_ring_count(config, table) if index is None else None,
         global_keys=config.table.moves_rows,
     )
     rows = TableWriter(table, converter.table_schema, settings)

@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
 from lakemark.execution.runner import Runner
+from lakemark.model.commit_metadata import CommitMetadata
+from lakemark.model.instant import Instant
 from lakemark.operations.archive import archive
 from lakemark.operations.clean import Cleaned, clean
 from lakemark.operations.metadata_table import maintain_metadata_table
@@ -19,6 +21,7 @@ from lakemark.services.archival_plan import ArchivalPolicy
 from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.services.metadata_table_services import Maintained, MetadataPolicies
+from lakemark.services.resize_plan import ResizePolicy
 from streamer.async_compaction import AsyncCompactor
 from streamer.events import CompactionCompleted, Listener, ServiceCompleted
 from streamer.wording import counted
@@ -32,18 +35,22 @@ class ServicePolicies:
         compaction: compacts merge-on-read tables.
         cleaning: deletes old file versions.
         archival: archives instants of the timeline.
+        resizing: splits and merges buckets of tables with consistent hashing.
     """
 
     compaction: CompactionPolicy | None = None
     cleaning: CleaningPolicy | None = None
     archival: ArchivalPolicy | None = None
+    resizing: ResizePolicy | None = None
 
 
 class TableServices:
     """Runs the due services of the pipeline's tables.
 
-    The order is: compaction merges files, cleaning deletes old files, and archival archives old
-    instants. Then the metadata table is cleaned and archived, too, because its history also grows.
+    The order is: compaction merges files, a resize splits and merges buckets, cleaning deletes old
+    files, and archival archives old instants. Then the metadata table is cleaned and archived, too,
+    because its history also grows. A pending resize of another writer is executed in any case,
+    because no row can be written to its buckets.
 
     Args:
         writers: the writers of the pipeline's table and of its dead-letter table.
@@ -93,6 +100,7 @@ class TableServices:
         for writer in tuple(self._writers):
             self._clear_dead(writer)
             self._compact(writer)
+            self._resize(writer)
             self._clean(writer.table)
             self._archive(writer.table)
             self._maintain_metadata_table(writer.table)
@@ -125,6 +133,12 @@ class TableServices:
                 )
             )
 
+    def _resize(self, writer: TableWriter) -> None:
+        started = time.monotonic()
+        for instant, metadata in writer.resize_if_due(self._policies.resizing, self._runner):
+            summary = _resize_summary(instant, metadata)
+            self._report("bucket_resizing", summary, started, writer.table)
+
     def _clean(self, table: OpenTable) -> None:
         if self._policies.cleaning is None:
             return
@@ -151,6 +165,12 @@ class TableServices:
     def _report(self, service: str, summary: str, started: float, table: OpenTable) -> None:
         seconds = time.monotonic() - started
         self._listener(ServiceCompleted(service, summary, seconds, table.location.url))
+
+
+def _resize_summary(instant: Instant, metadata: CommitMetadata) -> str:
+    before = sum(map(len, metadata.replaced_file_ids.values()))
+    after = counted(len(metadata.write_stats), "bucket")
+    return f"{instant.requested_at}: {counted(before, 'bucket')} rewritten into {after}"
 
 
 def _clean_summary(cleaned: Cleaned) -> str:

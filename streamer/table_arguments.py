@@ -48,6 +48,8 @@ def add_table(table: argparse.ArgumentParser, debug: argparse.ArgumentParser) ->
     text = "count the records of a dead-letter table by reason"
     add("rejects", text, "table_rejects")
     _add_compact(change("compact", "merge log files into base files", "table_compact"))
+    text = "split large buckets and merge small ones, in a table with consistent hashing"
+    _add_resize(change("resize-buckets", text, "table_resize_buckets"))
     _add_clean(change("clean", "delete file slices that no retained commit needs", "table_clean"))
     text = "move old instants from the active to the archived timeline"
     _add_archive(change("archive", text, "table_archive"))
@@ -107,6 +109,16 @@ def _add_compact(compact: argparse.ArgumentParser) -> None:
     )
     _add_runner(compact)
     add_merger(compact)
+
+
+def _add_resize(resize: argparse.ArgumentParser) -> None:
+    add_steps(resize, "execute pending resizes, then resize the buckets that need it")
+    text = "split a bucket whose base file and logs are larger (default: 251658240, 240 MiB)"
+    resize.add_argument("--split-above-bytes", type=positive, metavar="N", help=text)
+    text = "merge adjacent buckets that are smaller (default: 25165824, 24 MiB); 0 merges none"
+    resize.add_argument("--merge-below-bytes", type=natural, metavar="N", help=text)
+    _add_runner(resize)
+    add_merger(resize)
 
 
 def add_merger(command: argparse.ArgumentParser) -> None:

@@ -120,12 +120,17 @@ def find_index(config: PipelineConfig, table: OpenTable | None) -> BucketIndex |
     """Return the bucket index of a pipeline; None if keys are looked up, or placed by hash rings.
 
     Raises:
-        InvalidConfig: the table has an index that does not support a setting; or it has file groups
-            of both kinds of indexes.
+        InvalidConfig: the table has another index than the settings demand, or one that does not
+            support a setting; or it has file groups of both kinds of indexes.
     """
     settings, buckets = config.table, config.table.given_buckets
     is_new = table is None or table.schema is None
+    has_rings = settings.index == "consistent_hashing"
     if settings.needs_lookup_index and (table is None or is_new or is_index_open(table)):
+        return None
+    if has_rings:
+        if table is not None and not is_new:
+            _check_has_rings(table)
         return None
     if table is None or is_new or has_bucket_index(table, buckets):
         if table is not None and settings.needs_lookup_index:
@@ -188,6 +193,26 @@ def check_unique_keys(config: PipelineConfig, table: OpenTable) -> None:
             "old partition (hoodie.record.index.update.partition.path=false of Apache Hudi)"
         )
     raise InvalidConfig(message)
+
+
+def first_ring_count(config: PipelineConfig, table: OpenTable) -> int | None:
+    """Return the bucket count of new partitions; None if the table has no consistent hashing.
+
+    Args:
+        config: the settings of the pipeline.
+        table: the table, which has no bucket index (``find_index``) and may be new.
+    """
+    is_new = config.table.index == "consistent_hashing" and table.first_ring_count is None
+    return config.table.buckets if is_new else table.first_ring_count
+
+
+def _check_has_rings(table: OpenTable) -> None:
+    if table.first_ring_count is None:
+        message = (
+            f"table {table.location.url} has no consistent hashing, and a table keeps its index; "
+            "remove table.index, or write to another path"
+        )
+        raise InvalidConfig(message)
 
 
 def check_table(

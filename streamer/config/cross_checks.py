@@ -61,6 +61,7 @@ def find_contradictions(
         *_partition_change(table),
         *_moves(table),
         *_inserts(table),
+        *_consistent_hashing(table),
         *_meta_columns(table),
         *_metadata_table(table),
         *_no_dead_letters(table, dead_letters),
@@ -401,6 +402,22 @@ def _inserts(table: TableConfig) -> Iterator[Problem]:
     if not table.meta_columns:
         text = "insert needs meta columns, because the table has no buckets; remove one of the two"
         yield Problem(setting, f"{text} settings")
+
+
+def _consistent_hashing(table: TableConfig) -> Iterator[Problem]:
+    if table.index != "consistent_hashing":
+        return
+    text = "consistent_hashing cannot be combined with"
+    if table.type == "copy_on_write":
+        other = "table.type copy_on_write, for which Apache Hudi does not support it"
+        yield Problem("table.index", f"{text} {other}; remove one of them")
+    if table.partition_change != "allow":
+        other = f"table.partition_change: {table.partition_change}"
+        yield Problem("table.index", f"{text} {other}; remove one of them")
+    if table.inserts:
+        yield Problem("table.index", f"{text} table.operation: insert; remove one of them")
+    if not table.meta_columns:
+        yield Problem("table.index", f"{text} table.meta_columns: false; remove one of them")
 
 
 def _meta_columns(table: TableConfig) -> Iterator[Problem]:

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from streamer.config import cross_checks, settings
 from streamer.config.archival import ArchivalConfig, archival_problems
 from streamer.config.base_files import BaseFilesConfig, base_file_problems
+from streamer.config.bucket_resizing import BucketResizingConfig, bucket_resizing_problems
 from streamer.config.cleaning import CleaningConfig
 from streamer.config.concurrency import ConcurrencyConfig, concurrency_problems
 from streamer.config.decode import (
@@ -44,6 +45,7 @@ class PipelineConfig(Section):
     table: TableConfig
     base_files: BaseFilesConfig = BaseFilesConfig()
     compaction: CompactionConfig = CompactionConfig()
+    bucket_resizing: BucketResizingConfig = BucketResizingConfig()
     cleaning: CleaningConfig = CleaningConfig()
     archival: ArchivalConfig = ArchivalConfig()
     concurrency: ConcurrencyConfig = ConcurrencyConfig()
@@ -64,6 +66,7 @@ class PipelineConfig(Section):
                 self.source, self.decode, self.table, self.compaction, self.dead_letters
             ),
             *base_file_problems(self.base_files),
+            *bucket_resizing_problems(self.bucket_resizing),
             *retry_problems(self.run.retry),
             *archival_problems(self.cleaning, self.archival),
             *concurrency_problems(self.table.path, self.concurrency),

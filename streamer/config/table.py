@@ -146,9 +146,18 @@ class TableConfig(Section):
     on the local disk, relative to the folder of the pipeline file. Only for ``merge_mode:
     custom``."""
 
+    index: Literal["bucket", "consistent_hashing"] = "bucket"
+    """The index of a new table, by which the hash of a record key decides its file group.
+    ``bucket``: each partition has a fixed number of buckets. ``consistent_hashing``: the pipeline
+    splits buckets when they become large, and merges small ones (``bucket_resizing``), so that
+    ``buckets`` need not fit the size of the table. The driver then writes every batch. An existing
+    table keeps its index. See [Tables with consistent
+    hashing](writing_foreign_tables.md#tables-with-consistent-hashing)."""
+
     buckets: Annotated[int, Field(ge=1, le=10_000)] = 4
     """The number of buckets, which are file groups, in each partition. It cannot change once the
-    table exists. A table without a bucket index has no buckets; then do not set it."""
+    table exists; with ``index: consistent_hashing``, it is the number that a partition has at
+    first. A table without a bucket index has no buckets; then do not set it."""
 
     log_format: Literal["parquet", "avro"] | None = None
     """The format of the data blocks in log files. Default: ``parquet``, or ``avro`` if a text
