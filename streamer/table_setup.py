@@ -27,7 +27,12 @@ from lakemark.operations.table_index import (
     is_index_open,
     not_bucketed,
 )
-from lakemark.operations.write_checks import check_hashing, check_stored_rows, check_stored_schema
+from lakemark.operations.write_checks import (
+    check_hashing,
+    check_secondary_indexes,
+    check_stored_rows,
+    check_stored_schema,
+)
 from lakemark.schema.evolution import changes_between, common_type, unite_schemas
 from lakemark.schema.field_path import column_at
 from lakemark.storage import StorageLocation, open_storage
@@ -248,6 +253,8 @@ def check_table(
         properties = properties.without_metadata_table()
     spec.check(properties, table.location.url)
     check_hashing(table)
+    if not drops_metadata_table:
+        check_secondary_indexes(table)
     table.store.clock.check()
     if table.schema is None:
         return KeyGenerator(KeyGeneratorConfig.of(properties, table.location.url))

@@ -9,9 +9,17 @@ import pyarrow as pa
 
 from lakemark.config import keys
 from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
-from lakemark.config.table_properties import MergeMode, TableProperties, TableType
+from lakemark.config.table_properties import (
+    SECONDARY_INDEX_PREFIX,
+    MergeMode,
+    TableProperties,
+    TableType,
+)
 from lakemark.config.table_spec import TableSpec
 from lakemark.index.bucket import BucketIndex
+from lakemark.metadata.index_definition import define_secondary_index
+from lakemark.metadata.secondary_columns import is_secondary_index
+from lakemark.metadata.secondary_index import index_version
 from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, ChangeKind
 from lakemark.model.commit_metadata import WriteStat
 from lakemark.model.format_version import FormatVersion
@@ -73,8 +81,15 @@ def make(
     indexes: Sequence[str] = (),
     version: FormatVersion = FormatVersion.V9,
 ) -> None:
-    """Create an empty table with a metadata table, which has these indexes."""
+    """Create an empty table with a metadata table, which has these indexes.
+
+    A secondary index is named after its column.
+    """
     properties = spec(table_type, version=version).to_properties()
+    for name in indexes:
+        if is_secondary_index(name):
+            column = name.removeprefix(SECONDARY_INDEX_PREFIX)
+            define_secondary_index(storage, name, column, index_version(version), lambda: None)
     if indexes:
         named = {**properties.values, keys.DROPPED_INDEXES: ",".join(indexes)}
         properties = TableProperties(named)

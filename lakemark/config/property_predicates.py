@@ -102,7 +102,8 @@ def is_unknown_logging_mode(properties: TableProperties, value: str) -> bool:
 
 def names_unmaintained(properties: TableProperties, value: str) -> bool:
     """Return whether the metadata table has partitions that lakemark does not update."""
-    return any(name not in MAINTAINED for name in properties.metadata_partitions)
+    updated = {*MAINTAINED, *properties.metadata_indexes}
+    return any(name not in updated for name in properties.metadata_partitions)
 
 
 def is_unknown_generator(properties: TableProperties, value: str) -> bool:

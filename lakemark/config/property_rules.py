@@ -42,6 +42,7 @@ from lakemark.config.property_predicates import (
     names_unmaintained,
 )
 from lakemark.config.property_rule import ANY_VALUE, Effect, PropertyRule, Purpose, Refusal
+from lakemark.config.table_properties import SECONDARY_INDEX_PREFIX
 from lakemark.config.time_folders import stored_unit, stored_zone
 from lakemark.config.time_pattern import TimePattern
 from lakemark.model.format_version import WRITTEN, FormatVersion
@@ -466,9 +467,11 @@ _INDEXES = (
         "metadata table is not read",
         Refusal(
             _MAINTAIN,
-            f"partitions other than {', '.join(f'`{name}`' for name in MAINTAINED)}",
+            f"partitions other than {', '.join(f'`{name}`' for name in MAINTAINED)} and, with "
+            f"`record_index` and from table version 8 on, `{SECONDARY_INDEX_PREFIX}…`",
             names_unmaintained,
-            f"but lakemark updates only {', '.join(MAINTAINED)} with each commit",
+            f"but lakemark updates only {', '.join(MAINTAINED)} and, in tables with a record index "
+            f"from version 8 on, {SECONDARY_INDEX_PREFIX}… with each commit",
             _DROP_METADATA_TABLE,
         ),
     ),

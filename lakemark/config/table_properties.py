@@ -39,6 +39,10 @@ BACKUP_PATH = ".hoodie/hoodie.properties.backup"
 #: Indexes in the metadata table that lakemark updates but does not create by itself.
 MAINTAINED_INDEXES = ("bloom_filters", "record_index")
 
+#: The prefix of partitions with secondary indexes, which lakemark updates, too. They locate rows by
+#: their record keys, so a table needs a record index for them.
+SECONDARY_INDEX_PREFIX = "secondary_index_"
+
 
 class TableType(StrEnum):
     """Decides how changes are stored; the values are the stored names."""
@@ -336,7 +340,10 @@ class TableProperties:
         listed = self.metadata_partitions
         if not self.names_metadata_table:
             listed = _csv(self.values.get(keys.DROPPED_INDEXES))
-        return tuple(name for name in MAINTAINED_INDEXES if name in listed)
+        maintained = [name for name in MAINTAINED_INDEXES if name in listed]
+        if "record_index" in listed and self.version >= FormatVersion.V8:
+            maintained += sorted(name for name in listed if name.startswith(SECONDARY_INDEX_PREFIX))
+        return tuple(maintained)
 
     def with_metadata_partitions(self, partitions: Iterable[str]) -> TableProperties:
         """Return the properties with these complete partitions of the metadata table.
@@ -365,6 +372,14 @@ class TableProperties:
         if keeps_indexes and self.metadata_indexes:
             cleared[keys.DROPPED_INDEXES] = ",".join(self.metadata_indexes)
         return TableProperties({**self._without_dropped_indexes, **cleared})
+
+    def with_dropped_indexes(self, indexes: Iterable[str]) -> TableProperties:
+        """Return the properties without a metadata table; the next one has these indexes."""
+        bare = self.without_metadata_table(keeps_indexes=False)
+        named = ",".join(indexes)
+        return TableProperties(
+            {**bare.values, keys.DROPPED_INDEXES: named} if named else bare.values
+        )
 
     @property
     def _without_dropped_indexes(self) -> dict[str, str]:

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from lakemark.errors import InvalidConfig
 from lakemark.index.bucket import BucketIndex, bucket_of, groups_by_bucket
 from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from lakemark.model.file_slice import FileSlice
+from lakemark.read.demanded_values import equalities
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class HashedKeys:
         """Return the only record key of rows that meet the condition; None if it is not known."""
         if condition is None or self.generator is None or self.generator.has_lone_complex_key:
             return None
-        values = _equalities(condition)
+        values = equalities(condition)
         row: dict[str, pa.Array] = {}
         for name in self.generator.record_key_fields:
             value = values.get(name)
@@ -72,15 +72,6 @@ class HashedKeys:
             row[name] = pa.array([value])
         key = KeyGenerator(self.generator).record_keys(pa.table(row)).drop_null()
         return key if len(key) else None
-
-
-def _equalities(condition: pc.Expression) -> dict[str, object]:
-    """Return the columns, and their values, of the equalities that a condition demands."""
-    try:
-        values: dict[str, object] = ds.get_partition_keys(condition)
-    except AssertionError:  # pyarrow's answer to an equality of a field inside a struct
-        return {}
-    return values
 
 
 def _has_one_text(columns: pa.Schema, name: str, value: object) -> bool:

@@ -28,7 +28,12 @@ from lakemark.metadata.column_stats.encode import (
     encode_partition_statistics,
 )
 from lakemark.metadata.file_records import FilesOfPartition, encode_files
-from lakemark.metadata.index_definition import define_column_statistics, define_record_index
+from lakemark.metadata.index_definition import (
+    define_column_statistics,
+    define_record_index,
+    define_secondary_index,
+    remove_secondary_definitions,
+)
 from lakemark.metadata.metadata_store import MetadataStore
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.metadata.partition_kind import PartitionKind
@@ -38,7 +43,9 @@ from lakemark.metadata.record_index_records import (
     count_record_index_groups,
     encode_locations,
 )
+from lakemark.metadata.secondary_columns import SecondaryColumn
 from lakemark.metadata.stored_locations import ReadKeys, locate_keys
+from lakemark.metadata.stored_values import ReadRows, encode_values, no_rows
 from lakemark.metadata.valid_instants import draw_first_number
 from lakemark.model.column_ranges import ColumnRanges
 from lakemark.model.file_slice import LogFile, join
@@ -141,6 +148,7 @@ def drop_metadata_table(
     check_lease: Callable[[], None],
     *,
     keeps_indexes: bool = True,
+    indexes: Sequence[str] | None = None,
 ) -> TableProperties:
     """Delete a complete or partial metadata table; the caller holds the data table's lock.
 
@@ -156,6 +164,7 @@ def drop_metadata_table(
         properties: the data table's properties, just read.
         check_lease: raises if the lock was lost. Then another process may build a metadata table.
         keeps_indexes: whether the next metadata table has the maintained indexes of this one.
+        indexes: the indexes of the next metadata table; None for those of this one.
 
     Returns:
         The properties without a metadata table.
@@ -163,7 +172,11 @@ def drop_metadata_table(
     Raises:
         WriteConflict: another process has changed the properties in the meantime.
     """
-    bare = properties.without_metadata_table(keeps_indexes=keeps_indexes)
+    bare = (
+        properties.without_metadata_table(keeps_indexes=keeps_indexes)
+        if indexes is None
+        else properties.with_dropped_indexes(indexes)
+    )
     if properties.names_metadata_table or bare.metadata_indexes != properties.metadata_indexes:
         replace_properties(storage, properties, bare, check_lease)
         properties = bare
@@ -173,6 +186,8 @@ def drop_metadata_table(
         withdraw_properties(storage)
     check_lease()
     storage.delete(paths)
+    if not keeps_indexes:
+        remove_secondary_definitions(storage, check_lease)
     return properties
 
 
@@ -188,6 +203,8 @@ def build_metadata_table(
     check_lease: Callable[[], None],
     clock: TimelineClock,
     read_keys: ReadKeys,
+    secondary: Sequence[SecondaryColumn] = (),
+    read_rows: ReadRows = no_rows,
 ) -> TableProperties:
     """Build the metadata table; the caller holds the data table's lock.
 
@@ -201,13 +218,16 @@ def build_metadata_table(
         check_lease: raises if the lock was lost.
         clock: the data table's clock, which the metadata table shares.
         read_keys: reads the keys of a file slice, if the metadata table has a record index.
+        secondary: the columns of the secondary indexes that the properties name.
+        read_rows: reads the rows of a file slice, if there are such columns.
 
     Returns:
         The properties, which now name the metadata table.
 
     Raises:
         CorruptData, Unsupported: a data file cannot be read.
-        Refused: the metadata table has a record index, and two file groups have the same key.
+        Refused: the metadata table has a record index, and two file groups have the same key; or an
+            index would be too large.
         WriteConflict: another process has changed the properties in the meantime.
     """
     data = TimelineStore.of_table(storage, properties, clock=clock)
@@ -226,24 +246,60 @@ def build_metadata_table(
     if PartitionKind.RECORD_INDEX in kinds:
         located = locate_keys(view.latest_slices(), read_keys, check_lease)
         changes[PartitionKind.RECORD_INDEX] = encode_locations(located, _NO_KEYS, clock)
+    values = encode_values(view.latest_slices(), secondary, read_rows, check_lease)
     own = FolderStorage(storage, METADATA_FOLDER)
     own_properties = metadata_table_properties(properties)
     check_lease()
     own.create(PROPERTIES_PATH, own_properties.to_bytes())
     instants = TimelineStore.of_table(own, own_properties, clock=clock)
     store = MetadataStore(own, instants, instants.load())
-    first = draw_first_number(len(partitions))
+    first = draw_first_number(len(partitions) + len(secondary))
     for number, (kind, prefix, count) in enumerate(partitions, first):
         shards = changes[kind].by_shard(_file_groups(kind, count, changes[kind]))
         newest = timeline.newest_time
         store.initialise(number, kind.stored_name, prefix, shards, newest, check_lease)
+    for number, (column, records) in enumerate(values.items(), first + len(partitions)):
+        initialise_secondary_index(
+            store, number, column, records, timeline.newest_time, check_lease
+        )
     if len(columns):
         define_column_statistics(storage, columns.names, version.column_statistics, check_lease)
     if PartitionKind.RECORD_INDEX in kinds:
         define_record_index(storage, check_lease)
-    after = properties.with_metadata_partitions(kind.stored_name for kind, _, _ in partitions)
+    for column in secondary:
+        define_secondary_index(storage, column.partition, column.name, column.version, check_lease)
+    names = [*(kind.stored_name for kind, _, _ in partitions), *(c.partition for c in secondary)]
+    after = properties.with_metadata_partitions(names)
     replace_properties(storage, properties, after, check_lease)
     return after
+
+
+def initialise_secondary_index(
+    store: MetadataStore,
+    number: int,
+    column: SecondaryColumn,
+    records: RecordChanges,
+    listed_at: str | None,
+    check_lease: Callable[[], None],
+) -> None:
+    """Create the partition of a secondary index, as ``MetadataStore.initialise`` does.
+
+    A secondary index has as many file groups as a record index of the same number of records.
+
+    Args:
+        store: the metadata table.
+        number: see ``MetadataStore.initialise``, as ``listed_at`` and ``check_lease``.
+        column: the indexed column.
+        records: the first records of the index.
+        listed_at: the newest time on the data table's timeline that the records include.
+        check_lease: raises if the lock was lost.
+
+    Raises:
+        ClockBehind: ``listed_at`` is too far ahead of this machine's clock.
+    """
+    count = count_record_index_groups(len(records.written.keys))
+    prefix, shards = f"{column.partition.replace('_', '-')}-", records.by_shard(count)
+    store.initialise(number, column.partition, prefix, shards, listed_at, check_lease)
 
 
 def _partitions_of(

@@ -9,7 +9,7 @@ Source: ``HoodieIndexMetadata``, ``HoodieIndexDefinition`` of Apache Hudi 1.2.0.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -124,6 +124,61 @@ def define_record_index(storage: Storage, check_lease: Callable[[], None]) -> No
         "version": _RECORD_INDEX_VERSION,
     }
     _define(storage, name, definition, check_lease)
+
+
+def define_secondary_index(
+    storage: Storage, partition: str, column: str, version: str, check_lease: Callable[[], None]
+) -> None:
+    """Define a secondary index.
+
+    Args:
+        storage: the data table's root.
+        partition: the partition of the metadata table that contains the index.
+        column: the indexed column.
+        version: format version of the index, ``V1`` or ``V2``.
+        check_lease: as for ``define_column_statistics``.
+    """
+    definition = {
+        "indexName": partition,
+        "indexType": PartitionKind.SECONDARY_INDEX.stored_name.removesuffix("_"),
+        "indexFunction": "identity",
+        "sourceFields": [column],
+        "indexOptions": {},
+        "version": version,
+    }
+    _define(storage, partition, definition, check_lease)
+
+
+def remove_definitions(
+    storage: Storage, partitions: Iterable[str], check_lease: Callable[[], None]
+) -> None:
+    """Remove the definitions of indexes that no longer exist; other definitions are kept.
+
+    Apache Hudi would read an index that has a definition.
+
+    Args:
+        storage: the data table's root.
+        partitions: partitions of the metadata table. Those without a definition are ignored.
+        check_lease: as for ``define_column_statistics``.
+    """
+    try:
+        stored = json.loads(storage.read(DEFINITIONS_PATH))
+    except NotFound:
+        return
+    known, gone = stored.get("indexDefinitions") or {}, set(partitions)
+    left = {name: one for name, one in known.items() if name not in gone}
+    if len(left) < len(known):
+        check_lease()
+        content = json.dumps({**stored, "indexDefinitions": left}, indent=2)
+        storage.put(DEFINITIONS_PATH, content.encode())
+
+
+def remove_secondary_definitions(storage: Storage, check_lease: Callable[[], None]) -> None:
+    """Remove the definitions of all secondary indexes; see ``remove_definitions``."""
+    prefix = PartitionKind.SECONDARY_INDEX.stored_name
+    named = [name for name in read_definitions(storage) if name.startswith(prefix)]
+    if named:
+        remove_definitions(storage, named, check_lease)
 
 
 def _define(

@@ -4,6 +4,7 @@
     commit_statistics      creates the column statistics of a commit
     bloom_filter_records   creates the bloom filters of a commit, if the table has this index
     record_index_changes   finds the new and removed keys of a commit, if the table has this index
+    secondary_index_records   creates the changes of each secondary index
     metadata_store         executes the steps of a commit to the metadata table
 
 Source: ``HoodieBackedTableMetadataWriter`` and the ``convertMetadataTo…Records`` of
@@ -34,6 +35,8 @@ from lakemark.metadata.record_changes import RecordChanges
 from lakemark.metadata.record_index import RecordIndex
 from lakemark.metadata.record_index_changes import record_index_changes
 from lakemark.metadata.recorded_files import FilesDiffer
+from lakemark.metadata.secondary_columns import SecondaryColumn
+from lakemark.metadata.secondary_index_records import secondary_index_changes
 from lakemark.metadata.writer_state import WriterState, WriterStateLoader
 from lakemark.model.column_ranges import indexed_columns
 from lakemark.model.commit_metadata import CommitMetadata, WriteStat
@@ -83,11 +86,12 @@ class MetadataWriter:
         self._loader.rebuilds_at_start = True
 
     def on_commit(self, instant: Instant, metadata: CommitMetadata, timeline: Timeline) -> None:
-        """Add the files of a commit, their column statistics and filters, and its new keys.
+        """Add the files of a commit, their column statistics and filters, its keys and values.
 
         Raises:
             Fenced: the instant was rolled back in the meantime.
-            WriteConflict: another writer has added a record key of the commit to the record index.
+            WriteConflict: another writer has added a record key of the commit to the record index;
+                or a secondary index was created after the commit began.
             Refused: the version of the table was changed after it was opened; or the record index
                 was created after the commit began.
             MetadataTableBehind: the metadata table cannot be continued, and the next start builds
@@ -119,6 +123,8 @@ class MetadataWriter:
             clock = self._instants.clock
             found = record_index_changes(stats, instant.requested_at, clock, index)
             changes[_RECORD_INDEX] = found
+            for column in self._loader.secondary_columns(state.partitions):
+                changes[column.partition] = secondary_index_changes(stats, column)
         state.store.commit(instant, changes, check_not_fenced)
         state.paths |= {stat.partition_path or "" for stat in stats}
         self._loader.keep(state, instant)
@@ -126,6 +132,14 @@ class MetadataWriter:
     def check_record_index(self, properties: TableProperties) -> None:
         """See ``WriterStateLoader.check_record_index``."""
         self._loader.check_record_index(properties)
+
+    def secondary_columns(self, properties: TableProperties) -> tuple[SecondaryColumn, ...]:
+        """Return the columns whose values a commit collects for secondary indexes.
+
+        Raises:
+            Unsupported: lakemark does not update one of the indexes.
+        """
+        return self._loader.secondary_columns(properties.metadata_indexes)
 
     def record_index(self, timeline: Timeline) -> RecordIndex | None:
         """Open the record index as of a timeline; None if the table has no record index.

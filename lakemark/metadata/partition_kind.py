@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from lakemark.config.table_properties import TableProperties
+from lakemark.config.table_properties import SECONDARY_INDEX_PREFIX, TableProperties
 from lakemark.errors import Unsupported
 
 
@@ -27,7 +27,7 @@ class PartitionKind(Enum):
     RECORD_INDEX = ("record_index", "recordIndexMetadata")
     PARTITION_STATS = ("partition_stats", "ColumnStatsMetadata")
     EXPRESSION_INDEX = ("expr_index_", "ColumnStatsMetadata")
-    SECONDARY_INDEX = ("secondary_index_", "SecondaryIndexMetadata")
+    SECONDARY_INDEX = (SECONDARY_INDEX_PREFIX, "SecondaryIndexMetadata")
 
     def __init__(self, stored_name: str, payload: str) -> None:
         self.stored_name, self.payload = stored_name, payload

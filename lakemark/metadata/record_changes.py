@@ -8,9 +8,10 @@ contains it. Source: ``HoodieMetadata.avsc``, ``HoodieMetadataPayload`` of Apach
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,6 +34,9 @@ _PAYLOAD_ORDER = (
     PartitionKind.SECONDARY_INDEX.payload,
 )
 
+#: Returns the part of each key whose hash selects the file group of the key.
+HashedPart: TypeAlias = Callable[[pa.BinaryArray], pa.Array]
+
 #: Attributes of a schema that do not affect the encoding.
 _DOCUMENTATION = ("doc", "avro.java.string")
 
@@ -51,10 +55,13 @@ class RecordChanges:
         written: keys in strictly ascending order, with their stored records.
         deleted: keys of deleted records as binary, in strictly ascending order; none of these keys
             is in ``written``.
+        hashed_part: returns the part of each key whose hash selects the file group of the key; None
+            if it is the whole key.
     """
 
     written: Entries
     deleted: pa.BinaryArray
+    hashed_part: HashedPart | None = field(default=None, compare=False)
 
     @classmethod
     def of(
@@ -75,6 +82,10 @@ class RecordChanges:
         deleted = pa.concat_arrays([empty, *(part.deleted for part in listed)])
         return cls(_sorted(written), deleted.take(pc.array_sort_indices(deleted)))
 
+    def hashed_by(self, part: HashedPart) -> RecordChanges:
+        """Return these changes, of keys of which only a part selects the file group."""
+        return replace(self, hashed_part=part)
+
     @property
     def is_empty(self) -> bool:
         """Whether there is no change."""
@@ -82,8 +93,10 @@ class RecordChanges:
 
     def by_shard(self, count: int) -> list[RecordChanges]:
         """Divide the changes among ``count`` file groups, in the order of their numbers."""
-        written = pa.array(shards_of(self.written.keys, count))
-        deleted = pa.array(shards_of(self.deleted, count))
+        written, deleted = (
+            pa.array(shards_of(keys if self.hashed_part is None else self.hashed_part(keys), count))
+            for keys in (self.written.keys, self.deleted)
+        )
         return [
             RecordChanges(
                 Entries(*(column.filter(pc.equal(written, number)) for column in self.written)),

@@ -2,9 +2,9 @@ r"""Reads secondary indexes, which contain the record keys for each value of a c
 
 A key is ``<value>$<record key>``. In both parts each backslash, ``$`` and NUL is escaped with a
 backslash. A null value is a single NUL. In version 1 of the index, the hash of the whole key
-selects the shard of the key. In version 2, the hash of the escaped ``<value>$`` selects it. Source:
-``SecondaryIndexKeyUtils``, ``SecondaryIndexPrefixRawKey``,
-``getSecondaryKeyToFileGroupMappingFunction`` of Apache Hudi 1.2.0.
+selects the shard of the key. In version 2, the hash of the escaped ``<value>$`` selects it.
+``secondary_index_records`` creates the records. Source: ``SecondaryIndexKeyUtils``,
+``SecondaryIndexPrefixRawKey``, ``getSecondaryKeyToFileGroupMappingFunction`` of Apache Hudi 1.2.0.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from lakemark.metadata.metadata_table import MetadataTable, Part
 from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.metadata.shards import shard_series, shards_of
 from lakemark.metadata.slice_rows import KEY, PAYLOAD
+from lakemark.model.format_version import FormatVersion
 
 RECORDS = pa.schema(
     [
@@ -32,6 +33,8 @@ RECORDS = pa.schema(
 
 _SEPARATOR, _NULL = "$", "\0"
 _SPECIAL = re.compile(r"[\\$\0]")
+_SPECIAL_IN_ARROW = r"[\\$\x00]"
+_ESCAPING = r"\\\0"
 #: The first separator that is not escaped divides the key.
 _PARTS = r"(?s)^(?P<secondary>(?:[^\\$]|\\.)*)\$(?P<record>.*)$"
 _ESCAPED = r"(?s)\\(.)"
@@ -77,7 +80,7 @@ class SecondaryIndex:
 
     def _parts(self, prefixes: list[str]) -> list[Part]:
         definition = self.metadata.definitions.get(self.partition)
-        if definition is None or definition.version == "V1":
+        if definition is None or not hashes_values(definition.version):
             selection = Prefixes([prefix.encode() for prefix in prefixes])
             return self.metadata.parts(self.partition, selection)
         parts: list[Part] = []
@@ -95,6 +98,48 @@ class SecondaryIndex:
             live = rows.filter(pc.invert(is_deleted))
             if live.num_rows:
                 yield _split(live.column(KEY).combine_chunks(), self.partition)
+
+
+def hashes_values(version: str) -> bool:
+    """Return whether only the value in a key selects the shard, not the whole key.
+
+    Args:
+        version: format version of the index.
+    """
+    return version != "V1"
+
+
+def index_version(version: FormatVersion) -> str:
+    """Return the format version of a new secondary index in a table of this version.
+
+    Source: ``HoodieIndexVersion.getCurrentVersion`` of Apache Hudi 1.2.0.
+    """
+    return "V1" if version is FormatVersion.V8 else "V2"
+
+
+def encode_keys(values: pa.Array, record_keys: pa.Array) -> pa.StringArray:
+    """Return the key of each row.
+
+    Args:
+        values: the values of the indexed column, as strings.
+        record_keys: the record keys, as strings without nulls.
+    """
+    escaped = pc.fill_null(_escape_all(values), _NULL)
+    return pc.binary_join_element_wise(escaped, _escape_all(record_keys), _SEPARATOR)
+
+
+def encoded_values(keys: pa.StringArray) -> pa.StringArray:
+    """Return the encoded value in each key, with the separator; ``hashes_values`` needs it.
+
+    Args:
+        keys: keys that ``encode_keys`` returned.
+    """
+    parts = pc.extract_regex(keys, pattern=_PARTS)
+    return pc.binary_join_element_wise(pc.struct_field(parts, "secondary"), _SEPARATOR, "")
+
+
+def _escape_all(values: pa.Array) -> pa.StringArray:
+    return pc.replace_substring_regex(values, pattern=_SPECIAL_IN_ARROW, replacement=_ESCAPING)
 
 
 def escape(value: str | None) -> str:

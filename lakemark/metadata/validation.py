@@ -23,7 +23,9 @@ from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.metadata.partition_kind import PartitionKind
 from lakemark.metadata.record_index import RecordIndex
+from lakemark.metadata.secondary_columns import SecondaryColumn
 from lakemark.metadata.stored_locations import ReadKeys, record_index_differences
+from lakemark.metadata.stored_values import ReadRows, no_rows, secondary_index_differences
 from lakemark.model.bounds import bounds_of
 from lakemark.model.column_ranges import ColumnRanges
 from lakemark.model.file_slice import FileSlice, LogFile, join
@@ -44,6 +46,8 @@ def find_differences(
     latest: Iterable[FileSlice],
     runner: Runner,
     read_keys: ReadKeys,
+    secondary: Sequence[SecondaryColumn] = (),
+    read_rows: ReadRows = no_rows,
 ) -> list[Difference]:
     """Return all differences; this reads the footer or the rows of every data file.
 
@@ -51,7 +55,8 @@ def find_differences(
     Missing partition statistics do not count if no partition has statistics of the column.
     Partition statistics may be wider than the rows, unless they are marked as tight (exact).
     Bloom filters must equal those in the footers of the base files. The record index must have the
-    file group of each record key that queries read, and no other keys.
+    file group of each record key that queries read, and no other keys. A secondary index must have
+    the value of each row that queries read, and no other values.
 
     Args:
         storage: the data table's root.
@@ -62,6 +67,8 @@ def find_differences(
         latest: the slices that queries read; partition statistics need not cover other slices.
         runner: reads the files.
         read_keys: reads the record keys of a slice, if the metadata table has a record index.
+        secondary: the columns with a secondary index.
+        read_rows: reads the rows of a slice, if there are such columns.
 
     Raises:
         SnapshotChanged: the table was changed in the meantime; call again.
@@ -89,6 +96,7 @@ def find_differences(
     slices = list(latest)
     if metadata.partitions_of_kind(PartitionKind.RECORD_INDEX):
         found += record_index_differences(RecordIndex(metadata), slices, read_keys)
+    found += secondary_index_differences(metadata, secondary, slices, read_rows)
     if not metadata.partitions_of_kind(PartitionKind.COLUMN_STATS):
         return found
     read = runner.map(lambda file: derive_file_ranges(storage, file, columns), files)

@@ -22,12 +22,17 @@ from lakemark.config.property_rule import Purpose
 from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
 from lakemark.errors import CorruptData, Retriable, SnapshotChanged, TableNotFound, Unsupported
 from lakemark.metadata.consistency import find_inconsistency
-from lakemark.metadata.index_definition import read_definitions
+from lakemark.metadata.index_definition import DEFINITIONS_PATH, read_definitions
 from lakemark.metadata.metadata_file_lister import MetadataFileLister
 from lakemark.metadata.metadata_store import MetadataStore
 from lakemark.metadata.metadata_table import MetadataTable
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER, MetadataTableOpener
 from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.metadata.secondary_columns import (
+    SecondaryColumn,
+    is_secondary_index,
+    secondary_columns,
+)
 from lakemark.model.action import COMMITS
 from lakemark.model.column_ranges import ColumnRanges, indexed_columns
 from lakemark.model.instant import Instant
@@ -64,6 +69,8 @@ class WriterState:
             partition has a record of such a column.
         paths: paths of the data table's partitions.
         ranges: column ranges of the partitions that this writer has written to, by path.
+        definitions_file: the file with the index definitions, if the table has a record index. An
+            index that was dropped and created again has a new definition.
     """
 
     store: MetadataStore
@@ -74,6 +81,7 @@ class WriterState:
     committed_columns: set[str]
     paths: set[str]
     ranges: dict[str, ColumnRanges] = field(default_factory=dict)
+    definitions_file: ObjectInfo | None = None
 
 
 class WriterStateLoader:
@@ -126,13 +134,17 @@ class WriterStateLoader:
             return None
         completed = {i.requested_at for i in timeline.instants if i.is_completed}
         file = self.storage.head(f"{METADATA_FOLDER}/{PROPERTIES_PATH}")
-        is_same = state is not None and (state.properties_file, state.partitions) == (
-            file,
-            partitions,
+        is_same = state is not None and (
+            (state.properties_file, state.partitions, state.definitions_file)
+            == (file, partitions, self._definitions_file(properties))
         )
         if state is None or not is_same or completed - state.instants:
             state = self._read(properties, file, timeline, completed)
         return state
+
+    def _definitions_file(self, properties: TableProperties) -> ObjectInfo | None:
+        has_keys = _RECORD_INDEX in properties.metadata_partitions
+        return self.storage.head(DEFINITIONS_PATH) if has_keys else None
 
     def keep(self, state: WriterState, instant: Instant) -> None:
         """Keep the state for the next call, after the metadata table has received an instant."""
@@ -153,6 +165,7 @@ class WriterStateLoader:
         properties = check_same_version(self.storage, self.instants.version)
         check_allows(properties, Purpose.MAINTAIN, self.storage.location.url)
         self.check_record_index(properties)
+        self.secondary_columns(properties.metadata_indexes)
         if not properties.metadata_partitions:
             return "there is none"
         reason = self._find_inconsistency(timeline) or self._find_other_columns(schema)
@@ -210,6 +223,19 @@ class WriterStateLoader:
             )
             raise Unsupported(message)
 
+    def secondary_columns(self, partitions: Iterable[str]) -> tuple[SecondaryColumn, ...]:
+        """Return the columns that have a secondary index, according to the definitions as of now.
+
+        Args:
+            partitions: names of partitions of the metadata table, of any kind.
+
+        Raises:
+            Unsupported: lakemark does not update one of the indexes.
+        """
+        named = [one for one in partitions if is_secondary_index(one)]
+        definitions = read_definitions(self.storage) if named else {}
+        return secondary_columns(named, definitions, self.storage.location.url)
+
     def refusal(self, reason: str) -> MetadataTableBehind | Unsupported:
         """Return the error for a metadata table that cannot be continued."""
         url = self.storage.location.url
@@ -246,6 +272,7 @@ class WriterStateLoader:
             columns=defined,
             committed_columns=self._committed_columns(defined, properties, timeline),
             paths=paths,
+            definitions_file=self._definitions_file(properties),
         )
 
     def _committed_columns(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -46,6 +46,9 @@ class WriteStat:
         key_changes: the keys that the file adds to its file group or removes from it, for the
             record index of the metadata table; None if they were not collected. They are not stored
             in the commit.
+        secondary_changes: for each column with a secondary index (a ``SecondaryColumn`` of
+            ``lakemark.metadata``), the keys of the index that the file adds or removes. They are
+            not stored in the commit.
     """
 
     file_id: str = ""
@@ -83,6 +86,9 @@ class WriteStat:
         default=None, compare=False, repr=False, metadata={UNSTORED: True}
     )
     key_changes: KeyChanges | None = field(
+        default=None, compare=False, repr=False, metadata={UNSTORED: True}
+    )
+    secondary_changes: Mapping[Hashable, KeyChanges] | None = field(
         default=None, compare=False, repr=False, metadata={UNSTORED: True}
     )
 
@@ -138,7 +144,8 @@ class CommitMetadata:
     def as_stored(self) -> CommitMetadata:
         """Return the metadata as a reader would read it: without what commits do not store."""
         stats = tuple(
-            replace(stat, column_ranges=None, key_changes=None) for stat in self.write_stats
+            replace(stat, column_ranges=None, key_changes=None, secondary_changes=None)
+            for stat in self.write_stats
         )
         return replace(self, write_stats=stats)
 

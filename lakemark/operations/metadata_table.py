@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lakemark.config.table_properties import TableProperties
 from lakemark.errors import TableNotFound
 from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.metadata import bootstrap
 from lakemark.metadata.difference import Difference
 from lakemark.metadata.partition_kind import PartitionKind, has_record_index
+from lakemark.metadata.secondary_columns import SecondaryColumn, check_types, readable_columns
+from lakemark.metadata.secondary_index import index_version
 from lakemark.metadata.stored_locations import ReadKeys, no_keys
+from lakemark.metadata.stored_values import ReadRows, no_rows
 from lakemark.metadata.validation import find_differences
 from lakemark.model.column_ranges import indexed_columns
 from lakemark.model.file_slice import FileSlice
@@ -45,14 +50,14 @@ def keep_metadata_table(table: OpenTable) -> str | None:
         timeline = table.store.load()
         reason = writer.find_reason_to_rebuild(timeline, schema)
         if reason is not None:
-            _build(table, timeline, lease.check)
+            build_metadata_table(table, timeline, lease.check)
     return reason
 
 
 def rebuild_metadata_table(table: OpenTable) -> None:
     """Build the metadata table again, even if it is up to date."""
     with table.context.lock.hold(LOCK_WAIT_S) as lease:
-        _build(table, table.store.load(), lease.check)
+        build_metadata_table(table, table.store.load(), lease.check)
 
 
 def drop_metadata_table(table: OpenTable) -> None:
@@ -121,6 +126,8 @@ def metadata_differences(table: OpenTable, runner: Runner | None = None) -> list
     if metadata is None:
         return []
     columns, latest = _indexed_columns(table), view.latest_slices()
+    schema = table.schema or pa.schema([])
+    secondary = readable_columns(metadata.partitions, metadata.definitions, schema)
     return find_differences(
         table.storage,
         table.store,
@@ -130,22 +137,82 @@ def metadata_differences(table: OpenTable, runner: Runner | None = None) -> list
         latest,
         runner or LocalRunner(),
         _key_reader(table) if has_record_index(table.properties) else no_keys,
+        secondary,
+        row_reader(table) if secondary else no_rows,
     )
 
 
-def _build(table: OpenTable, timeline: Timeline, check_lease: Callable[[], None]) -> None:
+def build_metadata_table(
+    table: OpenTable,
+    timeline: Timeline,
+    check_lease: Callable[[], None],
+    indexes: Sequence[str] | None = None,
+) -> None:
+    """Build the metadata table; the caller holds the table's lock.
+
+    Args:
+        table: the open table.
+        timeline: the table's timeline, just loaded.
+        check_lease: raises if the lock was lost.
+        indexes: the indexes of the new metadata table; None for those that it has, or had before it
+            was dropped.
+
+    Raises:
+        Unsupported: lakemark does not update one of the indexes.
+        Refused: an index cannot be built; see ``bootstrap.build_metadata_table``.
+        WriteConflict: another process has changed the properties in the meantime.
+    """
     table.store.clock.check()  # fail before the old metadata table is dropped
     table.refresh(timeline)
     columns, stored = _indexed_columns(table), read_properties(table.storage)
     table.metadata_writer.check_record_index(stored)
-    has_index = PartitionKind.RECORD_INDEX.stored_name in stored.metadata_indexes
+    wanted = stored if indexes is None else stored.with_dropped_indexes(indexes)
+    has_index = PartitionKind.RECORD_INDEX.stored_name in wanted.metadata_indexes
     read_keys = _key_reader(table) if has_index else no_keys
-    bare = bootstrap.drop_metadata_table(table.storage, stored, check_lease)
+    secondary = _secondary_columns(table, wanted)
+    read_rows = row_reader(table) if secondary else no_rows
+    bare = bootstrap.drop_metadata_table(table.storage, stored, check_lease, indexes=indexes)
     properties = bootstrap.build_metadata_table(
-        table.storage, bare, timeline, columns, check_lease, table.store.clock, read_keys
+        table.storage,
+        bare,
+        timeline,
+        columns,
+        check_lease,
+        table.store.clock,
+        read_keys,
+        secondary,
+        read_rows,
     )
     table.metadata_writer.forget()
     table.snapshot.forget_metadata_table(properties)
+
+
+def _secondary_columns(
+    table: OpenTable, properties: TableProperties
+) -> tuple[SecondaryColumn, ...]:
+    """Return the columns of the secondary indexes that a new metadata table must have.
+
+    Raises:
+        Unsupported: lakemark does not update one of the indexes.
+    """
+    known = table.metadata_writer.secondary_columns(properties)
+    schema = table.known_schema
+    if schema is not None:
+        check_types(known, schema, table.location.url)
+    version = index_version(table.version)
+    return tuple(replace(column, version=version) for column in known)
+
+
+def row_reader(table: OpenTable) -> ReadRows:
+    """Return a function that reads the live rows of file slices, as of the last refresh."""
+    if table.schema is None:
+        return no_rows
+    reader = table.scan(columns=[RECORD_KEY]).reader
+
+    def read_rows(file_slice: FileSlice, columns: Sequence[str]) -> Iterator[pa.Table]:
+        return reader.read(file_slice, columns)
+
+    return read_rows
 
 
 def _key_reader(table: OpenTable) -> ReadKeys:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,7 +33,7 @@ from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.model.format_version import FormatVersion
 from lakemark.operations.cached_snapshot import CachedSnapshot
 from lakemark.operations.expression_trust import trusted_expressions
-from lakemark.read.index_protocols import FileStatistics, KeyHashes, KeyLocations
+from lakemark.read.index_protocols import FileStatistics, KeyHashes, KeyLocations, ValueLocations
 from lakemark.read.instant_range import EARLIEST
 from lakemark.read.queries import Incremental, Query, Snapshot
 from lakemark.read.query_instant import GivenTime
@@ -343,12 +343,15 @@ class OpenTable:
             names_keys=record_keys is not None,
             is_latest=not isinstance(query, Incremental) and query.as_of is None,
         )
+        given = where
         if isinstance(where, str):
             from lakemark.read.where import parse_where
 
             where = parse_where(where, planner.schema)
         elif where is not None and (isinstance(query, Incremental) or query.as_of is None):
             _check_condition(where, planner.schema)
+        if given is not None and isinstance(query, Snapshot) and query.as_of is None:
+            planner = replace(planner, value_locations=self._value_locations(given, planner.schema))
         wanted = None if record_keys is None else pa.array(record_keys, pa.string())
         return planner, where, wanted
 
@@ -436,6 +439,35 @@ class OpenTable:
         if self.properties.is_merge_on_read and may_have_bucket_index(self.storage, file_ids):
             return None
         return RecordIndex(metadata)
+
+    def _value_locations(
+        self, where: pc.Expression | str, schema: pa.Schema
+    ) -> ValueLocations | None:
+        """Return the locations of the values that a condition demands, by secondary indexes.
+
+        The result is None if no index has the values.
+        """
+        kind = PartitionKind.SECONDARY_INDEX
+        if not any(name.startswith(kind.stored_name) for name in self.properties.metadata_indexes):
+            return None
+        metadata = self.snapshot.metadata_with(kind)
+        if metadata is None or not metadata.usable_partitions(PartitionKind.RECORD_INDEX):
+            return None
+        from lakemark.index.indexed_values import IndexedValues, texts_of
+        from lakemark.metadata.secondary_columns import readable_columns
+        from lakemark.read.demanded_values import demanded_values
+
+        demanded = demanded_values(where, schema)
+        usable = metadata.usable_partitions(kind)
+        columns = readable_columns(usable, metadata.definitions, schema)
+        texts = {
+            column.partition: texts_of(demanded[column.name], schema.field(column.name).type)
+            for column in columns
+            if column.name in demanded
+        }
+        known = {partition: some for partition, some in texts.items() if some is not None}
+        is_merge_on_read = self.properties.is_merge_on_read
+        return IndexedValues(self.storage, metadata, known, is_merge_on_read) if known else None
 
 
 def _hash_fields(newest: CommitMetadata, properties: TableProperties) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from lakemark.index.lookup import LookupIndex
 from lakemark.index.record_level import RecordLevelIndex
 from lakemark.index.stored_keys import StoredKeys
 from lakemark.metadata.partition_kind import has_record_index
+from lakemark.metadata.secondary_columns import SecondaryColumn, check_types
 from lakemark.model.action import COMMITS, REPLACING, Action
 from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
 from lakemark.model.instant import Instant
@@ -46,6 +47,7 @@ from lakemark.schema.evolution import changes_between, unite_schemas
 from lakemark.schema.field_path import column_at
 from lakemark.services.compaction_plan import CompactionPolicy, is_due
 from lakemark.services.resize_plan import ResizePolicy
+from lakemark.storage.properties_file import read_properties
 from lakemark.timeline.timeline import Timeline
 from lakemark.transaction.conflicts import check_not_planned
 from lakemark.transaction.heartbeat import is_fresh
@@ -85,6 +87,7 @@ class TableWriter:
     settings: WriterSettings
     _transaction: Transaction | None = field(default=None, init=False)
     _rings: HashRingAssigner | None = field(default=None, init=False)
+    _secondary: tuple[SecondaryColumn, ...] = field(default=(), init=False)
     _assigner: FileGroupAssigner = field(default_factory=FileGroupAssigner, init=False)
 
     def __post_init__(self) -> None:
@@ -139,7 +142,8 @@ class TableWriter:
         """Request an instant, and return the context with which workers write its files.
 
         Raises:
-            Unsupported: lakemark does not write tables with one of the table's properties.
+            Unsupported: lakemark does not write tables with one of the table's properties, or with
+                one of its secondary indexes.
             InvalidConfig: another writer changed a column to a type that is incompatible with ours.
         """
         check_allows(self.table.properties, Purpose.WRITE, self.table.location.url)
@@ -517,6 +521,12 @@ class TableWriter:
         nothing = self.schema.empty_table()
         for name in merge_settings(self.table.properties).ordering_fields:
             column_at(nothing, name)  # a missing column must fail before the instant exists
+        self._secondary = ()
+        if has_record_index(self.table.properties):
+            # Another process may have created an index since the table was opened.
+            properties = read_properties(self.table.storage)
+            self._secondary = self.table.metadata_writer.secondary_columns(properties)
+            check_types(self._secondary, self.schema, self.table.location.url)
 
     def _check_columns_of(self, metadata: CommitMetadata) -> None:
         text = metadata.extra_metadata.get(keys.SCHEMA)
@@ -565,6 +575,7 @@ class TableWriter:
             self._schema_with_meta_text,
             self.settings.log_format,
             self.settings.merger_class,
+            self._secondary,
         )
 
     def _table_facts(self) -> dict[str, str]:

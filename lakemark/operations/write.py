@@ -66,7 +66,12 @@ from lakemark.operations.table_index import (
     table_index,
 )
 from lakemark.operations.table_writer import TableWriter
-from lakemark.operations.write_checks import check_hashing, check_stored_rows, check_stored_schema
+from lakemark.operations.write_checks import (
+    check_hashing,
+    check_secondary_indexes,
+    check_stored_rows,
+    check_stored_schema,
+)
 from lakemark.operations.writer_settings import WriterSettings
 from lakemark.schema.field_path import top_column
 from lakemark.timeline.timeline import Timeline
@@ -150,6 +155,7 @@ class RowWriter:
                 table.
         """
         check_allows(table.properties, Purpose.WRITE, table.location.url)
+        check_secondary_indexes(table)
         check_stored_schema(table)
         check_hashing(table)
         if creates is None:

@@ -19,6 +19,7 @@ from lakemark.index.bucket import HASHING_FOLDER, BucketIndex
 from lakemark.index.hash_ring import RINGS_FOLDER
 from lakemark.index.stored_rows import StoredRows, check_rows, detect_key_generator, fits_index
 from lakemark.keygen.key_generator import KeyGenerator
+from lakemark.metadata.secondary_columns import check_types
 from lakemark.model.commit_metadata import CommitMetadata
 from lakemark.operations.hash_ring_assigner import check_rings
 from lakemark.operations.open_table import OpenTable
@@ -79,6 +80,7 @@ def check_maintainable(table: OpenTable) -> None:
         Unsupported: lakemark does not maintain such a table.
     """
     check_allows(table.properties, Purpose.MAINTAIN, table.location.url)
+    check_secondary_indexes(table)
     if table.schema is not None:
         check_stored_schema(table)
 
@@ -101,6 +103,18 @@ def check_convertible(table: OpenTable) -> None:
             "lakemark does not change the version of such a table; change it with Apache Hudi"
         )
         raise Unsupported(message)
+
+
+def check_secondary_indexes(table: OpenTable) -> None:
+    """Check that lakemark updates and builds the secondary indexes of the table, if it has any.
+
+    Raises:
+        Unsupported: lakemark does not update one of the indexes.
+    """
+    columns = table.metadata_writer.secondary_columns(table.properties)
+    schema = table.known_schema if columns else None
+    if schema is not None:
+        check_types(columns, schema, table.location.url)
 
 
 def check_stored_schema(table: OpenTable) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from lakemark.config.merge_settings import merge_settings
 from lakemark.metadata.partition_kind import has_record_index
+from lakemark.metadata.secondary_columns import SecondaryColumn
 from lakemark.model.column_ranges import indexed_columns
 from lakemark.model.meta_columns import with_meta_columns
 from lakemark.operations.open_table import OpenTable
@@ -25,6 +26,7 @@ def write_context(
     avro_schema_text: str,
     log_format: str | None = None,
     merger_class: str | None = None,
+    secondary: tuple[SecondaryColumn, ...] = (),
 ) -> WriteContext:
     """Return the context that workers need to write the files of an instant.
 
@@ -35,6 +37,7 @@ def write_context(
         avro_schema_text: the written columns with meta columns, as Avro JSON.
         log_format: the format of log blocks; None to use ``default_log_format``.
         merger_class: the class of the user's merger, for a table in merge mode ``CUSTOM``.
+        secondary: the columns with a secondary index, if the instant changes rows.
     """
     merge = replace(merge_settings(table.properties), merger_class=merger_class)
     columns, virtual_keys = with_meta_columns(schema), VirtualKeys.of(table.properties)
@@ -52,6 +55,7 @@ def write_context(
         if table.properties.metadata_partitions
         else (),
         has_record_index=has_record_index(table.properties),
+        secondary_columns=secondary,
         version=table.version,
         is_visible=table.visible_instants,
         virtual_keys=virtual_keys,

@@ -26,6 +26,7 @@ class SkipReason(StrEnum):
     time travel query, or no base file for a read-optimized query. ``PARTITION``: no row of the
     partition meets the condition. ``BUCKET``: the record keys belong to other buckets.
     ``RECORD_INDEX``: the record index has none of the record keys in the file group.
+    ``SECONDARY_INDEX``: a secondary index has none of the values in the file group.
     ``STATISTICS``: the column statistics show that no row meets the condition.
     """
 
@@ -33,6 +34,7 @@ class SkipReason(StrEnum):
     PARTITION = "partition"
     BUCKET = "bucket"
     RECORD_INDEX = "record_index"
+    SECONDARY_INDEX = "secondary_index"
     STATISTICS = "statistics"
 
 
@@ -101,6 +103,7 @@ def explain(
         by_key = [
             (SkipReason.BUCKET, planner.find_slices_by_hash(left, query, condition, record_keys)),
             (SkipReason.RECORD_INDEX, planner.find_slices_of_keys(left, query, record_keys)),
+            (SkipReason.SECONDARY_INDEX, planner.find_slices_by_value(left, query, condition)),
         ]
         found = {reason: {one.group for one in slices} for reason, slices in by_key}
         skipped += _skipped(pruner, left, scan.condition, found)
@@ -119,7 +122,7 @@ def _skipped(
         pruner: the pruner of the query.
         slices: slices that the query skips.
         condition: the condition on rows, including the one on record keys.
-        found: for each index of record keys, the file groups in which it finds one of the keys.
+        found: for each index, the file groups in which it finds one of the keys or values.
     """
     paths = set(pruner.select_partitions({s.group.partition_path for s in slices}, condition))
     columns = pruner.excluding_columns(slices, condition)

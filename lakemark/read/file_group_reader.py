@@ -21,7 +21,7 @@ from lakemark.merge.merge_stream import (
 )
 from lakemark.merge.record_merger import RecordMerger
 from lakemark.model.changes import CHANGE_KIND, CHANGE_KIND_FIELD, WRITTEN_COLUMNS, ChangeKind
-from lakemark.model.file_slice import BaseFile, FileSlice
+from lakemark.model.file_slice import BaseFile, FileSlice, LogFile
 from lakemark.model.meta_columns import RECORD_KEY
 from lakemark.read.base_file import BATCH_ROWS, read_base_file
 from lakemark.read.log_changes import DeleteMarker, IsVisible, LogChanges
@@ -202,6 +202,48 @@ class FileGroupReader:
         )
         found = (rows.filter(wanted) for rows in stored)
         return merge_streams(found, changes, self.merger, self.memory_budget_bytes)
+
+    def stored_rows(
+        self, file_slice: FileSlice, record_keys: pa.Array, columns: Sequence[str]
+    ) -> list[pa.Table]:
+        """Return the rows of some keys in the base file, with the columns that a merge needs.
+
+        Args:
+            file_slice: the file slice.
+            record_keys: the keys.
+            columns: the columns that the merged rows must have.
+
+        Raises:
+            HudiError: as for ``read``.
+        """
+        assert self.virtual_keys is None, "rows are found by their stored keys"
+        schema, wanted = self._merge_schema(columns), pc.field(RECORD_KEY).isin(record_keys)
+        stored = self._read_base(file_slice.base, schema, wanted)
+        found = (rows.filter(wanted) for rows in stored)
+        return [rows for rows in found if rows.num_rows]
+
+    def merge_rows(
+        self,
+        stored: Iterable[pa.Table],
+        logs: Sequence[LogFile],
+        record_keys: pa.Array,
+        columns: Sequence[str],
+    ) -> MergeStream:
+        """Return the live rows of some keys.
+
+        Args:
+            stored: the rows of these keys in the base file, as ``stored_rows`` returns them.
+            logs: the logs of the file slice.
+            record_keys: the keys.
+            columns: the columns that the merged rows must have; they may have more.
+
+        Raises:
+            HudiError: as for ``read``.
+        """
+        schema, wanted = self._merge_schema(columns), pc.field(RECORD_KEY).isin(record_keys)
+        logged = (part.filter(wanted) for part in self._log_changes(schema).read(logs))
+        changes = (part for part in logged if part.num_rows)
+        return merge_streams(stored, changes, self.merger, self.memory_budget_bytes)
 
     def _read_base(
         self,

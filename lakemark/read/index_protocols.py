@@ -91,6 +91,19 @@ class KeyHashes(Protocol):
         ...
 
 
+class ValueLocations(Protocol):
+    """Selects the file slices that may contain the values that a query demands."""
+
+    def select(self, slices: Sequence[FileSlice]) -> Sequence[FileSlice]:
+        """Return the slices, among the latest ones, that may contain a row with such a value.
+
+        Raises:
+            SnapshotChanged: an index was changed in the meantime; plan the query again.
+            CorruptData: an index is damaged.
+        """
+        ...
+
+
 def find_slices(
     slices: Iterable[FileSlice], locations: KeyLocations, record_keys: pa.Array
 ) -> list[FileSlice]:

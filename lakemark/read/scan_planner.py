@@ -32,6 +32,7 @@ from lakemark.read.index_protocols import (
     FileStatistics,
     KeyHashes,
     KeyLocations,
+    ValueLocations,
     find_slices,
 )
 from lakemark.read.instant_range import InstantRange
@@ -72,6 +73,8 @@ class ScanPlanner:
         key_hashes: the hashes of record keys, if they decide the file groups of all records.
         mergers: custom mergers, for a table in merge mode ``CUSTOM``.
         expressions: the partition expressions whose values all rows of the table have.
+        value_locations: locations of the values that the condition of the query demands, if an
+            index has them.
     """
 
     storage: Storage
@@ -85,6 +88,7 @@ class ScanPlanner:
     key_hashes: KeyHashes | None = None
     mergers: Sequence[CustomMerger] = ()
     expressions: Sequence[PartitionField] = ()
+    value_locations: ValueLocations | None = None
 
     @property
     def view(self) -> FileSystemView:
@@ -130,6 +134,7 @@ class ScanPlanner:
         latest = view.read_optimized() if is_optimized else view.latest_slices()
         hashed = self.find_slices_by_hash(latest, query, condition, record_keys)
         slices = self.find_slices_of_keys(hashed, query, record_keys)
+        slices = self.find_slices_by_value(slices, query, condition)
         return self._plan_scan(slices, columns, condition, view.visible_instants, pruner)
 
     def find_slices_of_keys(
@@ -139,10 +144,20 @@ class ScanPlanner:
 
         The index describes the latest rows, so it is used only for snapshot queries of them.
         """
-        is_latest = isinstance(query, Snapshot) and query.as_of is None
-        if record_keys is None or self.key_locations is None or not is_latest:
+        if record_keys is None or self.key_locations is None or not _is_latest(query):
             return slices
         return find_slices(slices, self.key_locations, record_keys)
+
+    def find_slices_by_value(
+        self, slices: Sequence[FileSlice], query: Query, condition: pc.Expression | None
+    ) -> Sequence[FileSlice]:
+        """Return the slices that may have a value that the condition demands, by secondary indexes.
+
+        As the record index, they are used only for snapshot queries of the latest rows.
+        """
+        if self.value_locations is None or condition is None or not _is_latest(query):
+            return slices
+        return self.value_locations.select(slices)
 
     def find_slices_by_hash(
         self,
@@ -294,6 +309,11 @@ class ScanPlanner:
             makes_values,
             {} if makes_values else {one.stored_column: one for one in self.expressions},
         )
+
+
+def _is_latest(query: Query) -> bool:
+    """Return whether a query is a snapshot query of the latest rows, which indexes describe."""
+    return isinstance(query, Snapshot) and query.as_of is None
 
 
 def may_make_values(properties: TableProperties) -> bool:

@@ -36,6 +36,7 @@ from lakemark.config.property_rule import Purpose
 from lakemark.config.table_properties import PROPERTIES_PATH, TableProperties
 from lakemark.errors import Refused
 from lakemark.metadata.bootstrap import drop_metadata_table
+from lakemark.metadata.index_definition import remove_secondary_definitions
 from lakemark.metadata.metadata_table_opener import METADATA_FOLDER
 from lakemark.model.action import COMMITS, Action, State
 from lakemark.model.file_slice import LogFile
@@ -159,6 +160,8 @@ def change_version(
             replace_properties(context.storage, bare, change.after, lease.check)
             context.storage.delete([ANNOUNCED_PROPERTIES])
         _delete_timeline(context.storage, change, lease)
+        if version is FormatVersion.V6:
+            remove_secondary_definitions(context.storage, lease.check)
         return change
 
 

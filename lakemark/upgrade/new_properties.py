@@ -36,6 +36,7 @@ from lakemark.config.merge_settings import (
     strategy_of_mode,
 )
 from lakemark.config.table_properties import (
+    SECONDARY_INDEX_PREFIX,
     MergeMode,
     TableProperties,
     layout_properties,
@@ -107,6 +108,7 @@ def properties_of(
             **{key: text for key, text in bare.items() if key not in _VERSIONED},
             keys.TABLE_VERSION: str(int(version)),
             **layout,
+            **_dropped_indexes(bare, version),
             **({ordering_key(version): ordering} if ordering else {}),
             **({} if version is FormatVersion.V6 else {keys.MERGE_MODE: str(mode)}),
             **merge_properties(replace(settings, payload=None), payload, version),
@@ -116,6 +118,18 @@ def properties_of(
             **derived,
         }
     )
+
+
+def _dropped_indexes(bare: Mapping[str, str], version: FormatVersion) -> dict[str, str]:
+    """Return the property with the indexes of the next metadata table.
+
+    Tables of version 6 have no secondary indexes, as in Apache Hudi.
+    """
+    named = [name for name in bare.get(keys.DROPPED_INDEXES, "").split(",") if name]
+    if not named or version is not FormatVersion.V6:
+        return {}
+    kept = (name for name in named if not name.startswith(SECONDARY_INDEX_PREFIX))
+    return {keys.DROPPED_INDEXES: ",".join(kept)}
 
 
 def _upgraded_to_6(

@@ -34,6 +34,7 @@ from lakemark.read.projection import conform
 from lakemark.storage import Storage
 from lakemark.view.file_lister import PARTITION_METAFILE, data_file, is_partition_metafile
 from lakemark.write.change_data import RowChanges, write_change_data
+from lakemark.write.index_changes import IndexedRows, value_changes_of_log
 from lakemark.write.log_file_writer import LogFileWriter
 from lakemark.write.markers import create_marker, create_partition_metafile
 from lakemark.write.meta_column_values import set_meta_columns
@@ -196,9 +197,9 @@ def _create_base_file(
         task.bucket.number, partition, instant, context.table_name
     )
     group = FileGroupId(partition, new_file_id)
-    keys = _Keys(collects=context.has_record_index)
-    stat = write_base_file(context, group, merged, first, written=[keys])  # model: write files
-    return replace(stat, key_changes=keys.changes_since(_Keys()))
+    rows = IndexedRows.of(context)
+    stat = write_base_file(context, group, merged, first, written=[rows])  # model: write files
+    return rows.describe_changes(stat, IndexedRows())
 
 
 def _merge(
@@ -260,46 +261,19 @@ def _check_has_no_files(storage: Storage, partition: str) -> None:
 def _rewrite_base_file(
     context: WriteContext, task: FileGroupWrite, current: FileSlice, changes: Iterable[pa.Table]
 ) -> WriteStat:
-    before, after = (_Keys(collects=context.has_record_index) for _ in range(2))
+    before, after = IndexedRows.of(context), IndexedRows.of(context)
     stored = before.each_of(context.reader.read(current))
     if not context.logs_changes:
         merged = _merge(context, task, stored, changes)
         stat = write_base_file(context, current.group, merged, replaces=current, written=[after])
-        return replace(stat, key_changes=after.changes_since(before))
+        return after.describe_changes(stat, before)
     rows = RowChanges(context.schema)
     merged = _merge(context, task, rows.each_stored(stored), rows.each_change(changes))
     stat = write_base_file(context, current.group, merged, replaces=current, written=[after, rows])
     changed = rows.finish(lambda: context.reader.read(current))
     token = write_token(task_number(current.group))
     cdc_stats = write_change_data(context, current.group, token, changed)
-    return replace(stat, key_changes=after.changes_since(before), cdc_stats=cdc_stats)
-
-
-class _Keys:
-    """The record keys of rows, in any order, if the table has a record index that needs them."""
-
-    def __init__(self, *, collects: bool = True) -> None:
-        self._collects = collects
-        self._chunks: list[pa.Array] = []
-
-    def add(self, rows: pa.Table) -> None:
-        if self._collects:
-            self._chunks += rows.column(RECORD_KEY).chunks
-
-    def each_of(self, tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-        """Yield the tables, whose keys are added."""
-        for rows in tables:
-            self.add(rows)
-            yield rows
-
-    def distinct(self) -> pa.Array:
-        return pc.unique(pa.chunked_array(self._chunks, pa.string()))
-
-    def changes_since(self, before: _Keys) -> KeyChanges | None:
-        """Return the changes from earlier keys to these; None if they were not collected."""
-        if not self._collects:
-            return None
-        return KeyChanges.between(before.distinct(), self.distinct())
+    return replace(after.describe_changes(stat, before), cdc_stats=cdc_stats)
 
 
 def _append_log_file(
@@ -317,10 +291,12 @@ def _append_log_file(
     names_slice = context.version.logs_name_their_slice
     create_marker(context.storage, context.instant, path, names_slice=names_slice)
     first_row = 0
-    may_remove = _Keys(collects=context.has_record_index)
+    may_remove, changed = (IndexedRows(collects_keys=context.has_record_index) for _ in range(2))
     with _log_writer(context, path) as writer:
         for part in chain([first], parts):
             may_remove.add(_possible_deletes(context, part))
+            if context.secondary_columns:
+                changed.add(part)
             writer.append(set_meta_columns(part, context.instant, number, group.file_id, first_row))
             first_row += part.num_rows
         status = writer.close()
@@ -341,7 +317,12 @@ def _append_log_file(
         base_file=base_file,
         log_files=log_files,
         column_ranges=status.column_ranges,
-        key_changes=_removed_by(context, task, log, may_remove),
+        key_changes=_removed_by(context, task, log, may_remove.record_keys()),
+        secondary_changes=value_changes_of_log(
+            context, task.readable or current, log, changed.record_keys()
+        )
+        if context.secondary_columns
+        else {},
     )
 
 
@@ -353,7 +334,7 @@ def _possible_deletes(context: WriteContext, part: pa.Table) -> pa.Table:
 
 
 def _removed_by(
-    context: WriteContext, task: FileGroupWrite, log: LogFile, may_remove: _Keys
+    context: WriteContext, task: FileGroupWrite, log: LogFile, keys: pa.Array
 ) -> KeyChanges | None:
     """Return the keys that have no row any more, once a new log of their file group is read.
 
@@ -364,11 +345,10 @@ def _removed_by(
         context: the commit.
         task: the bucket of the log and its slices before the commit.
         log: the new log.
-        may_remove: the keys whose rows the log may delete.
+        keys: the distinct keys whose rows the log may delete.
     """
     if not context.has_record_index:
         return None
-    keys = may_remove.distinct()
     if task.current is None or not len(keys):
         return KeyChanges.removing(keys)
     readable = task.readable or task.current

@@ -16,6 +16,7 @@ from lakemark.config.table_properties import LoggingMode, TableType
 from lakemark.merge.custom.merger_file import MergerFile
 from lakemark.merge.record_merger import RecordMerger
 from lakemark.merge.table_merger import table_merger
+from lakemark.metadata.secondary_columns import SecondaryColumn
 from lakemark.model.format_version import FormatVersion
 from lakemark.read.file_group_reader import FileGroupReader, all_visible
 from lakemark.read.log_changes import IsVisible
@@ -42,6 +43,8 @@ class WriteContext:
             table.
         has_record_index: whether the metadata table has a record index, for which the keys that a
             file adds or removes are collected.
+        secondary_columns: the columns with a secondary index in the metadata table, whose values
+            before and after the commit are collected.
         version: version of the table.
         is_visible: decides whether log blocks of an instant are visible, as in ``FileGroupReader``.
         virtual_keys: creates the record keys of stored rows, if the table has no meta columns.
@@ -60,6 +63,7 @@ class WriteContext:
     base_files: ParquetSettings = PARQUET_DEFAULTS
     indexed: tuple[str, ...] = ()
     has_record_index: bool = False
+    secondary_columns: tuple[SecondaryColumn, ...] = ()
     version: FormatVersion = FormatVersion.V9
     is_visible: IsVisible = all_visible
     virtual_keys: VirtualKeys | None = None

@@ -17,6 +17,7 @@ _REASONS = {
     SkipReason.PARTITION: "partition",
     SkipReason.BUCKET: "bucket",
     SkipReason.RECORD_INDEX: "record index",
+    SkipReason.SECONDARY_INDEX: "secondary index",
     SkipReason.STATISTICS: "statistics",
 }
 

@@ -202,8 +202,9 @@ class TableConfig(Section):
 
     drop_metadata_table: bool = False
     """Whether the metadata table of an existing table may be rebuilt without its indexes. lakemark
-    does not maintain secondary and expression indexes, and the record index of a table with a
-    bucket index; this setting also removes ``bloom_filters`` and ``record_index``."""
+    does not maintain expression indexes, secondary indexes of columns with other values than texts
+    and integers, and the record index of a table with a bucket index; this setting also removes
+    ``bloom_filters``, ``record_index`` and all secondary indexes."""
 
     @model_validator(mode="before")
     @classmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutants.mutant import Mutant
 from tests.mutants.of_checkpoints import OF_CHECKPOINTS
 from tests.mutants.of_codecs import OF_CODECS
+from tests.mutants.of_indexes import OF_INDEXES
 from tests.mutants.of_merging import OF_MERGING
 from tests.mutants.of_plans import OF_PLANS
 from tests.mutants.of_records import OF_RECORDS
@@ -18,6 +19,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *OF_MERGING,
     *OF_SLICES,
     *OF_STATISTICS,
+    *OF_INDEXES,
     *OF_CHECKPOINTS,
     *OF_CODECS,
     *OF_RECORDS,

@@ -677,7 +677,7 @@ _METADATA_TABLES = (
     ),
     Mutant(
         _METADATA_TABLE,
-        "            _build(table, timeline, lease.check)\n",
+        "            build_metadata_table(table, timeline, lease.check)\n",
         "            _build(table, timeline, lambda: None)\n",
         "a metadata table that is made without the lock lacks a commit: rows are hidden",
         ("tests/unit/services/test_under_the_lock.py",),

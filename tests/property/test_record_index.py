@@ -1,4 +1,4 @@
-"""After any history, the record index has the partition of every key that has a row."""
+"""After any history, the record index and a secondary index have the rows of a model."""
 
 from __future__ import annotations
 
@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 from lakemark.config.parquet_settings import PARQUET_DEFAULTS, ParquetSettings
 from lakemark.config.table_properties import TableType
 from lakemark.execution.runner import LocalRunner
+from lakemark.metadata.partition_kind import PartitionKind
+from lakemark.metadata.secondary_index import RECORDS, SecondaryIndex
 from lakemark.model.action import COMMITS
 from lakemark.model.changes import ChangeKind
 from lakemark.model.format_version import WRITTEN, FormatVersion
 from lakemark.operations.clean import clean
 from lakemark.operations.metadata_table import metadata_differences, rebuild_metadata_table
+from lakemark.operations.open_table import OpenTable
 from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage, StorageLocation, open_storage
@@ -27,13 +30,15 @@ from tests.tables import Row, commit, lookup_writer, make, write_files, writer
 
 #: The partition of each key, because a key is in one partition of the whole table.
 _REGIONS = {key: ("north", "south")[number % 2] for number, key in enumerate("abcdefgh")}
+_SECONDARY = "secondary_index_v"
 _SIZING = ParquetSettings(max_file_bytes=3 * PARQUET_DEFAULTS.record_bytes, small_file_bytes=0)
 
 KINDS = st.sampled_from([ChangeKind.UPSERT, ChangeKind.UPSERT, ChangeKind.DELETE])
 ROWS = st.lists(
     st.builds(
-        lambda key, kind: Row(key, region=_REGIONS[key], kind=kind),
+        lambda key, v, kind: Row(key, v=v, region=_REGIONS[key], kind=kind),
         st.sampled_from(sorted(_REGIONS)),
+        st.integers(0, 2),
         KINDS,
     ),
     min_size=1,
@@ -54,30 +59,34 @@ STEPS = st.lists(
 
 
 class _History:
-    """A table and the keys that it must have.
+    """A table and the rows that it must have.
 
     Attributes:
         storage: the table's root.
         to: the writer.
-        live: the keys that have a row.
+        live: the value of each key that has a row.
     """
 
     def __init__(self, storage: Storage) -> None:
-        self.storage, self.to, self.live = storage, lookup_writer(storage, _SIZING), set[str]()
+        self.storage, self.to, self.live = (
+            storage,
+            lookup_writer(storage, _SIZING),
+            dict[str, int](),
+        )
         self._ts = 10
 
     def at_next_time(self, rows: Iterable[Row]) -> list[Row]:
         """Return the rows with an ordering value that is larger than that of all stored rows."""
         self._ts += 1
-        return [Row(row.id, self._ts, 0, row.region, row.kind) for row in rows]
+        return [Row(row.id, self._ts, row.v, row.region, row.kind) for row in rows]
 
     def commit(self, rows: list[Row]) -> None:
         commit(self.to, self.at_next_time(rows))
         self.apply(rows)
 
     def commit_late(self, rows: list[Row]) -> None:
-        """Commit deletes of stored keys that lose to the stored rows."""
-        late = [Row(r.id, 1, 0, r.region, ChangeKind.DELETE) for r in rows if r.id in self.live]
+        """Commit changes of stored keys that lose to the stored rows."""
+        late = [Row(r.id, 1, r.v, r.region, r.kind) for r in rows if r.id in self.live]
         commit(self.to, late)
 
     def undo(self, rows: list[Row]) -> None:
@@ -117,9 +126,9 @@ class _History:
     def apply(self, rows: Iterable[Row]) -> None:
         for row in rows:
             if row.kind is ChangeKind.UPSERT:
-                self.live.add(row.id)
+                self.live[row.id] = row.v
             else:
-                self.live.discard(row.id)
+                self.live.pop(row.id, None)
 
     def check(self) -> None:
         table = self.to.table
@@ -132,8 +141,24 @@ class _History:
         }
         assert len(located) == len(self.live)
         assert metadata_differences(table) == []
-        rows = writer(self.storage).table.scan(columns=["id"]).to_table()["id"].to_pylist()
-        assert sorted(rows) == sorted(self.live)
+        read = writer(self.storage).table
+        rows = read.scan(columns=["id", "v"]).to_table().to_pylist()
+        assert {row["id"]: row["v"] for row in rows} == self.live
+        assert len(rows) == len(self.live)
+        if _SECONDARY in read.properties.metadata_partitions:
+            self._check_values(read)
+
+    def _check_values(self, table: OpenTable) -> None:
+        metadata = table.snapshot.metadata_with(PartitionKind.SECONDARY_INDEX)
+        assert metadata is not None
+        scanned = pa.concat_tables(
+            [RECORDS.empty_table(), *SecondaryIndex(metadata, _SECONDARY).scan()]
+        )
+        stored = sorted((row["record_key"], row["secondary_key"]) for row in scanned.to_pylist())
+        assert stored == sorted((key, str(v)) for key, v in self.live.items())
+        for v in range(3):
+            found = table.scan(columns=["id"], where=f"v = {v}").to_table()["id"].to_pylist()
+            assert sorted(found) == sorted(key for key, value in self.live.items() if value == v)
 
 
 _DO: dict[str, Callable[..., None]] = {
@@ -151,11 +176,12 @@ _DO: dict[str, Callable[..., None]] = {
 
 @settings(max_examples=examples(8), deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(STEPS, st.sampled_from(TableType), st.sampled_from(WRITTEN))
-def test_the_index_has_the_keys_of_the_model(
+def test_the_indexes_have_the_rows_of_the_model(
     steps: list[tuple[str, object]], table_type: TableType, version: FormatVersion
 ) -> None:
     storage = open_storage(StorageLocation(f"memory://{uuid4().hex}/history"))
-    make(storage, table_type, ["record_index"], version)
+    indexes = ["record_index"] if version is FormatVersion.V6 else ["record_index", _SECONDARY]
+    make(storage, table_type, indexes, version)
     history = _History(storage)
     history.commit([Row("a", region=_REGIONS["a"]), Row("b", region=_REGIONS["b"])])
     for step, given_ in steps:

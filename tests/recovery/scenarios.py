@@ -25,6 +25,7 @@ from lakemark.config.table_properties import (
     MAINTAINED_INDEXES,
     PROPERTIES_PATH,
     LoggingMode,
+    SECONDARY_INDEX_PREFIX,
     TableProperties,
     TableType,
 )
@@ -44,6 +45,7 @@ from lakemark.operations.create import create_on
 from lakemark.operations.duplicate_keys import Duplicates
 from lakemark.operations.metadata_table import keep_metadata_table, rebuild_metadata_table
 from lakemark.operations.open_table import OpenTable
+from lakemark.operations.secondary_index import create_secondary_index
 from lakemark.operations.table_index import PartitionChange
 from lakemark.operations.table_writer import TableWriter
 from lakemark.operations.write import RowWriter
@@ -872,6 +874,7 @@ def is_metadata_maintained(table: OpenTable) -> bool:
 
 
 _COW = TableType.COPY_ON_WRITE
+_INDEXES = (*MAINTAINED_INDEXES, f"{SECONDARY_INDEX_PREFIX}v")
 _V6, _V8, _V9 = WRITTEN
 _UNDONE = count_of(Action.ROLLBACK)
 _PLAN_COPY = ".hoodie/.aux/20260101000000000.compaction.requested"
@@ -955,7 +958,7 @@ SCENARIOS: dict[str, Scenario] = {
         (STATES[0], {**STATES[0], "e": (2, 2), "f": (3, 3)}),
     ),
     "commit with a record index": TableScenario(
-        looked_up(1, indexes=MAINTAINED_INDEXES),
+        looked_up(1, indexes=_INDEXES),
         commit_second,
         has_ingested(2),
         (STATES[0], STATES[1]),
@@ -963,17 +966,24 @@ SCENARIOS: dict[str, Scenario] = {
         looks_up=True,
     ),
     "commit with a record index, copy-on-write": TableScenario(
-        looked_up(2, _COW, MAINTAINED_INDEXES),
+        looked_up(2, _COW, _INDEXES),
         lambda to: commit(to, COMMITTED[2]),
         has_ingested(3),
         (STATES[1], STATES[2]),
         looks_up=True,
     ),
     "compaction with a record index": TableScenario(
-        looked_up(2, indexes=MAINTAINED_INDEXES), compact, is_compacted, looks_up=True
+        looked_up(2, indexes=_INDEXES), compact, is_compacted, looks_up=True
+    ),
+    "creation of a secondary index": TableScenario(
+        looked_up(2, indexes=MAINTAINED_INDEXES),
+        lambda to: create_secondary_index(to.table, "v", "v"),
+        lambda table: _INDEXES[-1] in read_properties(table.storage).metadata_partitions,
+        makes_metadata=True,
+        looks_up=True,
     ),
     "rollback of a commit with a record index": TableScenario(
-        looked_up(3, indexes=MAINTAINED_INDEXES),
+        looked_up(3, indexes=_INDEXES),
         roll_back_newest,
         _UNDONE,
         (STATES[2], STATES[1]),

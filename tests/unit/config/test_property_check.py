@@ -208,6 +208,25 @@ def test_dropped_partition_columns_are_only_read_and_only_from_folders_of_one_va
         check_allows(by_time, READ, "lake/t")
 
 
+@pytest.mark.parametrize(
+    ("version", "partitions", "is_updated"),
+    [
+        ("9", "files,record_index,secondary_index_v", True),
+        ("8", "files,record_index,secondary_index_v", True),
+        ("6", "files,record_index,secondary_index_v", False),
+        ("9", "files,secondary_index_v", False),
+        ("9", "files,record_index,expr_index_v", False),
+    ],
+)
+def test_secondary_indexes_need_a_record_index(
+    merge_on_read: GoldenTable, version: str, partitions: str, is_updated: bool
+) -> None:
+    values = {keys.TABLE_VERSION: version, keys.METADATA_PARTITIONS: partitions}
+    properties = changed(merge_on_read, **values)
+    problems = {problem.key for problem in find_problems(properties, WRITE)}
+    assert (keys.METADATA_PARTITIONS not in problems) is is_updated
+
+
 def test_every_problem_is_listed_at_once(merge_on_read: GoldenTable) -> None:
     properties = changed(merge_on_read, **{"hoodie.a": "1", "hoodie.table.version": "7"})
     assert [problem.key for problem in find_problems(properties, WRITE)] == [
