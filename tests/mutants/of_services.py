@@ -678,14 +678,14 @@ _METADATA_TABLES = (
     Mutant(
         _METADATA_TABLE,
         "            build_metadata_table(table, timeline, lease.check)\n",
-        "            _build(table, timeline, lambda: None)\n",
+        "            build_metadata_table(table, timeline, lambda: None)\n",
         "a metadata table that is made without the lock lacks a commit: rows are hidden",
         ("tests/unit/services/test_under_the_lock.py",),
     ),
     Mutant(
         _METADATA_TABLE,
-        "        _build(table, table.store.load(), lease.check)\n",
-        "        _build(table, table.store.load(), lambda: None)\n",
+        "        build_metadata_table(table, table.store.load(), lease.check)\n",
+        "        build_metadata_table(table, table.store.load(), lambda: None)\n",
         "a metadata table that is made anew without the lock lacks a commit: rows are hidden",
         ("tests/unit/services/test_under_the_lock.py",),
     ),
