@@ -43,6 +43,7 @@ DOUBTS: tuple[When, ...] = ("lost", "doubtful")
 
 #: Scenarios that take long on a local disk, too; other scenarios build a metadata table as well.
 LONG = (
+    "creation of a secondary index",
     "bootstrap of the metadata table",
     "move to another partition with a record index",
     "split of buckets with a metadata table",
