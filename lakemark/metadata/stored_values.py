@@ -59,14 +59,34 @@ def encode_values(
     found: dict[SecondaryColumn, list[pa.Array]] = {column: [] for column in columns}
     for one in slices if columns else ():
         check_lease()
-        for rows in read_rows(one, _read_columns(columns)):
-            for column, chunks in found.items():
-                chunks.append(index_keys(rows, column))
-                _check_size(chunks, column)
+        for column, keys in read_index_keys(one, columns, read_rows).items():
+            found[column] += keys
+            _check_size(found[column], column)
     return {
         column: encode_index_keys(pa.concat_arrays([_NO_KEYS, *chunks]), _NO_KEYS, column)
         for column, chunks in found.items()
     }
+
+
+def read_index_keys(
+    file_slice: FileSlice, columns: Sequence[SecondaryColumn], read_rows: ReadRows
+) -> dict[SecondaryColumn, list[pa.Array]]:
+    """Return the keys of the live rows of a file slice in each secondary index; see ``index_keys``.
+
+    Args:
+        file_slice: the file slice.
+        columns: the indexed columns.
+        read_rows: reads the rows of the slice.
+
+    Raises:
+        SnapshotChanged, CorruptData, Unsupported: a file cannot be read.
+    """
+    names = dict.fromkeys([RECORD_KEY, *(column.name for column in columns)])
+    found: dict[SecondaryColumn, list[pa.Array]] = {column: [] for column in columns}
+    for rows in read_rows(file_slice, [*names]):
+        for column, chunks in found.items():
+            chunks.append(index_keys(rows, column))
+    return found
 
 
 def secondary_index_differences(
@@ -90,19 +110,12 @@ def secondary_index_differences(
         CorruptData, Unsupported: a file cannot be read.
     """
     for column in columns:
-        rows = [
-            index_keys(part, column)
-            for one in slices
-            for part in read_rows(one, _read_columns([column]))
-        ]
+        of_slices = (read_index_keys(one, [column], read_rows)[column] for one in slices)
+        rows = [chunk for chunks in of_slices for chunk in chunks]
         scanned = SecondaryIndex(metadata, column.partition).scan()
         stored = [encode_keys(*map(_whole, part.columns)) for part in scanned]
         yield from _if_any(column, rows, stored, "no value", "a row")
         yield from _if_any(column, stored, rows, "a value", "no row")
-
-
-def _read_columns(columns: Iterable[SecondaryColumn]) -> list[str]:
-    return list(dict.fromkeys([RECORD_KEY, *(column.name for column in columns)]))
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

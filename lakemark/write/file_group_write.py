@@ -291,17 +291,18 @@ def _append_log_file(
     names_slice = context.version.logs_name_their_slice
     create_marker(context.storage, context.instant, path, names_slice=names_slice)
     first_row = 0
-    may_remove, changed = (IndexedRows(collects_keys=context.has_record_index) for _ in range(2))
+    may_remove = IndexedRows(collects_keys=context.has_record_index)
+    changed = IndexedRows(collects_keys=bool(context.secondary_columns))
     with _log_writer(context, path) as writer:
         for part in chain([first], parts):
             may_remove.add(_possible_deletes(context, part))
-            if context.secondary_columns:
-                changed.add(part)
+            changed.add(part)
             writer.append(set_meta_columns(part, context.instant, number, group.file_id, first_row))
             first_row += part.num_rows
         status = writer.close()
     base_file, log_files = _listed_files(context, task, current, name)
     log = LogFile(group.partition_path, name, status.size_bytes)
+    readable, changed_keys = task.readable or current, changed.record_keys()
     return WriteStat(
         file_id=group.file_id,
         path=path,
@@ -318,11 +319,7 @@ def _append_log_file(
         log_files=log_files,
         column_ranges=status.column_ranges,
         key_changes=_removed_by(context, task, log, may_remove.record_keys()),
-        secondary_changes=value_changes_of_log(
-            context, task.readable or current, log, changed.record_keys()
-        )
-        if context.secondary_columns
-        else {},
+        secondary_changes=value_changes_of_log(context, readable, log, changed_keys),
     )
 
 

@@ -99,14 +99,16 @@ def value_changes_of_log(
         log: the log, which is written and has not been committed yet.
         record_keys: the distinct keys of the log's changes.
     """
-    columns = [RECORD_KEY, *(column.name for column in context.secondary_columns)]
+    indexed = context.secondary_columns
+    if not indexed:
+        return {}
+    columns = [RECORD_KEY, *(column.name for column in indexed)]
     reader = replace(
         context.reader,
         is_visible=lambda instant: instant == context.instant or context.is_visible(instant),
     )
     stored = reader.stored_rows(before, record_keys, columns)
-    columns_of_indexes = context.secondary_columns
-    old, new = (IndexedRows(collects_keys=False, columns=columns_of_indexes) for _ in range(2))
+    old, new = (IndexedRows(collects_keys=False, columns=indexed) for _ in range(2))
     for found, logs in ((old, before.logs), (new, (*before.logs, log))):
         for rows in reader.merge_rows(stored, logs, record_keys, columns):
             found.add(rows)

@@ -24,8 +24,8 @@ from lakemark.config import keys
 from lakemark.config.table_properties import (
     MAINTAINED_INDEXES,
     PROPERTIES_PATH,
-    LoggingMode,
     SECONDARY_INDEX_PREFIX,
+    LoggingMode,
     TableProperties,
     TableType,
 )
