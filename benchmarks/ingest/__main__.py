@@ -17,17 +17,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.engines import add_options, names_of, work_folder
-from benchmarks.ingest.engines import ENGINES
+from benchmarks.ingest.engines import ENGINES, Reader
 from benchmarks.ingest.machine import describe
 from benchmarks.ingest.measure import Measurement, Settings
 from benchmarks.ingest.report import WorkloadReport, facts, overview
 from benchmarks.plot import draw
 from benchmarks.workloads.catalog import WORKLOADS
 from benchmarks.workloads.workload import Workload
+from tests.interop.oracle import oracle_python
 
 
 def main() -> None:
     arguments = parse_arguments()
+    check_readers(arguments.engines)
     about = describe(arguments.engines)
     print("\n".join(facts(about)), flush=True)
     reports: list[WorkloadReport] = []
@@ -53,6 +55,16 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--plot", type=Path, help="also draw the headline as SVG in this file")
     add_options(parser, ENGINES)
     return parser.parse_args(words)
+
+
+def check_readers(engines: Sequence[str]) -> None:
+    """Check that the program that reads the tables at the end is there.
+
+    Raises:
+        OracleUnavailable: Apache Hudi reads one of them, and its environment is missing.
+    """
+    if any(ENGINES[name].reader is Reader.APACHE_HUDI for name in engines):
+        oracle_python()
 
 
 def measure_all(arguments: argparse.Namespace, folder: Path) -> Iterator[WorkloadReport]:

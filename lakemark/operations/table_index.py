@@ -129,9 +129,9 @@ def keeps_keys_global(table: OpenTable, rule: PartitionChange | None, *, looks_u
     if not looks_up:
         if rule is PartitionChange.MOVE:
             message = (
-                f"table {url} has a hash index or no rows, but partition_change='move' is only for "
-                "tables with rows that Apache Hudi wrote with another index, such as "
-                "GLOBAL_SIMPLE; leave it out"
+                f"table {url} has a bucket index, consistent hashing, or no rows yet, but "
+                "partition_change='move' needs a lookup index; create a table with index='lookup', "
+                "or leave it out if the partition of a key never changes"
             )
             raise InvalidConfig(message)
         return False
