@@ -1,9 +1,10 @@
 """Accounts for each offset of a batch, and refuses a batch whose numbers contradict each other.
 
 Records are counted twice: by partition of the topic when they are read, and by bucket when their
-changes are written. So the audit notices a record that is lost or doubled in between. If the keys
-of a batch are looked up together, the changes are counted a third time, before the lookup drops
-changes without an effect and adds the deletes of rows that move.
+changes are written. So the audit notices a record that is lost or doubled in between. Transforms
+may filter records, or make several rows of one record. Both are counted where they happen. If the
+keys of a batch are looked up together, the changes are counted a third time, before the lookup
+drops changes without an effect and adds the deletes of rows that move.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ _SCHEMA = pa.schema(
         ("first", pa.int64()),
         ("last", pa.int64()),
         ("ignored", pa.int64()),
+        ("filtered", pa.int64()),
+        ("added_rows", pa.int64()),
         ("gaps", pa.list_(pa.int64())),
     ]
 )
@@ -60,6 +63,11 @@ class OffsetGap:
     end: int
 
 
+_NONE: Mapping[int, int] = {}
+
+#: The numbers of an audit that are 0 in a pipeline without transforms.
+_OF_TRANSFORMS = ("filtered", "added_rows")
+
 #: The offsets ``begin`` and ``end`` of a gap.
 _Gap: TypeAlias = tuple[int, int]
 
@@ -73,6 +81,9 @@ class PartitionRead:
         first: the lowest offset.
         last: the highest offset.
         ignored: the number of tombstones that the pipeline ignores.
+        filtered: the number of records that the transforms drop on purpose.
+        added_rows: the number of rows that the transforms add, which is one less than the number of
+            rows of each record that became rows.
         gaps: ranges of offsets without a record between first and last: only the lowest range and
             the widest one, so that the size does not grow with the number of gaps.
     """
@@ -81,6 +92,8 @@ class PartitionRead:
     first: int
     last: int
     ignored: int = 0
+    filtered: int = 0
+    added_rows: int = 0
     gaps: tuple[_Gap, ...] = ()
 
     def __add__(self, later: PartitionRead) -> PartitionRead:
@@ -97,6 +110,8 @@ class PartitionRead:
             first=min(self.first, later.first),
             last=max(self.last, later.last),
             ignored=self.ignored + later.ignored,
+            filtered=self.filtered + later.filtered,
+            added_rows=self.added_rows + later.added_rows,
             gaps=_lowest_and_widest([*own, *between, *other]),
         )
 
@@ -108,12 +123,20 @@ class RecordsRead:
     partitions: Mapping[int, PartitionRead]
 
     @classmethod
-    def in_chunk(cls, records: pa.Table, ignored: Mapping[int, int] | None = None) -> RecordsRead:
+    def in_chunk(
+        cls,
+        records: pa.Table,
+        ignored: Mapping[int, int] = _NONE,
+        filtered: Mapping[int, int] = _NONE,
+        added_rows: Mapping[int, int] = _NONE,
+    ) -> RecordsRead:
         """Count raw records.
 
         Args:
             records: a table with the columns ``partition`` and ``offset``.
             ignored: the number of ignored records of each partition.
+            filtered: the number of filtered records of each partition.
+            added_rows: the number of added rows of each partition.
         """
         records = records.select(["partition", "offset"])
         aggregates = [("offset", kind) for kind in ("count", "min", "max")]
@@ -126,7 +149,9 @@ class RecordsRead:
                     count=count,
                     first=first,
                     last=last,
-                    ignored=(ignored or {}).get(partition, 0),
+                    ignored=ignored.get(partition, 0),
+                    filtered=filtered.get(partition, 0),
+                    added_rows=added_rows.get(partition, 0),
                     gaps=_gaps(records, partition, count, first, last),
                 )
                 for partition, count, first, last in rows
@@ -154,8 +179,17 @@ class RecordsRead:
     def to_table(self) -> pa.Table:
         """Return a table with one row for each partition."""
         rows = [
-            (p, read.count, read.first, read.last, read.ignored, [*chain.from_iterable(read.gaps)])
-            for p, read in self.partitions.items()
+            (
+                partition,
+                read.count,
+                read.first,
+                read.last,
+                read.ignored,
+                read.filtered,
+                read.added_rows,
+                [*chain.from_iterable(read.gaps)],
+            )
+            for partition, read in self.partitions.items()
         ]
         columns = zip(*rows, strict=True) if rows else [()] * len(_SCHEMA)
         arrays = [pa.array(c, t) for c, t in zip(columns, _SCHEMA.types, strict=True)]
@@ -170,6 +204,16 @@ class RecordsRead:
     def ignored(self) -> int:
         """The number of ignored tombstones in all partitions."""
         return sum(read.ignored for read in self.partitions.values())
+
+    @property
+    def filtered(self) -> int:
+        """The number of filtered records in all partitions."""
+        return sum(read.filtered for read in self.partitions.values())
+
+    @property
+    def added_rows(self) -> int:
+        """The number of added rows in all partitions."""
+        return sum(read.added_rows for read in self.partitions.values())
 
     def gaps(self, start: KafkaCheckpoint, end: KafkaCheckpoint) -> list[OffsetGap]:
         """Return the lowest and the widest gap of each partition between two checkpoints."""
@@ -188,11 +232,10 @@ class RecordsRead:
 
 
 def _pieces(table: pa.Table) -> Iterator[tuple[int, PartitionRead]]:
-    for p, count, first, last, ignored, flat in zip(
-        *(table.column(name).to_pylist() for name in _SCHEMA.names), strict=True
-    ):
+    for row in table.to_pylist():
+        partition, flat = row.pop("partition"), row.pop("gaps")
         gaps = tuple(zip(flat[::2], flat[1::2], strict=True))
-        yield p, PartitionRead(count=count, first=first, last=last, ignored=ignored, gaps=gaps)
+        yield partition, PartitionRead(**row, gaps=gaps)
 
 
 def _gaps(records: pa.Table, partition: int, count: int, first: int, last: int) -> tuple[_Gap, ...]:
@@ -265,7 +308,9 @@ class ChangeCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """The numbers of a batch. The numbers after ``records`` add up to ``offsets``.
+    """The numbers of a batch.
+
+    The numbers after ``records`` add up to ``offsets``, except ``added_rows``, which is subtracted.
 
     Attributes:
         offsets: the number of offsets of the batch.
@@ -280,6 +325,9 @@ class Audit:
         ignored: the number of tombstones that are ignored (``decode.tombstones: ignore``).
         lost: the number of offsets whose records, if they existed, were deleted before they were
             read.
+        filtered: the number of records that the transforms dropped on purpose.
+        added_rows: the number of changes that the transforms added, because they made several rows
+            of one record.
     """
 
     offsets: int
@@ -290,10 +338,16 @@ class Audit:
     skipped: int
     ignored: int = 0
     lost: int = 0
+    filtered: int = 0
+    added_rows: int = 0
 
     def to_json(self) -> str:
-        """Return the audit in the form in which a commit stores it."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        """Return the audit in the form in which a commit stores it.
+
+        The numbers of transforms are omitted if they are 0.
+        """
+        numbers = {n: c for n, c in asdict(self).items() if c or n not in _OF_TRANSFORMS}
+        return json.dumps(numbers, separators=(",", ":"))
 
     def with_lost(self, ranges: Iterable[Mapping[str, object]]) -> Audit:
         """Count some of the skipped offsets as lost.
@@ -350,13 +404,8 @@ def audit(
                 f"{found.last}, which do not fit into {first} to {stop - 1}",
             )
     accepted = counts.changes if counts else arrived
-    if read.count != accepted + rejected + read.ignored:
-        ignored = f", and {read.ignored} were ignored" if read.ignored else ""
-        raise AuditFailed(
-            span,
-            f"{read.count} records were read, but {accepted} accepted and {rejected} rejected "
-            f"records arrived{ignored}",
-        )
+    if read.count + read.added_rows != accepted + rejected + read.ignored + read.filtered:
+        raise AuditFailed(span, _difference(read, accepted, rejected))
     if counts and arrived != counts.to_write:
         raise AuditFailed(
             span,
@@ -378,4 +427,16 @@ def audit(
         rejected=rejected,
         skipped=skipped,
         ignored=read.ignored,
+        filtered=read.filtered,
+        added_rows=read.added_rows,
+    )
+
+
+def _difference(read: RecordsRead, arrived: int, rejected: int) -> str:
+    ignored = f", and {read.ignored} were ignored" if read.ignored else ""
+    filtered = f", and {read.filtered} were filtered" if read.filtered else ""
+    added = f", with {read.added_rows} added rows" if read.added_rows else ""
+    return (
+        f"{read.count} records were read{added}, but {arrived} accepted and {rejected} rejected "
+        f"records arrived{ignored}{filtered}"
     )

@@ -64,6 +64,7 @@ class BatchResult:
         skipped: the number of offsets at which the topic has no record; see ``sinks.audit``.
         moved: the number of rows that moved to another partition.
         duplicates: the number of records that an insert skipped, because their keys were stored.
+        filtered: the number of records that the transforms dropped on purpose.
     """
 
     instant: str
@@ -82,3 +83,4 @@ class BatchResult:
     skipped: int = 0
     moved: int = 0
     duplicates: int = 0
+    filtered: int = 0

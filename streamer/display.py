@@ -245,6 +245,7 @@ def _describe_batch(batch: BatchWritten) -> str:
     stages = ", ".join(f"{name} {seconds:.2f}" for name, seconds in batch.stage_s.items())
     lag = f", {sum(batch.lag.values()):,} behind" if batch.lag else ""
     ignored = f"{batch.ignored:,} ignored, " if batch.ignored else ""
+    filtered = f"{batch.filtered:,} filtered, " if batch.filtered else ""
     commit = f"commit {batch.instant}" if batch.instant else "nothing to commit"
     skipped = f"{batch.offsets_skipped:,} skipped, " if batch.offsets_skipped else ""
     moved = f"{batch.rows_moved:,} moved, " if batch.rows_moved else ""
@@ -252,7 +253,7 @@ def _describe_batch(batch: BatchWritten) -> str:
     return (
         f"batch {batch.batch_id}: {counted(batch.records_read, 'record')}, {skipped}"
         f"{counted(batch.rows_written, 'row')} ({counted(batch.rows_deleted, 'delete')}), "
-        f"{moved}{dropped}{counted(batch.rejects, 'reject')}, {ignored}"
+        f"{moved}{dropped}{counted(batch.rejects, 'reject')}, {ignored}{filtered}"
         f"{size_text(batch.bytes_written)} in {batch.seconds:.2f} s ({stages}){lag}, {commit}"
     )
 

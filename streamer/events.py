@@ -149,6 +149,7 @@ class BatchWritten:
             transactions, transaction markers or log compaction.
         rows_moved: the number of rows that moved to another partition.
         duplicates: the number of records that an insert skipped, because their keys were stored.
+        filtered: the number of records that the transforms dropped on purpose.
     """
 
     batch_id: int
@@ -166,6 +167,7 @@ class BatchWritten:
     offsets_skipped: int = 0
     rows_moved: int = 0
     duplicates: int = 0
+    filtered: int = 0
 
 
 @dataclass(frozen=True, slots=True)

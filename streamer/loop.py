@@ -464,4 +464,5 @@ def _batch_written(
         offsets_skipped=result.skipped,
         rows_moved=result.moved,
         duplicates=result.duplicates,
+        filtered=result.filtered,
     )

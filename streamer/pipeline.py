@@ -177,7 +177,7 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
     index = find_index(config, found)
     values = _value_schema(config, source, found)
     if found is None:
-        _check_expressions(config, values)
+        _check_expressions(config, config.row_columns() or values)
     converter = _record_converter(config, spec, values, found)
     _check_roles(config, converter.table_schema, found)
     if found is None:
@@ -213,13 +213,13 @@ def open_sink(config: PipelineConfig, source: KafkaSource) -> tuple[HudiSink, li
     return sink, [rows, *([rejects] if rejects else [])]
 
 
-def _check_expressions(config: PipelineConfig, values: pa.Schema) -> None:
+def _check_expressions(config: PipelineConfig, columns: pa.Schema) -> None:
     """Check the expressions that will partition a new table.
 
     Raises:
         ConfigError: an expression is not suitable.
     """
-    problems = list(expression_problems(config.table, values))
+    problems = list(expression_problems(config.table, columns))
     if problems:
         raise ConfigError(problems)
 
@@ -418,6 +418,7 @@ def _record_converter(
         logs_deletes=spec.table_type is TableType.MERGE_ON_READ,
         deletes_by_key=config.table.moves_rows,
         inserts_only=config.table.inserts,
+        chain=config.transform_chain(),
     )
 
 

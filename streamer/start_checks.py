@@ -76,6 +76,8 @@ def check_locally(config: PipelineConfig) -> list[str]:
     checked = ["the settings, one by one and together", "the secrets that they name"]
     if config.decode.declared() is not None:
         checked.append("the declared columns")
+    if config.transform_chain() is not None:
+        checked.append("the steps of transform, with their columns")
     if config.table.merger:
         checked.append(f"the merger {config.table.merger}, which was imported")
     return checked
@@ -133,7 +135,7 @@ def _check_rows_table(config: PipelineConfig, location: StorageLocation, spec: T
     """
     partial_update, timezone = config.table.partial_update, config.table.timeline_timezone
     table = _check_table(config, location, spec, partial_update, timezone)
-    columns = config.decode.declared()
+    columns = config.row_columns()
     problems = list(expression_problems(config.table, columns)) if table is None else []
     if columns is not None and (table is None or table.schema is None):
         problems += timestamp_partition_problems(columns, config.table)

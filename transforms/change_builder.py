@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from lakemark.codec.ordering_wrappers import find_too_wide_for_deletes
 from lakemark.keygen.key_generator import EMPTY_PART, NULL_PART
 from lakemark.model.changes import ChangeKind
-from lakemark.model.meta_columns import META_COLUMNS, OPERATION
+from lakemark.model.meta_columns import IS_DELETED, META_COLUMNS, OPERATION
 from lakemark.model.written_columns import Written, all_written, pack
 from lakemark.schema.evolution import ValueKind, evolve
 from lakemark.schema.field_path import column_at, top_column
@@ -25,6 +25,7 @@ from transforms.decode.decode_result import DecodeResult, Indices
 from transforms.kafka_records import kafka_columns
 from transforms.rejects import Rejects, Stage
 from transforms.schema_request import RefusedRecord, SchemaRequest
+from transforms.steps.chain import TransformChain
 from transforms.tombstone_keys import TombstoneKeyDecoder
 from transforms.written_fields import SourceRecords
 
@@ -51,8 +52,11 @@ class ConvertedBatch:
         rejects: the records that cannot be applied to the table.
         request: the change of the table's schema that must be made first. The changes and rejects
             are valid only if the request is empty.
-        arrivals: for each change, the position of its record in order of arrival.
+        arrivals: for each change, the position of its record in order of arrival, ascending. A
+            record that the transforms made several rows of has several changes.
         ignored: the number of tombstones that were ignored, as configured, by partition of the
+            topic.
+        filtered: the number of records that the transforms dropped on purpose, by partition of the
             topic.
     """
 
@@ -61,6 +65,7 @@ class ConvertedBatch:
     arrivals: Indices
     request: SchemaRequest = _NO_REQUEST
     ignored: Mapping[int, int] = field(default_factory=dict)
+    filtered: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,7 @@ class ChangeBuilder:
         self._rejects: list[Rejects] = []
         self._request = _NO_REQUEST
         self._ignored: dict[int, int] = {}
+        self._filtered: dict[int, int] = {}
         #: The arrivals of the records that became upserts.
         self._upserts: Indices = np.empty(0, np.int64)
 
@@ -107,16 +113,18 @@ class ChangeBuilder:
     ) -> None:
         self._reject(arrivals[decoded.rejected], decoded.reasons, Stage.DECODE)
         arrivals = arrivals[decoded.accepted]
-        rows = self._to_rows(decoded.rows, arrivals)
-        config = self._config
+        config, columns = self._config, decoded.rows
+        if config.chain is not None:
+            columns, arrivals = self._transform(config.chain, columns, arrivals)
+        rows = self._to_rows(columns, arrivals)
         marks = config.delete_marks
-        is_deleted = marks.find(decoded.rows)
+        is_deleted = marks.find(columns)
         lacks_ordering = self._find_missing_ordering(rows)
         kinds = np.full(len(arrivals), ChangeKind.UPSERT, np.int8)
         kinds[is_deleted] = ChangeKind.FLAGGED_DELETE
         kinds[is_deleted & lacks_ordering] = ChangeKind.COMMIT_TIME_DELETE
         faults = [
-            _Fault(marks.find_unknown_operations(decoded.rows), _UNKNOWN_OPERATION, Stage.DECODE),
+            _Fault(marks.find_unknown_operations(columns), _UNKNOWN_OPERATION, Stage.DECODE),
             _Fault(is_deleted & config.inserts_only, f"the row {_NO_DELETES}", Stage.DECODE),
             self._missing_ordering_fault(lacks_ordering & ~is_deleted),
             self._unstorable_deletes_fault(rows, kinds),
@@ -130,6 +138,29 @@ class ChangeBuilder:
         faults += self._partition_faults_of_records(rows, origin)
         self._upserts = self._add(rows, arrivals, kinds, faults, written)
 
+    def _transform(
+        self, chain: TransformChain, decoded: pa.Table, arrivals: Indices
+    ) -> tuple[pa.Table, Indices]:
+        """Run the transforms; return the rows, and the arrival of each row's record.
+
+        If the transforms return no column for Hudi's own mark of deletes, the mark of the record
+        counts. So a step that removes the column does not lose deletes.
+        """
+        result = chain.apply(decoded.select(chain.input_schema.names))
+        rejected = np.array([*result.rejected], np.int64)
+        self._reject(arrivals[rejected], [*result.rejected.values()], Stage.TRANSFORM)
+        if len(result.filtered):
+            self._filtered = self._count_by_partition(arrivals[result.filtered])
+        rows = result.rows
+        if IS_DELETED not in rows.column_names:
+            marks = decoded.column(IS_DELETED).take(pa.array(result.origins))
+            rows = rows.append_column(IS_DELETED, marks)
+        return rows, arrivals[result.origins]
+
+    def _count_by_partition(self, arrivals: Indices) -> dict[int, int]:
+        partitions = self._records.column("partition").take(pa.array(arrivals))
+        return dict(Counter(partitions.to_pylist()))
+
     def read_tombstones(self) -> None:
         """Convert the records without a value to deletes; if they are ignored, only count them."""
         arrivals = np.flatnonzero(self._is_tombstone)
@@ -138,8 +169,7 @@ class ChangeBuilder:
         if not len(arrivals):
             return
         if config.ignores_tombstones:
-            partitions = self._records.column("partition").take(pa.array(arrivals))
-            self._ignored = dict(Counter(partitions.to_pylist()))
+            self._ignored = self._count_by_partition(arrivals)
             return
         if keys is None:
             reason = (
@@ -152,16 +182,24 @@ class ChangeBuilder:
         texts = self._records.column("key").take(pa.array(arrivals))
         decoded = keys.decode(texts)
         self._reject(arrivals[decoded.rejected], decoded.reasons, Stage.KEY)
-        arrivals = arrivals[decoded.accepted]
-        rows = self._to_rows(decoded.rows, arrivals)
+        key_rows, accepted = decoded.rows, decoded.accepted
+        columns = key_rows
+        if config.chain is not None:
+            done = config.chain.apply_to_keys(key_rows)
+            rejected = accepted[[*done.rejected]]
+            self._reject(arrivals[rejected], [*done.rejected.values()], Stage.TRANSFORM)
+            columns, accepted = done.rows, accepted[done.origins]
+            key_rows = key_rows.take(pa.array(done.origins))
+        arrivals = arrivals[accepted]
+        rows = self._to_rows(columns, arrivals)
         kinds = np.full(len(arrivals), ChangeKind.COMMIT_TIME_DELETE, np.int8)
         faults = []
         if not config.deletes_by_key:
-            texts = texts.take(pa.array(decoded.accepted))
+            texts = texts.take(pa.array(accepted))
             faults = self._partition_faults_of_keys(rows, keys, texts)
         if order is not None:
             times = self._records.column("timestamp").take(pa.array(arrivals))
-            rows = _with_column(rows, order.column.name, order.values(decoded.rows, times))
+            rows = _with_column(rows, order.column.name, order.values(key_rows, times))
             kinds[:] = ChangeKind.DELETE
             missing = f"no ordering value of {order.column.type} in {order.source}"
             faults.append(_Fault(self._find_missing_ordering(rows), missing, Stage.ORDERING))
@@ -172,7 +210,7 @@ class ChangeBuilder:
         """Return the changes and the rejects, each in order of arrival."""
         changes, arrivals = pa.concat_tables(self._changes), np.concatenate(self._arrivals)
         if len(self._changes) > 1:
-            order = np.argsort(arrivals)
+            order = np.argsort(arrivals, kind="stable")
             changes, arrivals = changes.take(pa.array(order)), arrivals[order]
         rejects = Rejects.concat(self._rejects)
         return ConvertedBatch(
@@ -181,6 +219,7 @@ class ChangeBuilder:
             arrivals=arrivals,
             request=self._request,
             ignored=self._ignored,
+            filtered=self._filtered,
         )
 
     def _build_request(self, decoded: DecodeResult, arrivals: Indices) -> SchemaRequest:
@@ -205,8 +244,8 @@ class ChangeBuilder:
 
     def _find_rows_if_wider(self, arrivals: Indices) -> Indices:
         """Return the rejected records that would become rows if the columns were wide enough."""
-        if not len(arrivals):
-            return arrivals
+        if not len(arrivals) or self._config.chain is not None:
+            return arrivals[:0]  # with transforms, wider values are never a reason to stop
         records = self._records.take(pa.array(arrivals))
         wider = self._config.value_decoder.find_wider_paths(records.column("value"))
         proposal = frozenset((path, ValueKind.DOUBLE) for path in wider)
@@ -228,8 +267,15 @@ class ChangeBuilder:
         config = self._config
         columns = {name: decoded.column(name) for name in decoded.column_names}
         names = [config.kafka_prefix + name for name in config.kafka_columns]
-        values = kafka_columns(self._records, arrivals, config.kafka_columns, config.topic)
+        is_every = config.chain is None and len(arrivals) == self._records.num_rows
+        values = kafka_columns(
+            self._records, None if is_every else arrivals, config.kafka_columns, config.topic
+        )
         columns |= dict(zip(names, values, strict=True))
+        if config.chain is not None:  # another writer may have widened columns of the table
+            columns = {
+                name: _widen(values, self._table_schema, name) for name, values in columns.items()
+            }
         arrays = [
             columns[field.name] if field.name in columns else pa.nulls(len(arrivals), field.type)
             for field in self._table_schema
@@ -280,7 +326,9 @@ class ChangeBuilder:
             is_missing = _to_mask(column_at(rows, name).is_null())
             nulls = np.flatnonzero(is_missing)
             if len(nulls):
-                is_missing[nulls] = keys.find_absent(texts.take(pa.array(nulls)), name)
+                some = texts.take(pa.array(nulls))
+                absent = [keys.find_absent(some, one) for one in self._config.key_sources(name)]
+                is_missing[nulls] = np.any(absent, axis=0)
             reason = f"Kafka key: partition field {name!r} is missing"
             faults.append(_Fault(is_missing, reason, Stage.PARTITION))
         return faults
@@ -334,7 +382,11 @@ class ChangeBuilder:
             _Fault(lacks_path, no_path, Stage.PARTITION),
         ):
             found = np.flatnonzero(fault.rows & is_valid)
-            self._reject(arrivals[found], [fault.reason] * len(found), fault.stage)
+            rejected = arrivals[found]
+            if self._config.chain is not None and len(found):  # a record may have several rows
+                rejected = np.unique(rejected)
+                found = np.flatnonzero(np.isin(arrivals, rejected))
+            self._reject(rejected, [fault.reason] * len(rejected), fault.stage)
             is_valid[found] = False
         changes = self._to_changes(rows, keys, paths, kinds, written)
         self._changes.append(changes if is_valid.all() else changes.filter(pa.array(is_valid)))
@@ -363,6 +415,13 @@ class ChangeBuilder:
                 self._records, indices, reasons, stage, self._config.topic
             )
             self._rejects.append(rejects)
+
+
+def _widen(values: pa.ChunkedArray, columns: pa.Schema, name: str) -> pa.ChunkedArray:
+    index = columns.get_field_index(name)
+    if index < 0 or columns.field(index).type == values.type:
+        return values
+    return values.cast(columns.field(index).type)
 
 
 def _with_column(rows: pa.Table, name: str, values: pa.ChunkedArray) -> pa.Table:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -11,13 +12,14 @@ from lakemark.errors import InvalidConfig
 from lakemark.keygen.key_generator import KeyGenerator
 from lakemark.keygen.partition_expressions import with_expression_columns
 from lakemark.model.changes import CHANGE_KIND_FIELD, DeleteMarker
-from lakemark.model.meta_columns import with_meta_columns
+from lakemark.model.meta_columns import IS_DELETED, OPERATION, with_meta_columns
 from lakemark.model.written_columns import written_field
 from lakemark.schema.field_path import column_at, top_column
 from lakemark.schema.table_columns import check_columns
 from lakemark.write.delete_marks import DeleteMarks
 from transforms.decode.decoder import ColumnDecoder
 from transforms.kafka_records import KafkaColumn, kafka_fields
+from transforms.steps.chain import TransformChain
 from transforms.tombstone_keys import TombstoneKey, TombstoneKeyDecoder
 from transforms.tombstone_ordering import TombstoneOrdering
 from transforms.written_fields import WrittenFields
@@ -57,12 +59,14 @@ class ConversionConfig:
         columns: the columns of the table, if their number or order differs from that of the
             records' columns. Columns that records do not fill are null. None means the records'
             own columns.
+        chain: the steps between decoding and record keys; None if there are none. With a chain,
+            key, partition, ordering and delete marks are columns of its output.
 
     Raises:
         InvalidConfig: a name or type is not valid in a table; two columns have the same name; a
             field is not a column; the tombstone key is raw, but record keys have several parts;
-            tombstones cannot be ordered as configured; or the table has partial rows and also
-            columns that mark deletes.
+            tombstones cannot be ordered as configured; the table has partial rows and also columns
+            that mark deletes; or a setting cannot be combined with a chain.
     """
 
     decoder: ColumnDecoder
@@ -80,8 +84,11 @@ class ConversionConfig:
     deletes_by_key: bool = False
     inserts_only: bool = False
     columns: pa.Schema | None = None
+    chain: TransformChain | None = None
 
     def __post_init__(self) -> None:
+        if self.chain is not None:
+            self._check_chain(self.chain)
         marks = self.delete_marks
         if self.keeps_absent_fields and marks.declared_marks:
             message = (
@@ -97,6 +104,54 @@ class ConversionConfig:
         self.key_generator.partition_paths(empty)
         _ = self.tombstone_keys
 
+    def _check_chain(self, chain: TransformChain) -> None:
+        """Check the settings that depend on the columns of the records, which a chain changes.
+
+        Raises:
+            InvalidConfig: a setting cannot be combined with a chain.
+        """
+        policy = self.decoder.policy
+        if self.keeps_absent_fields:
+            message = "partial_update: absent_fields cannot be combined with transform"
+            raise InvalidConfig(message)
+        if (
+            "evolve" in (policy.unknown_fields, policy.wider_values)
+            or policy.wider_values == "fail"
+        ):
+            message = (
+                "transform cannot be combined with unknown_fields: evolve, or with wider_values: "
+                "evolve or fail"
+            )
+            raise InvalidConfig(message)
+        if OPERATION in chain.input_schema.names and OPERATION not in chain.schema.names:
+            message = (
+                f"transform removes column {OPERATION!r}, which marks deletes; keep it, or do not "
+                "declare it"
+            )
+            raise InvalidConfig(message)
+        if self.delete_marker is not None:
+            column_at(chain.schema.empty_table(), self.delete_marker.field)
+        if self.columns is not None:
+            self._check_castable(chain.schema, self.columns)
+
+    def _check_castable(self, given: pa.Schema, columns: pa.Schema) -> None:
+        """Check that the table's columns can hold the values, if another writer widened them."""
+        for field in given:
+            stored = columns.field(field.name).type
+            try:
+                pa.nulls(0, field.type).cast(stored)
+            except pa.ArrowException:
+                message = (
+                    f"column {field.name!r} is {field.type} after transform, but {stored} in the "
+                    "table; add a step that casts it"
+                )
+                raise InvalidConfig(message) from None
+
+    @property
+    def row_schema(self) -> pa.Schema:
+        """The columns of the rows that records become: decoded, and then transformed."""
+        return self.decoder.rows_schema if self.chain is None else self.chain.schema
+
     @property
     def table_schema(self) -> pa.Schema:
         """The columns without meta columns.
@@ -106,7 +161,7 @@ class ConversionConfig:
         if self.columns is not None:
             return self.columns
         kafka = kafka_fields(self.kafka_columns, self.kafka_prefix)
-        columns = pa.schema([*self.decoder.rows_schema, *kafka])
+        columns = pa.schema([*self.row_schema, *kafka])
         expressions = self.key_generator.config.expressions
         return check_columns(with_expression_columns(columns, expressions))
 
@@ -119,6 +174,8 @@ class ConversionConfig:
         Args:
             columns: the columns of the table; they include the columns of ``table_schema``.
         """
+        if self.chain is not None:
+            return replace(self, columns=columns)
         own = set(self.table_schema.names) - set(self.decoder.schema.names)
         fills_all = self.decoder.unknown_fields == "evolve"
         fields = [
@@ -146,6 +203,8 @@ class ConversionConfig:
     @property
     def value_decoder(self) -> ColumnDecoder:
         """The decoder, extended so that it also reads delete marks that are not declared."""
+        if self.chain is not None:
+            return self._decoder_before_chain
         filled_names, keys = self.decoder.schema.names, self.key_generator.config
         table_schema = self.table_schema
         fixed_types = {*keys.record_key_fields, *keys.partition_columns, *self.ordering_fields}
@@ -161,9 +220,22 @@ class ConversionConfig:
         return replace(self.decoder, schema=schema, policy=policy)
 
     @property
+    def _decoder_before_chain(self) -> ColumnDecoder:
+        """The decoder, extended so that it also reads Hudi's own mark if it is not declared."""
+        schema = self.decoder.schema
+        if IS_DELETED not in schema.names:
+            schema = schema.append(pa.field(IS_DELETED, pa.bool_()))
+        return replace(self.decoder, schema=schema)
+
+    @property
     def delete_marks(self) -> DeleteMarks:
         """The marks by which records mark their rows as deleted."""
-        return DeleteMarks(self.decoder.schema, self.delete_marker)
+        return DeleteMarks(self._declared, self.delete_marker)
+
+    @property
+    def _declared(self) -> pa.Schema:
+        """The columns from which marks and ordering values are read."""
+        return self.decoder.schema if self.chain is None else self.chain.schema
 
     @property
     def tombstone_order(self) -> TombstoneOrdering | None:
@@ -171,9 +243,7 @@ class ConversionConfig:
         if self.tombstone_ordering is None:
             return None
         fields, unit = self.ordering_fields, self.decoder.epoch_unit
-        return TombstoneOrdering.for_table(
-            self.tombstone_ordering, self.decoder.schema, fields, unit
-        )
+        return TombstoneOrdering.for_table(self.tombstone_ordering, self._declared, fields, unit)
 
     @property
     def tombstone_keys(self) -> TombstoneKeyDecoder | None:
@@ -181,14 +251,26 @@ class ConversionConfig:
         order = self.tombstone_order
         if self.tombstone_key is None or self.ignores_tombstones or self.inserts_only:
             return None
-        keys = self.key_generator.config
-        fields = keys.record_key_fields
-        if not self.deletes_by_key:
-            fields = (*fields, *keys.partition_columns)
         ordering_field = order.key_field if order else None
+        keys = self.key_generator.config
+        names = keys.record_key_fields
+        if not self.deletes_by_key:
+            names = (*names, *keys.partition_columns)
+        fields = tuple(dict.fromkeys(one for name in names for one in self.key_sources(name)))
         return TombstoneKeyDecoder.for_table(
             self.tombstone_key, self.decoder, fields, ordering_field
         )
+
+    def key_sources(self, column: str) -> Sequence[str]:
+        """Return the fields of a tombstone's key from which a column is computed.
+
+        Args:
+            column: a column of the record key or of the partition.
+
+        Raises:
+            InvalidStep: the column depends on the whole record.
+        """
+        return (column,) if self.chain is None else self.chain.key_sources(column)
 
     @property
     def _never_written(self) -> frozenset[str]:

@@ -29,13 +29,13 @@ def kafka_fields(wanted: Iterable[KafkaColumn], prefix: str) -> list[pa.Field]:
 
 
 def kafka_columns(
-    records: pa.Table, indices: Indices, wanted: Iterable[KafkaColumn], topic: str | None
+    records: pa.Table, indices: Indices | None, wanted: Iterable[KafkaColumn], topic: str | None
 ) -> list[pa.ChunkedArray]:
     """Return the values of metadata columns for some of the records.
 
     Args:
         records: the batch.
-        indices: the rows of ``records`` to return, ascending.
+        indices: the rows of ``records`` to return, ascending; None for all.
         wanted: the metadata to return.
         topic: the topic of a batch that has no ``topic`` column.
     """
@@ -43,7 +43,7 @@ def kafka_columns(
         topics = pa.repeat(pa.scalar(topic, pa.string()), records.num_rows)
         records = records.append_column("topic", topics)
     selected = records.select(list(wanted))
-    if len(indices) < records.num_rows:
+    if indices is not None:
         selected = selected.take(pa.array(indices))
     return [selected.column(name).cast(_TYPES[name]) for name in selected.column_names]
 

@@ -30,6 +30,7 @@ class Stage(StrEnum):
     """The step of the conversion that rejected a record."""
 
     DECODE = "decode"
+    TRANSFORM = "transform"
     KEY = "key"
     PARTITION = "partition"
     ORDERING = "ordering"

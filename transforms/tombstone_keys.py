@@ -63,14 +63,15 @@ class TombstoneKeyDecoder:
             kind: the encoding of the Kafka keys.
             values: the decoder of the values.
             fields: the fields of the record key, and of the partition if it is needed to find a
-                row.
+                row, with dotted names for fields of structs. If there are transforms, these are the
+                fields before the transforms.
             ordering_field: the field of a JSON key that contains the ordering value; None if the
                 key does not contain this value.
 
         Raises:
             InvalidConfig: keys of this kind cannot identify a row of this table.
         """
-        if kind == "raw" and (len(fields) > 1 or fields[0] not in values.schema.names):
+        if kind == "raw" and (len(fields) != 1 or fields[0] not in values.schema.names):
             message = (
                 "a raw tombstone key is the value of one column, but rows are identified by "
                 f"{', '.join(fields)}; use json"

@@ -97,6 +97,8 @@ SOURCE_START = "lakemark.source.start"
 SOURCE_LOST = "lakemark.source.lost"
 #: Numbers of records of the batch that were written and rejected, as JSON.
 AUDIT = "lakemark.audit"
+#: A hash of the configuration of the pipeline's transforms; absent if there are none.
+TRANSFORM = "lakemark.transform"
 #: The source positions up to which each streamer of the table has read, as JSON.
 CHECKPOINTS = "lakemark.checkpoints"
 WRITER_ID = "lakemark.writer.id"

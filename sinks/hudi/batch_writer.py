@@ -215,6 +215,8 @@ class BatchWriter:
     ) -> Instant:
         """Commit files together with the offsets of their records, from ``start`` to ``end``."""
         facts = {keys.SOURCE_START: str(start), keys.AUDIT: audited.to_json()}
+        if (chain := self._columns.prepare.converter.chain) is not None:
+            facts[keys.TRANSFORM] = chain.fingerprint
         if lost:
             facts[keys.SOURCE_LOST] = json.dumps(list(lost))
         progress = self._progress.metadata(end, topic_id)

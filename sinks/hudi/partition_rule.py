@@ -77,6 +77,8 @@ class ChangedRows:
     ) -> ConvertedBatch:
         """Convert the upserts of these keys and partitions to rejects.
 
+        If transforms made several rows of a record, the whole record is rejected.
+
         Deletes of these rows are kept, except a delete that would itself add a row.
 
         Args:
@@ -91,15 +93,14 @@ class ChangedRows:
         found = np.flatnonzero(pc.and_(row.is_valid(), pc.fill_null(adds, fill_value=False)))
         if not len(found):
             return prepared
-        why = self.rows.take(row.take(pa.array(found)).combine_chunks()).to_pylist()
+        rejected, first = np.unique(prepared.arrivals[found], return_index=True)
+        why = self.rows.take(row.take(pa.array(found[first])).combine_chunks()).to_pylist()
         reasons = [
             f"{_describe(row)}; table.partition_change: reject refuses this row" for row in why
         ]
         arrived = sort_by_arrival(records)
-        refused = Rejects.from_records(
-            arrived, prepared.arrivals[found], reasons, Stage.PARTITION, topic
-        )
-        kept = np.setdiff1d(np.arange(changes.num_rows), found)
+        refused = Rejects.from_records(arrived, rejected, reasons, Stage.PARTITION, topic)
+        kept = np.flatnonzero(~np.isin(prepared.arrivals, rejected))
         return replace(
             prepared,
             changes=changes.take(pa.array(kept)),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 
 from lakemark.config.merge_settings import MergeSettings
@@ -30,6 +31,7 @@ from sinks.hudi.exchange import BucketWritten, Portion, PortionKind, PortionResu
 from sinks.hudi.partition_rule import ChangedRows
 from sinks.hudi.placement import Placement
 from transforms.change_builder import ConvertedBatch
+from transforms.kafka_records import sort_by_arrival
 from transforms.record_converter import RecordConverter
 from transforms.schema_request import SchemaRequest
 
@@ -67,7 +69,8 @@ class PrepareChunk:
         prepared = self.converter(records)
         if self.refused is not None:
             prepared = self.refused.reject_from(prepared, records, self.converter.topic)
-        counts = RecordsRead.in_chunk(records, prepared.ignored)
+        added_rows = self._added_rows(prepared, records)
+        counts = RecordsRead.in_chunk(records, prepared.ignored, prepared.filtered, added_rows)
         portions = [
             *self._divide(prepared, tasks),
             _undivided(PortionKind.READ_COUNT, counts.to_table()),
@@ -75,6 +78,16 @@ class PrepareChunk:
         if prepared.request:
             portions.append(_undivided(PortionKind.SCHEMA_REQUEST, prepared.request.to_table()))
         return portions
+
+    def _added_rows(self, prepared: ConvertedBatch, records: pa.Table) -> Mapping[int, int]:
+        """Count the changes of each partition of the topic, without the first of each record."""
+        if self.converter.chain is None:
+            return {}
+        repeated = prepared.arrivals[1:][np.diff(prepared.arrivals) == 0]
+        if not len(repeated):
+            return {}
+        partitions = sort_by_arrival(records).column("partition").take(pa.array(repeated))
+        return dict(Counter(partitions.to_pylist()))
 
     def _divide(self, prepared: ConvertedBatch, tasks: int) -> Iterator[Portion]:
         changes, rejects = prepared.changes, to_changes(prepared.rejects)

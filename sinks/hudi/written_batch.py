@@ -68,9 +68,8 @@ class WrittenBatch:
 
     @property
     def records(self) -> int:
-        """The number of records that became rows, deletes or rejects."""
-        changes = self.counts.changes if self.counts else _arrived(self.rows)
-        return changes + self.rejected
+        """The number of records that were read, without ignored tombstones."""
+        return self.read.count - self.read.ignored
 
     @property
     def moved(self) -> int:
@@ -122,7 +121,7 @@ class WrittenBatch:
         stats = self.row_stats
         return BatchResult(
             instant=instant.requested_at,
-            records=self.records + self.read.ignored,
+            records=self.read.count,
             rows=sum(stat.num_writes for stat in stats),
             deletes=max(sum(stat.num_deletes for stat in stats) - self.moved, 0),
             rejected=self.rejected,
@@ -136,6 +135,7 @@ class WrittenBatch:
             skipped=skipped,
             moved=self.moved,
             duplicates=self.counts.stored if self.counts else 0,
+            filtered=self.read.filtered,
         )
 
 

@@ -158,6 +158,8 @@ def _instant_row(table: OpenTable, instant: Instant) -> Facts:
         "rejected": None if audit is None else audit.rejected,
         "skipped": None if audit is None else audit.skipped,
         "ignored": None if audit is None else audit.ignored,
+        "filtered": None if audit is None else audit.filtered,
+        "added rows": None if audit is None else audit.added_rows,
         "lost": None if audit is None else audit.lost,
         "checkpoint": None if checkpoint is None else str(checkpoint),
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -21,6 +21,8 @@ from streamer.config.errors import Problem
 from streamer.config.run import CompactionConfig, DeadLettersConfig, dead_letters_path
 from streamer.config.source import METADATA_PREFIX, SourceConfig
 from streamer.config.table import TableConfig
+from streamer.config.transform import AnyStep
+from streamer.config.transform_checks import row_columns
 from transforms.decode.avro_framing import load_writer_schema
 from transforms.decode.avro_references import StoredSchema
 from transforms.schema_text import parse_schema, parse_type
@@ -42,21 +44,24 @@ def find_contradictions(
     table: TableConfig,
     compaction: CompactionConfig,
     dead_letters: DeadLettersConfig,
+    transform: Sequence[AnyStep] = (),
 ) -> list[Problem]:
     """Return a problem for each contradiction between the sections of a pipeline."""
+    columns = row_columns(decode, transform)
+    origin = "after transform" if transform else "of decode.schema"
     return [
         *_merging(table),
         *_tombstones(decode, table),
-        *_tombstone_ordering(decode, table),
-        *_ordering(decode, table),
-        *_nested(decode, table),
-        *_delete_marks(decode, table),
+        *_tombstone_ordering(decode, table, columns),
+        *_ordering(columns, table),
+        *_nested(columns, table),
+        *_delete_marks(columns, table),
         *_absent_fields(decode, table),
         *_rescuing(decode),
         *_avro(decode, table),
         *_aliases(decode),
         *_columns(source, decode),
-        *missing_columns(_known_columns(source, decode), table),
+        *missing_columns(_known_columns(source, decode, transform), table, origin),
         *_copy_on_write(table, compaction),
         *_partition_change(table),
         *_moves(table),
@@ -69,12 +74,15 @@ def find_contradictions(
     ]
 
 
-def missing_columns(known: Collection[str] | None, table: TableConfig) -> Iterator[Problem]:
+def missing_columns(
+    known: Collection[str] | None, table: TableConfig, origin: str = "of decode.schema"
+) -> Iterator[Problem]:
     """Yield a problem for each column that the table's settings name but the rows do not have.
 
     Args:
         known: the names of all columns of the rows; None if they are not known yet.
         table: the table's settings.
+        origin: where the columns come from, for the message.
     """
     if known is None:
         return
@@ -88,7 +96,7 @@ def missing_columns(known: Collection[str] | None, table: TableConfig) -> Iterat
         for column in columns:
             # For a field of a struct, such as "address.city", only the struct is checked here.
             if column not in known and column.partition(".")[0] not in known:
-                text = f"{column!r} is not a column of decode.schema ({', '.join(sorted(known))})"
+                text = f"{column!r} is not a column {origin} ({', '.join(sorted(known))})"
                 yield Problem(f"table.{setting}", text)
 
 
@@ -141,7 +149,9 @@ def _absent_fields(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem
         yield Problem(f"decode.schema.{column}", text)
 
 
-def _tombstone_ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+def _tombstone_ordering(
+    decode: DecodeConfig, table: TableConfig, schema: pa.Schema | None
+) -> Iterator[Problem]:
     source, setting = decode.tombstone_ordering, "decode.tombstone_ordering"
     if source == "none":
         return
@@ -156,16 +166,15 @@ def _tombstone_ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Pr
     elif source != RECORD_TIMESTAMP and decode.tombstone_key == "raw":
         text = f"{source} is a field of a JSON key, but decode.tombstone_key is raw; use json"
         yield Problem(setting, text)
-    elif (schema := _schema(decode)) is not None and _has(schema, table.ordering[0]):
+    elif schema is not None and _has(schema, table.ordering[0]):
         try:
             TombstoneOrdering.for_table(source, schema, table.ordering, decode.timestamp_unit)
         except InvalidConfig as error:
             yield Problem(setting, str(error))
 
 
-def _ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+def _ordering(schema: pa.Schema | None, table: TableConfig) -> Iterator[Problem]:
     """Yield problems of ordering columns: a type without an order, or text that is not allowed."""
-    schema = _schema(decode)
     for column in table.ordering:
         if schema is None or not _has(schema, column):
             continue
@@ -184,9 +193,8 @@ def _ordering(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
         yield from ordering_type_problems(schema, table)
 
 
-def _nested(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+def _nested(schema: pa.Schema | None, table: TableConfig) -> Iterator[Problem]:
     """Yield problems of key and partition columns that name a field which the struct lacks."""
-    schema = _schema(decode)
     for setting, columns in (
         ("record_key", table.record_key),
         ("partition_by", table.partition_columns),
@@ -199,9 +207,8 @@ def _nested(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
                     yield Problem(f"table.{setting}", str(error))
 
 
-def _delete_marks(decode: DecodeConfig, table: TableConfig) -> Iterator[Problem]:
+def _delete_marks(schema: pa.Schema | None, table: TableConfig) -> Iterator[Problem]:
     """Yield problems of columns that mark deletes but have a type that cannot contain the mark."""
-    schema = _schema(decode)
     for name in (IS_DELETED, OPERATION):
         if schema is not None and name in schema.names:
             try:
@@ -473,17 +480,14 @@ def _nested_paths(table: TableConfig, dead_letters: DeadLettersConfig) -> Iterat
         yield Problem("dead_letters.path", text)
 
 
-def _known_columns(source: SourceConfig, decode: DecodeConfig) -> set[str] | None:
+def _known_columns(
+    source: SourceConfig, decode: DecodeConfig, transform: Sequence[AnyStep]
+) -> set[str] | None:
+    if transform:
+        columns = row_columns(decode, transform)
+        return None if columns is None else {*columns.names, *_metadata_columns(source)}
     declared = _declared(decode)
     return None if declared is None else declared | _added_columns(source, decode)
-
-
-def _schema(decode: DecodeConfig) -> pa.Schema | None:
-    """Return the declared columns; None if they are inferred or invalid."""
-    try:
-        return decode.declared()
-    except InvalidConfig:
-        return None
 
 
 def _has(schema: pa.Schema, column: str) -> bool:
@@ -498,4 +502,8 @@ def _declared(decode: DecodeConfig) -> set[str] | None:
 
 def _added_columns(source: SourceConfig, decode: DecodeConfig) -> set[str]:
     rescued = () if decode.rescue_column is None else (decode.rescue_column,)
-    return {*rescued, *(METADATA_PREFIX + name for name in source.metadata_columns)}
+    return {*rescued, *_metadata_columns(source)}
+
+
+def _metadata_columns(source: SourceConfig) -> set[str]:
+    return {METADATA_PREFIX + name for name in source.metadata_columns}

@@ -27,7 +27,7 @@ _WORDS = (
     r"service[._-]account(?![._-]name)",
     r"user[._-]?info",
     "(?<!by)(?<!com)pass(?![a-z])",
-    "(?<![a-z])(sas|sig)(?![a-z])",
+    "(?<![a-z])(sas|sig|salt)(?![a-z])",
 )
 #: Keys of a store or a cipher. Other keys, such as ``record_key``, are not secret.
 _KEYS = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
+import pyarrow as pa
 from pydantic import Field, model_validator
 
 from streamer.config import cross_checks, settings
@@ -32,6 +33,13 @@ from streamer.config.run import (
 from streamer.config.section import Section, is_location
 from streamer.config.source import SourceConfig
 from streamer.config.table import TableConfig
+from streamer.config.transform import Steps, build_chain, unresolved_secrets
+from streamer.config.transform_checks import (
+    decoded_columns,
+    find_transform_problems,
+    row_columns,
+)
+from transforms.steps.chain import TransformChain
 
 
 class PipelineConfig(Section):
@@ -42,6 +50,13 @@ class PipelineConfig(Section):
 
     source: SourceConfig
     decode: AnyDecodeConfig = JsonDecodeConfig()
+
+    transform: Steps = ()
+    """The steps between decoding and record keys, in order. `decode.schema` declares the columns of
+    the records before the steps, and must be given. The table has the columns after the last step,
+    to which all settings of `table` refer. In messages, steps are counted from 0:
+    `transform.1.cast`. See [Transform records](transforms.md)."""
+
     table: TableConfig
     base_files: BaseFilesConfig = BaseFilesConfig()
     compaction: CompactionConfig = CompactionConfig()
@@ -62,8 +77,14 @@ class PipelineConfig(Section):
     @model_validator(mode="after")
     def _refuse_contradictions(self) -> PipelineConfig:
         problems = [
+            *find_transform_problems(self.source, self.decode, self.table, self.transform),
             *cross_checks.find_contradictions(
-                self.source, self.decode, self.table, self.compaction, self.dead_letters
+                self.source,
+                self.decode,
+                self.table,
+                self.compaction,
+                self.dead_letters,
+                self.transform,
             ),
             *base_file_problems(self.base_files),
             *bucket_resizing_problems(self.bucket_resizing),
@@ -82,7 +103,22 @@ class PipelineConfig(Section):
             *settings.unresolved(self.table.storage, "table.storage"),
             *settings.unresolved(self.spark.conf, "spark.conf"),
             *self._unresolved_access(),
+            *unresolved_secrets(self.transform),
         ]
+
+    def row_columns(self) -> pa.Schema | None:
+        """Return the columns of the rows, without metadata of Kafka; None if they are inferred."""
+        return row_columns(self.decode, self.transform)
+
+    def transform_chain(self) -> TransformChain | None:
+        """Return the steps of ``transform``, with their secrets; None if there are none.
+
+        Raises:
+            InvalidStep: a step cannot run on the columns before it.
+            ConfigError: a secret cannot be found.
+        """
+        columns = decoded_columns(self.decode)
+        return None if columns is None else build_chain(self.transform, columns)
 
     def _unresolved_access(self) -> list[Problem]:
         decode = self.decode

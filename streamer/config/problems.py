@@ -19,6 +19,9 @@ from streamer.config.errors import Contradiction, Problem
 from streamer.config.masking import MASK, SecretGiven, holds_secret, name_only, sounds_secret
 from streamer.config.settings import Setting
 
+#: The settings that choose one of several kinds of a section.
+TAGS = ("format", "step")
+
 _MAX_VALUE_LENGTH = 60
 _MESSAGES = {
     "tuple_type": "expected a list, such as [a, b]",
@@ -35,11 +38,13 @@ def from_validation(error: ValidationError, model: type[BaseModel]) -> list[Prob
 def section_at(model: type[BaseModel], path: Iterable[int | str]) -> type[BaseModel] | None:
     """Return the section (a model) at ``path`` below ``model``; None if there is none.
 
-    If a section has several formats, ``path`` may contain the format.
+    If a section has several formats, ``path`` may contain the format. In a list of sections, it
+    contains the position.
     """
     sections = [model]
     for part in path:
-        sections = _of_format(sections, part) or _sections(sections, str(part))
+        if not isinstance(part, int):  # the position in a list
+            sections = _of_format(sections, part) or _sections(sections, part)
     return sections[0] if sections else None
 
 
@@ -47,7 +52,7 @@ def sections_in(annotation: object) -> list[type[BaseModel]]:
     """Return the sections (models) that a type annotation contains."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    if get_origin(annotation) is Annotated:
+    if get_origin(annotation) in (Annotated, tuple):
         return sections_in(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):
         return [found for option in get_args(annotation) for found in sections_in(option)]
@@ -69,7 +74,9 @@ def _translate(details: ErrorDetails, model: type[BaseModel]) -> list[Problem]:
     if kind == "union_tag_invalid":
         context = details["ctx"]
         text = f"{context['tag']!r}: expected {context['expected_tags']}"
-        return [Problem(f"{path}.format", text)]
+        return [Problem(f"{path}.{_tag(details)}", text)]
+    if kind == "union_tag_not_found":
+        return [Problem(f"{path}.{_tag(details)}", "missing")]
     if kind == "missing":
         return [Problem(path, "missing")]
     if kind == "extra_forbidden":
@@ -81,6 +88,11 @@ def _translate(details: ErrorDetails, model: type[BaseModel]) -> list[Problem]:
         return [Problem(path, f"expected a section with {', '.join(setting_names(section))}")]
     shown = MASK if isinstance(error, SecretGiven) else _shown(location, details["input"])
     return [Problem(path, f"{shown}: {_expected(details)}")]
+
+
+def _tag(details: ErrorDetails) -> str:
+    """Return the name of the setting that chooses a kind of section."""
+    return str(details["ctx"]["discriminator"]).strip("'")
 
 
 def _unknown_setting(location: Sequence[int | str], model: type[BaseModel]) -> str:
@@ -129,24 +141,25 @@ def _sections(sections: list[type[BaseModel]], name: str) -> list[type[BaseModel
 
 
 def _of_format(sections: list[type[BaseModel]], part: int | str) -> list[type[BaseModel]]:
-    """Return those of several alternative sections whose ``format`` may be ``part``.
+    """Return those of several alternative sections whose ``format`` or ``step`` may be ``part``.
 
     A single section is no choice, so the result is empty.
     """
     if len(sections) < 2:
         return []
-    return [one for one in sections if part in get_args(_annotation(one, "format"))]
+    return [one for one in sections for tag in TAGS if part in get_args(_annotation(one, tag))]
 
 
 def _without_formats(location: Sequence[int | str], model: type[BaseModel]) -> list[int | str]:
-    """Remove the chosen values of ``format``, which pydantic adds to the location of an error."""
+    """Remove the chosen values of ``TAGS``, which pydantic adds to the location of an error."""
     sections, kept = [model], []
     for part in location:
         if chosen := _of_format(sections, part):
             sections = chosen
             continue
         kept.append(part)
-        sections = _sections(sections, str(part))
+        if not isinstance(part, int):
+            sections = _sections(sections, part)
     return kept
 
 

@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from streamer.config.pipeline import PipelineConfig
-from streamer.config.problems import sections_in
+from streamer.config.problems import TAGS, sections_in
 from transforms.schema_text import TYPES
 
 _OTHERS = ", or a value as described"
@@ -85,11 +85,22 @@ def _section(
         yield ""
     for name, (first, *others) in nested.items():
         inner = f"{path}.{name}".lstrip(".")
+        if "step" in first.model_fields:
+            yield f"## `{inner}`\n\n{_text(model.model_fields[name].description)}\n"
+            for kind in (first, *others):
+                yield from _section(inner, kind, _kind(kind), {"step"})
+            continue
         yield from _section(inner, first)
         common = set(first.model_fields) - {"format"}
         for other in others:
-            (only,) = get_args(other.model_fields["format"].annotation)
-            yield from _section(inner, other, f", `format: {only}`", common)
+            yield from _section(inner, other, _kind(other), common)
+
+
+def _kind(section: type[BaseModel]) -> str:
+    """Return the setting that chooses this kind of a section, for the heading."""
+    tag = next(tag for tag in TAGS if tag in section.model_fields)
+    (only,) = get_args(section.model_fields[tag].annotation)
+    return f", `{tag}: {only}`"
 
 
 def _nested(field: FieldInfo) -> list[type[BaseModel]]:

@@ -44,6 +44,9 @@ def _secrets(config: BaseModel) -> Iterator[str]:
 
 def _settings(part: object) -> Iterator[tuple[str, Setting]]:
     """Yield all settings of a section and of its subsections, with their names."""
+    if isinstance(part, tuple):
+        for one in part:
+            yield from _settings(one)
     if isinstance(part, BaseModel):
         part = dict(part)
     if not isinstance(part, Mapping):

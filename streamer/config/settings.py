@@ -139,6 +139,23 @@ _ONE_OF = {
     ]
 }
 
+
+def _parse_secret(given: object) -> Setting:
+    return _parse("secret", given)
+
+
+def _masked_secret(setting: Setting) -> str | dict[str, str]:
+    return _shown("secret", setting)
+
+
+#: One secret, or its origin. A dump masks the value.
+Secret = Annotated[
+    Setting,
+    PlainValidator(_parse_secret),
+    PlainSerializer(_masked_secret),
+    WithJsonSchema(_ONE_OF),
+]
+
 #: Settings by name. A dump masks the secrets.
 Settings = Annotated[
     Mapping[str, Setting],

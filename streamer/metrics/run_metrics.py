@@ -240,6 +240,7 @@ class _Batches:
         self._bytes = one("bytes_written", "Size of the files that batches wrote")
         self._files = one("files_written", "Files that batches wrote")
         self._ignored = one("tombstones_ignored", "Tombstones that were skipped")
+        self._filtered = one("records_filtered", "Records that transforms dropped on purpose")
         self.rejects = one("records_rejected", "Records sent to the dead letters")
         text = "Record keys that are in more partitions after a batch than before it"
         self.partition_changes = one("partition_changes", text)
@@ -270,6 +271,7 @@ class _Batches:
         self._bytes.inc(event.bytes_written)
         self._files.inc(event.files_written)
         self._ignored.inc(event.ignored)
+        self._filtered.inc(event.filtered)
         if event.instant is not None:
             self._committed.set(self._now())
             self._instant.set(self.clock.parse(event.instant).timestamp())

@@ -251,7 +251,7 @@ OF_CHECKPOINTS = (
     ),
     Mutant(
         "sinks/audit.py",
-        "if read.count != accepted + rejected + read.ignored:",
+        "if read.count + read.added_rows != accepted + rejected + read.ignored + read.filtered:",
         "if False:",
         "a batch is published although records of it got lost on their way",
         _AUDIT,

@@ -14,7 +14,52 @@ _EXCHANGE = ("tests/unit/sinks/test_exchange.py",)
 _REJECTS = ("tests/unit/sinks/test_reject_limit.py",)
 _MOVES = ("tests/unit/sinks/test_moved_rows.py",)
 
+_TRANSFORMS = ("tests/unit/sinks/test_transforms.py",)
+_CONTRACT = ("tests/contract/test_transform.py", "tests/property/test_transform_chain.py")
+
 OF_RECORDS = (
+    Mutant(
+        "transforms/change_builder.py",
+        "        if IS_DELETED not in rows.column_names:\n",
+        "        if False:\n",
+        "a step that removes the mark of deletes stops the pipeline, or loses its deletes",
+        _TRANSFORMS,
+    ),
+    Mutant(
+        "transforms/change_builder.py",
+        "                found = np.flatnonzero(np.isin(arrivals, rejected))\n",
+        "",
+        "a rejected record with several rows is in the table and in the dead letters",
+        _TRANSFORMS,
+    ),
+    Mutant(
+        "transforms/change_builder.py",
+        "        is_every = config.chain is None and len(arrivals) == self._records.num_rows\n",
+        "        is_every = len(arrivals) == self._records.num_rows\n",
+        "rows get the Kafka metadata of another record",
+        _TRANSFORMS,
+    ),
+    Mutant(
+        "transforms/steps/chain.py",
+        "                rows, origins = _without(rows, origins, reasons)\n",
+        "                pass\n",
+        "the other rows of a rejected record are written",
+        _CONTRACT[1:],
+    ),
+    Mutant(
+        "transforms/steps/chain.py",
+        "        if not np.all(fates == 1):\n",
+        "        if False:\n",
+        "a step of a user loses records, and no count shows it",
+        _CONTRACT,
+    ),
+    Mutant(
+        "sinks/hudi/partition_rule.py",
+        "np.flatnonzero(~np.isin(prepared.arrivals, rejected))",
+        "np.setdiff1d(np.arange(changes.num_rows), found)",
+        "of a record that is refused in one partition, other rows are written",
+        _TRANSFORMS,
+    ),
     Mutant(
         "transforms/change_builder.py",
         "        written[is_deleted] = True\n",

@@ -1,0 +1,1 @@
+"""The steps between decoding and record keys (``transform`` in the pipeline file)."""
