@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +19,7 @@ from lakemark.config.table_properties import LoggingMode
 from lakemark.merge import merge_stream
 from lakemark.write import file_group_write
 from tests.depth import examples
+from tests.golden.golden_table import unpack
 from tests.unit.operations.tables import FAST, SCHEMA, reopen, rows
 
 #: Operation, key, and the values of ``v`` before and after.
@@ -166,3 +169,18 @@ def test_inserts_into_a_small_file_of_a_lookup_table_are_logged() -> None:
 def test_version_6_merge_on_read_is_refused() -> None:
     with pytest.raises(lakemark.Unsupported, match="no CDC queries of merge-on-read tables"):
         create("data_before", "merge_on_read", 6)
+
+
+@pytest.mark.parametrize("name", ["v9_cow_cdc", "v9_cow_cdc_op_key_only", "v6_cow_cdc_data_before"])
+def test_tables_of_apache_hudi_with_change_data_are_continued(tmp_path: Path, name: str) -> None:
+    golden = unpack(name, tmp_path)
+    table = lakemark.open(str(golden.root), multi_writer=FAST)
+    begin = table.timeline.completed()[-1].requested_at
+    (row,) = table.scan().to_table().slice(0, 1).to_pylist()
+    newer = {**row, "ts": row["ts"] + 1_000_000}
+    own = {name: value for name, value in newer.items() if not name.startswith("_hoodie_")}
+    columns = pa.schema([field for field in table.scan().schema if field.name in own])
+    table.upsert(pa.Table.from_pylist([own], columns))
+    (change,) = reopen(table.location).changes(begin).to_reader().read_all().to_pylist()
+    before, after = (json.loads(change[image])["ts"] for image in ("before", "after"))
+    assert (change["op"], before, after) == ("u", row["ts"], newer["ts"])

@@ -17,13 +17,13 @@ from lakemark.index.bucket import BucketIndex
 from lakemark.model.meta_columns import without_meta_columns
 from lakemark.operations.clean import clean
 from lakemark.operations.metadata_table import drop_metadata_table
-from lakemark.operations.open_table import OpenTable, open_table
+from lakemark.operations.open_table import OpenTable
 from lakemark.operations.table_writer import TableWriter
 from lakemark.operations.writer_settings import WriterSettings
 from lakemark.services.cleaning_plan import CleaningPolicy
 from lakemark.services.compaction_plan import CompactionPolicy
 from lakemark.storage import Storage, StorageLocation, open_storage
-from tests.golden.golden_table import sorted_rows, unpack
+from tests.golden.golden_table import unpack
 from tests.tables import Row, commit, contents, make, writer
 
 INFLIGHT = "hoodie.table.metadata.partitions.inflight"
@@ -47,21 +47,6 @@ def golden_writer(table: OpenTable) -> TableWriter:
     assert table.schema is not None
     columns: pa.Schema = without_meta_columns(table.schema)
     return TableWriter(table, columns, WriterSettings(BucketIndex(2, ("id",))))
-
-
-@pytest.mark.parametrize("name", ["v9_cow_cdc", "v9_cow_cdc_op_key_only", "v6_cow_cdc_data_before"])
-def test_copy_on_write_with_cdc_is_not_written_and_its_services_run(
-    tmp_path: Path, name: str
-) -> None:
-    golden = unpack(name, tmp_path)
-    before = sorted_rows(golden.table.scan().to_reader().read_all())
-    files = sorted(golden.root.rglob("*"))
-    with pytest.raises(Unsupported, match=r"hoodie\.table\.cdc\.enabled is 'true', .*\.cdc files"):
-        golden_writer(golden.table).begin()
-    assert sorted(golden.root.rglob("*")) == files
-    assert clean(golden.table, CleaningPolicy(commits=1)) is not None
-    after = open_table(StorageLocation(str(golden.root)))
-    assert sorted_rows(after.scan().to_reader().read_all()) == before
 
 
 @pytest.mark.parametrize(
