@@ -13,6 +13,7 @@ from lakemark.config.table_properties import LoggingMode, TableType
 from lakemark.config.table_spec import TableSpec
 from lakemark.errors import InvalidConfig, TableNotFound, Unsupported
 from lakemark.index.bucket import BucketIndex
+from lakemark.index.partition_buckets import load_partition_buckets
 from lakemark.keygen.key_generator import KeyGenerator, KeyGeneratorConfig
 from lakemark.merge.custom.load import load_merger
 from lakemark.metadata.partition_kind import has_record_index
@@ -26,6 +27,7 @@ from lakemark.operations.table_index import (
     has_global_keys,
     is_index_open,
     not_bucketed,
+    table_index,
 )
 from lakemark.operations.write_checks import (
     check_hashing,
@@ -137,6 +139,11 @@ def find_index(config: PipelineConfig, table: OpenTable | None) -> BucketIndex |
         if table is not None and not is_new:
             _check_has_rings(table)
         return None
+    if table is not None and not is_new and _has_partition_buckets(table):
+        if settings.needs_lookup_index:
+            raise _needs_lookup(settings, table, "a bucket index")
+        _check_partition_change(config, table, "no common number of buckets in its partitions")
+        return table_index(table, buckets)
     if table is None or is_new or has_bucket_index(table, buckets):
         if table is not None and settings.needs_lookup_index:
             raise _needs_lookup(settings, table, "a bucket index")
@@ -145,14 +152,24 @@ def find_index(config: PipelineConfig, table: OpenTable | None) -> BucketIndex |
         raise not_bucketed(table, "table.buckets")
     if settings.needs_lookup_index and table.first_ring_count is not None:
         raise _needs_lookup(settings, table, "consistent hashing")
-    if settings.partition_change in ("count", "reject"):
+    _check_partition_change(config, table, "no fixed number of buckets", ", or set it to move")
+    return None
+
+
+def _has_partition_buckets(table: OpenTable) -> bool:
+    return load_partition_buckets(table.storage, table.timeline) is not None
+
+
+def _check_partition_change(
+    config: PipelineConfig, table: OpenTable, reason: str, alternative: str = ""
+) -> None:
+    rule = config.table.partition_change
+    if rule in ("count", "reject"):
         message = (
-            f"table {table.location.url} has no fixed number of buckets, so lakemark cannot find "
-            "its keys in other partitions (table.partition_change: "
-            f"{settings.partition_change}); remove this setting, or set it to move"
+            f"table {table.location.url} has {reason}, so lakemark cannot find its keys in other "
+            f"partitions (table.partition_change: {rule}); remove this setting{alternative}"
         )
         raise InvalidConfig(message)
-    return None
 
 
 def check_unique_keys(config: PipelineConfig, table: OpenTable) -> None:

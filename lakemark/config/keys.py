@@ -90,6 +90,8 @@ INDEX = "lakemark.index"
 LOOKUP = "lookup"
 GLOBAL_LOOKUP = "global_lookup"
 CONSISTENT_HASHING = "consistent_hashing"
+#: A bucket index whose partitions have different bucket counts.
+PARTITION_BUCKETS = "partition_buckets"
 #: With ``CONSISTENT_HASHING``, the number of buckets of a new partition.
 FIRST_BUCKETS = "lakemark.index.first_buckets"
 SOURCE_START = "lakemark.source.start"

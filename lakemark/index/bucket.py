@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +40,14 @@ HASHING_FOLDER = ".hoodie/.bucket_index"
 _NAMESPACE = uuid.UUID("6a4c5ef7-92a9-5b0f-8f6c-1d1f4f0f3b52")
 
 
+class PartitionCounts(Protocol):
+    """The bucket counts of a table whose partitions have different counts."""
+
+    def count_of(self, partition_path: str) -> int:
+        """Return the number of buckets of a partition."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class BucketIndex:
     """Maps record keys to buckets.
@@ -47,11 +56,13 @@ class BucketIndex:
         bucket_count: number of buckets, and so the largest number of file groups, per partition.
         key_fields: fields of the record key, in the order of the key.
         hash_fields: fields of the key that are hashed; if empty, all fields are hashed.
+        partitions: the bucket counts of partitions; None if all have ``bucket_count`` buckets.
     """
 
     bucket_count: int
     key_fields: tuple[str, ...]
     hash_fields: tuple[str, ...] = ()
+    partitions: PartitionCounts | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.bucket_count <= _MAX_BUCKET_COUNT:
@@ -62,9 +73,37 @@ class BucketIndex:
             message = f"hash fields {sorted(unknown)} are not among {list(self.key_fields)}"
             raise InvalidConfig(message)
 
-    def bucket_ids(self, record_keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int32]:
-        """Return the bucket of each record key. Keys must not be null."""
-        return self.hashes(record_keys) % np.int32(self.bucket_count)
+    def bucket_ids(
+        self,
+        record_keys: pa.Array | pa.ChunkedArray,
+        partition_paths: pa.Array | pa.ChunkedArray | None = None,
+    ) -> npt.NDArray[np.int32]:
+        """Return the bucket of each record key.
+
+        Args:
+            record_keys: the record keys, none of which is null.
+            partition_paths: the partition path of each key; needed if partitions have different
+                bucket counts.
+        """
+        if self.partitions is None:
+            return self.hashes(record_keys) % np.int32(self.bucket_count)
+        assert partition_paths is not None, "partitions have different bucket counts"
+        encoded = partition_paths.dictionary_encode()
+        if isinstance(encoded, pa.ChunkedArray):
+            encoded = encoded.unify_dictionaries().combine_chunks()
+        counts = np.array([self.count_in(p) for p in encoded.dictionary.to_pylist()], np.int32)
+        of_rows: npt.NDArray[np.int32] = counts[np.asarray(encoded.indices)]
+        return self.hashes(record_keys) % of_rows
+
+    def count_in(self, partition_path: str) -> int:
+        """Return the number of buckets of a partition."""
+        if self.partitions is None:
+            return self.bucket_count
+        return self.partitions.count_of(partition_path)
+
+    def in_partition(self, partition_path: str) -> BucketIndex:
+        """Return the index of one partition, which has one bucket count."""
+        return replace(self, bucket_count=self.count_in(partition_path), partitions=None)
 
     def hashes(self, record_keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int32]:
         """Return the hash of each record key, which is not negative."""
@@ -82,7 +121,7 @@ class BucketIndex:
         """
         positions = np.full(self.bucket_count, NEW_KEY, np.int32)
         ids = [group.readable.group for group in groups]
-        for position, group in enumerate(groups_by_bucket(ids, self.bucket_count).values()):
+        for position, group in enumerate(groups_by_bucket(ids, self.count_in).values()):
             positions[bucket_of(group.file_id)] = position
         return positions[self.bucket_ids(record_keys)]
 
@@ -206,19 +245,24 @@ def bucket_or_file_id(file_id: str) -> int | str:
 
 
 def groups_by_bucket(
-    groups: Iterable[FileGroupId], bucket_count: int
+    groups: Iterable[FileGroupId], count_in: Callable[[str], int]
 ) -> dict[tuple[str, int], FileGroupId]:
     """Return the existing file groups by partition path and bucket.
 
+    Args:
+        groups: the file groups.
+        count_in: returns the number of buckets of a partition.
+
     Raises:
         InvalidConfig: the table has another index or bucket count. This shows if a file id has no
-            bucket number, if the number is not less than ``bucket_count``, or if two file groups
-            of a partition have the same bucket.
+            bucket number, if the number is not less than the count, or if two file groups of a
+            partition have the same bucket.
     """
     found: dict[tuple[str, int], FileGroupId] = {}
     for group in groups:
         slot = (group.partition_path, bucket_of(group.file_id))
         other = found.setdefault(slot, group)
+        bucket_count = count_in(group.partition_path)
         if slot[1] >= bucket_count or other != group:
             reason = (
                 f"beyond {bucket_count} buckets" if other == group else f"in the bucket of {other}"

@@ -48,13 +48,14 @@ class HashedKeys:
         wanted = self._demanded_key(condition) if record_keys is None else record_keys.drop_null()
         if wanted is None or not self._fits(slices):
             return slices
+        assert self.index.partitions is None, "no commit records one bucket count"
         buckets = set(self.index.bucket_ids(wanted).tolist())
         return [one for one in slices if bucket_of(one.group.file_id) in buckets]
 
     def _fits(self, slices: Sequence[FileSlice]) -> bool:
         """Return whether the file groups are those of this index."""
         try:
-            groups_by_bucket((one.group for one in slices), self.index.bucket_count)
+            groups_by_bucket((one.group for one in slices), self.index.count_in)
         except InvalidConfig:  # another writer created some of them
             return False
         return True

@@ -110,7 +110,7 @@ def _group_by_bucket(
         return [list(slices)]
     by_bucket: dict[int, list[FileSlice]] = defaultdict(list)
     try:
-        groups_by_bucket([one.group for one in slices], bucket_count)
+        groups_by_bucket([one.group for one in slices], lambda _: bucket_count)
         for one in slices:
             by_bucket[bucket_of(one.group.file_id)].append(one)
     except InvalidConfig:

@@ -263,7 +263,7 @@ def _check_bucket(stored: StoredRows, index: BucketIndex, table_url: str) -> Non
     at = _find_misplaced(stored, index)
     if at is None:
         return
-    key = stored.rows[RECORD_KEY][at]
+    key, index = stored.rows[RECORD_KEY][at], _index_of(stored, index)
     ours = int(index.bucket_ids(pa.array([key.as_py()], pa.string()))[0])
     bucket = bucket_of(stored.file_slice.group.file_id)
     message = (
@@ -276,8 +276,12 @@ def _check_bucket(stored: StoredRows, index: BucketIndex, table_url: str) -> Non
 
 def _find_misplaced(stored: StoredRows, index: BucketIndex) -> int | None:
     bucket = bucket_of(stored.file_slice.group.file_id)
-    found = np.flatnonzero(index.bucket_ids(stored.rows[RECORD_KEY]) != bucket)
+    found = np.flatnonzero(_index_of(stored, index).bucket_ids(stored.rows[RECORD_KEY]) != bucket)
     return int(found[0]) if len(found) else None
+
+
+def _index_of(stored: StoredRows, index: BucketIndex) -> BucketIndex:
+    return index.in_partition(stored.file_slice.group.partition_path)
 
 
 def _find_difference(stored: pa.ChunkedArray, made: pa.Array) -> int | None:

@@ -25,7 +25,7 @@ from lakemark.errors import Unsupported
 from lakemark.execution.runner import LocalRunner
 from lakemark.index.lookup import new_file_id
 from lakemark.model.commit_metadata import WriteStat
-from lakemark.model.meta_columns import RECORD_KEY
+from lakemark.model.meta_columns import PARTITION_PATH, RECORD_KEY
 from lakemark.operations.incoming_rows import RowChanges, in_table_columns
 from lakemark.operations.table_writer import TableWriter
 from lakemark.write.file_group_write import write_file_group
@@ -86,7 +86,7 @@ def divide_rows(
         if index is None:
             numbers = np.zeros(changes.num_rows, np.int32)
         else:
-            numbers = index.bucket_ids(changes.column(RECORD_KEY))
+            numbers = index.bucket_ids(changes.column(RECORD_KEY), changes.column(PARTITION_PATH))
         runs.add(changes, numbers)
     return runs.finish()
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from lakemark.index.bucket import groups_by_bucket
+from lakemark.index.bucket import BucketIndex, groups_by_bucket
 from lakemark.index.key_search import SearchedGroup
 from lakemark.model.file_slice import FileGroupId, FileSlice
 from lakemark.timeline.timeline import Timeline
@@ -91,22 +91,22 @@ class FileGroupAssigner:
 
     def __init__(self) -> None:
         self._view = FileSystemView(Timeline(()))
-        self._bucket_count = 0
+        self._index: BucketIndex | None = None
         self._slices: dict[Bucket, FileSlice] = {}
 
-    def assign(self, view: FileSystemView, bucket_count: int) -> FileGroupAssignment:
+    def assign(self, view: FileSystemView, index: BucketIndex) -> FileGroupAssignment:
         """Return the newest file slice of each bucket.
 
         Args:
             view: the latest file slices of the table.
-            bucket_count: the number of buckets in each partition.
+            index: the bucket index of the table.
 
         Raises:
             InvalidConfig: a file group was created with more buckets, or without a bucket index.
         """
         changed = _changed_groups(self._view, view)
         known = self._slices
-        if changed is None or bucket_count != self._bucket_count:
+        if changed is None or index != self._index:
             known, changed = {}, view.file_groups()
         # File groups that no query reads are skipped. Such a group may be the second file group of
         # its bucket, whose writer died or is still writing.
@@ -115,10 +115,10 @@ class FileGroupAssigner:
         slices = dict(known)
         if unread:
             slices = {bucket: one for bucket, one in slices.items() if one.group not in unread}
-        buckets = groups_by_bucket([name for name, _ in read], bucket_count)
+        buckets = groups_by_bucket([name for name, _ in read], index.count_in)
         for bucket, (_, current) in zip(buckets, read, strict=True):
             slices[Bucket(*bucket)] = current
-        self._view, self._bucket_count, self._slices = view, bucket_count, slices
+        self._view, self._index, self._slices = view, index, slices
         pending = (view.groups[name] for name in view.compactions if name in view.groups)
         readable = {group.id: group.for_readers for group in pending if group.for_readers}
         return FileGroupAssignment(slices, view.partitions, readable)

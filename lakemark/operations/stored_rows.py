@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lakemark.config.merge_settings import merge_settings
+from lakemark.index.partition_buckets import load_partition_buckets
 from lakemark.index.repeated_keys import RepeatedKeys, find_repeated_keys
 from lakemark.index.stored_rows import StoredRows, sample_rows
 from lakemark.merge.record_merger import commit_time_merger
@@ -54,8 +55,11 @@ def repeated_keys(table: OpenTable) -> RepeatedKeys:
         InvalidConfig, CorruptData, Unsupported: the table cannot be read.
     """
     table.refresh()
+    count = table.bucket_count
+    if load_partition_buckets(table.storage, table.timeline) is not None:
+        count = None  # a key may have different buckets in two partitions
     if table.properties.populates_meta_columns:
         scan = table.scan(columns=[RECORD_KEY] if table.schema else None)
-        return find_repeated_keys(scan, table.bucket_count)
+        return find_repeated_keys(scan, count)
     record_keys = VirtualKeys.of(table.properties)
-    return find_repeated_keys(table.scan(), table.bucket_count, record_keys)
+    return find_repeated_keys(table.scan(), count, record_keys)

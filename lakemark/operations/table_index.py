@@ -20,6 +20,11 @@ from lakemark.config.table_properties import MergeMode
 from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.index.bucket import BucketIndex, find_bucket
 from lakemark.index.hash_ring import RINGS_FOLDER
+from lakemark.index.partition_buckets import (
+    PartitionBuckets,
+    config_path,
+    load_partition_buckets,
+)
 from lakemark.index.stored_rows import may_be_hashed
 from lakemark.model.action import COMMITS
 from lakemark.model.file_slice import FileSlice
@@ -83,6 +88,9 @@ def table_index(table: OpenTable, buckets: int | None) -> BucketIndex | None:
         if buckets is not None:
             raise not_bucketed(table, f"buckets={buckets}")
         return None
+    partitions = load_partition_buckets(table.storage, table.timeline)
+    if partitions is not None:
+        return _index_of_partitions(table, partitions, buckets)
     recorded, url = table.bucket_count, table.location.url
     if recorded is not None and buckets not in (None, recorded):
         message = f"table {url} has {recorded} buckets in each partition, not {buckets}"
@@ -96,6 +104,25 @@ def table_index(table: OpenTable, buckets: int | None) -> BucketIndex | None:
         raise InvalidConfig(message)
     key_fields = table.properties.record_key_fields
     return BucketIndex(count or DEFAULT_BUCKETS, key_fields, table.hash_fields)
+
+
+def _index_of_partitions(
+    table: OpenTable, partitions: PartitionBuckets, buckets: int | None
+) -> BucketIndex:
+    """Return the index of a table whose partitions have different bucket counts.
+
+    Raises:
+        InvalidConfig: ``buckets`` is not the count of partitions without a rule.
+    """
+    if buckets not in (None, partitions.default):
+        message = (
+            f"partitions of table {table.location.url} have {partitions.default} buckets if no "
+            f"rule of {config_path(partitions.instant)} gives them another number, not {buckets}; "
+            "leave the number of buckets out"
+        )
+        raise InvalidConfig(message)
+    key_fields = table.properties.record_key_fields
+    return BucketIndex(partitions.default, key_fields, table.hash_fields, partitions)
 
 
 class PartitionChange(StrEnum):
@@ -176,6 +203,8 @@ def has_bucket_index(table: OpenTable, buckets: int | None = None) -> bool:
         HudiError: a file cannot be read.
     """
     if table.bucket_count is not None:
+        return True
+    if load_partition_buckets(table.storage, table.timeline) is not None:
         return True
     if table.first_ring_count is not None:
         return False

@@ -18,6 +18,7 @@ from lakemark.execution.runner import LocalRunner, Runner
 from lakemark.index.global_keys import MovedChanges, move_rows
 from lakemark.index.index import Index, NewKeysIndex
 from lakemark.index.lookup import LookupIndex
+from lakemark.index.partition_buckets import load_partition_buckets
 from lakemark.index.record_level import RecordLevelIndex
 from lakemark.index.stored_keys import StoredKeys
 from lakemark.metadata.partition_kind import has_record_index
@@ -25,7 +26,12 @@ from lakemark.metadata.secondary_columns import SecondaryColumn, check_types
 from lakemark.model.action import COMMITS, REPLACING, Action
 from lakemark.model.commit_metadata import CommitMetadata, Operation, WriteStat
 from lakemark.model.instant import Instant
-from lakemark.model.meta_columns import RECORD_KEY, with_meta_columns, without_meta_columns
+from lakemark.model.meta_columns import (
+    PARTITION_PATH,
+    RECORD_KEY,
+    with_meta_columns,
+    without_meta_columns,
+)
 from lakemark.operations.assigned_changes import AssignedChanges
 from lakemark.operations.compact import (
     Compaction,
@@ -88,6 +94,7 @@ class TableWriter:
     _transaction: Transaction | None = field(default=None, init=False)
     _rings: HashRingAssigner | None = field(default=None, init=False)
     _secondary: tuple[SecondaryColumn, ...] = field(default=(), init=False)
+    _replacements: tuple[Instant, ...] = field(default=(), init=False)
     _assigner: FileGroupAssigner = field(default_factory=FileGroupAssigner, init=False)
 
     def __post_init__(self) -> None:
@@ -200,7 +207,7 @@ class TableWriter:
     def assign_file_groups(self) -> FileGroupAssignment:
         """Return the existing file slices of the buckets, as of ``begin`` (bucket index)."""
         assert self.settings.index is not None
-        return self._assigner.assign(self.table.view(), self.settings.index.bucket_count)
+        return self._assigner.assign(self.table.view(), self.settings.index)
 
     def move_rows(self, context: WriteContext, changes: pa.Table) -> MovedChanges:
         """Decide how changes are written so that rows move to their partitions, as of ``begin``.
@@ -249,7 +256,9 @@ class TableWriter:
         """
         bucket_index = self.settings.index
         if bucket_index is not None:
-            numbers = bucket_index.bucket_ids(changes.column(RECORD_KEY))
+            numbers = bucket_index.bucket_ids(
+                changes.column(RECORD_KEY), changes.column(PARTITION_PATH)
+            )
             return AssignedChanges(numbers, self.assign_file_groups())
         count = self.settings.first_ring_count
         if count is None:
@@ -294,6 +303,7 @@ class TableWriter:
             self.check_columns(timeline)
             if self._rings is not None:
                 self._rings.check_rings(timeline)
+            self._check_bucket_counts(timeline)
 
         facts = self._table_facts()
         fixed = {} if callable(extra_metadata) else extra_metadata
@@ -314,6 +324,24 @@ class TableWriter:
         self._transaction = None
         self.table.snapshot.carry_commit(instant, metadata, timeline)
         return instant
+
+    def _check_bucket_counts(self, timeline: Timeline) -> None:
+        """Check that no replace commit has changed the bucket counts of partitions.
+
+        Raises:
+            WriteConflict: the writer must be opened again, with the new counts.
+        """
+        index = self.settings.index
+        replaced = timeline.completed(Action.REPLACE_COMMIT)
+        if index is None or (index.partitions is None and replaced == self._replacements):
+            return
+        if load_partition_buckets(self.table.storage, timeline) != index.partitions:
+            message = (
+                f"the bucket counts of partitions of table {self.table.location.url} were changed; "
+                "open the table again, and write again"
+            )
+            raise WriteConflict(message)
+        self._replacements = replaced
 
     def check_columns(self, timeline: Timeline) -> None:
         """Check that ``schema`` contains all columns of the table.
@@ -517,6 +545,7 @@ class TableWriter:
     def _load_base(self, timeline: Timeline) -> None:
         """Load the file groups and columns of the timeline on which the commit is based."""
         self.table.refresh(timeline)
+        self._check_bucket_counts(timeline)
         self.add_columns_of_table()
         nothing = self.schema.empty_table()
         for name in merge_settings(self.table.properties).ordering_fields:

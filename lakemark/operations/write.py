@@ -163,7 +163,8 @@ class RowWriter:
             first_ring_count = table.first_ring_count if index is None else None
         else:
             index, first_ring_count = _new_index(table, creates)
-        records_first = index is not None and table.bucket_count is None
+        has_one_count = index is not None and index.partitions is None
+        records_first = has_one_count and table.bucket_count is None
         self._records_first_index = creates is not None or records_first
         self._generator = check_stored_rows(table, index)
         looks_up = index is None and first_ring_count is None

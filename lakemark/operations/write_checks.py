@@ -17,6 +17,7 @@ from lakemark.config.property_rule import Purpose
 from lakemark.errors import InvalidConfig, Unsupported
 from lakemark.index.bucket import HASHING_FOLDER, BucketIndex
 from lakemark.index.hash_ring import RINGS_FOLDER
+from lakemark.index.partition_buckets import is_known, load_partition_buckets
 from lakemark.index.stored_rows import StoredRows, check_rows, detect_key_generator, fits_index
 from lakemark.keygen.key_generator import KeyGenerator
 from lakemark.metadata.secondary_columns import check_types
@@ -56,21 +57,25 @@ def check_stored_rows(table: OpenTable, index: BucketIndex | None) -> KeyGenerat
 
 
 def check_hashing(table: OpenTable) -> None:
-    """Check that all partitions have the same, fixed bucket count, or consistent hashing.
+    """Check that lakemark understands all files of the bucket index.
+
+    These are hash rings, and bucket counts of partitions.
 
     Raises:
-        Unsupported: Apache Hudi stored different bucket counts for some partitions (partition-level
-            buckets). Source: ``HoodieTableMetaClient.getBucketIndexMetaPath``.
+        Unsupported: there is another file, or lakemark does not understand the bucket counts.
+            Source: ``HoodieTableMetaClient.getBucketIndexMetaPath``.
+        Refused: see ``load_partition_buckets``.
     """
     found = (one.path for one in table.storage.list_tree(HASHING_FOLDER))
-    stored = next((path for path in found if not path.startswith(f"{RINGS_FOLDER}/")), None)
+    others = (path for path in found if not path.startswith(f"{RINGS_FOLDER}/"))
+    stored = next((path for path in others if not is_known(path)), None)
     if stored is not None:
         message = (
-            f"table {table.location.url} has a bucket index with a bucket count for each "
-            f"partition, as {stored} shows (hoodie.bucket.index.partition.expressions); lakemark "
-            "does not write such a table; write to another path, or with Apache Hudi"
+            f"table {table.location.url} has a bucket index with the file {stored}, which lakemark "
+            "does not understand; write to another path, or with Apache Hudi"
         )
         raise Unsupported(message)
+    load_partition_buckets(table.storage, table.timeline)
 
 
 def check_maintainable(table: OpenTable) -> None:
@@ -151,7 +156,7 @@ def _check_has_keys(table: OpenTable, index: BucketIndex | None) -> None:
 def _check_count(table: OpenTable, sample: list[StoredRows], index: BucketIndex) -> None:
     """Check the bucket count that a commit records, because a few rows may not show the count."""
     count = table.bucket_count
-    if count is None or count == index.bucket_count:
+    if count is None or count == index.bucket_count or index.partitions is not None:
         return
     recorded = BucketIndex(count, index.key_fields, index.hash_fields)
     if fits_index(sample, recorded):

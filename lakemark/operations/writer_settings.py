@@ -50,6 +50,9 @@ class WriterSettings:
         if self.index is None:
             return {keys.INDEX: keys.GLOBAL_LOOKUP if self.global_keys else keys.LOOKUP}
         hashed = self.index.hash_fields or self.index.key_fields
+        if self.index.partitions is not None:
+            name = keys.PARTITION_BUCKETS
+            return {keys.INDEX: name, keys.BUCKET_HASH_FIELDS: ",".join(hashed)}
         return {
             keys.BUCKET_COUNT: str(self.index.bucket_count),
             keys.BUCKET_HASH_FIELDS: ",".join(hashed),

@@ -28,6 +28,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from lakemark.errors import InvalidConfig, Refused
+from lakemark.index.partition_buckets import delete_partition_buckets
 from lakemark.index.ring_files import delete_rings
 from lakemark.metadata.bootstrap import drop_metadata_table
 from lakemark.model.action import COMMITS, REPLACING, Action, State
@@ -315,6 +316,7 @@ def _undo(
     lease.check()
     if instant.action in REPLACING:
         delete_rings(context.storage, name)
+        delete_partition_buckets(context.storage, name)
     context.delete_files(files)
     if current is not None:
         context.timeline.forget(current)

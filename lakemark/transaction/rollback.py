@@ -13,7 +13,7 @@ after each step, are:
                      as after step 2
 4. make the target pending if it is completed
                      readers see none of the target's rows
-5. delete the hash rings of a clustering, and the target's files
+5. delete the hash rings and bucket counts of a replace commit, and the target's files
                      as after step 4
 6. publish the rollback
                      the rollback is completed; the target is pending, without files
@@ -31,6 +31,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from lakemark.errors import Fenced, Refused
+from lakemark.index.partition_buckets import delete_partition_buckets
 from lakemark.index.ring_files import delete_rings
 from lakemark.log.log_block import rollback_block
 from lakemark.model.action import COMMITS, REPLACING, Action, State
@@ -369,6 +370,7 @@ def _execute(
     if plan.action in REPLACING:
         lease.check()
         delete_rings(context.storage, plan.instant)
+        delete_partition_buckets(context.storage, plan.instant)
     awaited = awaited_logs(context.timeline, timeline)
     undone = _delete_files(context, rollback, plan, awaited, lease)
     done = replace(plan, files=_without(undone, awaited))

@@ -101,6 +101,7 @@ class PrepareChunk:
     def _divide_keys(self, changes: pa.Table, settings: MergeSettings, tasks: int) -> Portion:
         assert self.row_index is not None, "keys are compared bucket by bucket"
         keys = changes.select(deciding_columns(changes.schema, settings))
+        assert self.row_index.partitions is None, "a key has one bucket number in all partitions"
         numbers = self.row_index.bucket_ids(keys.column(RECORD_KEY))
         nowhere = pa.repeat("", keys.num_rows)
         kind = PortionKind.KEYS
@@ -112,7 +113,7 @@ def _divided(
 ) -> Portion:
     if index is None:
         return _undivided(kind, changes)  # in order of arrival; ``WriteBuckets.place`` sorts them
-    numbers = index.bucket_ids(changes.column(RECORD_KEY))
+    numbers = index.bucket_ids(changes.column(RECORD_KEY), changes.column(PARTITION_PATH))
     paths = changes.column(PARTITION_PATH)
     return Portion(kind, sort_by_bucket(paths, numbers, changes, tasks, kind))
 

@@ -97,7 +97,7 @@ def test_generated_keys_and_paths_are_those_of_apache(golden: GoldenTable) -> No
 def test_every_record_is_in_the_bucket_of_its_key(bucketed: GoldenTable) -> None:
     index = BucketIndex(_BUCKET_COUNT, bucketed.properties.record_key_fields)
     slices = bucketed.view.latest_slices()
-    assert len(groups_by_bucket((s.group for s in slices), _BUCKET_COUNT)) == 6
+    assert len(groups_by_bucket((s.group for s in slices), lambda _: _BUCKET_COUNT)) == 6
     for file_slice in slices:
         for rows in bucketed.table.scan().reader.read(file_slice, [RECORD_KEY]):
             found = set(index.bucket_ids(rows[RECORD_KEY]).tolist())

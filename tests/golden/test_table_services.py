@@ -81,7 +81,7 @@ def test_slices_whose_file_ids_have_no_bucket_are_compacted(name: str, tmp_path:
     rows = rows_anywhere(table)
     groups = {file_slice.group for file_slice in table.view().latest_slices()}
     with pytest.raises(InvalidConfig, match=r"another index|beyond"):
-        groups_by_bucket(groups, 1 << 20)
+        groups_by_bucket(groups, lambda _: 1 << 20)
     planned = request_compaction(table)
     assert planned is not None
     Compaction.begin(table, planned).run(LocalRunner(1))

@@ -778,6 +778,23 @@ _RESIZES = (
     ),
 )
 
+_PARTITION_BUCKETS = (
+    Mutant(
+        "lakemark/index/partition_buckets.py",
+        "            if re.search(pattern, partition_path, re.ASCII):\n",
+        "            if re.match(pattern, partition_path, re.ASCII):\n",
+        "a partition gets another number of buckets than Apache Hudi gives it",
+        ("tests/unit/index/test_partition_buckets.py",),
+    ),
+    Mutant(
+        "lakemark/transaction/rollback.py",
+        "        delete_partition_buckets(context.storage, plan.instant)\n",
+        "",
+        "bucket counts outlive the rollback of their replace commit: keys get second rows",
+        ("tests/unit/index/test_partition_buckets.py",),
+    ),
+)
+
 _HASH_RINGS = (
     Mutant(
         "lakemark/transaction/rollback.py",
@@ -826,6 +843,7 @@ _HASH_RINGS = (
 OF_SERVICES = (
     *_CLEANS,
     *_RESIZES,
+    *_PARTITION_BUCKETS,
     *_HASH_RINGS,
     *_RESTORES,
     *_COMPACTIONS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -79,10 +79,10 @@ def test_only_what_a_commit_wrote_is_placed_anew(monkeypatch: pytest.MonkeyPatch
     placed: list[int] = []
 
     def counting(
-        groups: Sequence[FileGroupId], bucket_count: int
+        groups: Sequence[FileGroupId], count_in: Callable[[str], int]
     ) -> dict[tuple[str, int], FileGroupId]:
         placed.append(len(groups))
-        return groups_by_bucket(groups, bucket_count)
+        return groups_by_bucket(groups, count_in)
 
     monkeypatch.setattr("lakemark.operations.file_group_assigner.groups_by_bucket", counting)
     storage = CountingStorage(open_storage(StorageLocation("memory://requests/placed")))

@@ -88,13 +88,13 @@ def test_a_file_id_names_its_bucket_and_repeats_for_every_attempt() -> None:
 
 def test_groups_are_found_by_partition_and_bucket() -> None:
     groups = [FileGroupId(p, file_id(b, p, "1", "t")) for p in ("eu", "us") for b in (0, 1)]
-    found = groups_by_bucket(groups, 2)
+    found = groups_by_bucket(groups, lambda _: 2)
     assert found["us", 1] == groups[3]
     with pytest.raises(InvalidConfig, match="beyond 1 buckets"):
-        groups_by_bucket(groups, 1)
+        groups_by_bucket(groups, lambda _: 1)
     second = FileGroupId("eu", file_id(0, "eu", "2", "t"))
     with pytest.raises(InvalidConfig, match="in the bucket of"):
-        groups_by_bucket([*groups, second], 2)
+        groups_by_bucket([*groups, second], lambda _: 2)
 
 
 @pytest.mark.parametrize(

@@ -138,8 +138,8 @@ def test_a_key_generator_that_is_not_implemented_is_refused_without_asking_for_a
         check(existing({keys.KEY_GENERATOR_TYPE: word}))
 
 
-def test_buckets_that_differ_by_partition_are_refused() -> None:
-    path, table = "partition_bucket_index_meta/0.hashing_config", existing()
+def test_unknown_files_of_a_bucket_index_are_refused() -> None:
+    path, table = "other_bucket_index_meta/0.hashing_config", existing()
     table.storage.put(f".hoodie/.bucket_index/{path}", b"{}")
     with pytest.raises(Unsupported, match=rf"\.bucket_index/{path}.*write to another path"):
         check(table)
